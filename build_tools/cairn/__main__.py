@@ -1,0 +1,8 @@
+"""`python -m cairn`, for where the program is not on PATH."""
+
+import sys
+
+from cairn.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The `cairn` program: one module per command group."""

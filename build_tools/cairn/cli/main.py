@@ -1,0 +1,109 @@
+"""The entry point: parses, runs one command, turns every failure into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from types import FrameType
+
+from cairn import __version__, console, process
+from cairn.cli import groups
+from cairn.errors import BuildError, CairnError, GateError, ProcessError
+
+_INTERRUPTED = 130
+_EXIT_SYSTEM = 11
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `cairn` with these arguments (default: the command line's).
+
+    Returns:
+        The exit code: 0 only on success.
+    """
+    parser = make_parser()
+    options = parser.parse_args(argv)
+    return guarded(options)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the whole program."""
+    parser = argparse.ArgumentParser(
+        prog="cairn",
+        description="Build, test and promote PyTorch wheels for AMD GPUs (ROCm).",
+        epilog="example: cairn ci run --stack external-builds/sample/stack.toml",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"cairn {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.add_argument("--quiet", action="store_true", help="say nothing but results, warnings and errors")
+    subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for register in groups.ALL:
+        register(subparsers)
+    return parser
+
+
+def guarded(options: argparse.Namespace) -> int:
+    """Run the command that `options` hold, and report its failure as a person can use it."""
+    console.use(console.Console(quiet=getattr(options, "quiet", False)))
+    _treat_termination_as_interrupt()
+    try:
+        return int(options.run(options) or 0)
+    except KeyboardInterrupt:
+        process.terminate_all()
+        console.current().error("interrupted", tip="run the same command again: finished steps are kept")
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone; nothing more can be said to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _INTERRUPTED
+    except CairnError as error:
+        process.terminate_all()
+        if getattr(options, "debug", False):
+            raise
+        _report(error)
+        return error.exit_code
+    except OSError as error:
+        process.terminate_all()
+        if getattr(options, "debug", False):
+            raise
+        _report_system(error)
+        return _EXIT_SYSTEM
+
+
+def _report(error: CairnError) -> None:
+    lines: Sequence[str] = ()
+    tip = error.tip
+    if isinstance(error, BuildError):
+        lines = error.tail
+        if error.log is not None:
+            tip = f"{tip}; the whole log is {error.log}" if tip else f"read the whole log: {error.log}"
+    elif isinstance(error, ProcessError):
+        lines = error.output.splitlines()
+    elif isinstance(error, GateError):
+        lines = error.reasons
+    console.current().error(str(error), tip=tip, lines=lines)
+
+
+def _report_system(error: OSError) -> None:
+    where = f": {error.filename}" if error.filename else ""
+    tip = "free some space and run the same command again" if error.errno == errno.ENOSPC else None
+    console.current().error(f"{error.strerror or error}{where}", tip=tip)
+
+
+def _treat_termination_as_interrupt() -> None:
+    # A stopped CI job sends SIGTERM: clean up as for Ctrl-C. Only the main thread may set handlers.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _raise_interrupt)
+
+
+def _raise_interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""One class per kind of failure, each with its exit code and what to do next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class CairnError(Exception):
+    """A failure that a person can act on.
+
+    Attributes:
+        exit_code: what the program exits with; see the table in `docs/reference/exit-codes.md`.
+        tip: one sentence that says what to do next, or None.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, tip: str | None = None) -> None:
+        super().__init__(message)
+        self.tip = tip
+
+
+class UsageError(CairnError):
+    """What was asked for cannot be meant: a wrong flag, an unknown target, a malformed file."""
+
+    exit_code = 2
+
+
+class PrerequisiteError(CairnError):
+    """A program or package that the machine must have is missing."""
+
+    exit_code = 3
+
+
+class SourceError(CairnError):
+    """A repository, hashtag, pin or checkout is not what it must be."""
+
+    exit_code = 4
+
+
+class NetworkError(CairnError):
+    """Something that is not on this machine could not be reached; trying again may help."""
+
+    exit_code = 5
+
+
+class BuildError(CairnError):
+    """A project did not become a wheel.
+
+    Attributes:
+        log: the whole output of the failed step, or None.
+        tail: its last lines.
+    """
+
+    exit_code = 6
+
+    def __init__(
+        self, message: str, *, tip: str | None = None, log: Path | None = None, tail: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message, tip=tip)
+        self.log = log
+        self.tail = tail
+
+
+class WheelError(CairnError):
+    """A wheel is malformed, incomplete, or not what was asked for."""
+
+    exit_code = 7
+
+
+class TestsFailedError(CairnError):
+    """Tests ran and did not pass, or too few of them ran."""
+
+    __test__ = False  # pytest would collect the name
+    exit_code = 8
+
+
+class StoreError(CairnError):
+    """A store or an index cannot be read or written, or somebody else changed it."""
+
+    exit_code = 9
+
+
+class GateError(CairnError):
+    """Promotion was refused.
+
+    Attributes:
+        reasons: every demand that does not hold.
+    """
+
+    exit_code = 10
+
+    def __init__(self, message: str, *, reasons: tuple[str, ...] = (), tip: str | None = None) -> None:
+        super().__init__(message, tip=tip)
+        self.reasons = reasons
+
+
+class SystemFailureError(CairnError):
+    """The operating system refused: no disk space left, no permission, a port in use."""
+
+    exit_code = 11
+
+
+class ProcessError(CairnError):
+    """A program that was run ended with a failure nobody translated into a more exact error.
+
+    Attributes:
+        returncode: its exit status; negative for a signal.
+        output: the last of what it wrote.
+    """
+
+    def __init__(self, message: str, *, returncode: int, output: str = "", tip: str | None = None) -> None:
+        super().__init__(message, tip=tip)
+        self.returncode = returncode
+        self.output = output

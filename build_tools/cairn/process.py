@@ -1,0 +1,235 @@
+"""Running programs: echo, capture, time out, kill the whole group."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import redact
+from cairn.errors import PrerequisiteError, ProcessError
+
+_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+_TAIL_LINES = 40
+
+_live: set[subprocess.Popen[bytes]] = set()
+_live_lock = threading.Lock()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completed:
+    """A program that has ended.
+
+    Attributes:
+        args: what was run.
+        returncode: exit status; negative for a signal.
+        output: standard output and standard error in the order they came, decoded as UTF-8 (or standard
+            output alone when `stderr` was kept apart).
+        stderr: standard error when it was kept apart, else empty.
+        seconds: wall time.
+    """
+
+    args: tuple[str, ...]
+    returncode: int
+    output: str
+    stderr: str
+    seconds: float
+
+
+def run(  # noqa: PLR0913 - each is one independent property of a run
+    args: Sequence[str | os.PathLike[str]],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    on_line: Callable[[str], None] | None = None,
+    timeout: float | None = None,
+    check: bool = True,
+    separate_stderr: bool = False,
+    stdin: bytes | None = None,
+) -> Completed:
+    """Run a program to its end, in a process group of its own.
+
+    Args:
+        args: the program and its arguments.
+        cwd: its working folder.
+        env: its whole environment; None is ours.
+        log: a file that receives the command line and every line of output as it comes (appended).
+        on_line: called with each line of output as it comes, from a reader thread.
+        timeout: seconds after which the whole group is killed.
+        check: raise when it fails.
+        separate_stderr: keep standard error out of `output`; needs `log` and `on_line` unset.
+        stdin: what it reads; nothing by default.
+
+    Raises:
+        PrerequisiteError: there is no such program.
+        ProcessError: it failed (with `check`) or ran out of time.
+    """
+    command = tuple(os.fspath(a) for a in args)
+    started = time.monotonic()
+    with _spawned(command, cwd=cwd, env=env, separate_stderr=separate_stderr) as child:
+        watchdog = _Watchdog(child, timeout)
+        output, stderr = _collect(child, command, log=log, on_line=on_line, stdin=stdin)
+        watchdog.cancel()
+    done = Completed(
+        args=command,
+        returncode=child.returncode,
+        output=output,
+        stderr=stderr,
+        seconds=time.monotonic() - started,
+    )
+    if watchdog.fired:
+        raise _failure(done, f"{_name(command)} did not end within {timeout:g} seconds")
+    if check and done.returncode:
+        raise _failure(done, f"{_name(command)} failed with exit code {done.returncode}")
+    return done
+
+
+def terminate_all() -> None:
+    """End every program that is running, with all its children; for an interrupt."""
+    with _live_lock:
+        children = list(_live)
+    for child in children:
+        _kill_group(child)
+
+
+def tail(text: str, lines: int = _TAIL_LINES) -> tuple[str, ...]:
+    """The last lines of an output that are not blank."""
+    return tuple(deque((line for line in text.splitlines() if line.strip()), maxlen=lines))
+
+
+@contextlib.contextmanager
+def _spawned(
+    command: tuple[str, ...], *, cwd: Path | None, env: Mapping[str, str] | None, separate_stderr: bool
+) -> Iterator[subprocess.Popen[bytes]]:
+    try:
+        child = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=None if env is None else dict(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if separate_stderr else subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except FileNotFoundError as error:
+        if cwd is not None and not cwd.is_dir():
+            raise PrerequisiteError(f"cannot run {command[0]}: no folder {cwd}") from error
+        raise PrerequisiteError(
+            f"{command[0]} is not on this machine", tip=f"install {Path(command[0]).name} and put it on PATH"
+        ) from error
+    except PermissionError as error:
+        raise PrerequisiteError(f"{command[0]} cannot be run: {error.strerror}") from error
+    with _live_lock:
+        _live.add(child)
+    try:
+        yield child
+    except BaseException:
+        _kill_group(child)
+        raise
+    finally:
+        child.wait()
+        for stream in (child.stdout, child.stderr, child.stdin):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        with _live_lock:
+            _live.discard(child)
+
+
+def _collect(
+    child: subprocess.Popen[bytes],
+    command: tuple[str, ...],
+    *,
+    log: Path | None,
+    on_line: Callable[[str], None] | None,
+    stdin: bytes | None,
+) -> tuple[str, str]:
+    if child.stderr is not None:
+        out, err = child.communicate(stdin)
+        return _text(out), _text(err)
+    if stdin is not None and log is None and on_line is None:
+        out, _ = child.communicate(stdin)
+        return _text(out), ""
+    assert child.stdin is not None and child.stdout is not None  # noqa: S101, PT018 - both are pipes
+    child.stdin.close()
+    lines: list[str] = []
+    with _opened_log(log, command) as write:
+        for raw in child.stdout:
+            line = _text(raw)
+            lines.append(line)
+            write(line)
+            if on_line is not None and line.strip():
+                on_line(redact.mask(line.rstrip()))
+    child.wait()
+    return "".join(lines), ""
+
+
+@contextlib.contextmanager
+def _opened_log(log: Path | None, command: tuple[str, ...]) -> Iterator[Callable[[str], None]]:
+    if log is None:
+        yield lambda _line: None
+        return
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8") as file:
+        file.write(f"$ {redact.mask(shlex.join(command))}\n")
+
+        def write(line: str) -> None:
+            file.write(redact.mask(line))
+            file.flush()
+
+        yield write
+
+
+class _Watchdog:
+    """Kills a child's group when its time is over."""
+
+    def __init__(self, child: subprocess.Popen[bytes], seconds: float | None) -> None:
+        self.fired = False
+        self._child = child
+        self._timer = threading.Timer(seconds, self._fire) if seconds is not None else None
+        if self._timer is not None:
+            self._timer.daemon = True
+            self._timer.start()
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _fire(self) -> None:
+        self.fired = True
+        _kill_group(self._child)
+
+
+def _kill_group(child: subprocess.Popen[bytes]) -> None:
+    if not hasattr(os, "killpg"):
+        child.kill()
+        return
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGTERM)
+        deadline = time.monotonic() + _GRACE
+        while child.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.killpg(child.pid, signal.SIGKILL)
+
+
+def _failure(done: Completed, message: str) -> ProcessError:
+    output = redact.mask("\n".join(tail(done.stderr or done.output)))
+    return ProcessError(message, returncode=done.returncode, output=output)
+
+
+def _name(command: tuple[str, ...]) -> str:
+    shown = redact.mask(shlex.join((Path(command[0]).name, *command[1:])))
+    return shown if len(shown) <= 200 else shown[:197] + "..."  # noqa: PLR2004 - one readable line
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")

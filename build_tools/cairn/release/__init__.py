@@ -1,0 +1,1 @@
+"""Stores, indexes, the gate and promotion."""

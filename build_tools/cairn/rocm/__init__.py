@@ -1,0 +1,1 @@
+"""The ROCm SDK as pip packages: making, installing and querying them."""

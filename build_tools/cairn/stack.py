@@ -1,0 +1,278 @@
+"""stack.toml: the projects of a stack and the edges between them, as frozen values."""
+
+from __future__ import annotations
+
+import dataclasses
+import graphlib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from cairn import jsonfile
+from cairn.errors import UsageError
+
+HipifyKind = Literal["build_amd", "torch-utils", "at-build", "none"]
+"""Who hipifies: the tree's own `tools/amd_build/build_amd.py`; `torch.utils.hipify` of a torch wheel, run at
+checkout; the project's own `setup.py` while it builds; nobody."""
+
+PinKind = Literal["related_commits", "ci_commit_pins"]
+"""Where the torch checkout names this project's commit: `related_commits` in its root, or
+`.ci/docker/ci_commit_pins/<project>.txt`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a project's repository comes from; exactly one of `url`, `tree` and `sdist`.
+
+    Attributes:
+        url: a git URL or path.
+        tree: a folder that describes a repository (`history.toml`), materialised in the cache.
+        sdist: an exact requirement such as `torch-scatter==2.1.2`, whose sdist is imported as a repository.
+        sha256: of the sdist.
+    """
+
+    url: str | None = None
+    tree: str | None = None
+    sdist: str | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """What one release line changes: `origin` and `hashtag` where they differ from the project's own."""
+
+    origin: Origin | None = None
+    hashtag: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """Environment variables of a build, as templates; see `cairn.build.variables` for the placeholders."""
+
+    always: Mapping[str, str] = field(default_factory=dict)
+    linux: Mapping[str, str] = field(default_factory=dict)
+    windows: Mapping[str, str] = field(default_factory=dict)
+    rocm: Mapping[str, str] = field(default_factory=dict)
+    cpu: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Project:
+    """One upstream repository that becomes one wheel.
+
+    Attributes:
+        name: the short name used on the command line (`torch`, `vision`).
+        distribution: the name of its wheel (`torchvision`).
+        checkout_dir: default folder of its checkout, and default `--repo-name`.
+        origin: where it comes from on the default line.
+        hashtag: default repo hashtag.
+        lines: per release line, what differs.
+        pin: where the torch checkout names its commit; None where nothing does.
+        hipify: who hipifies it.
+        source_dirs: folders of the tree that may hold the build's entry point; the first with one is taken.
+        version_file: file with the base version; None where the built wheel alone knows it.
+        version_edit: put the version into the built wheel, for a project that reads no version variable.
+        environment: environment variables of its build.
+        build_requires: requirements installed before it is built.
+        build_requires_file: a requirements file in its tree, installed too when it is there.
+        config_settings: `-C` settings for its build backend.
+        needs: names of the projects whose wheels must be installed to build it.
+        requires: requirements its METADATA must name, as templates; they are exact pins.
+        requires_rocm: likewise, only for GPU targets.
+        rocm_init: where to write the module that loads the ROCm SDK's libraries.
+        smoke_imports: modules that must import from the installed wheel.
+        optional: built only when asked for, or when its checkout is there.
+    """
+
+    name: str
+    distribution: str
+    checkout_dir: str
+    origin: Origin
+    hashtag: str
+    lines: Mapping[str, Line] = field(default_factory=dict)
+    pin: PinKind | None = None
+    hipify: HipifyKind = "none"
+    source_dirs: tuple[str, ...] = (".",)
+    version_file: str | None = "version.txt"
+    version_edit: bool = False
+    environment: Environment = field(default_factory=Environment)
+    build_requires: tuple[str, ...] = ()
+    build_requires_file: str | None = None
+    config_settings: Mapping[str, str] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    requires_rocm: tuple[str, ...] = ()
+    rocm_init: str | None = None
+    smoke_imports: tuple[str, ...] = ()
+    optional: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sdk:
+    """The ROCm SDK a stack is built against.
+
+    Attributes:
+        version: a ROCm version; None takes the newest of the index.
+        index_url: the package index that has it.
+        build: a command (templates `{python}`, `{prefix}`, `{targets}`) that makes an installed prefix to
+            package, for a stack that brings its own SDK; run in the stack's folder.
+        packages: the file that says what of the prefix goes into which package.
+        build_requires: requirements of the `build` command.
+        preload: shortnames of libraries that torch loads before its own.
+    """
+
+    version: str | None = None
+    index_url: str | None = None
+    build: tuple[str, ...] = ()
+    packages: str | None = None
+    build_requires: tuple[str, ...] = ()
+    preload: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """The projects, the edges between them, and the defaults of a run.
+
+    Attributes:
+        name: what reports and sets call it.
+        line: default release line.
+        targets: default targets, `cpu` for a stack without ROCm.
+        sdk: the ROCm SDK; None for a stack without ROCm.
+        version_suffix: local version of the wheels for a stack without ROCm, such as `+cpu`.
+        extra_wheels: requirements installed into every build and smoke environment, from the user's index.
+        smoke_tests: folders with the pytest smoke tests of the installed wheels.
+        projects: in any order.
+    """
+
+    SCHEMA: ClassVar[str] = "cairn.stack/1"
+
+    name: str
+    line: str
+    targets: tuple[str, ...]
+    projects: tuple[Project, ...]
+    sdk: Sdk | None = None
+    version_suffix: str | None = None
+    extra_wheels: tuple[str, ...] = ()
+    smoke_tests: tuple[str, ...] = ()
+
+    def project(self, name: str) -> Project:
+        """The project called `name`.
+
+        Raises:
+            UsageError: there is none.
+        """
+        for project in self.projects:
+            if name in (project.name, project.distribution):
+                return project
+        raise UsageError(
+            f"the stack {self.name} has no project {name!r}",
+            tip=f"its projects are {', '.join(p.name for p in self.projects)}",
+        )
+
+    def in_order(self) -> tuple[Project, ...]:
+        """The projects, each after those it needs; otherwise in the order of the file."""
+        return tuple(p for rank in self.ranks() for p in rank)
+
+    def ranks(self) -> tuple[tuple[Project, ...], ...]:
+        """The projects in ranks: those of one rank need only earlier ranks, and may be built side by side."""
+        sorter = graphlib.TopologicalSorter({p.name: p.needs for p in self.projects})
+        sorter.prepare()
+        ranks = []
+        while ready := sorter.get_ready():
+            ranks.append(tuple(p for p in self.projects if p.name in ready))
+            sorter.done(*ready)
+        return tuple(ranks)
+
+    def for_line(self, line: str | None) -> Stack:
+        """This stack with origins and hashtags of a release line.
+
+        Raises:
+            UsageError: no project knows the line.
+        """
+        line = line or self.line
+        known = {name for p in self.projects for name in p.lines} | {self.line}
+        if line not in known:
+            raise UsageError(
+                f"the stack {self.name} has no line {line!r}", tip=f"its lines are {', '.join(sorted(known))}"
+            )
+        return dataclasses.replace(self, line=line, projects=tuple(_on_line(p, line) for p in self.projects))
+
+
+def load(path: Path) -> Stack:
+    """Read a stack.toml; folders and files it names become absolute.
+
+    Raises:
+        UsageError: no such file, not TOML, a field missing, unknown or mistyped, or an edge to nowhere.
+    """
+    path = path / "stack.toml" if path.is_dir() else path
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(
+            f"cannot read the stack {path}: {error.strerror}", tip="name a stack.toml with --stack"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}") from error
+    stack = jsonfile.from_plain(data, Stack, name=str(path))
+    _validate(stack, path)
+    return _absolute(stack, path.parent.absolute())
+
+
+def _validate(stack: Stack, path: Path) -> None:
+    names = [p.name for p in stack.projects]
+    if len(set(names)) != len(names):
+        raise UsageError(f"{path} names a project twice: {', '.join(names)}")
+    for project in stack.projects:
+        if unknown := set(project.needs) - set(names):
+            raise UsageError(
+                f"{path}: {project.name} needs {', '.join(sorted(unknown))}, which it does not name"
+            )
+        for origin in (project.origin, *(line.origin for line in project.lines.values() if line.origin)):
+            if sum(bool(v) for v in (origin.url, origin.tree, origin.sdist)) != 1:
+                raise UsageError(f"{path}: the origin of {project.name} must have one of url, tree and sdist")
+    try:
+        stack.ranks()
+    except graphlib.CycleError as error:
+        raise UsageError(
+            f"{path}: projects need each other in a circle: {' -> '.join(error.args[1])}"
+        ) from error
+
+
+def _absolute(stack: Stack, root: Path) -> Stack:
+    sdk = stack.sdk
+    if sdk is not None and sdk.packages is not None:
+        sdk = dataclasses.replace(sdk, packages=str(root / sdk.packages))
+    return dataclasses.replace(
+        stack,
+        sdk=sdk,
+        smoke_tests=tuple(str(root / folder) for folder in stack.smoke_tests),
+        projects=tuple(_absolute_project(p, root) for p in stack.projects),
+    )
+
+
+def _absolute_project(project: Project, root: Path) -> Project:
+    return dataclasses.replace(
+        project,
+        origin=_absolute_origin(project.origin, root),
+        lines={
+            name: dataclasses.replace(
+                line, origin=_absolute_origin(line.origin, root) if line.origin else None
+            )
+            for name, line in project.lines.items()
+        },
+    )
+
+
+def _absolute_origin(origin: Origin, root: Path) -> Origin:
+    return dataclasses.replace(origin, tree=str(root / origin.tree)) if origin.tree else origin
+
+
+def _on_line(project: Project, name: str) -> Project:
+    line = project.lines.get(name)
+    if line is None:
+        return project
+    return dataclasses.replace(
+        project, origin=line.origin or project.origin, hashtag=line.hashtag or project.hashtag
+    )

@@ -1,0 +1,1 @@
+"""What was run on which bytes, on which hardware, and the verdict."""
