@@ -98,7 +98,7 @@ def _expand(word: str) -> tuple[str, ...]:
         return families()[word]
     if word.endswith("X"):
         members = tuple(t for t in known_targets() if t.startswith(word[:-1]))
-        if members and len(word) > len("gfx"):
+        if members and len(word) > len("gfxX"):
             return members
     elif _TARGET_ID.fullmatch(word):
         target = parse_target_id(word)

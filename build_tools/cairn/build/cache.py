@@ -1,0 +1,71 @@
+"""Built wheels kept by what went into them, so that nothing is built twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from cairn import files, jsonfile
+from cairn.errors import UsageError
+
+_FORMAT = "1"  # part of every key: raise it when a build of the same inputs gives another wheel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What the cache holds for one key."""
+
+    SCHEMA: ClassVar[str] = "cairn.cache-entry/1"
+
+    file_name: str
+    sha256: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit:
+    """A wheel found in the cache: its file, and the seconds its build took."""
+
+    wheel: Path
+    sha256: str
+    seconds: float
+
+
+def key_of(inputs: Mapping[str, object]) -> str:
+    """The key of a build: a sha256 over everything that may change the wheel, as canonical JSON."""
+    text = json.dumps({"format": _FORMAT, **inputs}, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class WheelCache:
+    """A folder of entries, each written whole; safe to share between runs."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def get(self, key: str) -> Hit | None:
+        """The wheel built from these inputs; None when there is none or when its bytes were damaged."""
+        folder = self._folder(key)
+        try:
+            entry = jsonfile.read(folder / "entry.json", Entry)
+            wheel = folder / entry.file_name
+            if files.sha256_of(wheel) != entry.sha256:
+                return None
+        except (UsageError, OSError):
+            return None
+        return Hit(wheel=wheel, sha256=entry.sha256, seconds=entry.seconds)
+
+    def put(self, key: str, wheel: Path, *, seconds: float) -> Hit:
+        """Keep a wheel, under its own name."""
+        entry = Entry(file_name=wheel.name, sha256=files.sha256_of(wheel), seconds=seconds)
+        with files.folder_beside(self._folder(key)) as folder:
+            files.link_or_copy(wheel, folder / wheel.name)
+            jsonfile.write(folder / "entry.json", entry)
+        return Hit(wheel=self._folder(key) / wheel.name, sha256=entry.sha256, seconds=seconds)
+
+    def _folder(self, key: str) -> Path:
+        return self._root / key[:2] / key

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Bootstrap with the standard library only: makes `.venv`, installs Cairn into it, runs one thing.
+
+python3 dev.py quickstart               the whole trail on the sample stack
+python3 dev.py quickstart --stack pyg   the same on torch-scatter and torch-cluster
+python3 dev.py test [PYTEST ARGS]       the tests
+python3 dev.py check                    ruff, mypy and the contract on imports
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+MINIMUM_PYTHON = (3, 11)
+EXIT_PREREQUISITE = 3
+EXIT_INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Do what the command line asks for; returns the exit code."""
+    options, rest = parse(argv)
+    if missing := missing_prerequisite():
+        print(f"error: {missing}", file=sys.stderr)
+        return EXIT_PREREQUISITE
+    try:
+        if not ready(options.extra):
+            install(options.extra)
+        return int(options.run(options, rest))
+    except subprocess.CalledProcessError as error:
+        print(f"error: {' '.join(map(str, error.cmd[:6]))} … failed ({error.returncode})", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; run the same command again to carry on", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
+    """The options of the command, and what is passed on."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    commands = parser.add_subparsers(required=True, metavar="quickstart|test|check")
+    quickstart = commands.add_parser("quickstart", help="run the whole trail of a stack", allow_abbrev=False)
+    quickstart.add_argument(
+        "--stack", default="sample", help="a folder of external-builds/ (default: %(default)s)"
+    )
+    quickstart.set_defaults(run=run_quickstart, extra="")
+    test = commands.add_parser("test", help="run the tests", allow_abbrev=False, add_help=False)
+    test.set_defaults(run=run_tests, extra="dev,fast,s3")
+    check = commands.add_parser("check", help="run the linters", allow_abbrev=False)
+    check.set_defaults(run=run_checks, extra="dev,fast,s3")
+    return parser.parse_known_args(argv)
+
+
+def missing_prerequisite() -> str | None:
+    """What the machine lacks, with the package that brings it; None when it has all."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    if sys.version_info < MINIMUM_PYTHON:
+        return f"Python {version} is too old: run this with Python 3.11 or newer"
+    for module in ("venv", "ensurepip"):
+        if importlib.util.find_spec(module) is None:
+            package = f"python{version}-venv"
+            return f"Python's {module} is missing: install it, on Debian and Ubuntu: apt install {package}"
+    if shutil.which("git") is None:
+        return "git is missing: install it, on Debian and Ubuntu: apt install git"
+    return None
+
+
+def stamp(extra: str) -> str:
+    """What the virtual environment was made from; another value means that it must be installed again."""
+    digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes())
+    digest.update(f"{sys.version_info[:3]} {ROOT}".encode())
+    return f"{digest.hexdigest()} {extra}"
+
+
+def ready(extra: str) -> bool:
+    """Whether `.venv` holds Cairn with these extras (or with more)."""
+    try:
+        made_from = (VENV / "cairn-stamp").read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return made_from in {stamp(extra), stamp("dev,fast,s3")}
+
+
+def install(extra: str) -> None:
+    """Make `.venv` and install Cairn there, editable."""
+    print(f"installing Cairn into {VENV} …", file=sys.stderr)
+    if not (BIN / "python").exists() and not (BIN / "python.exe").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", VENV], check=True)
+    requirement = f"{ROOT}[{extra}]" if extra else str(ROOT)
+    pip = [str(python()), "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([*pip, "install", "--editable", requirement], check=True, cwd=ROOT)
+    (VENV / "cairn-stamp").write_text(stamp(extra), encoding="utf-8")
+
+
+def python() -> Path:
+    """The interpreter of `.venv`."""
+    return BIN / ("python.exe" if os.name == "nt" else "python")
+
+
+def run(*command: str | Path) -> int:
+    """Run a program of `.venv` in the root folder; returns its exit code."""
+    with subprocess.Popen(command, cwd=ROOT) as child:
+        while True:
+            try:
+                return child.wait()
+            except KeyboardInterrupt:
+                continue  # the program was interrupted too; let it clean up and say so
+
+
+def run_quickstart(options: argparse.Namespace, rest: list[str]) -> int:
+    """Everything from upstream repositories to `pip install`, for one stack, in `.cairn/<stack>`."""
+    stack = ROOT / "external-builds" / options.stack / "stack.toml"
+    work = ROOT / ".cairn" / options.stack
+    os.environ.setdefault("CAIRN_CACHE_DIR", str(ROOT / ".cairn" / "cache"))
+    return run(python(), "-m", "cairn", "ci", "run", "--stack", stack, "--work-dir", work, *rest)
+
+
+def run_tests(_options: argparse.Namespace, rest: list[str]) -> int:
+    """The test suite, as many at a time as there are cores unless `-n` says otherwise."""
+    os.environ.setdefault("CAIRN_TEST_CACHE", str(ROOT / ".cairn" / "test-cache"))
+    workers = [] if any(word.startswith("-n") for word in rest) else ["-n", "auto", "--dist", "loadgroup"]
+    return run(python(), "-m", "pytest", *workers, *rest)
+
+
+def run_checks(_options: argparse.Namespace, _rest: list[str]) -> int:
+    """Every linter, also after one has failed; 0 only when all pass."""
+    results = [
+        run(python(), "-m", "ruff", "check", "."),
+        run(python(), "-m", "ruff", "format", "--check", "."),
+        run(python(), "-m", "mypy"),
+        run(BIN / "lint-imports"),
+    ]
+    return int(any(results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from cairn import process
+from cairn.errors import PrerequisiteError, ProcessError
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_captures_both_streams_and_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "step.log"
+    lines: list[str] = []
+    done = process.run(
+        python("import sys; print('one'); sys.stdout.flush(); print('two', file=sys.stderr)"),
+        log=log,
+        on_line=lines.append,
+    )
+    assert done.output == "one\ntwo\n"
+    assert lines == ["one", "two"]
+    assert log.read_text().splitlines()[1:] == ["one", "two"]
+
+
+def test_keeps_standard_error_apart_when_asked() -> None:
+    done = process.run(python("import sys; print(1); print(2, file=sys.stderr)"), separate_stderr=True)
+    assert (done.output, done.stderr) == ("1\n", "2\n")
+
+
+def test_failure_carries_the_last_lines() -> None:
+    with pytest.raises(ProcessError) as caught:
+        process.run(python("print('reason'); raise SystemExit(3)"))
+    assert caught.value.returncode == 3
+    assert "reason" in caught.value.output
+
+
+def test_missing_program_and_missing_folder_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(PrerequisiteError, match="no-such-program"):
+        process.run(["no-such-program"])
+    with pytest.raises(PrerequisiteError, match="no folder"):
+        process.run(python("pass"), cwd=tmp_path / "absent")
+
+
+def test_time_out_kills_grandchildren(tmp_path: Path) -> None:
+    marker = tmp_path / "pid"
+    code = f"""
+import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+open({str(marker)!r}, "w").write(str(child.pid))
+time.sleep(60)
+"""
+    with pytest.raises(ProcessError, match="within"):
+        process.run(python(code), timeout=3)
+    assert gone(int(marker.read_text()))
+
+
+def test_terminate_all_ends_what_other_threads_run() -> None:
+    caught: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            process.run(python("import time; print('up', flush=True); time.sleep(60)"), on_line=up.append)
+        except ProcessError as error:
+            caught.append(error)
+
+    up: list[str] = []
+    thread = threading.Thread(target=work)
+    thread.start()
+    while not up:
+        time.sleep(0.01)
+    process.terminate_all()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert isinstance(caught[0], ProcessError)
+    assert caught[0].returncode < 0
+
+
+def test_a_token_in_a_url_is_never_logged(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    url = "https://user:s3cret@example.org/x.git"
+    with pytest.raises(ProcessError) as caught:
+        process.run([*python("import sys; print(sys.argv[1]); raise SystemExit(1)"), url], log=log)
+    assert "s3cret" not in log.read_text() + str(caught.value) + caught.value.output
+    assert "example.org" in log.read_text()
+
+
+def test_output_that_is_not_utf8_is_replaced() -> None:
+    done = process.run(python("import sys; sys.stdout.buffer.write(b'\\xff\\n')"))
+    assert done.output == "\ufffd\n"
+
+
+def gone(pid: int) -> bool:
+    for _ in range(200):
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    os.kill(pid, 9)
+    return False

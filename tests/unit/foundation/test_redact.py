@@ -1,0 +1,17 @@
+import pytest
+
+from cairn import redact
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("https://u:p@h/x", "https://***@h/x"),
+        ("fetch https://token@h/x and ssh://git@h/y", "fetch https://***@h/x and ssh://***@h/y"),
+        ("https://h/x@v1", "https://h/x@v1"),
+        ("git@github.com:a/b", "git@github.com:a/b"),
+        ("HTTPS://u:p%40q@h", "HTTPS://***@h"),
+    ],
+)
+def test_user_information_goes_and_the_rest_stays(text: str, masked: str) -> None:
+    assert redact.mask(text) == masked

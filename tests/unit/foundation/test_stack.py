@@ -1,0 +1,68 @@
+from pathlib import Path
+
+import pytest
+
+from cairn import stack
+from cairn.errors import UsageError
+
+HEAD = 'schema = "cairn.stack/1"\nname = "s"\nline = "nightly"\ntargets = ["cpu"]\n'
+
+
+def project(name: str, *, needs: str = "[]", origin: str = '{ url = "u" }', more: str = "") -> str:
+    return (
+        f'[[projects]]\nname = "{name}"\ndistribution = "{name}"\ncheckout_dir = "{name}"\n'
+        f'origin = {origin}\nhashtag = "main"\nneeds = {needs}\n{more}\n'
+    )
+
+
+def load(tmp_path: Path, text: str) -> stack.Stack:
+    path = tmp_path / "stack.toml"
+    path.write_text(text)
+    return stack.load(path)
+
+
+def test_ranks_follow_the_edges(tmp_path: Path) -> None:
+    text = (
+        HEAD
+        + project("c", needs='["b"]')
+        + project("b", needs='["a"]')
+        + project("d", needs='["b"]')
+        + project("a")
+    )
+    ranks = load(tmp_path, text).ranks()
+    assert [[p.name for p in rank] for rank in ranks] == [["a"], ["b"], ["c", "d"]]
+
+
+def test_a_line_changes_origin_and_hashtag(tmp_path: Path) -> None:
+    more = '[projects.lines."release/2.9"]\norigin = { tree = "repos/t" }\nhashtag = "release/2.9"'
+    loaded = load(tmp_path, HEAD + project("t", more=more))
+    on_line = loaded.for_line("release/2.9").project("t")
+    assert on_line.hashtag == "release/2.9"
+    assert on_line.origin.tree == str(tmp_path / "repos" / "t")
+    assert loaded.for_line(None).project("t").hashtag == "main"
+    with pytest.raises(UsageError, match=r"release/9\.9"):
+        loaded.for_line("release/9.9")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("schema = 1", "schema"),
+        (HEAD, "projects"),
+        (HEAD + project("a") + project("a"), "twice"),
+        (HEAD + project("a", needs='["z"]'), "z"),
+        (HEAD + project("a", needs='["b"]') + project("b", needs='["a"]'), "circle"),
+        (HEAD + project("a", origin="{}"), "origin"),
+        (HEAD + project("a", more='hipify = "maybe"'), "hipify"),
+        ("= =", "TOML"),
+    ],
+)
+def test_a_bad_stack_is_one_clear_line(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        load(tmp_path, text)
+
+
+def test_a_missing_stack_says_how_to_name_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        stack.load(tmp_path / "absent.toml")
+    assert "--stack" in str(caught.value.tip)
