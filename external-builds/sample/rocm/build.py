@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Make an installed prefix that looks like ROCm's, from the standard library and `ziglang` alone.
+
+    python build.py --prefix DIR --targets gfx942,gfx1100
+
+The same arguments give the same bytes. What is in it: README.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+DEFAULT_TARGETS = "gfx942,gfx1100"
+DEFAULT_VERSION = "7.10.0"
+
+
+def main() -> int:
+    """Build into a folder beside the prefix, then rename: a prefix is whole or not there."""
+    options = _parse()
+    prefix = options.prefix.absolute()
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{prefix.name}.", suffix=".part", dir=prefix.parent))
+    try:
+        fill(part, targets=[t for t in options.targets.split(",") if t], version=options.version)
+        part.chmod(0o755)
+        if prefix.exists():
+            shutil.rmtree(prefix)
+        part.rename(prefix)
+    except subprocess.CalledProcessError as error:
+        sys.stderr.write(f"build.py: error: hipcc failed with exit code {error.returncode}\n")
+        return 1
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return 0
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--prefix", type=Path, required=True, help="the folder to make; replaced when there")
+    parser.add_argument(
+        "--targets", default=DEFAULT_TARGETS, help="what libhiprand is compiled for, joined by commas"
+    )
+    parser.add_argument("--version", default=DEFAULT_VERSION, help="the ROCm version to claim")
+    return parser.parse_args()
+
+
+def fill(prefix: Path, *, targets: list[str], version: str) -> None:
+    """Put everything into an empty folder."""
+    _copy(HERE / "tools", prefix / "lib" / "llvm" / "bin")
+    _copy(HERE / "include", prefix / "include")
+    _copy(HERE / "cmake", prefix / "lib" / "cmake" / "hip")
+    _write(prefix / ".info" / "version", f"{version}\n")
+    (prefix / "bin").mkdir()
+    for name in ("hipcc", "hipconfig"):
+        (prefix / "bin" / name).symlink_to(Path("..", "lib", "llvm", "bin", name))
+    _runtime(prefix)
+    _random(prefix, targets)
+
+
+def _runtime(prefix: Path) -> None:
+    plain = ("-no-hip-rt", "-fno-exceptions", "-fno-rtti")
+    _library(prefix, "libamdhip64.so.6", HERE / "src" / "amdhip64.cpp", *plain)
+
+
+def _random(prefix: Path, targets: list[str]) -> None:
+    archs = [f"--offload-arch={target}" for target in targets]
+    _library(prefix, "libhiprand.so.1", HERE / "src" / "hiprand.hip", *archs, "-Wl,-rpath,$ORIGIN")
+
+
+def _library(prefix: Path, soname: str, source: Path, *flags: str) -> None:
+    made = prefix / "lib" / soname
+    hipcc = [sys.executable, str(prefix / "bin" / "hipcc"), "-O2", "-fPIC", "-shared"]
+    # A relative name, so that messages and the compiler's own records do not depend on where this lies.
+    subprocess.run(
+        [*hipcc, source.name, *flags, f"-Wl,-soname,{soname}", "-o", str(made)], check=True, cwd=source.parent
+    )
+    (prefix / "lib" / soname.rpartition(".")[0]).symlink_to(soname)
+
+
+def _copy(source: Path, target: Path) -> None:
+    for path in sorted(source.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            _write(target / path.relative_to(source), path.read_text(encoding="utf-8"))
+            (target / path.relative_to(source)).chmod(0o755 if os.access(path, os.X_OK) else 0o644)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
