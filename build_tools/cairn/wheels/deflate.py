@@ -1,0 +1,97 @@
+"""Inflating and deflating streams, by isal where it is installed and by the standard library otherwise."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import ModuleType
+from typing import Any
+
+_fast: ModuleType
+try:
+    from isal import isal_zlib as _fast
+except ImportError:
+    _fast = zlib
+
+PIECE = 1 << 20
+"""Bytes that one worker deflates at a time; fixed, so that the result does not depend on the machine."""
+
+_OUT = 1 << 18
+_WINDOW = 1 << 15
+_RAW = -15
+_LEVEL = 2 if _fast is not zlib else 6
+
+InflateError = (zlib.error, getattr(_fast, "error", zlib.error))
+
+
+def crc32(data: bytes, value: int = 0) -> int:
+    """The running CRC-32."""
+    return int(_fast.crc32(data, value))
+
+
+def inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Unpack raw deflate data in pieces of at most 256 KiB.
+
+    Raises:
+        EOFError: the data ends before the stream does.
+        ValueError: there are bytes after the end of the stream.
+        InflateError: the data is broken.
+    """
+    stream: Any = _fast.decompressobj(_RAW)
+    for chunk in chunks:
+        data = chunk
+        while data and not stream.eof:
+            yield stream.decompress(data, _OUT)
+            data = stream.unconsumed_tail
+        if stream.unused_data or (data and stream.eof):
+            raise ValueError("bytes after the end of the deflate stream")
+    while not stream.eof:
+        rest = stream.decompress(b"", _OUT)
+        if not rest and not stream.eof:
+            raise EOFError
+        yield rest
+
+
+def deflate(pieces: Iterable[bytes], *, workers: int | None = None) -> Iterator[bytes]:
+    """Pack pieces (each of PIECE bytes but the last) into one raw deflate stream, on all cores.
+
+    Every piece is packed apart, with the 32 KiB before it as dictionary, and ends on a byte boundary, so
+    that the results can stand one after the other.
+    """
+    iterator = iter(pieces)
+    head = list(itertools.islice(iterator, 2))
+    if len(head) <= 1:
+        yield _packed(b"".join(head), b"", last=True)
+        return
+    count = workers or os.cpu_count() or 1
+    with ThreadPoolExecutor(count) as pool:
+        waiting: deque[Future[bytes]] = deque()
+        for piece, window, last in _with_windows(itertools.chain(head, iterator)):
+            waiting.append(pool.submit(_packed, piece, window, last=last))
+            if len(waiting) > 2 * count:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _packed(piece: bytes, window: bytes, *, last: bool) -> bytes:
+    if window:
+        stream: Any = _fast.compressobj(_LEVEL, zlib.DEFLATED, _RAW, 8, zlib.Z_DEFAULT_STRATEGY, window)
+    else:
+        stream = _fast.compressobj(_LEVEL, zlib.DEFLATED, _RAW)
+    return bytes(stream.compress(piece) + stream.flush(zlib.Z_FINISH if last else zlib.Z_SYNC_FLUSH))
+
+
+def _with_windows(pieces: Iterable[bytes]) -> Iterator[tuple[bytes, bytes, bool]]:
+    window = b""
+    iterator = iter(pieces)
+    current = next(iterator)
+    for following in iterator:
+        yield current, window, False
+        window = current[-_WINDOW:]
+        current = following
+    yield current, window, True

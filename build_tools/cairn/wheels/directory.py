@@ -1,0 +1,220 @@
+"""The table of contents of an archive, read so that no header can say one thing and another mean another.
+
+Installers differ in which of ZIP's redundant fields they believe, so an archive is only taken when all of
+them agree: end record, central directory, local headers and data descriptors, without a gap, an overlap, or
+a byte that none of them accounts for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from cairn.wheels import guards, zipformat
+from cairn.wheels.errors import (
+    BombError,
+    LyingHeaderError,
+    NotAnArchiveError,
+    TruncatedArchiveError,
+    UnsupportedArchiveError,
+)
+from cairn.wheels.guards import Limits
+from cairn.wheels.rawfile import RawFile
+from cairn.wheels.zipformat import MAX_16, MAX_32, Member
+
+_LONGEST_COMMENT = 0xFFFF
+_DESCRIPTOR_SIZES = (12, 16, 20, 24)
+
+
+class _End(NamedTuple):
+    members: int
+    size: int
+    offset: int
+
+
+def read_directory(file: RawFile, limits: Limits) -> tuple[Member, ...]:
+    """Every entry in the order of the central directory, checked against its local header.
+
+    Raises:
+        ArchiveError: one of its subclasses, by reason.
+    """
+    end = _find_end(file)
+    if end.members > limits.members or end.size > limits.directory_size:
+        raise BombError(f"{file.path.name} has {end.members} members in {end.size} bytes of directory")
+    entries = tuple(_entries(file.at(end.offset, end.size), end))
+    for member in entries:
+        guards.check_member(member, limits)
+    guards.check_together(entries, limits)
+    return _located(file, entries, end.offset)
+
+
+def _find_end(file: RawFile) -> _End:
+    size = min(file.size, zipformat.END.size + _LONGEST_COMMENT)
+    tail = file.at(file.size - size, size)
+    place = tail.rfind(zipformat.END_MAGIC)
+    if place < 0:
+        raise _no_end(file)
+    if place + zipformat.END.size > len(tail):
+        raise TruncatedArchiveError(f"{file.path.name} ends inside its end record")
+    fields = zipformat.END.unpack_from(tail, place)
+    disk, first_disk, count_here, count, cd_size, cd_offset, comment = fields[1:]
+    if place + zipformat.END.size + comment != len(tail):
+        raise LyingHeaderError(f"{file.path.name} goes on after its end record")
+    if disk not in (0, MAX_16) or first_disk not in (0, MAX_16) or count_here != count:
+        raise UnsupportedArchiveError(f"{file.path.name} is one part of several")
+    position = file.size - len(tail) + place
+    end, start = _widen_end(file, _End(count, cd_size, cd_offset), position)
+    if end.offset + end.size != start:
+        raise LyingHeaderError(f"the central directory of {file.path.name} is not where its end record says")
+    return end
+
+
+def _no_end(file: RawFile) -> Exception:
+    if file.size >= len(zipformat.LOCAL_MAGIC) and file.at(0, 4) == zipformat.LOCAL_MAGIC:
+        return TruncatedArchiveError(
+            f"{file.path.name} has no end record", tip="the file was cut off: fetch or build it again"
+        )
+    return NotAnArchiveError(f"{file.path.name} is not a ZIP archive")
+
+
+def _widen_end(file: RawFile, end: _End, position: int) -> tuple[_End, int]:
+    """The true numbers, and where the directory must end."""
+    where = position - zipformat.LOCATOR64.size
+    raw = file.at(where, zipformat.LOCATOR64.size) if where >= 0 else b""
+    if not raw.startswith(zipformat.LOCATOR64_MAGIC):
+        return end, position
+    _, disk, offset, disks = zipformat.LOCATOR64.unpack(raw)
+    if disk or disks > 1 or offset + zipformat.END64.size > where:
+        raise LyingHeaderError(f"the ZIP64 locator of {file.path.name} points nowhere")
+    fields = zipformat.END64.unpack(file.at(offset, zipformat.END64.size))
+    magic, length, disk, first_disk, count_here = fields[0], fields[1], fields[4], fields[5], fields[6]
+    wide = _End(*fields[7:])
+    if magic != zipformat.END64_MAGIC or offset + length + 12 != where:
+        raise LyingHeaderError(f"the ZIP64 end record of {file.path.name} is not where its locator says")
+    if disk or first_disk or count_here != wide.members:
+        raise UnsupportedArchiveError(f"{file.path.name} is one part of several")
+    for narrow, value, sentinel in zip(end, wide, (MAX_16, MAX_32, MAX_32), strict=True):
+        if narrow not in (value, sentinel):
+            raise LyingHeaderError(f"the two end records of {file.path.name} contradict each other")
+    return wide, offset
+
+
+def _entries(table: bytes, end: _End) -> Iterator[Member]:
+    position = 0
+    for number in range(end.members):
+        if position + zipformat.CENTRAL.size > len(table):
+            raise LyingHeaderError(f"the central directory ends before entry {number + 1} of {end.members}")
+        member, position = _entry(table, position, number)
+        yield member
+    if position != len(table):
+        raise LyingHeaderError(f"the central directory holds more than the {end.members} entries it counts")
+
+
+def _entry(table: bytes, position: int, number: int) -> tuple[Member, int]:
+    fields = zipformat.CENTRAL.unpack_from(table, position)
+    magic, made_by, _needed, flags, method, stamp, crc = fields[:7]
+    name_size, extra_size, comment_size, disk, internal, external, _offset = fields[9:]
+    name_at = position + zipformat.CENTRAL.size
+    extra_at = name_at + name_size
+    comment_at = extra_at + extra_size
+    end = comment_at + comment_size
+    if magic != zipformat.CENTRAL_MAGIC or end > len(table):
+        raise LyingHeaderError(f"entry {number + 1} of the central directory is broken")
+    if disk not in (0, MAX_16):
+        raise UnsupportedArchiveError("the archive is one part of several")
+    raw_name = table[name_at:extra_at]
+    name = _decoded(raw_name, flags)
+    compressed, size, offset = fields[7], fields[8], fields[15]
+    extra = table[extra_at:comment_at]
+    if extra:
+        zip64, extra = zipformat.split_extra(extra, where=name)
+        size, compressed, offset = zipformat.widen((size, compressed, offset), zip64, where=name)
+    member = Member(
+        name,
+        raw_name,
+        flags,
+        method,
+        stamp,
+        crc,
+        compressed,
+        size,
+        external,
+        internal,
+        made_by,
+        extra,
+        table[comment_at:end],
+        offset,
+        0,
+        0,
+    )
+    return member, end
+
+
+def _decoded(raw: bytes, flags: int) -> str:
+    # Without the flag names are code page 437 (APPNOTE, appendix D), which is what Python's zipfile reads.
+    try:
+        return raw.decode("utf-8" if flags & zipformat.FLAG_UTF8 else "cp437")
+    except UnicodeDecodeError as error:
+        raise LyingHeaderError(f"the member name {raw!r} is not the UTF-8 it claims to be") from error
+
+
+def _located(file: RawFile, entries: Sequence[Member], directory: int) -> tuple[Member, ...]:
+    order = sorted(range(len(entries)), key=lambda index: entries[index].offset)
+    found: list[Member] = list(entries)
+    expected = 0
+    for place, index in enumerate(order):
+        member = entries[index]
+        if member.offset != expected:
+            raise LyingHeaderError(
+                f"{member.name} begins at byte {member.offset} where {expected} was due: "
+                "members overlap, or leave room for what no header lists"
+            )
+        bound = entries[order[place + 1]].offset if place + 1 < len(order) else directory
+        found[index] = _locate(file, member, bound)
+        expected = bound
+    if expected != directory:
+        raise LyingHeaderError(f"{file.path.name} has {directory} bytes before its directory and no members")
+    return tuple(found)
+
+
+def _locate(file: RawFile, member: Member, bound: int) -> Member:
+    name_size = len(member.raw_name)
+    head = file.at(member.offset, zipformat.LOCAL.size + name_size)
+    magic, _needed, flags, method, _stamp, crc, compressed, size, name_length, extra_length = (
+        zipformat.LOCAL.unpack_from(head)
+    )
+    if magic != zipformat.LOCAL_MAGIC or name_length != name_size or head[30:] != member.raw_name:
+        raise LyingHeaderError(f"the local header of {member.name} is missing, or names another member")
+    data_offset = member.offset + len(head) + extra_length
+    end = data_offset + member.compressed_size
+    if end > bound:
+        raise LyingHeaderError(f"{member.name} is longer than the room it has: members overlap")
+    if extra_length and MAX_32 in (compressed, size):
+        zip64, _ = zipformat.split_extra(file.at(member.offset + len(head), extra_length), where=member.name)
+        size, compressed = zipformat.widen((size, compressed), zip64, where=member.name)
+    described = (crc, compressed, size)
+    true = (member.crc, member.compressed_size, member.size)
+    late = bool(flags & zipformat.FLAG_DESCRIPTOR)
+    # With a data descriptor the local numbers may be left at zero.
+    if (flags, method) != (member.flags, member.method) or not (
+        described == true or (late and not any(described))
+    ):
+        raise LyingHeaderError(f"the two headers of {member.name} contradict each other")
+    if late:
+        _check_descriptor(file, member, end, bound)
+    elif end != bound:
+        raise LyingHeaderError(f"{bound - end} bytes after {member.name} belong to no member")
+    return member._replace(data_offset=data_offset, end=bound)
+
+
+def _check_descriptor(file: RawFile, member: Member, start: int, end: int) -> None:
+    raw = file.at(start, end - start) if end - start in _DESCRIPTOR_SIZES else b""
+    numbers = raw.removeprefix(zipformat.DESCRIPTOR_MAGIC) if len(raw) % 8 == 0 else raw
+    width = (len(numbers) - 4) // 2
+    told = (
+        int.from_bytes(numbers[:4], "little"),
+        int.from_bytes(numbers[4 : 4 + width], "little"),
+        int.from_bytes(numbers[4 + width :], "little"),
+    )
+    if told != (member.crc, member.compressed_size, member.size):
+        raise LyingHeaderError(f"the data descriptor of {member.name} contradicts its header")

@@ -1,0 +1,187 @@
+"""Changing a wheel in one pass: what does not change is copied as it is.
+
+METADATA, WHEEL, RECORD, the names of the dist-info and data folders and the file name change together, so
+that they always agree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cairn import files
+from cairn.errors import WheelError
+from cairn.wheels import edit_metadata, metadata, writing
+from cairn.wheels.archive import Archive
+from cairn.wheels.edit_metadata import MetadataEdit
+from cairn.wheels.metadata import FileName, WheelInfo
+from cairn.wheels.record import UNLISTED, RecordRow, format_record, row_of
+from cairn.wheels.writing import Kept, New
+
+
+@dataclass(frozen=True, kw_only=True)
+class Edit:
+    """What shall change; a field left alone changes nothing.
+
+    Attributes:
+        version: the new version, normalised by PEP 440.
+        build: the new build number; an empty text drops it.
+        tags: the tags that replace all others, such as `cp311-cp311-manylinux_2_28_x86_64`.
+        add_requirements: whole requirements to add (one that is there already is not added again).
+        replace_requirements: project name to the whole requirement that takes its place; it must be there.
+        remove_requirements: names of projects no longer required; they must be there.
+        add_extras: extras to declare.
+        add_files: path in the wheel to content; there must be no such file.
+        replace_files: path in the wheel to new content; its run bit stays as it is.
+        remove_files: paths that must be there.
+    """
+
+    version: str | None = None
+    build: str | None = None
+    tags: tuple[str, ...] | None = None
+    add_requirements: tuple[str, ...] = ()
+    replace_requirements: Mapping[str, str] = field(default_factory=dict)
+    remove_requirements: tuple[str, ...] = ()
+    add_extras: tuple[str, ...] = ()
+    add_files: Mapping[str, Path | bytes] = field(default_factory=dict)
+    replace_files: Mapping[str, Path | bytes] = field(default_factory=dict)
+    remove_files: tuple[str, ...] = ()
+
+
+def apply(wheel: Path, edit: Edit, output_dir: Path) -> Path:
+    """Write the changed wheel into `output_dir` and return its path; `wheel` itself is never touched.
+
+    Raises:
+        WheelError: the wheel cannot be read, RECORD does not list its members, or the edit names what is
+            not there (or adds what is).
+    """
+    name = metadata.parse_file_name(wheel.name)
+    with Archive.open(wheel) as archive:
+        info = metadata.read_archive(archive, name)
+        _check_record(archive, info)
+        _check_files(archive, edit, info)
+        names = _Names.of(name, info, edit)
+        target = output_dir / names.file_name
+        writing.write(target, _entries(archive, info, edit, names), archive)
+    return target
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Names:
+    """The new file name, and how the two folders that carry the version are renamed."""
+
+    file_name: str
+    folders: Mapping[str, str]
+
+    @classmethod
+    def of(cls, name: FileName, info: WheelInfo, edit: Edit) -> _Names:
+        version = str(metadata.parsed_version(edit.version)) if edit.version else name.version
+        build = name.build if edit.build is None else edit.build
+        tags = edit_metadata.compressed(name.tags if edit.tags is None else edit.tags)
+        parts = (name.prefix, version, *((build,) if build else ()), tags)
+        file_name = f"{'-'.join(parts)}.whl"
+        metadata.parse_file_name(file_name)
+        stem = info.dist_info.removesuffix(".dist-info")
+        new_stem = f"{stem.rpartition('-')[0]}-{version}" if edit.version else stem
+        folders = {f"{stem}{end}": f"{new_stem}{end}" for end in (".dist-info", ".data")}
+        return cls(file_name=file_name, folders=folders)
+
+    def renamed(self, path: str) -> str:
+        top, slash, rest = path.partition("/")
+        return f"{self.folders.get(top, top)}{slash}{rest}"
+
+
+def _entries(archive: Archive, info: WheelInfo, edit: Edit, names: _Names) -> list[Kept | New]:
+    """Every member of the new wheel: kept order, added files before the dist-info folder, RECORD last."""
+    changed = _changed_content(archive, info, edit)
+    removed = {*edit.remove_files, f"{info.dist_info}/RECORD"}
+    plain: list[Kept | New] = []
+    about: list[Kept | New] = []
+    for member in archive.members:
+        if member.name not in removed:
+            where = about if member.name.startswith(f"{info.dist_info}/") else plain
+            new_name = names.renamed(member.name)
+            if member.name in changed:
+                where.append(New(name=new_name, content=changed[member.name], executable=member.executable))
+            else:
+                where.append(Kept(member=member, name=new_name))
+    for path, content in sorted(edit.add_files.items()):
+        where = about if path.startswith(f"{info.dist_info}/") else plain
+        where.append(New(name=names.renamed(path), content=content))
+    entries = plain + about
+    record = format_record(_rows(info, entries, names, removed))
+    path = names.renamed(f"{info.dist_info}/RECORD")
+    return [*entries, New(name=path, content=record.encode())]
+
+
+def _changed_content(archive: Archive, info: WheelInfo, edit: Edit) -> dict[str, Path | bytes]:
+    """New content by the old path."""
+    changed: dict[str, Path | bytes] = dict(edit.replace_files)
+    change = MetadataEdit(
+        version=edit.version and str(metadata.parsed_version(edit.version)),
+        build=edit.build,
+        tags=edit.tags,
+        add_requirements=edit.add_requirements,
+        replace_requirements=edit.replace_requirements,
+        remove_requirements=edit.remove_requirements,
+        add_extras=edit.add_extras,
+    )
+    new = edit_metadata.edited_metadata(info.metadata, change)
+    if new != info.metadata:
+        changed[f"{info.dist_info}/METADATA"] = new
+    wheel = archive.read(f"{info.dist_info}/WHEEL")
+    new = edit_metadata.edited_wheel(wheel, change)
+    if new != wheel:
+        changed[f"{info.dist_info}/WHEEL"] = new
+    return changed
+
+
+def _rows(
+    info: WheelInfo, entries: Iterable[Kept | New], names: _Names, removed: set[str]
+) -> Iterator[RecordRow]:
+    """RECORD row by row: old rows in their order, those of new files before RECORD's own."""
+    new = {entry.name: _row(entry) for entry in entries if isinstance(entry, New)}
+    own = RecordRow(path=names.renamed(f"{info.dist_info}/RECORD"))
+    for row in info.record:
+        path = names.renamed(row.path)
+        if path in new:
+            yield new.pop(path)
+        elif row.path not in removed:
+            yield row if path == row.path else row._replace(path=path)
+    yield from new.values()
+    yield own
+
+
+def _row(new: New) -> RecordRow:
+    if isinstance(new.content, Path):
+        return row_of(new.name, bytes.fromhex(files.sha256_of(new.content)), new.content.stat().st_size)
+    return row_of(new.name, hashlib.sha256(new.content).digest(), len(new.content))
+
+
+def _check_record(archive: Archive, info: WheelInfo) -> None:
+    listed = {row.path for row in info.record}
+    there = {member.name for member in archive.members if not member.is_dir}
+    own = {f"{info.dist_info}/{name}" for name in UNLISTED}
+    wrong = sorted((listed ^ there) - own)
+    if wrong:
+        raise WheelError(
+            f"RECORD of {archive.path.name} and its members disagree about {wrong[0]}"
+            + (f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""),
+            tip="`cairn wheel verify` lists them all; build the wheel again",
+        )
+
+
+def _check_files(archive: Archive, edit: Edit, info: WheelInfo) -> None:
+    for path in edit.add_files:
+        if path in archive:
+            raise WheelError(f"{archive.path.name} already has {path}", tip="replace the file instead")
+    for path in (*edit.replace_files, *edit.remove_files):
+        archive.member(path)
+    own = {f"{info.dist_info}/{name}" for name in ("METADATA", "WHEEL", "RECORD")}
+    touched = own & {*edit.add_files, *edit.replace_files, *edit.remove_files}
+    if touched:
+        raise WheelError(
+            f"{min(touched)} is written by the edit itself", tip="change version, tags or requirements"
+        )

@@ -1,0 +1,128 @@
+"""Changing METADATA and WHEEL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from packaging.metadata import parse_email
+from packaging.utils import canonicalize_name
+
+from cairn.errors import WheelError
+from cairn.wheels import metadata
+from cairn.wheels.headers import Headers, parse_headers
+
+_REQUIRES = "Requires-Dist"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetadataEdit:
+    """The part of an edit that METADATA and WHEEL show; see `cairn.wheels.edit.Edit`."""
+
+    version: str | None = None
+    build: str | None = None
+    tags: tuple[str, ...] | None = None
+    add_requirements: tuple[str, ...] = ()
+    replace_requirements: Mapping[str, str] = field(default_factory=dict)
+    remove_requirements: tuple[str, ...] = ()
+    add_extras: tuple[str, ...] = ()
+
+
+def edited_metadata(data: bytes, edit: MetadataEdit) -> bytes:
+    """METADATA with the edit made and every other line as it was.
+
+    Raises:
+        WheelError: a requirement is malformed, or one to be replaced or removed is not there.
+    """
+    headers = parse_headers(data, name="METADATA")
+    if edit.version:
+        headers = headers.replaced("Version", [edit.version])
+    headers = _without(headers, edit.remove_requirements)
+    for name, text in edit.replace_requirements.items():
+        headers = _with_replaced(headers, name, text)
+    headers = _with_added(headers, edit)
+    result = headers.to_bytes()
+    _check(result, headers)
+    return result
+
+
+def edited_wheel(data: bytes, edit: MetadataEdit) -> bytes:
+    """The file WHEEL with the edit made and every other line as it was.
+
+    Raises:
+        WheelError: a tag is malformed.
+    """
+    headers = parse_headers(data, name="WHEEL")
+    if edit.tags is not None:
+        headers = headers.replaced("Tag", sorted(t for tag in edit.tags for t in metadata.expand_tags(tag)))
+    if edit.build is not None:
+        headers = headers.replaced("Build", [edit.build] if edit.build else [])
+    return headers.to_bytes()
+
+
+def compressed(tags: Sequence[str]) -> str:
+    """Tags as one compressed tag set for a file name (PEP 425).
+
+    Raises:
+        WheelError: no tag set gives exactly these.
+    """
+    single = {tag for text in tags for tag in metadata.expand_tags(text)}
+    columns = zip(*(tag.split("-") for tag in sorted(single)), strict=True)
+    result = "-".join(".".join(sorted(set(column))) for column in columns)
+    if not single or set(metadata.expand_tags(result)) != single:
+        raise WheelError(f"no file name can stand for the tags {', '.join(sorted(single)) or '(none)'}")
+    return result
+
+
+def _names(requirements: Iterable[str]) -> set[str]:
+    return {canonicalize_name(metadata.requirement(text).name) for text in requirements}
+
+
+def _without(headers: Headers, names: Iterable[str]) -> Headers:
+    gone: set[str] = {canonicalize_name(name) for name in names}
+    _must_have(headers, gone)
+    return headers.mapped(_REQUIRES, lambda text: None if _names([text]) & gone else text)
+
+
+def _with_replaced(headers: Headers, name: str, text: str) -> Headers:
+    wanted = canonicalize_name(name)
+    if _names([text]) != {wanted}:
+        raise WheelError(f"{text!r} cannot replace the requirement of {name}")
+    _must_have(headers, {wanted})
+    placed = False
+
+    def change(old: str) -> str | None:
+        nonlocal placed
+        if _names([old]) != {wanted}:
+            return old
+        first, placed = not placed, True
+        return text if first else None
+
+    return headers.mapped(_REQUIRES, change)
+
+
+def _with_added(headers: Headers, edit: MetadataEdit) -> Headers:
+    extras = {canonicalize_name(extra) for extra in headers.all("Provides-Extra")}
+    headers = headers.added(
+        "Provides-Extra", (e for e in edit.add_extras if canonicalize_name(e) not in extras)
+    )
+    there = {str(metadata.requirement(text)) for text in headers.all(_REQUIRES)}
+    new = [text for text in edit.add_requirements if str(metadata.requirement(text)) not in there]
+    return headers.added(_REQUIRES, new)
+
+
+def _must_have(headers: Headers, names: set[str]) -> None:
+    missing = names - _names(headers.all(_REQUIRES))
+    if missing:
+        raise WheelError(
+            f"METADATA does not require {', '.join(sorted(missing))}", tip="add the requirement instead"
+        )
+
+
+def _check(data: bytes, headers: Headers) -> None:
+    """Read the result as an installer will, and compare: a header inside a description would show here."""
+    raw, _ = parse_email(data)
+    if (raw.get("version"),) != headers.all("Version") or tuple(raw.get("requires_dist", ())) != headers.all(
+        _REQUIRES
+    ):
+        raise WheelError("METADATA cannot be edited: its headers are malformed", tip="build the wheel again")

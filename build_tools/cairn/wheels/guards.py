@@ -1,0 +1,134 @@
+"""What the name, kind and size of a member must not be."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from cairn.wheels import zipformat
+from cairn.wheels.errors import (
+    AbsolutePathError,
+    BombError,
+    DuplicateMemberError,
+    EncryptedMemberError,
+    EscapingPathError,
+    LinkMemberError,
+    LyingHeaderError,
+    UnsupportedArchiveError,
+)
+from cairn.wheels.zipformat import Member
+
+_DRIVE = re.compile(r"[A-Za-z]:")
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\]")
+_ROOM_WITHOUT_QUESTION = 16 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How much an archive may ask for; the defaults leave ten times the room of the largest torch wheel.
+
+    Attributes:
+        members: entries in the central directory.
+        total_size: bytes of all members when unpacked.
+        ratio: unpacked to packed size of a member that unpacks to more than 16 MiB.
+        directory_size: bytes of the central directory.
+    """
+
+    members: int = 1_000_000
+    total_size: int = 64 << 30
+    ratio: int = 250
+    directory_size: int = 256 << 20
+
+
+DEFAULT_LIMITS = Limits()
+
+
+def check_member(member: Member, limits: Limits) -> None:
+    """Refuse a member by what its central entry says.
+
+    Raises:
+        ArchiveError: one of its subclasses, by reason.
+    """
+    check_name(member.name)
+    if member.flags & zipformat.FLAGS_ENCRYPTED:
+        raise EncryptedMemberError(f"{member.name} is encrypted", tip="no installer can ask for a password")
+    if member.method not in (zipformat.STORED, zipformat.DEFLATED):
+        raise UnsupportedArchiveError(
+            f"{member.name} is compressed by method {member.method}", tip="wheels use deflate or nothing"
+        )
+    _check_kind(member)
+    _check_sizes(member, limits)
+
+
+def check_name(name: str) -> None:
+    """Refuse a path that an installer could not put safely below a folder.
+
+    Raises:
+        AbsolutePathError: it begins with `/` or a drive.
+        EscapingPathError: it has `..`, `.`, an empty part, a backslash or a control character.
+    """
+    if name.startswith("/") or _DRIVE.match(name):
+        raise AbsolutePathError(f"the member name {name!r} is absolute")
+    path = name.removesuffix("/")
+    if _FORBIDDEN.search(name) or not {"", ".", ".."}.isdisjoint(path.split("/")):
+        raise EscapingPathError(f"the member name {name!r} does not stay inside the wheel")
+
+
+def check_together(members: Sequence[Member], limits: Limits) -> None:
+    """Refuse members that claim one path, or together too much room.
+
+    Raises:
+        DuplicateMemberError: two members have one name, or one is a file where another needs a folder.
+        BombError: all of them unpack to more than the limit.
+    """
+    total = sum(member.size for member in members)
+    if total > limits.total_size:
+        raise BombError(f"the members unpack to {total} bytes, over the limit of {limits.total_size}")
+    names = {member.name for member in members}
+    if len(names) < len(members):
+        raise DuplicateMemberError(f"there are two members named {_first_double(members)!r}")
+    folders = _folders(names)
+    for name in names:
+        if name in folders:
+            raise DuplicateMemberError(f"{name!r} is both a file and a folder")
+
+
+def _check_kind(member: Member) -> None:
+    kind = stat.S_IFMT(member.mode)
+    if stat.S_ISLNK(kind):
+        raise LinkMemberError(f"{member.name} is a symbolic link", tip="store the file itself")
+    if kind not in (0, stat.S_IFDIR if member.is_dir else stat.S_IFREG):
+        raise LinkMemberError(f"{member.name} is not what its name says: file type {kind:#o}")
+
+
+def _check_sizes(member: Member, limits: Limits) -> None:
+    if member.method == zipformat.STORED and member.size != member.compressed_size:
+        raise LyingHeaderError(f"{member.name} is stored, yet its two sizes differ")
+    if member.is_dir and member.size:
+        raise LyingHeaderError(f"the folder {member.name} has content")
+    if member.size > max(_ROOM_WITHOUT_QUESTION, member.compressed_size * limits.ratio):
+        raise BombError(
+            f"{member.name} would unpack from {member.compressed_size} to {member.size} bytes",
+            tip=f"the limit is {limits.ratio} to 1",
+        )
+
+
+def _first_double(members: Iterable[Member]) -> str:
+    seen: set[str] = set()
+    for member in members:
+        if member.name in seen:
+            return member.name
+        seen.add(member.name)
+    raise AssertionError("unreachable")
+
+
+def _folders(names: Iterable[str]) -> set[str]:
+    found: set[str] = set()
+    for name in names:
+        folder = name.rstrip("/").rpartition("/")[0]
+        while folder and folder not in found:
+            found.add(folder)
+            folder = folder.rpartition("/")[0]
+    return found

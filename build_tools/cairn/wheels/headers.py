@@ -1,0 +1,103 @@
+"""The `Name: value` lines of METADATA and WHEEL, changed line by line so that all others stay as they are.
+
+Source: https://packaging.python.org/en/latest/specifications/core-metadata/ (email headers, PEP 566).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from cairn.errors import WheelError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headers:
+    """A header block and what follows it.
+
+    Attributes:
+        lines: one entry per header with its continuation lines, as they stand, without the last line end.
+        body: everything from the blank line on.
+        name: the file, for errors.
+    """
+
+    lines: tuple[str, ...]
+    body: bytes
+    name: str
+
+    def all(self, field: str) -> tuple[str, ...]:
+        """The values of every header of that name, continuation lines folded into one."""
+        return tuple(_value(line) for line in self.lines if _is(line, field))
+
+    def replaced(self, field: str, values: Iterable[str]) -> Headers:
+        """The same with other values for `field`: where the first one stood, else after all others."""
+        new = [f"{field}: {value}" for value in values]
+        lines: list[str] = []
+        placed = False
+        for line in self.lines:
+            if not _is(line, field):
+                lines.append(line)
+            elif not placed:
+                lines += new
+                placed = True
+        return self._with(lines if placed else [*lines, *new])
+
+    def mapped(self, field: str, change: Callable[[str], str | None]) -> Headers:
+        """The same with each value of `field` changed; None drops the header."""
+        lines: list[str] = []
+        for line in self.lines:
+            if not _is(line, field):
+                lines.append(line)
+            elif (value := change(_value(line))) is not None:
+                lines.append(line if value == _value(line) else f"{field}: {value}")
+        return self._with(lines)
+
+    def added(self, field: str, values: Iterable[str]) -> Headers:
+        """The same with more headers of that name, after the last one there is."""
+        at = max((i + 1 for i, line in enumerate(self.lines) if _is(line, field)), default=len(self.lines))
+        new = [f"{field}: {value}" for value in values]
+        return self._with([*self.lines[:at], *new, *self.lines[at:]])
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        text = "".join(f"{line}\n" for line in self.lines)
+        return text.encode("utf-8", "surrogateescape") + self.body
+
+    def _with(self, lines: Iterable[str]) -> Headers:
+        return Headers(lines=tuple(lines), body=self.body, name=self.name)
+
+
+def parse_headers(data: bytes, *, name: str) -> Headers:
+    """Split a file into its headers and its body.
+
+    Raises:
+        WheelError: a line is neither a header nor the continuation of one.
+    """
+    lines: list[str] = []
+    position = 0
+    while position < len(data):
+        end = data.find(b"\n", position)
+        end = len(data) if end < 0 else end
+        line = data[position:end].removesuffix(b"\r").decode("utf-8", "surrogateescape")
+        if not line:
+            break
+        _append(lines, line, name)
+        position = end + 1
+    return Headers(lines=tuple(lines), body=data[position:], name=name)
+
+
+def _append(lines: list[str], line: str, name: str) -> None:
+    if line[0] in " \t" and lines:
+        lines[-1] += f"\n{line}"
+    elif ":" in line and line[0] not in " \t:":
+        lines.append(line)
+    else:
+        raise WheelError(f"{name} has the line {line[:100]!r}, which is no header")
+
+
+def _is(line: str, field: str) -> bool:
+    return line.partition(":")[0].strip().lower() == field.lower()
+
+
+def _value(line: str) -> str:
+    return " ".join(part.strip() for part in line.partition(":")[2].splitlines()).strip()

@@ -1,0 +1,76 @@
+"""A file read at any place, by several threads at once."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from cairn.wheels.errors import NotAnArchiveError, TruncatedArchiveError
+
+CHUNK = 1 << 18
+
+
+class RawFile:
+    """An open file whose reads name their place, so that no position is shared."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._file: BinaryIO = path.open("rb", buffering=0)
+        except OSError as error:
+            raise NotAnArchiveError(f"cannot read {path}: {error.strerror}") from error
+        self.path = path
+        self.size = os.fstat(self._file.fileno()).st_size
+        self._lock = threading.Lock()
+
+    def at(self, offset: int, size: int) -> bytes:
+        """Exactly `size` bytes from `offset`.
+
+        Raises:
+            TruncatedArchiveError: the file has fewer.
+        """
+        data = self._read(offset, size)
+        if len(data) != size:
+            raise TruncatedArchiveError(
+                f"{self.path.name} ends at byte {self.size}, before what its headers promise",
+                tip="the file was cut off: fetch or build it again",
+            )
+        return data
+
+    def chunks(self, offset: int, size: int) -> Iterator[bytes]:
+        """The same in pieces of at most 256 KiB."""
+        end = offset + size
+        while offset < end:
+            piece = self.at(offset, min(CHUNK, end - offset))
+            yield piece
+            offset += len(piece)
+
+    def fileno(self) -> int:
+        """The file descriptor."""
+        return self._file.fileno()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _read(self, offset: int, size: int) -> bytes:
+        if offset < 0 or offset + size > self.size:
+            return b""
+        parts = []
+        while size:
+            part = self._read_once(offset, size)
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+            size -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _read_once(self, offset: int, size: int) -> bytes:
+        if hasattr(os, "pread"):
+            return os.pread(self._file.fileno(), size, offset)
+        with self._lock:  # Windows has no pread
+            self._file.seek(offset)
+            return self._file.read(size) or b""

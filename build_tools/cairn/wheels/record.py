@@ -1,0 +1,95 @@
+"""RECORD: the list of a wheel's files with their hashes.
+
+Source: https://packaging.python.org/en/latest/specifications/recording-installed-packages/#the-record-file
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from cairn.errors import WheelError
+
+UNLISTED = ("RECORD", "RECORD.jws", "RECORD.p7s")
+"""Files of the dist-info folder that have no hash of their own in RECORD."""
+
+_COLUMNS = 3
+_SIZE = re.compile(r"[0-9]{1,18}")
+_HASH = re.compile(r"[a-z0-9_]+=[A-Za-z0-9_-]+")
+_SPECIAL = re.compile(r'[",\r\n]')
+
+
+class RecordRow(NamedTuple):
+    """One file (a tuple, because a torch wheel has 12,000 of them).
+
+    Attributes:
+        path: its path in the wheel.
+        algorithm: the name of the hash, such as `sha256`; None for RECORD itself.
+        digest: the hash, in URL-safe base64 without padding; None for RECORD itself.
+        size: bytes; None when not said.
+    """
+
+    path: str
+    algorithm: str | None = None
+    digest: str | None = None
+    size: int | None = None
+
+
+def parse_record(text: str) -> tuple[RecordRow, ...]:
+    """The rows of a RECORD file.
+
+    Raises:
+        WheelError: a row has not three columns, a malformed hash or size, or a path is listed twice.
+    """
+    try:
+        rows = tuple(_row(cells) for cells in csv.reader(io.StringIO(text, newline="")) if cells)
+    except csv.Error as error:
+        raise WheelError(f"RECORD is not CSV: {error}") from error
+    paths = {row.path for row in rows}
+    if len(paths) < len(rows):
+        raise WheelError("RECORD lists a path twice")
+    return rows
+
+
+def format_record(rows: Iterable[RecordRow]) -> str:
+    """The text of a RECORD file with these rows, in the order given."""
+    return "".join(
+        f"{_quoted(path)},{f'{algorithm}={digest}' if algorithm else ''},{'' if size is None else size}\n"
+        for path, algorithm, digest, size in rows
+    )
+
+
+def row_of(path: str, digest: bytes, size: int) -> RecordRow:
+    """The row of a file whose sha256 is `digest` (32 bytes)."""
+    return RecordRow(path=path, algorithm="sha256", digest=encode_digest(digest), size=size)
+
+
+def encode_digest(digest: bytes) -> str:
+    """A hash as RECORD writes it."""
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")
+
+
+def is_strong(algorithm: str) -> bool:
+    """Whether a hash algorithm may be used in RECORD: sha256 or better."""
+    return algorithm in hashlib.algorithms_guaranteed and algorithm not in ("md5", "sha1", "sha224")
+
+
+def _row(cells: list[str]) -> RecordRow:
+    if len(cells) != _COLUMNS:
+        raise WheelError(f"RECORD has a row of {len(cells)} columns: {','.join(cells)[:200]}")
+    path, hashed, size = cells
+    if size and not _SIZE.fullmatch(size):
+        raise WheelError(f"RECORD gives {path} the size {size[:50]!r}")
+    if hashed and not _HASH.fullmatch(hashed):
+        raise WheelError(f"RECORD gives {path} the malformed hash {hashed[:100]!r}")
+    algorithm, _, digest = hashed.partition("=")
+    return RecordRow(path, algorithm or None, digest or None, int(size) if size else None)
+
+
+def _quoted(path: str) -> str:
+    return '"' + path.replace('"', '""') + '"' if _SPECIAL.search(path) else path

@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+import os
+import random
+import stat
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cairn.wheels import deflate, errors, zipformat
+from cairn.wheels.archive import Archive, Limits
+from cairn.wheels.writing import Kept, New, write
+from cairn.wheels.zipformat import Zip64At
+
+END = b"PK\x05\x06"
+CENTRAL = b"PK\x01\x02"
+
+
+def plain_zip(path: Path, content: dict[str, bytes] | None = None, **options: object) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, **options) as archive:  # type: ignore[call-overload]
+        for name, data in (content or {"a/b.txt": b"hello" * 100, "c.txt": b""}).items():
+            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+    return path
+
+
+def opened(path: Path) -> dict[str, bytes]:
+    with Archive.open(path) as archive:
+        return {member.name: b"".join(archive.stream(member)) for member in archive.members}
+
+
+def patched(path: Path, change: Callable[[bytearray], object]) -> Path:
+    data = bytearray(path.read_bytes())
+    change(data)
+    path.write_bytes(data)
+    return path
+
+
+def test_reads_what_zipfile_wrote(tmp_path: Path) -> None:
+    content = {"a/b.txt": b"hello" * 100, "ü.txt": b"", "big": os.urandom(700_000)}
+    assert opened(plain_zip(tmp_path / "x.zip", content)) == content
+
+
+def test_reads_data_descriptors(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    pipe_read, pipe_write = os.pipe()
+    with os.fdopen(pipe_read, "rb") as reader:
+        with os.fdopen(pipe_write, "wb") as pipe, zipfile.ZipFile(pipe, "w") as archive:
+            archive.writestr("a", b"data")
+        path.write_bytes(reader.read())
+    with Archive.open(path) as archive:
+        assert archive.members[0].flags & zipformat.FLAG_DESCRIPTOR
+        assert archive.read("a") == b"data"
+        copy = tmp_path / "y.zip"
+        write(copy, [Kept(member=archive.member("a"), name="renamed")], archive)
+    assert opened(copy) == {"renamed": b"data"}
+    with zipfile.ZipFile(copy) as again:
+        assert again.testzip() is None
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("../evil", errors.EscapingPathError),
+        ("a/../../evil", errors.EscapingPathError),
+        ("a//b", errors.EscapingPathError),
+        ("./a", errors.EscapingPathError),
+        ("a\\..\\b", errors.EscapingPathError),
+        ("a\nb", errors.EscapingPathError),
+        ("/etc/passwd", errors.AbsolutePathError),
+        ("C:evil", errors.AbsolutePathError),
+    ],
+)
+def test_refuses_names_that_lead_outside(tmp_path: Path, name: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        Archive.open(plain_zip(tmp_path / "x.zip", {name: b""}))
+
+
+def test_refuses_two_members_of_one_name(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a", b"1")
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("a", b"2")
+    with pytest.raises(errors.DuplicateMemberError):
+        Archive.open(path)
+
+
+def test_refuses_a_file_where_another_member_needs_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(errors.DuplicateMemberError):
+        Archive.open(plain_zip(tmp_path / "x.zip", {"a": b"", "a/b": b""}))
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR, stat.S_IFDIR])
+def test_refuses_links_and_devices(tmp_path: Path, kind: int) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        info = zipfile.ZipInfo("a")
+        info.external_attr = (kind | 0o777) << 16
+        archive.writestr(info, b"/etc/passwd")
+    with pytest.raises(errors.LinkMemberError):
+        Archive.open(path)
+
+
+def test_refuses_encrypted_members(tmp_path: Path) -> None:
+    def encrypt(data: bytearray) -> None:
+        data[6] |= 1
+        data[data.rindex(CENTRAL) + 8] |= 1
+
+    with pytest.raises(errors.EncryptedMemberError):
+        Archive.open(patched(plain_zip(tmp_path / "x.zip", {"a": b"x"}), encrypt))
+
+
+def test_refuses_unknown_compression(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("a", b"x")
+    with pytest.raises(errors.UnsupportedArchiveError):
+        Archive.open(path)
+
+
+def test_refuses_bombs(tmp_path: Path) -> None:
+    path = plain_zip(tmp_path / "x.zip", {"a": bytes(20 << 20)})
+    with pytest.raises(errors.BombError, match="would unpack"):
+        Archive.open(path)
+    with Archive.open(path, limits=Limits(ratio=2000)) as archive, pytest.raises(errors.BombError):
+        archive.read("a", limit=1000)
+    with pytest.raises(errors.BombError, match="unpack to"):
+        Archive.open(plain_zip(tmp_path / "y.zip"), limits=Limits(total_size=10))
+    with pytest.raises(errors.BombError, match="members"):
+        Archive.open(plain_zip(tmp_path / "y.zip"), limits=Limits(members=1))
+
+
+def test_refuses_content_that_is_longer_than_its_header_says(tmp_path: Path) -> None:
+    def shrink(data: bytearray) -> None:
+        struct.pack_into("<L", data, 22, 10)
+        struct.pack_into("<L", data, data.rindex(CENTRAL) + 24, 10)
+
+    path = patched(plain_zip(tmp_path / "x.zip", {"a": bytes(5000)}), shrink)
+    with Archive.open(path) as archive, pytest.raises(errors.LyingHeaderError, match="unpacks"):
+        archive.read("a")
+
+
+@pytest.mark.parametrize("offset", [6, 8, 14, 18, 22, 26, 30])
+def test_refuses_local_headers_that_differ(tmp_path: Path, offset: int) -> None:
+    def flip(data: bytearray) -> None:
+        data[offset] ^= 4
+
+    with pytest.raises(errors.LyingHeaderError):
+        Archive.open(patched(plain_zip(tmp_path / "x.zip", {"a": b"data"}), flip))
+
+
+def test_refuses_hidden_bytes(tmp_path: Path) -> None:
+    path = plain_zip(tmp_path / "x.zip")
+    data = path.read_bytes()
+    for bad in (data + b"x", b"#!/bin/sh\n" + data):
+        path.write_bytes(bad)
+        with pytest.raises(errors.LyingHeaderError):
+            Archive.open(path)
+
+
+def test_refuses_a_member_that_the_directory_does_not_list(tmp_path: Path) -> None:
+    path = plain_zip(tmp_path / "x.zip", {"a": b"1", "b": b"2"})
+    data = path.read_bytes()
+    first = data.index(CENTRAL)
+    second = data.index(CENTRAL, first + 1)
+    end = data.index(END)
+    size = end - second
+    tail = bytearray(data[end:])
+    struct.pack_into("<HHLL", tail, 8, 1, 1, size, first)
+    path.write_bytes(data[:first] + data[second:end] + tail)
+    with pytest.raises(errors.LyingHeaderError, match=r"where 0 was due"):
+        Archive.open(path)
+
+
+def test_refuses_truncation_anywhere(tmp_path: Path) -> None:
+    path = plain_zip(tmp_path / "x.zip")
+    data = path.read_bytes()
+    for length in range(len(data)):
+        path.write_bytes(data[:length])
+        with pytest.raises(errors.ArchiveError):
+            Archive.open(path)
+
+
+def test_refuses_what_is_no_archive(tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_bytes(b"hello")
+    with pytest.raises(errors.NotAnArchiveError):
+        Archive.open(tmp_path / "x.zip")
+    with pytest.raises(errors.NotAnArchiveError):
+        Archive.open(tmp_path / "missing.zip")
+
+
+def test_an_unknown_member_is_named(tmp_path: Path) -> None:
+    with Archive.open(plain_zip(tmp_path / "x.zip")) as archive, pytest.raises(errors.MissingMemberError):
+        archive.read("nope")
+
+
+def test_random_damage_never_passes_unseen(tmp_path: Path) -> None:
+    content = {"a.txt": b"hello" * 30, "b/c.bin": bytes(range(256)), "d": b""}
+    path = plain_zip(tmp_path / "x.zip", content)
+    good = path.read_bytes()
+    dice = random.Random(7)  # noqa: S311 - a fixed sequence is the point
+    for _ in range(600):
+        data = bytearray(good)
+        for _ in range(dice.randint(1, 3)):
+            data[dice.randrange(len(data))] = dice.randrange(256)
+        path.write_bytes(data)
+        try:
+            found = opened(path)
+        except errors.ArchiveError:
+            continue
+        # What is left may only differ in names, times and modes: never in content.
+        assert sorted(found.values()) == sorted(content.values())
+
+
+# Writing
+
+
+def test_unchanged_members_are_copied_with_their_compressed_bytes(tmp_path: Path) -> None:
+    path = plain_zip(tmp_path / "x.zip", {"a": b"1" * 100, "b": b"2" * 100, "c": b"3" * 100})
+    target = tmp_path / "out" / "y.zip"
+    with Archive.open(path) as archive:
+        kept = [Kept(member=m, name=m.name) for m in archive.members]
+        write(target, [kept[0], New(name="n", content=b"new", executable=True), *kept[1:]], archive)
+        originals = {m.name: archive.raw.at(m.data_offset, m.compressed_size) for m in archive.members}
+    with Archive.open(target) as again:
+        for name, packed in originals.items():
+            member = again.member(name)
+            assert again.raw.at(member.data_offset, member.compressed_size) == packed
+        assert again.read("n") == b"new"
+        assert again.member("n").executable
+        assert [m.name for m in again.members] == ["a", "n", "b", "c"]
+
+
+def test_an_identical_copy_is_byte_identical(tmp_path: Path) -> None:
+    source, target = tmp_path / "x.zip", tmp_path / "y.zip"
+    write(source, [New(name="a", content=b"1"), New(name="ü", content=b"2" * 3_000_000)])
+    with Archive.open(source) as archive:
+        write(target, [Kept(member=m, name=m.name) for m in archive.members], archive)
+    assert target.read_bytes() == source.read_bytes()
+
+
+def test_large_members_are_packed_in_pieces_and_unpack_whole(tmp_path: Path) -> None:
+    content = os.urandom(deflate.PIECE) + bytes(3 * deflate.PIECE) + b"end"
+    (tmp_path / "big").write_bytes(content)
+    write(tmp_path / "x.zip", [New(name="big", content=tmp_path / "big")])
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        assert archive.read("big") == content
+
+
+def test_the_number_of_workers_does_not_change_the_bytes() -> None:
+    pieces = [os.urandom(5000) * 100 for _ in range(9)]
+    assert b"".join(deflate.deflate(pieces, workers=1)) == b"".join(deflate.deflate(pieces, workers=7))
+
+
+def test_times_follow_source_date_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for epoch, expected in (
+        ("1700000000", (2023, 11, 14, 22, 13, 20)),
+        ("0", (1980, 1, 1, 0, 0, 0)),
+        ("nonsense", (1980, 1, 1, 0, 0, 0)),
+        ("99999999999999999", (1980, 1, 1, 0, 0, 0)),
+    ):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+        write(tmp_path / "x.zip", [New(name="a", content=b"")])
+        with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+            assert archive.getinfo("a").date_time == expected
+
+
+def test_modes_follow_the_file(tmp_path: Path) -> None:
+    for name, mode in (("plain", 0o640), ("tool", 0o700)):
+        (tmp_path / name).write_bytes(b"x")
+        (tmp_path / name).chmod(mode)
+    write(tmp_path / "x.zip", [New(name=n, content=tmp_path / n) for n in ("plain", "tool")])
+    with Archive.open(tmp_path / "x.zip") as archive:
+        assert archive.member("plain").mode == stat.S_IFREG | 0o644
+        assert archive.member("tool").mode == stat.S_IFREG | 0o755
+
+
+def test_the_source_is_never_overwritten(tmp_path: Path) -> None:
+    path = plain_zip(tmp_path / "x.zip")
+    before = path.read_bytes()
+    with Archive.open(path) as archive, pytest.raises(errors.WheelError, match="own source"):
+        write(path, [], archive)
+    assert path.read_bytes() == before
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    for entries, error in (
+        ([New(name="a", content=b""), New(name="a", content=b"")], errors.DuplicateMemberError),
+        ([New(name="../a", content=b"")], errors.EscapingPathError),
+        ([New(name="a", content=tmp_path / "missing")], FileNotFoundError),
+    ):
+        with pytest.raises(error):
+            write(tmp_path / "out" / "x.zip", entries)
+        assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "limits", [Zip64At(1000, 3), Zip64At(1000, 65535), Zip64At(1 << 31, 3), Zip64At(0, 0)]
+)
+def test_zip64_with_lowered_limits_is_read_by_everyone(tmp_path: Path, limits: Zip64At) -> None:
+    content = {f"m{i}": os.urandom(400) * (i % 4) for i in range(20)}
+    first, second = tmp_path / "x.zip", tmp_path / "y.zip"
+    write(first, [New(name=n, content=d) for n, d in content.items()], zip64=limits)
+    with Archive.open(first) as archive:
+        renamed = [Kept(member=m, name=f"r/{m.name}") for m in archive.members]
+        write(second, renamed, archive, zip64=limits)
+    assert opened(first) == content
+    assert opened(second) == {f"r/{n}": d for n, d in content.items()}
+    with zipfile.ZipFile(second) as archive:
+        assert archive.testzip() is None
+        assert len(archive.namelist()) == len(content)

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from installer.sources import WheelFile
+
+from cairn.errors import WheelError
+from cairn.wheels import metadata
+from cairn.wheels.archive import Archive
+from cairn.wheels.edit import Edit, apply
+from cairn.wheels.errors import EscapingPathError, MissingMemberError
+
+MakeWheel = Callable[..., Path]
+
+
+def validated(path: Path) -> metadata.WheelInfo:
+    """The wheel's info, once `installer` has checked RECORD and every byte."""
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+    with WheelFile.open(path) as wheel:
+        wheel.validate_record(validate_contents=True)
+    info = metadata.read(path)
+    assert info.tags == info.wheel_tags
+    assert (
+        info.dist_info == f"{path.name.split('-')[0]}-{metadata.parse_file_name(path.name).version}.dist-info"
+    )
+    return info
+
+
+def names(path: Path) -> set[str]:
+    with zipfile.ZipFile(path) as archive:
+        return set(archive.namelist())
+
+
+def test_nothing_to_change_gives_the_same_members(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    wheel = make_wheel()
+    result = apply(wheel, Edit(), tmp_path / "out")
+    assert result.name == wheel.name
+    validated(result)
+    with zipfile.ZipFile(wheel) as a, zipfile.ZipFile(result) as b:
+        assert {n: a.read(n) for n in a.namelist()} == {n: b.read(n) for n in b.namelist()}
+
+
+def test_version_shows_everywhere(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    files = {
+        "demo/__init__.py": b"",
+        "demo-1.0.data/scripts/tool": b"#!python\n",
+        "demo-1.0.data/data/a,b": b"x",
+        "demo/demo-1.0.dist-info.txt": b"",
+    }
+    wheel = make_wheel(files=files, executables=("demo-1.0.data/scripts/tool",))
+    before = wheel.read_bytes()
+    result = apply(wheel, Edit(version="2.0+ROCM7.10.0-dev1"), tmp_path / "out")
+    assert result.name == "demo-2.0+rocm7.10.0.dev1-py3-none-any.whl"
+    info = validated(result)
+    assert info.version == "2.0+rocm7.10.0.dev1"
+    top = "demo-2.0+rocm7.10.0.dev1"
+    assert names(result) == {
+        "demo/__init__.py",
+        "demo/demo-1.0.dist-info.txt",
+        f"{top}.data/scripts/tool",
+        f"{top}.data/data/a,b",
+        *(
+            f"{top}.dist-info/{name}"
+            for name in (
+                "METADATA",
+                "WHEEL",
+                "RECORD",
+                "entry_points.txt",
+                "licenses/LICENSE",
+                "sboms/a.cdx.json",
+            )
+        ),
+    }
+    assert b"\n\n# Demo \xc3\xa9\n\nVersion: not a header\n" in info.metadata
+    assert b"X-Odd: kept\n" in info.metadata
+    with Archive.open(result) as archive:
+        assert archive.member(f"{top}.data/scripts/tool").executable
+        assert archive.members[-1].name == f"{top}.dist-info/RECORD"
+    assert wheel.read_bytes() == before
+
+
+def test_build_and_tags(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    tags = ("cp311-cp311-manylinux_2_17_x86_64", "cp311-cp311-manylinux2014_x86_64")
+    result = apply(make_wheel(), Edit(tags=tags, build="7"), tmp_path / "out")
+    assert result.name == "demo-1.0-7-cp311-cp311-manylinux2014_x86_64.manylinux_2_17_x86_64.whl"
+    assert validated(result).build == "7"
+    with zipfile.ZipFile(result) as archive:
+        assert b"\nBuild: 7\n" in archive.read("demo-1.0.dist-info/WHEEL")
+    dropped = apply(result, Edit(build=""), tmp_path / "out2")
+    assert validated(dropped).build is None
+    with zipfile.ZipFile(dropped) as archive:
+        assert b"Build" not in archive.read("demo-1.0.dist-info/WHEEL")
+
+
+def test_requirements(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    wheel = make_wheel(
+        requires=("Triton>=3; sys_platform == 'linux'", "triton==2; extra == 'old'", "numpy", "filelock")
+    )
+    edit = Edit(
+        replace_requirements={"triton": "triton==3.5.0+rocm7"},
+        remove_requirements=("NumPy",),
+        add_requirements=("rocm[libraries]==7.10.0", "filelock"),
+        add_extras=("device-gfx942", "fast"),
+    )
+    info = validated(apply(wheel, edit, tmp_path / "out"))
+    assert info.requires_dist == ("triton==3.5.0+rocm7", "filelock", "rocm[libraries]==7.10.0")
+    assert info.extras == ("fast", "device-gfx942")
+
+
+def test_files(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    wheel = make_wheel(
+        files={"demo/a": b"1", "demo/b": b"2", "demo/tool": b"old"}, executables=("demo/tool",)
+    )
+    (tmp_path / "new-tool").write_bytes(b"new")
+    edit = Edit(
+        add_files={"demo/lib/c": b"3", "demo-1.0.dist-info/sboms/b.cdx.json": b"{}"},
+        replace_files={"demo/tool": tmp_path / "new-tool"},
+        remove_files=("demo/a",),
+        version="1.1",
+    )
+    result = apply(wheel, edit, tmp_path / "out")
+    validated(result)
+    assert {"demo/lib/c", "demo/b", "demo-1.1.dist-info/sboms/b.cdx.json"} <= names(result)
+    assert "demo/a" not in names(result)
+    with Archive.open(result) as archive:
+        assert archive.read("demo/tool") == b"new"
+        assert archive.member("demo/tool").executable
+
+
+def test_the_same_edit_gives_the_same_bytes(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    wheel, edit = make_wheel(), Edit(version="3", add_files={"z": b"1", "y": b"2"})
+    first = apply(wheel, edit, tmp_path / "a").read_bytes()
+    assert apply(wheel, edit, tmp_path / "b").read_bytes() == first
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Edit(version="not a version"),
+        Edit(tags=("py3",)),
+        Edit(tags=("py3-none-any", "py2-abi3-any")),
+        Edit(tags=()),
+        Edit(build="x1"),
+        Edit(add_requirements=("==",)),
+        Edit(replace_requirements={"triton": "torch==1"}),
+        Edit(replace_requirements={"numpy": "numpy==1"}),
+        Edit(remove_requirements=("numpy",)),
+        Edit(add_files={"demo/__init__.py": b""}),
+        Edit(add_files={"demo-1.0.dist-info/METADATA": b""}),
+        Edit(replace_files={"demo-1.0.dist-info/WHEEL": b""}),
+        Edit(remove_files=("demo-1.0.dist-info/RECORD",)),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(make_wheel: MakeWheel, tmp_path: Path, edit: Edit) -> None:
+    with pytest.raises(WheelError):
+        apply(make_wheel(), edit, tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_missing_and_escaping_files_are_refused(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    wheel = make_wheel()
+    for edit in (Edit(replace_files={"nope": b""}), Edit(remove_files=("nope",))):
+        with pytest.raises(MissingMemberError):
+            apply(wheel, edit, tmp_path / "out")
+    with pytest.raises(EscapingPathError):
+        apply(wheel, Edit(add_files={"../x": b""}), tmp_path / "out")
+
+
+def test_a_wheel_whose_record_lies_is_not_carried_on(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    wheel = make_wheel()
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr("demo/unlisted.py", b"")
+    with pytest.raises(WheelError, match=r"disagree about demo/unlisted\.py"):
+        apply(wheel, Edit(version="2"), tmp_path / "out")
+
+
+def test_the_input_is_never_its_own_output(make_wheel: MakeWheel) -> None:
+    wheel = make_wheel()
+    before = wheel.read_bytes()
+    with pytest.raises(WheelError, match="own source"):
+        apply(wheel, Edit(add_files={"x": b""}), wheel.parent)
+    assert wheel.read_bytes() == before

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cairn.errors import WheelError
+from cairn.wheels import metadata
+from cairn.wheels.headers import parse_headers
+from cairn.wheels.record import RecordRow, format_record, parse_record
+
+MakeWheel = Callable[..., Path]
+PATHS = st.text(st.characters(blacklist_categories=("Cs", "Cc")), min_size=1)
+
+
+def rewritten(path: Path, change: Callable[[str, bytes], tuple[str, bytes] | None]) -> Path:
+    with zipfile.ZipFile(path) as archive:
+        content = [(info, archive.read(info)) for info in archive.infolist()]
+    with zipfile.ZipFile(path, "w") as archive:
+        for info, data in content:
+            new = change(info.filename, data)
+            if new is not None:
+                archive.writestr(zipfile.ZipInfo(new[0]), new[1])
+    return path
+
+
+def test_read_tells_everything(make_wheel: MakeWheel) -> None:
+    path = make_wheel(version="1.0+rocm7.1", build="3", tags=("py2-none-any", "py3-none-any"))
+    info = metadata.read(path)
+    assert (info.distribution, info.name, info.version, info.build) == ("demo", "demo", "1.0+rocm7.1", "3")
+    assert info.tags == info.wheel_tags == ("py2-none-any", "py3-none-any")
+    assert info.requires_dist == ("triton==3.5.0", "filelock")
+    assert info.extras == ("fast",)
+    assert info.requires_python == ">=3.9"
+    assert info.entry_points == {"console_scripts": {"demo": "demo:main"}}
+    assert info.pure
+    assert info.metadata_sha256 == hashlib.sha256(info.metadata).hexdigest()
+    assert info.size == path.stat().st_size
+    assert len(info.record) == 7
+
+
+@pytest.mark.parametrize("name", ["demo.whl", "demo-1.0-py3-none.whl", "demo-x-py3-none-any.whl", "demo.zip"])
+def test_a_malformed_file_name_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(WheelError, match="name of a wheel"):
+        metadata.read(tmp_path / name)
+
+
+@pytest.mark.parametrize("missing", ["METADATA", "WHEEL", "RECORD"])
+def test_a_missing_file_is_named(make_wheel: MakeWheel, missing: str) -> None:
+    path = rewritten(make_wheel(), lambda n, d: None if n.endswith(missing) else (n, d))
+    with pytest.raises(WheelError, match=missing):
+        metadata.read(path)
+
+
+def test_the_dist_info_folder_must_be_one_and_ours(make_wheel: MakeWheel) -> None:
+    path = rewritten(make_wheel(), lambda n, d: (n.replace("demo-1.0", "other-1.0"), d))
+    with pytest.raises(WheelError, match="not that of demo"):
+        metadata.read(path)
+    path = rewritten(
+        make_wheel(), lambda n, d: (n.replace("demo-1.0.dist-info/WHEEL", "x-1.dist-info/WHEEL"), d)
+    )
+    with pytest.raises(WheelError, match="2 dist-info"):
+        metadata.read(path)
+
+
+@pytest.mark.parametrize(
+    ("file", "data", "message"),
+    [
+        ("METADATA", b"Metadata-Version: 2.1\nVersion: 1.0\n\n", "Name"),
+        ("METADATA", b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\nVersion: 2.0\n\n", "Version"),
+        ("WHEEL", b"nonsense\n", "no header"),
+        ("RECORD", b"\xff", "UTF-8"),
+        ("RECORD", b"a,b\n", "columns"),
+        ("RECORD", b"a,,\na,,\n", "twice"),
+        ("RECORD", b"a,sha256=?,1\n", "malformed hash"),
+        ("RECORD", b"a,,-1\n", "size"),
+        ("entry_points.txt", b"demo = x\n", "entry_points"),
+    ],
+)
+def test_malformed_files_are_refused(make_wheel: MakeWheel, file: str, data: bytes, message: str) -> None:
+    path = rewritten(make_wheel(), lambda n, d: (n, data if n.endswith(file) else d))
+    with pytest.raises(WheelError, match=message):
+        metadata.read(path)
+
+
+def test_record_survives_a_round_trip() -> None:
+    text = 'a.py,sha256=abc_-,12\n"b,c.py",sha512=x,0\n"q"".py",,\n'
+    assert format_record(parse_record(text)) == text
+
+
+@given(st.lists(st.tuples(PATHS, st.integers(0, 10**12)), unique_by=lambda row: row[0]))
+def test_any_path_survives_a_round_trip(rows: list[tuple[str, int]]) -> None:
+    record = tuple(RecordRow(path, "sha256", "abc", size) for path, size in rows)
+    assert parse_record(format_record(record)) == record
+
+
+def test_header_edits_leave_all_else_alone() -> None:
+    text = b"A: 1\r\nB: two\n  lines\nA: 3\nC:\xff\n\nbody\nA: 9\n"
+    headers = parse_headers(text, name="X")
+    assert headers.all("a") == ("1", "3")
+    assert headers.all("B") == ("two lines",)
+    assert headers.to_bytes() == text.replace(b"\r", b"")
+    assert headers.replaced("A", ["x"]).to_bytes() == b"A: x\nB: two\n  lines\nC:\xff\n\nbody\nA: 9\n"
+    assert headers.added("A", ["4"]).to_bytes().startswith(b"A: 1\nB: two\n  lines\nA: 3\nA: 4\nC:")
+    assert headers.added("D", ["5"]).to_bytes().endswith(b"C:\xff\nD: 5\n\nbody\nA: 9\n")
+    assert headers.mapped("A", lambda v: None if v == "1" else v).all("A") == ("3",)
+
+
+@pytest.mark.parametrize("tag", ["py3", "py3-none", "a-b-c-d"])
+def test_malformed_tags_are_refused(tag: str) -> None:
+    with pytest.raises(WheelError, match="not a wheel tag"):
+        metadata.expand_tags(tag)
