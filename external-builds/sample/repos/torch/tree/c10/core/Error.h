@@ -1,0 +1,15 @@
+// Errors without exceptions: a function that fails calls set_error() and returns
+// false or nullptr; whoever talks to the person reads last_error().
+#pragma once
+
+#include <c10/macros/Export.h>
+
+namespace c10 {
+
+// Remembers a printf-style message for this thread.
+C10_API void set_error(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+// The message of the last failure in this thread; never nullptr.
+C10_API const char* last_error();
+
+}  // namespace c10

@@ -1,0 +1,1 @@
+"""Turning CUDA sources into HIP sources. Needs the standard library only."""

@@ -1,0 +1,7 @@
+"""torchaudio in miniature: signals as tensors."""
+
+import torch  # its libraries must be loaded before ours
+from torchaudio import functional
+from torchaudio.version import __version__
+
+__all__ = ["__version__", "functional", "torch"]

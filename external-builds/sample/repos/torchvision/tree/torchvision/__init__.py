@@ -1,0 +1,7 @@
+"""torchvision in miniature: boxes and regions of images as tensors."""
+
+import torch  # its libraries must be loaded before ours
+from torchvision import ops
+from torchvision.version import __version__
+
+__all__ = ["__version__", "ops", "torch"]
