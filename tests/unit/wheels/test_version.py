@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.version import Version
+
+from cairn.errors import WheelError
+from cairn.wheels.version import channel_of, promote, rocm_version_of, sorts_above, suffix, with_suffix
+
+NUMBERS = st.one_of(st.integers(0, 12), st.integers(95, 105))
+RELEASES = st.tuples(st.one_of(st.integers(1, 12), st.integers(95, 105)), NUMBERS, NUMBERS)
+COMMITS = st.from_regex(r"[a-f][0-9a-f]{6,39}", fullmatch=True)
+STAGES = st.sampled_from(["", "rc1", "rc2", "rc9", "rc10", "a20251124", "a20260501", "b1", ".dev0"])
+
+
+@st.composite
+def rocm_versions(draw: st.DrawFn, first_major: int = 1) -> str:
+    release = draw(RELEASES.filter(lambda r: r[0] >= first_major))
+    stage = draw(STAGES)
+    commit = f"+{draw(COMMITS)}" if stage == ".dev0" and draw(st.booleans()) else ""
+    return ".".join(map(str, release)) + stage + commit
+
+
+@pytest.mark.parametrize(
+    ("rocm", "expected", "channel"),
+    [
+        ("7.10.0", "+rocm7.10.0", "stable"),
+        ("7.10.0a20251124", "+rocm7.10.0a20251124", "nightly"),
+        ("7.10.0rc2", "+rocm7.10.0rc2", "prerelease"),
+        ("7.10.0.dev0+efed3c", "+devrocm7.10.0.dev0-efed3c", "dev"),
+        ("7.10.0.dev0", "+devrocm7.10.0.dev0", "dev"),
+        ("9.9", "+rocm9.9", "stable"),
+        ("10.0", "+rocmv.10.0.0.0", "stable"),
+        ("10.0.0rc1", "+rocmv.10.0.0.rc.1", "prerelease"),
+        ("10.0.0a20270101", "+rocmv.10.0.0.a.20270101", "nightly"),
+        ("10.0.0.post1", "+rocmv.10.0.0.0.post.1", "stable"),
+        ("10.0.0.1", "+rocmv.10.0.0.1.0", "stable"),
+        ("10.0.0.dev0+efed3c", "+devrocmv.10.0.0.dev.0.efed3c", "dev"),
+    ],
+)
+def test_suffix_by_channel(rocm: str, expected: str, channel: str) -> None:
+    assert suffix(rocm) == expected
+    assert channel_of(rocm) == channel
+    assert Version(rocm_version_of(f"2.9.0{expected}") or "0") == Version(rocm)
+
+
+@pytest.mark.parametrize("rocm", ["1!7.0", "7.0a1.dev2", "7.0+local", "seven", ""])
+def test_versions_of_no_channel_are_refused(rocm: str) -> None:
+    with pytest.raises(WheelError):
+        suffix(rocm)
+
+
+def test_a_commit_and_a_local_part_stay_before_the_suffix() -> None:
+    assert suffix("7.10.0", source_commit="1a2b3c4d") == "+git1a2b3c4d.rocm7.10.0"
+    assert with_suffix("2.12.0a0+git1a2b3c4d", "+rocm7.10.0") == "2.12.0a0+git1a2b3c4d.rocm7.10.0"
+    assert with_suffix("2.9.0", "+devrocm7.10.0.dev0-efed3c") == "2.9.0+devrocm7.10.0.dev0-efed3c"
+    assert with_suffix("2.9.0", "") == "2.9.0"
+    with pytest.raises(WheelError):
+        with_suffix("2.9.0", "+ü")
+
+
+@pytest.mark.parametrize("version", ["2.9.0", "2.9.0+cpu", "2.9.0+git1a2b", "2.9.0+rocm", "2.9.0+rocmx.y"])
+def test_other_versions_name_no_rocm(version: str) -> None:
+    assert rocm_version_of(version) is None
+
+
+@given(rocm_versions(), st.sampled_from([None, "1a2b3c4d"]))
+def test_round_trip(rocm: str, commit: str | None) -> None:
+    version = with_suffix("2.9.0", suffix(rocm, source_commit=commit))
+    assert Version(rocm_version_of(version) or "0") == Version(rocm)
+    assert rocm_version_of(str(Version(version))) == rocm_version_of(version)
+
+
+@given(rocm_versions(first_major=10), rocm_versions(first_major=10))
+def test_from_rocm_10_on_pip_sorts_as_rocm_does(first: str, second: str) -> None:
+    if (channel_of(first) == "dev") != (channel_of(second) == "dev"):
+        return
+    one, other = (Version("2.9.0" + suffix(text)) for text in (first, second))
+    a, b = (Version(Version(text).public) for text in (first, second))
+    if a != b:
+        assert (one < other) == (a < b)
+    elif not Version(first).local and not Version(second).local:
+        assert one == other
+
+
+@given(rocm_versions(), rocm_versions(first_major=10))
+def test_rocm_10_sorts_above_all_before_it(old: str, new: str) -> None:
+    if Version(old).major < 10 and (channel_of(old) == "dev") == (channel_of(new) == "dev"):
+        assert Version("2.9.0" + suffix(old)) < Version("2.9.0" + suffix(new))
+
+
+@given(RELEASES)
+def test_stable_above_prerelease_above_nightly_above_dev(release: tuple[int, int, int]) -> None:
+    base = ".".join(map(str, release))
+    stages = (base + ".dev0+abc", base + "a20251124", base + "rc1", base)
+    versions = [Version("2.9.0" + suffix(text)) for text in stages]
+    assert versions == sorted(versions)
+    assert len(set(versions)) == 4
+
+
+@given(RELEASES, RELEASES)
+def test_final_releases_sort_by_number_in_each_scheme(
+    one: tuple[int, int, int], other: tuple[int, int, int]
+) -> None:
+    first, second = (Version("2.9.0" + suffix(".".join(map(str, r)))) for r in (one, other))
+    assert (first < second) == (one < other)
+
+
+def test_promotion() -> None:
+    nightly = "2.12.0a0+git1a2b3c4d.rocm7.13.0a20260430"
+    candidate = promote(nightly, "rc1")
+    assert candidate == "2.12.0a0+git1a2b3c4d.rocm7.13.0rc1"
+    assert promote(candidate, "final") == "2.12.0a0+git1a2b3c4d.rocm7.13.0"
+    assert promote("7.13.0a20260430", "rc2") == "7.13.0rc2"
+    assert promote("2.9.0+rocmv.10.0.0.a.20270101", "final") == "2.9.0+rocmv.10.0.0.0"
+
+
+@pytest.mark.parametrize(
+    ("version", "stage"),
+    [
+        ("2.9.0+rocm7.13.0", "rc1"),
+        ("2.9.0+rocm7.13.0", "final"),
+        ("2.9.0+rocm7.13.0rc2", "rc1"),
+        ("2.9.0+devrocm7.13.0.dev0-abc", "final"),
+        ("2.9.0+rocm7.13.0a1", "beta"),
+        ("2.9.0+rocm7.13.0a1", "rc"),
+        ("2.9.0+rocm7.13.0a1", "rc²"),
+        ("2.9.0+cpu", "final"),
+        ("x", "final"),
+    ],
+)
+def test_promotion_only_goes_forward(version: str, stage: str) -> None:
+    with pytest.raises(WheelError):
+        promote(version, stage)
+
+
+@given(rocm_versions())
+def test_promotion_ends_at_the_final_release(rocm: str) -> None:
+    version = "2.9.0" + suffix(rocm)
+    if channel_of(rocm) in ("nightly", "prerelease"):
+        final = promote(version, "final")
+        assert final == "2.9.0" + suffix(Version(rocm).base_version)
+        assert sorts_above(final, [version]) is None
+
+
+@pytest.mark.parametrize(
+    ("new", "existing", "why"),
+    [
+        ("2.12.0+rocm10.0", "2.12.0+rocm7.0", "write it 2.12.0+rocmv.10.0.0.0"),
+        ("2.12.0+rocm.10.0", "2.12.0+rocm7.0", "as text"),
+        ("2.12.0+rocm7.2", "2.12.0+rocm7.10", "2 is less than 10"),
+        ("2.12.0+rocm7.10.1a20260101", "2.12.0+rocm7.10.0", "a number such as '0'"),
+        ("2.12.0+rocm7.10.0rc10", "2.12.0+rocm7.10.0rc9", "as text"),
+        ("2.12.0", "2.12.0+rocm7.0", "nothing to set against"),
+        ("2.11.0+rocm7.0", "2.12.0+rocm7.0", "2.11.0 is older than 2.12.0"),
+        ("2.12.0+rocm7.0.dev1", "2.12.0+rocm7.0.0", "a number"),
+    ],
+)
+def test_a_version_that_sorts_below_is_explained(new: str, existing: str, why: str) -> None:
+    reason = sorts_above(new, ["2.0", existing])
+    assert reason is not None
+    assert why in reason
+    assert existing in reason
+
+
+@given(st.lists(rocm_versions()), rocm_versions())
+def test_the_answer_is_pips_order(existing: list[str], new: str) -> None:
+    there = ["2.9.0" + suffix(text) for text in existing]
+    version = "2.9.0" + suffix(new)
+    above = all(Version(text) <= Version(version) for text in there)
+    assert (sorts_above(version, there) is None) == above
+
+
+def test_an_equal_version_and_an_empty_index_are_fine() -> None:
+    assert sorts_above("2.9.0+rocm7.10.0", ["2.9.0+rocm7.10.0", "2.9.0"]) is None
+    assert sorts_above("2.9.0", []) is None
