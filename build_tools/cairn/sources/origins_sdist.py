@@ -99,7 +99,7 @@ def _refused(requirement: str, error: ProcessError) -> NetworkError | SourceErro
     if "DO NOT MATCH THE HASHES" in error.output:
         return SourceError(
             f"the sdist of {requirement} is not the one expected: its sha256 is another",
-            tip="compare the sha256 in the stack with the one the index states, and build nothing until they agree",
+            tip="compare the sha256 in the stack with the one of the index; build nothing until they agree",
         )
     return NetworkError(
         f"pip could not fetch the sdist of {requirement}: {reason}",
