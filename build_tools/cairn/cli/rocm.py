@@ -1,0 +1,140 @@
+"""`cairn rocm`: making and installing the ROCm SDK's packages."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from cairn import console
+from cairn.cli.groups import Subparsers
+from cairn.rocm import package as packaging
+from cairn.rocm import sdk
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the group to the program's parser."""
+    group = subparsers.add_parser("rocm", help="make and install ROCm SDK packages")
+    commands = group.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _register_package(commands)
+    _register_install(commands)
+
+
+def _register_package(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "package",
+        help="turn a ROCm tree into pip packages",
+        description="Turn an installed prefix, or a tree of artifacts, into the packages of a ROCm SDK.",
+        epilog="example: cairn rocm package --prefix /opt/rocm --description packages.toml "
+        "--rocm-version 7.10.0 --targets gfx942,gfx1100 --output-dir dist",
+    )
+    tree = parser.add_mutually_exclusive_group(required=True)
+    tree.add_argument("--prefix", type=Path, help="an installed prefix: the folder with bin, include and lib")
+    tree.add_argument("--artifacts", type=Path, help="a folder of artifacts NAME_COMPONENT_TARGET")
+    parser.add_argument("--description", type=Path, help="the packages.toml that says what goes where")
+    parser.add_argument("--rocm-version", required=True, help="such as 7.10.0 or 7.10.0a20251124")
+    parser.add_argument(
+        "--targets", default="", help="what the libraries were compiled for (joined by commas)"
+    )
+    parser.add_argument("--family", default="", help="name of the family of these targets")
+    parser.add_argument("--output-dir", type=Path, required=True, help="where the packages go")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be written")
+    parser.add_argument("--json", action="store_true", help="answer in JSON")
+    parser.set_defaults(run=_package)
+
+
+def _package(options: argparse.Namespace) -> int:
+    request = packaging.Request(
+        prefix=options.prefix,
+        artifacts=options.artifacts,
+        description=options.description,
+        version=options.rocm_version,
+        targets=(options.targets,) if options.targets else (),
+        family=options.family,
+        output_dir=options.output_dir,
+    )
+    with console.current().stage("package ROCm"):
+        dists = packaging.package(request, dry_run=options.dry_run)
+    if options.json:
+        console.current().json([_plain(dist) for dist in dists])
+    else:
+        rows = [(d.path.name, str(d.files), console.size(d.size), d.sha256[:12]) for d in dists]
+        console.current().table(("package", "files", "size", "sha256"), rows)
+    return 0
+
+
+def _plain(dist: packaging.Dist) -> dict[str, object]:
+    return {
+        "path": str(dist.path),
+        "distribution": dist.distribution,
+        "files": dist.files,
+        "size": dist.size,
+        "sha256": dist.sha256,
+    }
+
+
+def _register_install(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "install",
+        help="install a ROCm SDK into an environment",
+        description="Install a ROCm SDK into an environment and say where its parts are.",
+        epilog="example: cairn rocm install --python .venv --index-url http://127.0.0.1:8000/simple/",
+    )
+    parser.add_argument(
+        "--python", type=Path, required=True, help="an interpreter, or an environment's folder"
+    )
+    add_install_flags(parser)
+    parser.add_argument(
+        "--family", help="target family of the libraries; else that of the GPU, or the default"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show pip's command line")
+    parser.add_argument("--json", action="store_true", help="answer in JSON")
+    parser.set_defaults(run=_install)
+
+
+def add_install_flags(parser: argparse.ArgumentParser) -> None:
+    """Add upstream's flags for installing ROCm (build_prod_wheels.py)."""
+    parser.add_argument("--index-url", help="the package index to use")
+    parser.add_argument("--find-links", help="a folder or page with packages, besides the index")
+    parser.add_argument("--pip-cache-dir", type=Path, help="pip's cache folder")
+    parser.add_argument("--rocm-sdk-version", help="the version to install; the newest by default")
+    parser.add_argument(
+        "--pre",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="accept pre-releases, such as nightlies",
+    )
+    parser.add_argument(
+        "--rocm-extras", default=",".join(sdk.DEFAULT_EXTRAS), help="extras of `rocm`, joined by commas"
+    )
+
+
+def install_request(options: argparse.Namespace, *, python: Path, family: str | None) -> sdk.InstallRequest:
+    """What the flags of `add_install_flags` ask for."""
+    return sdk.InstallRequest(
+        python=python,
+        index_url=options.index_url,
+        find_links=options.find_links,
+        pip_cache_dir=options.pip_cache_dir,
+        version=options.rocm_sdk_version,
+        pre=options.pre,
+        extras=tuple(e.strip() for e in options.rocm_extras.split(",") if e.strip()),
+        family=family,
+    )
+
+
+def _install(options: argparse.Namespace) -> int:
+    request = install_request(options, python=options.python, family=options.family)
+    if options.dry_run:
+        console.current().out(" ".join(sdk.install_command(request)))
+        return 0
+    with console.current().stage(f"install {request.requirement}"):
+        info = sdk.install(request)
+    if info is None:
+        return 0
+    values = {k: str(v) for k, v in (("version", info.version), ("targets", ";".join(info.targets)),
+              ("root", info.root), ("bin", info.bin), ("cmake", info.cmake))}  # fmt: skip
+    if options.json:
+        console.current().json(values)
+    else:
+        console.current().table(("", ""), list(values.items()))
+    return 0

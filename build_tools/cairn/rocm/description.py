@@ -1,0 +1,130 @@
+"""packages.toml: what of a ROCm tree goes into which SDK package."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from cairn import jsonfile
+from cairn.errors import UsageError
+
+ComponentName = Literal["core", "libraries", "devel"]
+COMPONENTS: tuple[ComponentName, ...] = ("core", "libraries", "devel")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """The share of one SDK package.
+
+    Attributes:
+        files: globs over paths in the tree (`*` stays inside a folder, `**` does not).
+        exclude: globs over paths that are left out again.
+        artifacts: globs over `NAME_COMPONENT` of the artifacts it takes files from, when the tree is one
+            of artifacts; `files` then narrows them.
+        requires: requirements of the package besides its exact siblings.
+    """
+
+    files: tuple[str, ...] = ("**",)
+    exclude: tuple[str, ...] = ()
+    artifacts: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wrap:
+    """A program of the machine that appears in the SDK's tools as a small script.
+
+    Attributes:
+        path: where the script goes in the devel package.
+        program: the absolute path of the real one.
+        environment: variables set for it.
+        unset: variables it must not see.
+        hint: how to get it where it is missing.
+    """
+
+    path: str
+    program: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    hint: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """How a ROCm tree becomes packages. A file goes to the first component that claims it.
+
+    Attributes:
+        core: the runtime and what it needs.
+        libraries: the target-specific libraries.
+        devel: headers, CMake files and tools; what core and libraries hold is linked to.
+        relocate: folders of the tree that appear elsewhere in the packages; the longest match counts.
+        preload: shortname of a library to a glob over library names (`libamdhip64.so.*`).
+        preload_must_exist: refuse a tree without one of the libraries of `preload`.
+        system: libraries that the user's machine has, besides those of the manylinux policy.
+        wrap: programs of the machine that stand in for tools.
+    """
+
+    SCHEMA: ClassVar[str] = "cairn.rocm-packages/1"
+
+    core: Component
+    libraries: Component
+    devel: Component
+    relocate: Mapping[str, str] = field(default_factory=dict)
+    preload: Mapping[str, str] = field(default_factory=dict)
+    preload_must_exist: bool = True
+    system: tuple[str, ...] = ()
+    wrap: tuple[Wrap, ...] = ()
+
+    def component(self, name: ComponentName) -> Component:
+        """The component of this name."""
+        return {"core": self.core, "libraries": self.libraries, "devel": self.devel}[name]
+
+    def relocated(self, path: str) -> str:
+        """Where a path of the tree goes in the packages."""
+        for folder in sorted(self.relocate, key=len, reverse=True):
+            if path == folder or path.startswith(f"{folder}/"):
+                return (self.relocate[folder] + path[len(folder) :]).strip("/")
+        return path
+
+
+def read(path: Path) -> Description:
+    """Read a packages.toml.
+
+    Raises:
+        UsageError: it is missing, malformed or of another version.
+    """
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not TOML: {error}") from error
+    return jsonfile.from_plain(data, Description, name=str(path))
+
+
+def therock() -> Description:
+    """The description of an artifact tree as TheRock builds it."""
+    return read(Path(__file__).with_name("therock.toml"))
+
+
+def matches(path: str, globs: tuple[str, ...]) -> bool:
+    """Whether one of the globs describes the whole of `path`."""
+    return any(_pattern(glob).fullmatch(path) for glob in globs)
+
+
+def literal_folder(glob: str) -> str:
+    """The folder every match of `glob` lies in; empty for the root of the tree."""
+    parts = glob.split("/")
+    wild = next((n for n, part in enumerate(parts) if any(c in part for c in "*?")), len(parts) - 1)
+    return "/".join(parts[:wild])
+
+
+def _pattern(glob: str) -> re.Pattern[str]:
+    # re caches compiled patterns; a glob has few parts.
+    tokens = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    parts = re.split(r"(\*\*/|\*\*|\*|\?)", glob)
+    return re.compile("".join(tokens.get(part) or re.escape(part) for part in parts))

@@ -1,0 +1,68 @@
+"""The ROCm SDK installed by pip: finding and loading its libraries."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from . import _dist
+from ._dist import RocmSdkError
+from ._version import __version__
+
+__all__ = ["RocmSdkError", "__version__", "find_libraries", "initialize_process", "preload_libraries"]
+
+_loaded: dict[str, ctypes.CDLL] = {}
+
+
+def find_libraries(*shortnames: str) -> list[Path]:
+    """Where the libraries of these shortnames (`amdhip64`) are.
+
+    Raises:
+        RocmSdkError: an unknown name, or a library whose package is not installed.
+    """
+    return [_dist.library(name) for name in shortnames]
+
+
+def preload_libraries(*shortnames: str, rtld_global: bool = True) -> None:
+    """Load these libraries, so that whatever is loaded later finds them by name."""
+    mode = ctypes.RTLD_GLOBAL if rtld_global else ctypes.RTLD_LOCAL
+    for name, path in zip(shortnames, find_libraries(*shortnames), strict=True):
+        if name not in _loaded:
+            _loaded[name] = ctypes.CDLL(str(path), mode=mode)
+
+
+def initialize_process(
+    *,
+    preload_shortnames: Sequence[str] = (),
+    rtld_global: bool = True,
+    env_override: bool = True,
+    check_version: str | None = None,
+) -> None:
+    """Prepare a process for a program that was built against this SDK.
+
+    Args:
+        preload_shortnames: libraries to load, in this order.
+        rtld_global: make their symbols visible to everything that follows.
+        env_override: load those of `ROCM_SDK_PRELOAD_LIBRARIES` (joined by `,` or `;`) too.
+        check_version: the version that was built against; `*` stands for anything.
+
+    Raises:
+        RocmSdkError: another version is installed, or a library is unknown or missing.
+    """
+    if check_version is not None:
+        _check_version(check_version)
+    more = os.environ.get("ROCM_SDK_PRELOAD_LIBRARIES", "") if env_override else ""
+    names = [*preload_shortnames, *(name.strip() for name in re.split("[,;]", more) if name.strip())]
+    preload_libraries(*names, rtld_global=rtld_global)
+
+
+def _check_version(expected: str) -> None:
+    pattern = ".*".join(re.escape(part) for part in expected.split("*"))
+    if not re.fullmatch(pattern, __version__):
+        raise RocmSdkError(
+            f"this program was built against ROCm {expected}, but rocm {__version__} is installed; "
+            f"pip install 'rocm[libraries]=={expected}'"
+        )

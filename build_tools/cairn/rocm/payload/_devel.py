@@ -1,0 +1,142 @@
+"""The development tree: unpacked beside the packages when it is first asked for.
+
+Wheels hold no links, and a ROCm tree is full of them. So the wheel carries a tar, and what core and
+libraries hold already is linked to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows; two first uses at once are rare there
+    fcntl = None  # type: ignore[assignment]
+
+from . import _dist
+from ._dist import RocmSdkError
+
+_STAMP = ".rocm-sdk-devel.json"
+_LOCK = ".lock"
+
+
+def root() -> Path:
+    """The folder with `bin`, `include` and `lib`; unpacked first where that has not happened yet.
+
+    Raises:
+        RocmSdkError: the devel package is not installed, or cannot be unpacked.
+    """
+    package = _package()
+    target = package.parent / str(_dist.load()["folders"]["devel"])
+    stamp = _stamp(package)
+    if _is_current(target, stamp):
+        return target
+    try:
+        with _locked(package / _LOCK):
+            if not _is_current(target, stamp):
+                _unpack(package, target, stamp)
+    except OSError as error:
+        raise RocmSdkError(
+            f"cannot unpack the ROCm development files: {error}; "
+            "run `rocm-sdk init` as a user who may write there"
+        ) from error
+    return target
+
+
+def _package() -> Path:
+    spec = importlib.util.find_spec(str(_dist.load()["folders"]["devel"]).removeprefix("_"))
+    if spec is None or spec.origin is None:
+        raise RocmSdkError(
+            "the ROCm development files are not installed; "
+            f"pip install 'rocm[devel]=={_dist.load()['version']}'"
+        )
+    return Path(spec.origin).parent
+
+
+def _stamp(package: Path) -> str:
+    """What the tree was made from: this very tar, and the packages it links to."""
+    tar = (package / "devel.tar").stat()
+    return json.dumps(
+        {
+            "version": _dist.load()["version"],
+            "tar": [tar.st_size, tar.st_mtime_ns],
+            "links to": [str(_dist.folder(component)) for component in ("core", "libraries")],
+        }
+    )
+
+
+def _is_current(target: Path, stamp: str) -> bool:
+    try:
+        return (target / _STAMP).read_text(encoding="utf-8") == stamp
+    except OSError:
+        return False
+
+
+def _unpack(package: Path, target: Path, stamp: str) -> None:
+    # Beside the target, so that relative links mean the same and the rename is atomic.
+    part = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
+    try:
+        with tarfile.open(package / "devel.tar") as archive:
+            archive.extractall(part, filter="data")
+        _link(package, part)
+        (part / _STAMP).write_text(stamp, encoding="utf-8")
+        part.chmod(0o755)
+        if target.exists():
+            shutil.rmtree(target)
+        part.replace(target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    _record(package, target)
+
+
+def _link(package: Path, part: Path) -> None:
+    for path, component, inside in json.loads((package / "links.json").read_text(encoding="utf-8")):
+        folder = _dist.folder(component)
+        link = part / path
+        if folder is None or link.is_symlink() or link.exists():
+            continue
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(os.path.relpath(folder / inside, link.parent))
+
+
+def _record(package: Path, target: Path) -> None:
+    """Name the unpacked files in RECORD, so that uninstalling removes them (PEP 376)."""
+    record = package.parent / f"{package.name}-{_dist.load()['version']}.dist-info" / "RECORD"
+    if not record.is_file():
+        return
+    site = package.parent
+    mine = f"{target.name}/"
+    kept = [line for line in record.read_text(encoding="utf-8").splitlines() if not line.startswith(mine)]
+    added = [_row(path.relative_to(site).as_posix()) for path in _files(target)]
+    lock = _row((package / _LOCK).relative_to(site).as_posix())
+    # Written anew, not in place: an installer may have linked this file to its cache.
+    new = record.with_name("RECORD.new")
+    new.write_text("\n".join([*kept, *added, *([] if lock in kept else [lock]), ""]), encoding="utf-8")
+    new.replace(record)
+
+
+def _row(path: str) -> str:
+    return f'"{path}",,' if "," in path or '"' in path else f"{path},,"
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for at, folders, names in os.walk(folder):
+        folders.sort()
+        yield from (Path(at, name) for name in sorted(names))
+        yield from (Path(at, name) for name in folders if Path(at, name).is_symlink())
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

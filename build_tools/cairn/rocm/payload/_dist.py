@@ -1,0 +1,94 @@
+"""What this SDK consists of, and which part of it is installed."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from . import _gpu
+
+FAMILY_VARIABLE = "ROCM_SDK_TARGET_FAMILY"
+CHOSEN = "_chosen_family.txt"
+_HERE = Path(__file__).parent
+
+
+class RocmSdkError(RuntimeError):
+    """The SDK is incomplete, or asked for something it does not have."""
+
+
+@functools.cache
+def load() -> Mapping[str, Any]:
+    """The description the packager wrote."""
+    data: Mapping[str, Any] = json.loads((_HERE / "_dist.json").read_text(encoding="utf-8"))
+    return data
+
+
+def choose_family(environ: Mapping[str, str], found: Iterable[str]) -> str:
+    """The target family to install for: the one asked for, that of the GPU found, the default.
+
+    Raises:
+        RocmSdkError: this SDK does not have the one asked for.
+    """
+    families: Mapping[str, list[str]] = load()["families"]
+    asked = environ.get(FAMILY_VARIABLE)
+    for name in [asked] if asked else found:
+        for family, targets in families.items():
+            if name == family or name in targets:
+                return family
+    if asked:
+        raise RocmSdkError(f"{FAMILY_VARIABLE}={asked} is not in this SDK; it has {', '.join(families)}")
+    return str(load()["default_family"])
+
+
+def family() -> str:
+    """The family in use: the one asked for now, or the one chosen when this was installed."""
+    if FAMILY_VARIABLE in os.environ:
+        return choose_family(os.environ, ())
+    chosen = _HERE / CHOSEN
+    if chosen.is_file():
+        return chosen.read_text(encoding="utf-8").strip()
+    return choose_family(os.environ, _gpu.found_targets())
+
+
+def folder(component: str) -> Path | None:
+    """The folder of an installed package (`core`, `libraries`); None where it is not installed."""
+    key = f"libraries/{family()}" if component == "libraries" else component
+    name = load()["folders"].get(key)
+    spec = importlib.util.find_spec(name) if name else None
+    return Path(spec.origin).parent if spec and spec.origin else None
+
+
+def library(shortname: str) -> Path:
+    """Where a library is.
+
+    Raises:
+        RocmSdkError: an unknown name, or its package is not installed.
+    """
+    known: Mapping[str, list[str]] = load()["libraries"]
+    if shortname not in known:
+        raise RocmSdkError(f"unknown ROCm library {shortname!r}; this SDK has {', '.join(sorted(known))}")
+    component, path = known[shortname]
+    root = folder(component)
+    if root is None:
+        raise RocmSdkError(
+            f"the ROCm library {shortname!r} is not installed; "
+            f"pip install 'rocm[{component}]=={load()['version']}'"
+        )
+    if not (root / path).is_file():
+        raise RocmSdkError(f"{root / path} is missing; install rocm-sdk-{component} again")
+    return root / path
+
+
+def requirements(chosen: str) -> dict[str, list[str]]:
+    """Extra to what it requires for a family; the empty extra is what is always required."""
+    extras = load()["extras"]
+    return {
+        "": load()["requires"],
+        "devel": extras["devel"],
+        "libraries": extras["libraries"].get(chosen, []),
+    }

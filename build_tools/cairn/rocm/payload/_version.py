@@ -1,0 +1,3 @@
+"""The version; the packager writes the real one."""
+
+__version__ = "0"

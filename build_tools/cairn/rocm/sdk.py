@@ -1,0 +1,173 @@
+"""Installing the ROCm SDK into an environment, and asking an environment about it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import files, process
+from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageError
+from cairn.process import Completed
+
+FAMILY_VARIABLE = "ROCM_SDK_TARGET_FAMILY"
+DEFAULT_EXTRAS = ("libraries", "devel")
+
+_NO_ROCM = re.compile(r"No matching distribution found for (rocm\S*)")
+_UNKNOWN_EXTRA = re.compile(r"does not provide the extra '([^']+)'")
+_UNREACHABLE = (
+    "Connection refused",
+    "Failed to establish a new connection",
+    "Max retries exceeded",
+    "Name or service not known",
+    "Temporary failure in name resolution",
+    "Read timed out",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstallRequest:
+    """Which SDK to install, and from where.
+
+    Attributes:
+        python: the interpreter of the environment, or the environment's folder.
+        index_url: the only package index; None leaves pip's own.
+        find_links: a folder or page with packages, besides.
+        pip_cache_dir: pip's cache; None leaves pip's own.
+        version: ROCm's version; None takes the newest.
+        pre: accept pre-releases, such as nightlies.
+        extras: what to install besides the runtime.
+        family: the target family to install libraries for; None lets the SDK choose.
+    """
+
+    python: Path
+    index_url: str | None = None
+    find_links: str | None = None
+    pip_cache_dir: Path | None = None
+    version: str | None = None
+    pre: bool = False
+    extras: tuple[str, ...] = DEFAULT_EXTRAS
+    family: str | None = None
+
+    @property
+    def requirement(self) -> str:
+        """What pip is asked for."""
+        extras = f"[{','.join(self.extras)}]" if self.extras else ""
+        return f"rocm{extras}" + (f"=={self.version}" if self.version else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SdkInfo:
+    """The SDK of an environment.
+
+    Attributes:
+        version: ROCm's version.
+        targets: targets its libraries were compiled for.
+        root: what `ROCM_PATH` should be.
+        bin: its tools.
+        cmake: what `CMAKE_PREFIX_PATH` should be.
+    """
+
+    version: str
+    targets: tuple[str, ...]
+    root: Path
+    bin: Path
+    cmake: Path
+
+
+def install_command(request: InstallRequest) -> tuple[str, ...]:
+    """The pip command for a request; pip is ours, the environment needs none."""
+    cache = request.pip_cache_dir
+    if request.family is not None:
+        # pip keeps the wheel it makes of the `rocm` sdist, with the family that was chosen when it did.
+        cache = (cache or files.cache_dir() / "pip") / f"family-{request.family}"
+    options = {"--index-url": request.index_url, "--find-links": request.find_links, "--cache-dir": cache}
+    given = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    pre = ["--pre"] if request.pre else []
+    pip = [sys.executable, "-m", "pip", "--python", str(request.python), "--disable-pip-version-check"]
+    return (*pip, "install", "--no-input", *given, *pre, request.requirement)
+
+
+def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | None:
+    """Install the SDK; answers what was installed, or None where the devel extra was not asked for.
+
+    Raises:
+        UsageError: the index has no such `rocm`, or it has no such extra.
+        NetworkError: the index cannot be reached.
+        ProcessError: pip failed otherwise.
+    """
+    env = dict(os.environ)
+    if request.family is not None:
+        env[FAMILY_VARIABLE] = request.family
+    done = process.run(install_command(request), env=env, log=log, check=False)
+    if done.returncode:
+        raise _failure(request, done)
+    _refuse_unknown_extras(request, done)
+    return query(_interpreter(request.python)) if "devel" in request.extras else None
+
+
+def query(python: Path) -> SdkInfo:
+    """Ask an environment's SDK about itself; unpacks its development files where that has not happened.
+
+    Args:
+        python: the interpreter of the environment.
+
+    Raises:
+        PrerequisiteError: it has no ROCm SDK, or one without development files.
+    """
+    return SdkInfo(
+        version=_ask(python, "version"),
+        targets=tuple(t for t in re.split(r"[;,\s]+", _ask(python, "targets")) if t),
+        root=Path(_ask(python, "path", "--root")),
+        bin=Path(_ask(python, "path", "--bin")),
+        cmake=Path(_ask(python, "path", "--cmake")),
+    )
+
+
+def _interpreter(environment: Path) -> Path:
+    """The interpreter of what pip's `--python` accepts: itself, or the folder of an environment."""
+    if not environment.is_dir():
+        return environment
+    inside = ("Scripts/python.exe", "bin/python")
+    return next((environment / p for p in inside if (environment / p).exists()), environment / inside[-1])
+
+
+def _ask(python: Path, *words: str) -> str:
+    done = process.run([python, "-m", "rocm_sdk", *words], check=False, separate_stderr=True)
+    if done.returncode == 0:
+        return done.output.strip()
+    last = (process.tail(done.stderr, 1) or ("it said nothing",))[0]
+    if "No module named rocm_sdk" in last:
+        last = f"there is no ROCm SDK in the environment of {python}"
+    raise PrerequisiteError(
+        last.removeprefix("rocm-sdk: error: "),
+        tip="install one with: cairn rocm install --python PYTHON --index-url URL",
+    )
+
+
+def _failure(request: InstallRequest, done: Completed) -> Exception:
+    where = request.index_url or request.find_links or "pip's index"
+    if any(sign in done.output for sign in _UNREACHABLE):
+        return NetworkError(f"cannot reach {where}", tip="check the URL and the network, then run it again")
+    if match := _NO_ROCM.search(done.output):
+        wanted = match[1] if match[1].startswith("rocm-sdk") else request.requirement
+        return UsageError(
+            f"{where} has no {wanted}",
+            tip="check the URL and the version; add --pre for nightlies",
+        )
+    return ProcessError(
+        f"pip could not install {request.requirement}",
+        returncode=done.returncode,
+        output="\n".join(process.tail(done.output)),
+    )
+
+
+def _refuse_unknown_extras(request: InstallRequest, done: Completed) -> None:
+    # pip only warns, and exits with 0 (it does not know that we cannot go on without).
+    unknown = tuple(dict.fromkeys(_UNKNOWN_EXTRA.findall(done.output)))
+    if any(name in request.extras for name in unknown):
+        raise UsageError(
+            f"rocm has no extra {', '.join(unknown)}", tip=f"the usual ones are {', '.join(DEFAULT_EXTRAS)}"
+        )
