@@ -1,0 +1,121 @@
+"""Small real distributions, built the way the formats say, for the tests of the index."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import tarfile
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+# An in-tree build backend (PEP 517, backend-path): it needs nothing from any index.
+BACKEND = """
+import base64, hashlib, os, pathlib, zipfile
+
+def _requires():
+    return os.environ.get("TEST_SDIST_REQUIRES", "").split()
+
+def _metadata(name, version):
+    lines = ["Metadata-Version: 2.2", f"Name: {name}", f"Version: {version}", "Dynamic: Requires-Dist"]
+    return "\\n".join([*lines, *(f"Requires-Dist: {r}" for r in _requires())]) + "\\n"
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    pkg_info = pathlib.Path("PKG-INFO").read_text()
+    fields = dict(line.split(": ", 1) for line in pkg_info.splitlines() if ": " in line)
+    name, version = fields["Name"], fields["Version"]
+    stem = name.replace("-", "_")
+    info = f"{stem}-{version}.dist-info"
+    members = {
+        f"{stem}/__init__.py": "BUILT_FROM_SDIST = True\\n",
+        f"{info}/METADATA": _metadata(name, version),
+        f"{info}/WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+    }
+    rows = []
+    for path, text in members.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        rows.append(f"{path},sha256={digest},{len(text.encode())}")
+    rows.append(f"{info}/RECORD,,")
+    members[f"{info}/RECORD"] = "\\n".join(rows) + "\\n"
+    target = f"{stem}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(os.path.join(wheel_directory, target), "w") as archive:
+        for path, text in members.items():
+            archive.writestr(path, text)
+    return target
+"""
+
+
+def metadata(
+    name: str, version: str, requires: Sequence[str], extras: Sequence[str], python: str | None
+) -> str:
+    lines = ["Metadata-Version: 2.2", f"Name: {name}", f"Version: {version}"]
+    lines += [f"Requires-Python: {python}"] if python else []
+    lines += [f"Requires-Dist: {requirement}" for requirement in requires]
+    lines += [f"Provides-Extra: {extra}" for extra in extras]
+    return "\n".join(lines) + "\n"
+
+
+def make_wheel(
+    folder: Path,
+    name: str,
+    version: str,
+    *,
+    requires: Sequence[str] = (),
+    extras: Sequence[str] = (),
+    python: str | None = ">=3.9",
+    tag: str = "py3-none-any",
+    content: str | None = None,
+) -> Path:
+    """A wheel with one module that says its version."""
+    stem = name.replace("-", "_")
+    info = f"{stem}-{version}.dist-info"
+    members = {
+        f"{stem}/__init__.py": content if content is not None else f"VERSION = {version!r}\n",
+        f"{info}/METADATA": metadata(name, version, requires, extras, python),
+        f"{info}/WHEEL": (
+            f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: {str(tag == 'py3-none-any').lower()}\n"
+            f"Tag: {tag}\n"
+        ),
+    }
+    members[f"{info}/RECORD"] = _record(members) + f"{info}/RECORD,,\n"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{stem}-{version}-{tag}.whl"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for member, text in members.items():
+            archive.writestr(zipfile.ZipInfo(member, (2024, 1, 1, 0, 0, 0)), text)
+    return path
+
+
+def make_sdist(
+    folder: Path,
+    name: str,
+    version: str,
+    *,
+    requires: Sequence[str] = (),
+    dynamic: bool = True,
+    build_requires: Sequence[str] = (),
+) -> Path:
+    """An sdist with a build backend of its own; `dynamic` ones decide their requirements when built."""
+    stem = name.replace("-", "_")
+    info = metadata(name, version, requires, (), None)
+    if dynamic:
+        info += "Dynamic: Requires-Dist\n"
+    wanted = ", ".join(f'"{requirement}"' for requirement in build_requires)
+    project = f'[build-system]\nrequires = [{wanted}]\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{stem}-{version}.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        for member, text in {"PKG-INFO": info, "pyproject.toml": project, "backend.py": BACKEND}.items():
+            entry = tarfile.TarInfo(f"{stem}-{version}/{member}")
+            entry.size = len(text.encode())
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    return path
+
+
+def _record(members: Mapping[str, str]) -> str:
+    rows = []
+    for path, text in members.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        rows.append(f"{path},sha256={digest},{len(text.encode())}\n")
+    return "".join(rows)

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import StoreError, UsageError
+from cairn.release.store import LocalStore, MissingKeyError, open_existing, open_store
+
+
+def test_an_object_is_read_back_with_an_etag_of_its_bytes(store: LocalStore) -> None:
+    store.write("a/b", b"one")
+    first = store.read("a/b")
+    store.write("a/b", b"two")
+    second = store.read("a/b")
+    store.write("a/b", b"one")
+    assert (first.data, second.data) == (b"one", b"two")
+    assert store.read("a/b").etag == first.etag != second.etag
+
+
+def test_a_missing_key_is_said_to_be_missing(store: LocalStore) -> None:
+    store.write("a/b", b"one")
+    for key in ("nothing", "a", "a/b/c"):
+        with pytest.raises(MissingKeyError):
+            store.read(key)
+
+
+def test_write_if_writes_only_over_what_was_seen(store: LocalStore) -> None:
+    assert store.write_if("state", b"1", etag=None)
+    assert not store.write_if("state", b"x", etag=None)
+    etag = store.read("state").etag
+    assert store.write_if("state", b"2", etag=etag)
+    assert not store.write_if("state", b"x", etag=etag)
+    assert store.read("state").data == b"2"
+
+
+def test_of_many_writers_with_one_etag_exactly_one_wins(store: LocalStore) -> None:
+    store.write("state", b"0")
+    etag = store.read("state").etag
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda i: store.write_if("state", b"%d" % i, etag=etag), range(1, 9)))
+    assert won.count(True) == 1
+    assert store.read("state").data == b"%d" % (won.index(True) + 1)
+
+
+def test_list_gives_keys_of_a_prefix_and_no_temporary_file(store: LocalStore, tmp_path: Path) -> None:
+    for key in ("a/x/2", "a/x/1", "a/xy", "b/1"):
+        store.write(key, b"")
+    (store.path / "a" / ".x.part").write_bytes(b"")
+    store.write_if("a/xz", b"", etag=None)  # leaves a lock behind
+    assert list(store.list("a/x")) == ["a/x/1", "a/x/2", "a/xy", "a/xz"]
+    assert list(store.list("a/x/")) == ["a/x/1", "a/x/2"]
+    assert list(store.list("")) == ["a/x/1", "a/x/2", "a/xy", "a/xz", "b/1"]
+    assert list(LocalStore(tmp_path / "none").list("")) == []
+
+
+def test_put_file_links_where_it_can(store: LocalStore, tmp_path: Path) -> None:
+    source = tmp_path / "wheel"
+    source.write_bytes(b"bytes")
+    store.put_file("files/wheel", source)
+    assert source.samefile(store.path / "files" / "wheel")
+    assert store.read("files/wheel").data == b"bytes"
+
+
+def test_delete_takes_away_what_may_not_be_there(store: LocalStore) -> None:
+    store.write("a", b"")
+    store.delete("a")
+    store.delete("a")
+    assert not store.exists("a")
+
+
+@pytest.mark.parametrize(
+    "key", ["", "/etc/passwd", "../x", "a/../../x", "a//b", ".locks/x", "a/.hidden", "a\0b"]
+)
+def test_a_key_cannot_leave_the_store(store: LocalStore, key: str) -> None:
+    for use in (store.read, store.exists, store.delete):
+        with pytest.raises(StoreError, match="cannot name"):
+            use(key)
+
+
+def test_a_store_is_named_by_path_or_file_url(tmp_path: Path) -> None:
+    folder = tmp_path / "a store+1"
+    assert open_store(str(folder)).url == str(folder)
+    assert open_store(folder.as_uri()).url == str(folder)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/prefix", "ftp://host/x"])
+def test_other_stores_are_refused_in_one_line(url: str) -> None:
+    with pytest.raises(UsageError, match=url.partition(":")[0]):
+        open_store(url)
+
+
+def test_what_must_exist_is_asked_for_by_name(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no store at"):
+        open_existing(str(tmp_path / "none"))
