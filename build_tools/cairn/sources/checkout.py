@@ -1,0 +1,251 @@
+"""An upstream repository at a hashtag, hipified, with both diff bases tagged: made, or updated in place.
+
+A killed run is carried on by the next one: see `cairn.sources.state` for what it leaves behind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cairn.errors import SourceError
+from cairn.sources import (
+    hipifying,
+    losses,
+    mirror,
+    repository,
+    revive,
+    stale,
+    state,
+    submodules,
+    treestate,
+    urls,
+)
+from cairn.sources.faults import Patience
+from cairn.sources.inspection import Checkout, Submodule, inspect
+from cairn.sources.mirror import Found
+from cairn.sources.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
+from cairn.sources.state import State
+from cairn.stack import Project
+
+__all__ = ["Checkout", "CheckoutRequest", "Submodule", "checkout", "hipify_checkout", "inspect"]
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckoutRequest:
+    """What to check out, where and how.
+
+    Attributes:
+        project: its project in the stack.
+        checkout_dir: the working tree; made when missing.
+        origin: a git URL or a path.
+        hashtag: a branch, tag, commit or any other ref of the origin.
+        depth: commits of history to fetch; None for all.
+        jobs: how much is done side by side; 0 for one per processor.
+        submodules: check them out too.
+        hipify: hipify, where the project does so at checkout.
+        commit_hipify: commit what hipify did, and tag it.
+        force: drop local edits and commits that stand in the way.
+        python: the interpreter hipify runs in; ours when None.
+        patience: with network faults.
+    """
+
+    project: Project
+    checkout_dir: Path
+    origin: str
+    hashtag: str
+    depth: int | None = None
+    jobs: int = 0
+    submodules: bool = True
+    hipify: bool = True
+    commit_hipify: bool = True
+    force: bool = False
+    python: Path | None = None
+    patience: Patience = field(default_factory=Patience)
+
+
+def _silent(_line: str) -> None:
+    """Say nothing."""
+
+
+def checkout(request: CheckoutRequest, *, say: Say = _silent) -> Checkout:
+    """Check a project out as the request says, or bring an existing checkout there.
+
+    Where nothing changed, nothing is touched: local edits and commits stay. Where the checkout must move,
+    they are refused with what would be lost, unless `force`.
+
+    Raises:
+        SourceError: an unknown origin or hashtag, work that would be lost, a failed hipify, no version file.
+        NetworkError: an origin could not be reached.
+        SystemFailureError: no space left, or another run does not end.
+    """
+    request = dataclasses.replace(
+        request, origin=urls.absolute(request.origin), checkout_dir=request.checkout_dir.absolute()
+    )
+    with state.alone(request.checkout_dir):
+        root = repository.root_at(request.checkout_dir)
+        note = _recovered(root, request, say=say)
+        _refuse_foreign(root, note)
+        source = mirror.of(request.origin, depth=request.depth, patience=request.patience)
+        found = source.find(request.hashtag, say=say)
+        wanted = _wanted(request, found)
+        if not _is_current(root, note, wanted):
+            _move(root, request, found, source.path, note=note, wanted=wanted, say=say)
+        elif note != wanted:
+            state.write(root.git_dir, _renamed(note, wanted))
+        return inspect(request.project, request.checkout_dir)
+
+
+def hipify_checkout(
+    project: Project, path: Path, *, commit: bool = True, python: Path | None = None, say: Say = _silent
+) -> Checkout:
+    """Hipify a checkout that was made without, or by hand; one that is hipified stays as it is.
+
+    Raises:
+        SourceError: no checkout, an unfinished one, edits that hipify's would mix with, or hipify failed.
+    """
+    path = path.absolute()
+    with state.alone(path):
+        root = repository.root_at(path)
+        if not root.exists():
+            raise SourceError(f"{path} is not a git checkout", tip="run the `checkout` command first")
+        note = hipifying.recovered(root, state.read(root.git_dir)) or hipifying.adopt(root, project)
+        if note.phase == "moving":
+            raise SourceError(f"the checkout {path} is unfinished", tip="run the `checkout` command again")
+        if hipifying.is_done(root, note):
+            say(f"{path} is hipified already")
+        else:
+            losses.refuse_edits(root)
+            note = dataclasses.replace(note, hipify=True, committed=commit)
+            hipifying.hipify_tree(root, note, kind=project.hipify, python=python, say=say)
+        return inspect(project, path)
+
+
+def _recovered(root: Repository, request: CheckoutRequest, *, say: Say) -> State | None:
+    """The note of an earlier run, after repairing what it left."""
+    note = state.read(root.git_dir) if root.git_dir.is_dir() else None
+    if note is None:
+        return None
+    if note.phase != "ready":
+        say(f"an earlier run did not finish {root.work_tree}: carrying on")
+        stale.sweep(root.git_dir, folders=(root.work_tree,))
+    if urls.identity(note.origin) == urls.identity(request.origin):
+        revive.revive(root, note, origin=request.origin, patience=request.patience, say=say)
+    return hipifying.recovered(root, note)
+
+
+def _refuse_foreign(root: Repository, note: State | None) -> None:
+    path = root.work_tree
+    if path.exists() and not path.is_dir():
+        raise SourceError(f"{path} is a file", tip="name another --checkout-dir")
+    if note is None and not root.exists() and path.is_dir() and any(path.iterdir()):
+        raise SourceError(
+            f"{path} has files and is not a git checkout", tip="name another --checkout-dir, or move it away"
+        )
+
+
+def _wanted(request: CheckoutRequest, found: Found) -> State:
+    return State(
+        project=request.project.name,
+        origin=urls.without_credentials(request.origin),
+        hashtag=request.hashtag,
+        commit=found.commit,
+        phase="ready",
+        submodules=request.submodules,
+        hipify=request.hipify,
+        committed=request.hipify and request.commit_hipify,
+    )
+
+
+def _renamed(note: State | None, wanted: State) -> State:
+    """The note of a checkout that is where it should be, under the names it now goes by."""
+    assert note is not None  # noqa: S101 - for the type checker; without a note nothing is current
+    return dataclasses.replace(note, origin=wanted.origin, hashtag=wanted.hashtag, project=wanted.project)
+
+
+def _is_current(root: Repository, note: State | None, wanted: State) -> bool:
+    """Whether the checkout is what is wanted, with local edits and commits at most."""
+    if note is None or note.phase != "ready" or not root.exists():
+        return False
+    if urls.identity(note.origin) != urls.identity(wanted.origin) or _choices(note) != _choices(wanted):
+        return False
+    base = root.tag(HIPIFY_TAG if wanted.committed else UPSTREAM_TAG)
+    if root.tag(UPSTREAM_TAG) != wanted.commit or base is None or not root.at_or_above(base):
+        return False
+    modules = submodules.of_commit(root, "HEAD", origin=wanted.origin) if wanted.submodules else ()
+    return all(module.repository.exists() for module in modules)
+
+
+def _choices(note: State) -> tuple[object, ...]:
+    return (note.commit, note.submodules, note.hipify, note.committed)
+
+
+def _move(  # noqa: PLR0913 - where from, where to, and by what
+    root: Repository,
+    request: CheckoutRequest,
+    found: Found,
+    mirror_path: Path,
+    *,
+    note: State | None,
+    wanted: State,
+    say: Say,
+) -> None:
+    _look_before_leaping(root, note, force=request.force, say=say)
+    state.write(root.git_dir, dataclasses.replace(wanted, phase="moving"))
+    say(f"checking out {found.commit[:12]} in {request.checkout_dir}")
+    repository.create(root)
+    repository.name_origin(root, wanted.origin)
+    repository.borrow_objects(root, mirror_path)
+    if not request.submodules and root.exists():
+        submodules.remove_all(root)
+    hipifying.remove_generated(root, note)
+    repository.place(root, found.commit)
+    repository.move_refs(root, _refs(found))
+    if request.submodules:
+        submodules.place_all(root, found.commit, origin=request.origin, how=_fetching(request, say))
+    placed = dataclasses.replace(wanted, phase="placed")
+    state.write(root.git_dir, placed)
+    if request.hipify:
+        kind = request.project.hipify
+        hipifying.hipify_tree(root, placed, kind=kind, python=request.python, say=say)
+    else:
+        state.write(root.git_dir, wanted)
+
+
+def _look_before_leaping(root: Repository, note: State | None, *, force: bool, say: Say) -> None:
+    """Refuse to lose a person's work; what an unfinished run or hipify did is nobody's."""
+    if not root.exists() or (note is not None and note.phase == "moving"):
+        return
+    only_hipify = (
+        note is not None and note.files is not None and treestate.tree_state(root.work_tree) == note.files
+    )
+    lost = losses.of(root)
+    if only_hipify:
+        lost = dataclasses.replace(lost, edits=())
+    if not lost:
+        return
+    if not force:
+        losses.refuse(root, lost)
+    say(f"dropping {lost}; HEAD was {root.commit_of('HEAD')}")
+
+
+def _refs(found: Found) -> dict[str, str | None]:
+    refs: dict[str, str | None] = {
+        f"refs/tags/{UPSTREAM_TAG}": found.commit,
+        f"refs/tags/{HIPIFY_TAG}": None,
+    }
+    if found.kind == "branch":
+        refs[f"refs/remotes/origin/{found.name}"] = found.commit
+    if found.kind == "tag":
+        refs[f"refs/tags/{found.name}"] = found.target
+    return refs
+
+
+def _fetching(request: CheckoutRequest, say: Say) -> submodules.Fetching:
+    jobs = request.jobs or os.cpu_count() or 1
+    return submodules.Fetching(depth=request.depth, jobs=jobs, patience=request.patience, say=say)

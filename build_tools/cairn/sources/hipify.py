@@ -1,0 +1,183 @@
+"""CUDA sources turned into HIP, by upstream's own code, once per tree."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import process
+from cairn.errors import ProcessError, SourceError
+from cairn.sources import submodules
+from cairn.sources.repository import Repository
+from cairn.sources.state import HipifyReport
+from cairn.stack import HipifyKind
+
+Say = Callable[[str], None]
+
+SUBJECT = "DO NOT SUBMIT: HIPIFY"
+BUILD_AMD = "tools/amd_build/build_amd.py"
+_GPU_SOURCES = ("*.cu", "*.cuh")
+_CUDA_INCLUDE = (
+    r"#[[:space:]]*include[[:space:]]*[<\"](cuda|cublas|curand|cufft|cusparse|cudnn|nccl|thrust/|cub/)"
+)
+
+# What the extension builder of torch does at build time (torch/utils/cpp_extension.py, CUDAExtension), for
+# every file of the tree. Only the tree's own files are taken, so nothing of the environment is rewritten.
+_TORCH_UTILS = """
+import os
+from torch.utils.hipify import hipify_python
+here = os.getcwd()
+hipify_python.hipify(
+    project_directory=here,
+    output_directory=here,
+    header_include_dirs=sorted(d for d in ("csrc", "include", "src") if os.path.isdir(d)),
+    show_detailed=False,
+    is_pytorch_extension=True,
+)
+"""
+
+# All that stays of the caller's environment, so that no PYTHONPATH or ROCM_HOME of theirs steers hipify.
+_KEPT_VARIABLES = ("PATH", "HOME", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "USERPROFILE", "LD_LIBRARY_PATH")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """The root or a submodule, and the path it has in the root (with a slash at its end)."""
+
+    repository: Repository
+    prefix: str
+
+
+def runs_at_checkout(kind: HipifyKind) -> bool:
+    """Whether files change when a project of this kind is checked out."""
+    return kind in ("build_amd", "torch-utils")
+
+
+def run(root: Repository, kind: HipifyKind, *, python: Path | None, say: Say) -> HipifyReport:
+    """Hipify a tree that is as upstream gave it, submodules included.
+
+    Args:
+        root: its repository; nothing may be edited in it.
+        kind: who hipifies.
+        python: the interpreter; ours when None, which has no torch.
+        say: is told the last line of the program's output.
+
+    Raises:
+        SourceError: there is no hipify program, it failed, or it matched nothing although there are CUDA
+            sources.
+    """
+    parts = tuple(_parts(root))
+    before = {part.prefix: _ignored(part.repository) for part in parts}
+    _execute(root.work_tree, kind, python=python or Path(sys.executable), say=say)
+    changed: list[str] = []
+    generated: list[str] = []
+    for part in parts:
+        edited, new = _differences(part.repository)
+        changed += [part.prefix + name for name in edited]
+        new += sorted(_ignored(part.repository) - before[part.prefix])
+        generated += [part.prefix + name for name in new if not _is_byproduct(name)]
+    unchanged = tuple(sorted(set(_gpu_sources(parts)) - set(changed)))
+    if not changed and not generated and (cuda := unchanged or tuple(_cuda_users(parts))):
+        raise SourceError(
+            f"hipify changed nothing in {root.work_tree}, which has CUDA sources ({', '.join(cuda[:3])})",
+            tip="see what the project's own hipify program matches; --no-hipify checks out without it",
+        )
+    return HipifyReport(
+        changed=tuple(sorted(changed)), generated=tuple(sorted(generated)), unchanged=unchanged
+    )
+
+
+def commit(repository: Repository) -> str:
+    """Commit everything hipify did to one repository; the commit, or HEAD where there is nothing to commit.
+
+    The commit is made of the tree, the parent and the parent's time: two people who hipify the same commit
+    get the same one. Made without `git commit`, which asks hooks and a person's settings.
+    """
+    repository.run("add", "--all")
+    tree = repository.run("write-tree").strip()
+    head, old_tree, date = (
+        repository.run("log", "-1", "--format=%H %T %cd", "--date=raw").strip().split(" ", 2)
+    )
+    if tree == old_tree:
+        return head
+    dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+    new = repository.run("commit-tree", tree, "-p", head, "-m", SUBJECT, env=dates).strip()
+    repository.run("update-ref", "-m", f"commit: {SUBJECT}", "HEAD", new, head)
+    return new
+
+
+def is_hipified(root: Repository) -> bool:
+    """Whether HEAD is a hipify commit, whoever made it."""
+    return root.run("log", "-1", "--format=%s").strip() == SUBJECT
+
+
+def _execute(tree: Path, kind: HipifyKind, *, python: Path, say: Say) -> None:
+    if kind == "build_amd" and not (tree / BUILD_AMD).is_file():
+        raise SourceError(
+            f"{tree} has no {BUILD_AMD}", tip="is it a checkout of torch? else pass --no-hipify"
+        )
+    # Isolated (-I), so that a folder `torch` in the tree is not taken for the installed one.
+    what = [BUILD_AMD] if kind == "build_amd" else ["-IB", "-X", "utf8", "-c", _TORCH_UTILS]
+    try:
+        # The folder matters: build_amd.py names some of the files it edits relative to it.
+        process.run([python, *what], cwd=tree, env=_environment(), on_line=say)
+    except ProcessError as error:
+        reason = error.output.splitlines()[-1] if error.output else str(error)
+        raise SourceError(f"hipify of {tree} failed: {reason}", tip=_tip(kind, error.output)) from error
+
+
+def _tip(kind: HipifyKind, output: str) -> str:
+    if kind == "torch-utils" and "No module named 'torch" in output:
+        return "name an interpreter that has torch (--python)"
+    return "what it wrote is undone by the next checkout"
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
+    return {
+        **kept,
+        "LC_ALL": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONUTF8": "1",
+    }
+
+
+def _parts(root: Repository) -> Iterator[_Part]:
+    yield _Part(repository=root, prefix="")
+    for module in submodules.present(root):
+        yield _Part(repository=module.repository, prefix=f"{module.path}/")
+
+
+def _differences(repository: Repository) -> tuple[list[str], list[str]]:
+    """Files of HEAD that are no longer as they were, and new ones."""
+    options = ("--untracked-files=all", "--ignore-submodules=all", "--no-renames")
+    listed = [e for e in repository.run("status", "--porcelain", "-z", *options).split("\0") if e]
+    return [e[3:] for e in listed if e[:2] != "??"], [e[3:] for e in listed if e[:2] == "??"]
+
+
+def _ignored(repository: Repository) -> set[str]:
+    listed = repository.run("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
+    return {name for name in listed.split("\0") if name}
+
+
+def _is_byproduct(name: str) -> bool:
+    return "__pycache__/" in name or name.endswith(".pyc")
+
+
+def _gpu_sources(parts: tuple[_Part, ...]) -> Iterator[str]:
+    for part in parts:
+        listed = part.repository.run("ls-files", "-z", "--", *_GPU_SOURCES)
+        yield from (part.prefix + name for name in listed.split("\0") if name)
+
+
+def _cuda_users(parts: tuple[_Part, ...]) -> Iterator[str]:
+    """Files that include a CUDA header; slower to find than by their names, so looked for last."""
+    for part in parts:
+        if part.repository.succeeds("grep", "--quiet", "-IE", _CUDA_INCLUDE):
+            listed = part.repository.run("grep", "-lzIE", _CUDA_INCLUDE)
+            yield from (part.prefix + name for name in listed.split("\0") if name)

@@ -1,0 +1,137 @@
+"""What a checkout is: read from it, changing nothing."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import redact
+from cairn.errors import SourceError
+from cairn.sources import state, submodules, urls
+from cairn.sources.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
+from cairn.sources.state import HipifyReport
+from cairn.sources.treestate import work_tree_id
+from cairn.stack import Project
+
+_THREADS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submodule:
+    """A submodule of a checkout.
+
+    Attributes:
+        path: from the root, with `/`.
+        origin: where it came from, credentials masked.
+        commit: what upstream names.
+        hipify_commit: with hipify's edits; the same where there were none; None where none were committed.
+        tree: git's id of its files as they are now.
+    """
+
+    path: str
+    origin: str
+    commit: str
+    hipify_commit: str | None
+    tree: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkout:
+    """A project's sources, ready to be built.
+
+    Attributes:
+        project: in the stack.
+        path: the working tree.
+        origin: where it came from, credentials masked.
+        hashtag: what was asked for.
+        commit: what that was (`THEROCK_UPSTREAM_DIFFBASE`).
+        hipify_commit: with hipify's edits (`THEROCK_HIPIFY_DIFFBASE`); `commit` itself where there were none;
+            None where none were committed.
+        tree: git's id of the root's files as they are now: after hipify, with local edits.
+        submodules: those that are checked out, by path.
+        version: base version, from the project's version file; None where it has none.
+        report: what hipify did; None where it does not run at checkout, or not by us.
+    """
+
+    project: Project
+    path: Path
+    origin: str
+    hashtag: str
+    commit: str
+    hipify_commit: str | None
+    tree: str
+    submodules: tuple[Submodule, ...] = ()
+    version: str | None = None
+    report: HipifyReport | None = None
+
+
+def inspect(project: Project, path: Path) -> Checkout:
+    """The checkout at `path`, whoever made it.
+
+    Raises:
+        SourceError: it is none, is unfinished, or has no version file.
+    """
+    root = root_at(path.absolute())
+    if not root.exists():
+        raise SourceError(f"{path} is not a git checkout", tip=f"check {project.name} out first")
+    note = state.read(root.git_dir)
+    if note is not None and note.phase == "moving":
+        raise SourceError(f"the checkout {path} is unfinished", tip="run the `checkout` command again")
+    head = root.commit_of("HEAD") or ""
+    origin = note.origin if note else _remote(root)
+    return Checkout(
+        project=project,
+        path=root.work_tree,
+        origin=redact.mask(origin),
+        hashtag=note.hashtag if note else head,
+        commit=root.tag(UPSTREAM_TAG) or head,
+        hipify_commit=root.tag(HIPIFY_TAG),
+        tree=work_tree_id(root),
+        submodules=_submodules(root, origin),
+        version=base_version(project, root.work_tree),
+        report=note.report if note else None,
+    )
+
+
+def base_version(project: Project, tree: Path) -> str | None:
+    """The version in the project's version file, such as `2.10.0a0`; None where it declares no such file.
+
+    Raises:
+        SourceError: it should be there and is not, or is empty or in conflict.
+    """
+    if not project.version_file:
+        return None
+    path = tree / project.version_file
+    try:
+        lines = path.read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(
+            f"{project.name} has no readable version file {path}",
+            tip="choose another --repo-hashtag, or add the file to the checkout",
+        ) from error
+    if len(lines) != 1:
+        raise SourceError(f"{path} must hold one version, and holds {' '.join(lines)[:80]!r}")
+    return lines[0]
+
+
+def _submodules(root: Repository, origin: str) -> tuple[Submodule, ...]:
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = tuple(pool.map(_submodule, submodules.present(root, origin=origin)))
+    return tuple(sorted(found, key=lambda module: module.path))
+
+
+def _submodule(module: submodules.Module) -> Submodule:
+    return Submodule(
+        path=module.path,
+        origin=urls.without_credentials(module.origin),
+        commit=module.repository.tag(UPSTREAM_TAG) or module.commit,
+        hipify_commit=module.repository.tag(HIPIFY_TAG),
+        tree=work_tree_id(module.repository),
+    )
+
+
+def _remote(root: Repository) -> str:
+    if root.succeeds("config", "--get", "remote.origin.url"):
+        return urls.without_credentials(root.run("config", "--get", "remote.origin.url").strip())
+    return str(root.work_tree)

@@ -1,0 +1,71 @@
+"""What a person would lose if a checkout were moved, and refusing to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from cairn.errors import SourceError
+from cairn.sources import submodules
+from cairn.sources.repository import Repository
+
+_SHOWN = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses:
+    """Work that exists in this checkout only.
+
+    Attributes:
+        edits: files edited or new, from the root.
+        commits: id and subject of commits that no branch or tag keeps.
+    """
+
+    edits: tuple[str, ...] = ()
+    commits: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.edits or self.commits)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.edits:
+            parts.append(f"{_count(self.edits, 'edited or new file')} ({_some(self.edits)})")
+        if self.commits:
+            parts.append(f"{_count(self.commits, 'commit')} that no branch keeps ({_some(self.commits)})")
+        return " and ".join(parts)
+
+
+def of(root: Repository) -> Losses:
+    """What moving the checkout would lose, in the root and every submodule."""
+    edits, commits = list(root.changes()), list(root.commits_only_here())
+    for module in submodules.present(root):
+        edits += [f"{module.path}/{name}" for name in module.repository.changes()]
+        commits += [f"{module.path}: {commit}" for commit in module.repository.commits_only_here()]
+    return Losses(edits=tuple(edits), commits=tuple(commits))
+
+
+def refuse(root: Repository, lost: Losses) -> NoReturn:
+    """Raise a SourceError that says what would be lost, and the flag that allows it."""
+    raise SourceError(
+        f"{root.work_tree} has {lost}; checking out would lose them",
+        tip="commit them to a branch (git switch -c NAME), or pass --force to drop them",
+    )
+
+
+def refuse_edits(root: Repository) -> None:
+    """Raise a SourceError when hipify would mix a person's uncommitted edits with its own."""
+    if edits := of(root).edits:
+        raise SourceError(
+            f"{root.work_tree} has {Losses(edits=edits)}; hipify would mix its edits with them",
+            tip="commit or stash them first",
+        )
+
+
+def _count(items: tuple[str, ...], what: str) -> str:
+    return f"{len(items)} {what}{'s' if len(items) != 1 else ''}"
+
+
+def _some(items: tuple[str, ...]) -> str:
+    more = ", …" if len(items) > _SHOWN else ""
+    return ", ".join(items[:_SHOWN]) + more

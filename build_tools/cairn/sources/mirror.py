@@ -1,0 +1,192 @@
+"""One bare local mirror per origin, shared by every checkout and every concurrent run.
+
+A mirror holds objects and, for each commit that a checkout was ever made of, a ref
+`refs/cairn/kept/<commit>`: checkouts borrow its objects (git's alternates), so `git gc` in it must never
+drop them, even when the origin moved its branch away. Names are resolved at the origin each time, and
+never stored: they move. What is fetched is what a name needs, not the origin's thousands of branches.
+
+Shallow histories live in a mirror of their own, since a shallow commit would cut the history of every
+other checkout at that point.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from cairn import files
+from cairn.errors import SourceError
+from cairn.sources import faults, git, stale, urls
+
+Say = Callable[[str], None]
+
+_KEPT = "refs/cairn/kept"
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_ABBREVIATED = re.compile(r"[0-9a-f]{7,39}")
+_FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|^[-/+]|/$|\.lock$|^$")
+_FETCHED = re.compile(r"^([0-9a-f]+)\t(?:not-for-merge)?\t(?:(?:(branch|tag) )?'([^']*)' of )?")
+_LOCK_WAIT = 4 * 3600.0  # seconds; the other holder may be at the first fetch of a big repository
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a hashtag is at its origin now.
+
+    Attributes:
+        commit: its full id.
+        kind: whether the origin calls it a `branch`, a `tag` or neither (a commit, a pull request's ref).
+        name: its name without `refs/heads/` or `refs/tags/`; empty for a commit.
+        target: what the ref points at: the tag object for an annotated tag, else the commit.
+    """
+
+    commit: str
+    target: str
+    kind: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mirror:
+    """The local copy of one origin.
+
+    Attributes:
+        origin: its URL, credentials included, or absolute path.
+        path: the bare repository; made by the first fetch.
+        depth: commits of history wanted; None for all of it.
+        patience: with network faults.
+    """
+
+    origin: str
+    path: Path
+    depth: int | None = None
+    patience: faults.Patience = field(default_factory=faults.Patience)
+
+    def find(self, hashtag: str, *, say: Say) -> Found:
+        """Bring what `hashtag` names into the mirror, from the origin unless it is a commit we have.
+
+        Raises:
+            SourceError: the origin has no such hashtag, or there is no origin.
+            NetworkError: it could not be reached.
+        """
+        hashtag = hashtag.strip()
+        if _FORBIDDEN.search(hashtag):
+            raise SourceError(f"{hashtag!r} is no repo hashtag", tip="give a branch, a tag or a commit")
+        with self._held():
+            if _COMMIT.fullmatch(hashtag) and self._has_all_of(hashtag):
+                return self._kept(hashtag)
+            say(f"fetching {hashtag} of {urls.without_credentials(self.origin)}")
+            return self._fetched(hashtag, say)
+
+    def _fetched(self, hashtag: str, say: Say) -> Found:
+        try:
+            self._fetch(say, hashtag)
+        except faults.UnknownRefError as error:
+            # A server may refuse commits by id, and none knows an abbreviated one: look through all history.
+            if not (_COMMIT.fullmatch(hashtag) or _ABBREVIATED.fullmatch(hashtag)):
+                raise self._unknown(hashtag) from error
+            return self._found_in_everything(hashtag, say)
+        match = _FETCHED.match((self.path / "FETCH_HEAD").read_text(encoding="utf-8"))
+        if match is None:
+            raise self._unknown(hashtag)
+        found = self._kept(match[1])
+        return replace(found, kind=match[2] or "", name=match[3] or "")
+
+    def _found_in_everything(self, hashtag: str, say: Say) -> Found:
+        say(f"looking for {hashtag} in every branch")
+        with contextlib.suppress(faults.UnknownRefError):
+            self._fetch(say, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+        if not git.succeeds(self.path, "cat-file", "-e", f"{hashtag}^{{commit}}"):
+            raise self._unknown(hashtag)
+        return self._kept(git.line(self.path, "rev-parse", "--verify", f"{hashtag}^{{commit}}"))
+
+    def _fetch(self, say: Say, *refs: str) -> None:
+        options = ["--quiet", "--no-tags", "--no-recurse-submodules", "--force"]
+        if self.depth is not None:
+            options.append(f"--depth={self.depth}")
+        settings = {"remote.origin.url": self.origin}
+
+        def once() -> None:
+            git.run(self.path, "fetch", *options, "origin", *refs, config=settings, online=True)
+
+        try:
+            faults.again(once, patience=self.patience, say=say)
+        except faults.UnreachableError as error:
+            origin = urls.without_credentials(self.origin)
+            raise SourceError(f"cannot read the origin {origin}: {error}", tip=error.tip) from error
+
+    def _kept(self, target: str) -> Found:
+        if not git.succeeds(self.path, "rev-parse", "--verify", "--quiet", f"{target}^{{commit}}"):
+            raise SourceError(f"{target} of {urls.without_credentials(self.origin)} is not a commit")
+        commit = git.line(self.path, "rev-parse", "--verify", f"{target}^{{commit}}")
+        git.run(self.path, "update-ref", f"{_KEPT}/{target}", target)
+        git.run(self.path, "update-ref", f"{_KEPT}/{commit}", commit)
+        return Found(commit=commit, target=target)
+
+    def _has_all_of(self, commit: str) -> bool:
+        """Whether the commit and everything it needs is here; a commit alone may be of a killed fetch."""
+        if self.depth not in (None, 1):
+            return False  # the history here may be shorter than the one asked for
+        if git.succeeds(self.path, "rev-parse", "--verify", "--quiet", f"{_KEPT}/{commit}"):
+            return True
+        if self.depth is not None or not git.succeeds(self.path, "cat-file", "-e", f"{commit}^{{commit}}"):
+            return False
+        return git.succeeds(
+            self.path, "rev-list", "--objects", "--quiet", commit, "--not", f"--glob={_KEPT}/*"
+        )
+
+    def _unknown(self, hashtag: str) -> SourceError:
+        origin = urls.without_credentials(self.origin)
+        tip = _similar(hashtag, self._names())
+        return SourceError(f"{origin} has no branch, tag or commit {hashtag!r}", tip=tip)
+
+    def _names(self) -> list[str]:
+        listed = git.run(
+            self.path,
+            "ls-remote",
+            "--heads",
+            "--tags",
+            "--refs",
+            "origin",
+            config={"remote.origin.url": self.origin},
+            online=True,
+        )
+        refs = (line.partition("\t")[2] for line in listed.splitlines())
+        return [ref.split("/", 2)[2] for ref in refs if ref.count("/") > 1]
+
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        lock = self.path.with_name(f"{self.path.name}.lock")
+        with files.locked(lock, timeout=_LOCK_WAIT):
+            if not (self.path / "HEAD").exists():
+                with files.folder_beside(self.path) as part:
+                    git.run(part, "init", "--quiet", "--bare", ".")
+            with stale.busy(self.path):
+                yield
+
+
+def of(origin: str, *, depth: int | None = None, patience: faults.Patience | None = None) -> Mirror:
+    """The mirror of an origin, in the cache folder.
+
+    A depth makes the first fetch of an origin small. Where the whole history is here already, that is used.
+    """
+    origin = urls.absolute(origin)
+    folder = files.cache_dir() / "mirrors"
+    whole = folder / f"{urls.slug(origin)}.git"
+    patience = patience or faults.Patience()
+    if depth is None or whole.exists():
+        return Mirror(origin=origin, path=whole, patience=patience)
+    shallow = folder / f"{urls.slug(origin)}.shallow.git"
+    return Mirror(origin=origin, path=shallow, depth=depth, patience=patience)
+
+
+def _similar(hashtag: str, names: list[str]) -> str | None:
+    """What the origin has instead, for somebody who mistyped."""
+    if close := difflib.get_close_matches(hashtag, names, n=4, cutoff=0.5):
+        return f"it has {', '.join(dict.fromkeys(close))}"
+    if names:
+        return f"it has {len(names)} branches and tags, among them {', '.join(names[:4])}"
+    return None

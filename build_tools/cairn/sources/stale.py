@@ -1,0 +1,66 @@
+"""What a killed run leaves in a git directory, and clearing it away."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+_MARKER = "cairn-busy"
+_PATIENCE = 60.0  # seconds for a git whose parent was killed to come to its own end
+
+
+@contextlib.contextmanager
+def busy(git_dir: Path) -> Iterator[None]:
+    """Mark a git directory, which the caller holds alone, as being changed while the block runs.
+
+    A mark found on entry says that an earlier holder was killed: its git is waited for, and the lock files
+    and half packs it left are removed. Not on an error, which leaves none.
+    """
+    marker = git_dir / _MARKER
+    if marker.exists():
+        sweep(git_dir, folders=(git_dir,))
+    marker.touch()
+    try:
+        yield
+    finally:
+        marker.unlink(missing_ok=True)
+
+
+def sweep(git_dir: Path, *, folders: tuple[Path, ...]) -> None:
+    """Remove lock files and half-written packs that nobody finishes any more.
+
+    Args:
+        git_dir: where they are looked for, git directories of submodules included.
+        folders: working folders of the git programs that may still be at it.
+    """
+    _wait_for_git_in(folders)
+    for folder, _, names in os.walk(git_dir):
+        for name in names:
+            if name.endswith(".lock") or name.startswith(("tmp_pack_", "tmp_idx_", "tmp_obj_", "tmp_rev_")):
+                Path(folder, name).unlink(missing_ok=True)
+
+
+def _wait_for_git_in(folders: tuple[Path, ...]) -> None:
+    """Wait until no git works in `folders`; knows of them on Linux only, elsewhere returns at once."""
+    wanted = {str(folder.resolve()) for folder in folders}
+    deadline = time.monotonic() + _PATIENCE
+    while _running_in(wanted) and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def _running_in(folders: set[str]) -> bool:
+    with contextlib.suppress(OSError):
+        return any(_is_git_in(process, folders) for process in Path("/proc").iterdir())
+    return False
+
+
+def _is_git_in(process: Path, folders: set[str]) -> bool:
+    if not process.name.isdecimal():
+        return False
+    try:
+        return os.readlink(process / "cwd") in folders and "git" in (process / "comm").read_text()  # noqa: PTH115
+    except OSError:
+        return False  # it ended, or belongs to somebody else

@@ -1,0 +1,206 @@
+"""Submodules: which ones a commit has, and placing them through the same mirrors."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from cairn.errors import SourceError
+from cairn.sources import faults, mirror, repository, urls
+from cairn.sources.repository import GITLINK, UPSTREAM_TAG, Repository
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """A submodule in its place.
+
+    Attributes:
+        path: where it is in the root's working tree, with `/`.
+        name: what `.gitmodules` calls it.
+        origin: where it comes from, absolute; may be empty where the caller gave no origin of the root.
+        commit: what its parent names.
+        parent: the repository that names it.
+        repository: its own.
+    """
+
+    path: str
+    name: str
+    origin: str
+    commit: str
+    parent: Repository
+    repository: Repository
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetching:
+    """How submodules are fetched: as `checkout.CheckoutRequest` says."""
+
+    depth: int | None
+    jobs: int
+    patience: faults.Patience
+    say: Say
+
+
+def of_commit(parent: Repository, commit: str, *, origin: str, prefix: str = "") -> tuple[Module, ...]:
+    """The submodules that a commit names in `.gitmodules` and in its tree.
+
+    Args:
+        parent: the repository of the commit.
+        commit: any name of it.
+        origin: where the parent comes from; relative URLs start there.
+        prefix: the parent's path in the root, with a slash at the end; empty for the root itself.
+
+    Raises:
+        SourceError: `.gitmodules` is malformed or names a path outside.
+    """
+    if not parent.succeeds("cat-file", "-e", f"{commit}:.gitmodules"):
+        return ()
+    declared = _declared(parent, commit)
+    commits = _gitlinks(parent, commit, [fields["path"] for fields in declared.values() if "path" in fields])
+    return tuple(
+        _module(parent, name, fields, commit=commits[fields["path"]], origin=origin, prefix=prefix)
+        for name, fields in declared.items()
+        # A module may be declared and not be in the tree, or be meant to stay out (gitmodules(5), update).
+        if fields.get("path") in commits and "url" in fields and fields.get("update") != "none"
+    )
+
+
+def present(root: Repository, *, origin: str = "") -> Iterator[Module]:
+    """All submodules that are checked out below a root, parents first."""
+    queue = [(root, origin, "")]
+    while queue:
+        parent, parent_origin, prefix = queue.pop(0)
+        for module in of_commit(parent, "HEAD", origin=parent_origin, prefix=prefix):
+            if module.repository.exists():
+                yield module
+                queue.append((module.repository, module.origin, f"{module.path}/"))
+
+
+def place_all(root: Repository, commit: str, *, origin: str, how: Fetching) -> tuple[Module, ...]:
+    """Bring every submodule, and theirs in turn, to the commit that its parent names.
+
+    Edits in them are dropped: the caller has looked. Siblings are fetched side by side.
+    """
+    placed: list[Module] = []
+    level = [(root, commit, origin, "")]
+    with ThreadPoolExecutor(how.jobs) as pool:
+        while level:
+            found = [_settled(parent, at, where, prefix) for parent, at, where, prefix in level]
+            modules = [module for group in found for module in group]
+            list(pool.map(lambda module: _place(module, how), modules))
+            for parent, _, where, _ in level:
+                repository.name_origin(parent, urls.without_credentials(where))
+                mark_ignored(parent, [m for m in modules if m.parent is parent])
+            placed += modules
+            level = [(m.repository, m.commit, m.origin, f"{m.path}/") for m in modules]
+    return tuple(placed)
+
+
+def remove_all(root: Repository) -> None:
+    """Take the working trees of all submodules away (their git directories stay, for a later return)."""
+    for module in reversed(list(present(root))):
+        shutil.rmtree(module.repository.work_tree)
+        module.repository.work_tree.mkdir()
+
+
+def mark_ignored(parent: Repository, modules: Iterable[Module]) -> None:
+    """Keep submodules out of their parent's status and commits, and let plain `git submodule` know them.
+
+    Hipify edits them, and a commit of the root must not name commits that exist on this machine only.
+    """
+    settings: list[tuple[str, str]] = []
+    for module in modules:
+        key = f"submodule.{module.name}"
+        url = urls.without_credentials(module.origin)
+        settings += [(f"{key}.url", url), (f"{key}.active", "true"), (f"{key}.ignore", "all")]
+    repository.configure(parent, settings)
+    if paths := parent.gitlinks():
+        parent.run("update-index", "-z", "--skip-worktree", "--stdin", stdin=_lines(paths))
+
+
+def _settled(parent: Repository, commit: str, origin: str, prefix: str) -> tuple[Module, ...]:
+    modules = of_commit(parent, commit, origin=origin, prefix=prefix)
+    for module in modules:
+        _refuse_detour(module)
+    return modules
+
+
+def _place(module: Module, how: Fetching) -> None:
+    if module.repository.commit_of("HEAD") != module.commit or not module.repository.exists():
+        how.say(f"submodule {module.path}")
+    source = mirror.of(module.origin, depth=how.depth, patience=how.patience)
+    try:
+        source.find(module.commit, say=how.say)
+    except SourceError as error:
+        raise type(error)(f"submodule {module.path}: {error}", tip=error.tip) from error
+    repository.create(module.repository)
+    repository.borrow_objects(module.repository, source.path)
+    repository.place(module.repository, module.commit)
+    repository.move_refs(
+        module.repository,
+        {f"refs/tags/{UPSTREAM_TAG}": module.commit, f"refs/tags/{repository.HIPIFY_TAG}": None},
+    )
+
+
+def _declared(parent: Repository, commit: str) -> dict[str, dict[str, str]]:
+    try:
+        listed = parent.run("config", "--blob", f"{commit}:.gitmodules", "--list", "-z")
+    except SourceError as error:
+        raise SourceError(f".gitmodules of {parent.work_tree} is malformed: {error}") from error
+    declared: dict[str, dict[str, str]] = {}
+    for entry in filter(None, listed.split("\0")):
+        key, _, value = entry.partition("\n")
+        section, _, rest = key.partition(".")
+        name, _, field = rest.rpartition(".")
+        if section == "submodule" and name:
+            declared.setdefault(name, {})[field] = value.rstrip("/") if field == "path" else value
+    return declared
+
+
+def _gitlinks(parent: Repository, commit: str, paths: list[str]) -> Mapping[str, str]:
+    if not paths:
+        return {}
+    listed = parent.run("ls-tree", "-z", commit, "--", *paths)
+    entries = (entry.partition("\t") for entry in listed.split("\0") if entry.startswith(GITLINK))
+    return {path: head.split()[2] for head, _, path in entries}
+
+
+def _module(
+    parent: Repository, name: str, fields: Mapping[str, str], *, commit: str, origin: str, prefix: str
+) -> Module:
+    path = fields["path"]
+    # A name becomes a folder of the git directory: one that climbs out is an attack (CVE-2018-11235).
+    if any(".." in PurePosixPath(text).parts or text.startswith("/") for text in (name, path)):
+        raise SourceError(f".gitmodules names a submodule outside the repository: {name} at {path}")
+    return Module(
+        path=prefix + path,
+        name=name,
+        origin=_resolved(origin, fields["url"]),
+        commit=commit,
+        parent=parent,
+        repository=Repository(work_tree=parent.work_tree / path, git_dir=parent.git_dir / "modules" / name),
+    )
+
+
+def _resolved(base: str, url: str) -> str:
+    if not base and urls.is_relative(url):
+        return ""  # the caller wants places, not origins
+    return urls.absolute(urls.resolve(base, url))
+
+
+def _refuse_detour(module: Module) -> None:
+    """A link on the way to a submodule would let its files be written elsewhere."""
+    here = os.path.realpath(module.repository.work_tree)
+    within = os.path.realpath(module.parent.work_tree)
+    if os.path.commonpath([here, within]) != within:
+        raise SourceError(f"submodule {module.path} leads out of the checkout through a link")
+
+
+def _lines(paths: Iterable[str]) -> bytes:
+    return b"".join(os.fsencode(path) + b"\0" for path in paths)

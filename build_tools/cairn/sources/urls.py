@@ -1,0 +1,86 @@
+"""Origins: what names the same repository, what a relative one means, and what may be shown."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from cairn.errors import SourceError
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_SCP_LIKE = re.compile(r"(?:[^/@\s]+@)?(?P<host>[^/:\s]{2,}):(?!//)(?P<path>.*)")
+_HTTP_USER = re.compile(r"^(?P<scheme>https?://)[^/@\s]+@", re.IGNORECASE)
+
+
+def absolute(origin: str) -> str:
+    """An origin that means the same from any folder: a path becomes absolute, a URL stays.
+
+    Raises:
+        SourceError: it is empty or would be read as an option.
+    """
+    if not origin.strip() or origin.startswith("-"):
+        raise SourceError(f"{origin!r} is no origin", tip="give a git URL or the path of a repository")
+    if is_local(origin):
+        return os.path.abspath(Path(origin).expanduser())  # noqa: PTH100 - links stay as the person wrote them
+    return origin
+
+
+def is_local(origin: str) -> bool:
+    """Whether an origin is a path on this machine: no scheme, and no `host:` before a slash (git-clone)."""
+    return not _SCHEME.match(origin) and not _SCP_LIKE.fullmatch(origin)
+
+
+def without_credentials(origin: str) -> str:
+    """The origin as it may be written down. The user of an ssh URL is part of the address and stays."""
+    return _HTTP_USER.sub(r"\g<scheme>", origin)
+
+
+def identity(origin: str) -> str:
+    """What is equal for two spellings of one origin: no credentials, no `.git`, no slash at the end."""
+    plain = without_credentials(origin).rstrip("/")
+    return plain if is_local(origin) else plain.removesuffix(".git")
+
+
+def slug(origin: str) -> str:
+    """A file name for an origin that a person recognises and that no other origin has."""
+    same = identity(origin)
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(re.split(r"[/:\\]+", same)[-2:])).strip("-.")
+    return f"{readable[-60:]}-{hashlib.sha256(same.encode()).hexdigest()[:12]}"
+
+
+def is_relative(origin: str) -> bool:
+    """Whether an origin is meant from where its repository came from."""
+    return origin.startswith(("./", "../"))
+
+
+def resolve(base: str, relative: str) -> str:
+    """The origin that `relative` means in a repository that came from `base`.
+
+    The rule is that of submodule URLs (gitmodules(5)): only what starts with `./` or `../` is relative; each
+    `../` takes one component off `base`, and a component may be what follows a colon.
+
+    Raises:
+        SourceError: there are more `../` than `base` has components.
+    """
+    if not is_relative(relative):
+        return relative
+    result, rest, separator = base.rstrip("/"), relative, "/"
+    while True:
+        if rest.startswith("../"):
+            result, separator = _parent(result, relative)
+            rest = rest[3:]
+        elif rest.startswith("./"):
+            rest = rest[2:]
+        else:
+            return f"{result}{separator}{rest}".rstrip("/")
+
+
+def _parent(base: str, relative: str) -> tuple[str, str]:
+    scheme = match.end() if (match := _SCHEME.match(base)) else 0
+    for separator in "/:":
+        cut = base.rfind(separator, scheme)
+        if cut > 0 or (cut == 0 and separator == "/"):
+            return base[:cut], separator
+    raise SourceError(f"{relative} leads out of {without_credentials(base)}")

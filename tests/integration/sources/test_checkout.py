@@ -1,0 +1,256 @@
+"""A checkout as the README page shows it, in every way a hashtag can be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn.errors import NetworkError, SourceError
+
+Git = Callable[..., str]
+UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
+
+
+def test_history_reads_as_the_page_shows_it(bench: Any) -> None:
+    done = bench("main")
+    log = bench.git("log", "--format=%D|%s", "-2").splitlines()
+    assert log == [
+        f"HEAD, tag: {HIPIFY}|DO NOT SUBMIT: HIPIFY",
+        f"tag: {UPSTREAM}, origin/main|Add submodules",
+    ]
+    assert bench.git("status", "--porcelain") == ""
+    assert done.version == "2.9.0a0"
+    assert done.commit == bench.git("rev-parse", UPSTREAM)
+    assert done.hipify_commit == bench.git("rev-parse", "HEAD")
+    assert done.tree == bench.git("rev-parse", "HEAD^{tree}")
+
+
+def test_both_tags_are_in_every_submodule_changed_or_not(bench: Any) -> None:
+    done = bench()
+    assert [m.path for m in done.submodules] == [
+        "third_party/cudakit",
+        "third_party/plain",
+        "third_party/plain/deps/inner",
+    ]
+    for module in done.submodules:
+        assert bench.git("-C", module.path, "rev-parse", UPSTREAM) == module.commit
+        assert bench.git("-C", module.path, "rev-parse", HIPIFY) == module.hipify_commit
+    changed = [m.path for m in done.submodules if m.commit != m.hipify_commit]
+    assert changed == ["third_party/cudakit"]
+
+
+def test_hipify_commits_of_submodules_are_in_no_commit_of_the_root(bench: Any) -> None:
+    bench()
+    names = bench.git("diff", "--name-only", UPSTREAM, HIPIFY).splitlines()
+    assert names == ["src/device.cpp", "src/hip/kernel.hip"]
+
+
+def test_the_report_says_what_hipify_did(bench: Any) -> None:
+    report = bench().report
+    assert report is not None
+    assert report.changed == ("src/device.cpp", "third_party/cudakit/fill.cu")
+    assert report.generated == ("generated.ignored", "src/hip/kernel.hip")
+    assert report.unchanged == ("src/cuda/kernel.cu",)
+
+
+def test_hipify_is_not_applied_twice(bench: Any) -> None:
+    first = bench()
+    second = bench()
+    assert first == second
+    assert (bench.path / "src/device.cpp").read_text() == '#include "hip/driver_types.h"\n'
+
+
+def test_two_people_get_the_same_commits(bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = bench()
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "other cache"))
+    theirs = bench(checkout_dir=tmp_path / "theirs")
+    assert mine.hipify_commit == theirs.hipify_commit
+    assert mine.submodules == theirs.submodules
+
+
+@pytest.mark.parametrize("name", ["v2.9.0", "refs/tags/v2.9.0", "tags/v2.9.0"])
+def test_a_tag(bench: Any, name: str) -> None:
+    done = bench(name)
+    assert done.commit == bench.git("rev-parse", "v2.9.0^{commit}")
+    assert bench.git("cat-file", "-t", "v2.9.0") == "tag"
+
+
+def test_a_bare_commit_that_no_branch_has(bench: Any, upstream: Any, run_git: Git) -> None:
+    lost = upstream.commit("torch", {"version.txt": "9\n"}, "Lost", branch="away")
+    run_git(Path(upstream.origin("torch")), "branch", "-D", "away")
+    done = bench(lost)
+    assert (done.commit, done.version) == (lost, "9")
+
+
+def test_an_abbreviated_commit(bench: Any, upstream: Any) -> None:
+    commit = upstream.commit("torch", {"version.txt": "3\n"}, "Three", branch="three")
+    assert bench(commit[:10]).commit == commit
+
+
+@pytest.mark.parametrize("name", ["refs/pull/7/head", "pull/7/head"])
+def test_a_pull_requests_ref(bench: Any, upstream: Any, run_git: Git, name: str) -> None:
+    commit = upstream.commit("torch", {"version.txt": "7\n"}, "Seven", branch="seven")
+    bare = Path(upstream.origin("torch"))
+    run_git(bare, "update-ref", "refs/pull/7/head", commit)
+    run_git(bare, "branch", "-D", "seven")
+    assert bench(name).commit == commit
+
+
+def test_a_branch_is_followed_even_when_it_is_rewritten(bench: Any, upstream: Any, run_git: Git) -> None:
+    bench()
+    run_git(upstream.work("torch"), "reset", "--quiet", "--hard", "HEAD~1")
+    rewritten = upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Other", branch="main")
+    done = bench()
+    assert (done.commit, done.version) == (rewritten, "2.9.1")
+    assert bench.git("log", "--format=%s", "-2").splitlines() == ["DO NOT SUBMIT: HIPIFY", "Other"]
+
+
+def test_submodules_follow_the_root_and_leave_with_it(bench: Any, upstream: Any, run_git: Git) -> None:
+    bench()
+    newer = upstream.commit("cudakit", {"README": "newer\n"}, "Newer kit")
+    upstream.bump_submodule("torch", "third_party/cudakit", newer)
+    run_git(upstream.work("torch"), "rm", "--quiet", "-f", "third_party/plain")
+    upstream.commit("torch", {}, "Bump, and drop plain")
+    done = bench()
+    assert [(m.path, m.commit) for m in done.submodules] == [("third_party/cudakit", newer)]
+    assert not (bench.path / "third_party/plain").exists()
+    assert bench.git("status", "--porcelain") == ""
+    older = bench("v2.9.0")
+    assert [m.path for m in older.submodules][-1] == "third_party/plain/deps/inner"
+    assert (bench.path / "third_party/plain/deps/inner/inner.h").exists()
+    assert bench.git("status", "--porcelain") == ""
+
+
+def test_plain_git_works_in_the_checkout(bench: Any) -> None:
+    bench()
+    assert bench.git("remote", "get-url", "origin") == bench.request.origin
+    bench.git("fetch", "--quiet", "origin")
+    bench.git("submodule", "--quiet", "update", "--init", "--recursive")
+    bench.git("fsck")
+
+
+def test_ignored_files_stay_so_that_builds_go_on(bench: Any, upstream: Any) -> None:
+    bench()
+    (bench.path / "build").mkdir()
+    (bench.path / "build/object.o").write_text("o")
+    upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
+    bench()
+    assert (bench.path / "build/object.o").read_text() == "o"
+
+
+def test_no_hipify_has_the_first_tag_only(bench: Any) -> None:
+    done = bench(hipify=False)
+    assert done.hipify_commit is None
+    assert bench.git("tag", "--list", "THEROCK*").splitlines() == [UPSTREAM]
+    assert (bench.path / "src/device.cpp").read_text() == '#include "driver_types.h"\n'
+
+
+def test_no_commit_hipify_leaves_its_edits_uncommitted(bench: Any) -> None:
+    done = bench(commit_hipify=False)
+    assert done.hipify_commit is None
+    assert bench.git("rev-parse", "HEAD") == done.commit
+    assert bench.git("diff", "--name-only") == "src/device.cpp"
+    assert bench(commit_hipify=False) == done
+    assert (bench.path / "src/device.cpp").read_text() == '#include "hip/driver_types.h"\n'
+
+
+def test_choices_can_be_changed_on_one_checkout(bench: Any) -> None:
+    committed = bench()
+    bench(commit_hipify=False)
+    plain = bench(hipify=False)
+    assert plain.hipify_commit is None
+    assert bench() == committed
+
+
+def test_no_submodules(bench: Any) -> None:
+    done = bench(submodules=False, hipify=False)
+    assert done.submodules == ()
+    assert list((bench.path / "third_party/cudakit").iterdir()) == []
+    assert len(bench(hipify=False).submodules) == 3
+    assert bench(submodules=False, hipify=False).submodules == ()
+
+
+def test_depth_fetches_no_more_history(bench: Any, upstream: Any) -> None:
+    upstream.commit("torch", {"a": "1"}, "One more")
+    done = bench(depth=1)
+    assert bench.git("log", "--format=%s").splitlines() == ["DO NOT SUBMIT: HIPIFY", "One more"]
+    assert len(done.submodules) == 3
+    bench.git("fsck")
+    deeper = upstream.commit("torch", {"a": "2"}, "Two more")
+    assert bench(depth=2).commit == deeper
+    assert bench.git("log", "--format=%s").splitlines() == ["DO NOT SUBMIT: HIPIFY", "Two more", "One more"]
+    assert bench().commit == deeper
+    assert bench(hipify=False).commit == deeper
+    assert "Begin torch" in bench.git("log", "--format=%s").splitlines()
+
+
+def test_a_project_that_hipifies_at_build_gets_both_tags_at_one_commit(bench: Any, torch: Any) -> None:
+    done = bench(project=replace(torch, hipify="at-build"))
+    assert done.hipify_commit == done.commit
+    names = bench.git("log", "-1", "--format=%D").split(", ")
+    assert sorted(names) == ["HEAD", "origin/main", f"tag: {HIPIFY}", f"tag: {UPSTREAM}"]
+
+
+def test_a_hipify_that_has_nothing_to_do_is_fine(bench: Any, upstream: Any, run_git: Git) -> None:
+    work = upstream.work("torch")
+    run_git(work, "rm", "--quiet", "-rf", "src", "third_party")
+    upstream.commit(
+        "torch", {"tools/amd_build/build_amd.py": "print('none')\n", "a.cpp": "int a;\n"}, "No CUDA"
+    )
+    done = bench()
+    assert done.hipify_commit == done.commit
+
+
+def test_a_hipify_that_matches_nothing_though_there_is_cuda_is_an_error(bench: Any, upstream: Any) -> None:
+    upstream.commit("torch", {"tools/amd_build/build_amd.py": "print('matched nothing')\n"}, "Broken")
+    with pytest.raises(SourceError, match=r"changed nothing .*kernel\.cu"):
+        bench()
+
+
+def test_a_hipify_that_fails_says_why(bench: Any, upstream: Any) -> None:
+    upstream.commit("torch", {"tools/amd_build/build_amd.py": "raise SystemExit('no submodule')\n"}, "Broken")
+    with pytest.raises(SourceError, match="no submodule"):
+        bench()
+    assert bench("v2.9.0").version == "2.9.0a0"
+
+
+def test_an_unknown_hashtag_names_similar_ones(bench: Any) -> None:
+    with pytest.raises(SourceError, match="has no branch, tag or commit 'mian'") as error:
+        bench("mian")
+    assert error.value.tip == "it has main"
+    assert not bench.path.exists()
+
+
+@pytest.mark.parametrize("name", ["0" * 40, "--upload-pack=x", "a b", "", "main:x", "../main"])
+def test_what_cannot_be_a_hashtag(bench: Any, name: str) -> None:
+    with pytest.raises(SourceError):
+        bench(name)
+
+
+def test_a_path_without_a_repository(bench: Any, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"cannot read the origin .*nowhere"):
+        bench(origin=str(tmp_path / "nowhere"))
+
+
+def test_an_unreachable_origin_is_tried_again_and_named(bench: Any) -> None:
+    with pytest.raises(NetworkError, match=r"127\.0\.0\.1"):
+        bench(origin="http://user:s3cret@127.0.0.1:9/torch.git")
+
+
+def test_a_missing_version_file_is_one_line(bench: Any, upstream: Any, run_git: Git) -> None:
+    run_git(upstream.work("torch"), "rm", "--quiet", "version.txt")
+    upstream.commit("torch", {}, "No version")
+    with pytest.raises(SourceError, match=r"torch has no readable version file .*version\.txt"):
+        bench()
+
+
+def test_a_submodule_commit_that_its_origin_lacks_is_named(bench: Any, upstream: Any, run_git: Git) -> None:
+    work = upstream.work("torch") / "third_party/cudakit"
+    run_git(work, "commit", "--quiet", "--allow-empty", "-m", "Never pushed")
+    upstream.commit("torch", {}, "Bad bump")
+    with pytest.raises(SourceError, match="submodule third_party/cudakit"):
+        bench()
