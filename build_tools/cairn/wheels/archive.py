@@ -90,7 +90,7 @@ class Archive:
             TruncatedArchiveError: the file ends too early.
         """
         crc, size = 0, 0
-        for piece in self._unpacked(member):
+        for piece in self.stream_unchecked(member):
             size += len(piece)
             if size > member.size:
                 raise LyingHeaderError(f"{member.name} unpacks to more than {member.size} bytes")
@@ -101,7 +101,8 @@ class Archive:
         if crc != member.crc:
             raise LyingHeaderError(f"the CRC of {member.name} does not match its content")
 
-    def _unpacked(self, member: Member) -> Iterator[bytes]:
+    def stream_unchecked(self, member: Member) -> Iterator[bytes]:
+        """Like `stream` without the checks, for who reads no further than needed."""
         packed = self.raw.chunks(member.data_offset, member.compressed_size)
         if member.method == zipformat.STORED:
             yield from packed

@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import stat
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+import zstandard
 
 MakeWheel = Callable[..., Path]
 
@@ -74,5 +77,99 @@ def _csv(path: str) -> str:
 def make_wheel(tmp_path: Path) -> MakeWheel:
     def make(**properties: object) -> Path:
         return build_wheel(tmp_path / "wheels", **properties)  # type: ignore[arg-type]
+
+    return make
+
+
+class ElfFile:
+    """A shared library put together byte by byte."""
+
+    def __init__(self, **properties: object) -> None:
+        self.soname = str(properties.get("soname", ""))
+        self.needed: Sequence[str] = properties.get("needed", ())  # type: ignore[assignment]
+        self.runpath = str(properties.get("runpath", ""))
+        self.rpath = str(properties.get("rpath", ""))
+        self.versions: Mapping[str, Sequence[str]] = properties.get("versions", {})  # type: ignore[assignment]
+        self.sections: Mapping[str, bytes] = properties.get("sections", {})  # type: ignore[assignment]
+        self.machine = int(properties.get("machine", 62))  # type: ignore[call-overload]
+
+    def build(self) -> bytes:
+        strings = bytearray(b"\0")
+
+        def text(value: str) -> int:
+            strings.extend(value.encode() + b"\0")
+            return len(strings) - len(value.encode()) - 1
+
+        entries = [(1, text(name)) for name in self.needed]
+        entries += [(14, text(self.soname))] if self.soname else []
+        entries += [(15, text(self.rpath))] if self.rpath else []
+        entries += [(29, text(self.runpath))] if self.runpath else []
+        needs = b""
+        for number, (library, versions) in enumerate(self.versions.items()):
+            aux = b""
+            for index, version in enumerate(versions):
+                following = 16 if index + 1 < len(versions) else 0
+                aux += struct.pack("<IHHII", 0, 0, 2, text(version), following)
+            following = 16 + len(aux) if number + 1 < len(self.versions) else 0
+            needs += struct.pack("<HHIII", 1, len(versions), text(library), 16, following) + aux
+        return self._assembled(entries, bytes(strings), needs)
+
+    def _assembled(self, entries: list[tuple[int, int]], strings: bytes, needs: bytes) -> bytes:
+        strings_at = 64 + 2 * 56
+        needs_at = strings_at + len(strings)
+        dynamic_at = needs_at + len(needs)
+        entries = [*entries, (5, strings_at), (10, len(strings))]
+        entries += [(0x6FFFFFFE, needs_at), (0x6FFFFFFF, len(self.versions))] if needs else []
+        dynamic = b"".join(struct.pack("<QQ", *entry) for entry in [*entries, (0, 0)])
+        body = strings + needs + dynamic
+        names, table, at = bytearray(b"\0"), struct.pack("<IIQQQQIIQQ", *(0,) * 10), strings_at + len(body)
+        blobs = b""
+        for name, data in {**self.sections, ".shstrtab": b""}.items():
+            blob = bytes(names) + b".shstrtab\0" if name == ".shstrtab" else data
+            table += struct.pack("<IIQQQQIIQQ", len(names), 1, 0, 0, at + len(blobs), len(blob), 0, 0, 1, 0)
+            names += name.encode() + b"\0"
+            blobs += blob
+        count = len(self.sections) + 2
+        header = b"\x7fELF\x02\x01\x01" + bytes(9)
+        header += struct.pack(
+            "<HHIQQQIHHHHHH", 3, self.machine, 1, 0, 64, at + len(blobs), 0, 64, 56, 2, 64, count, count - 1
+        )
+        header += struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, at, at, 4096)
+        header += struct.pack("<IIQQQQQQ", 2, 6, dynamic_at, dynamic_at, 0, len(dynamic), len(dynamic), 8)
+        return header + body + blobs + table
+
+
+@pytest.fixture
+def make_elf() -> Callable[..., bytes]:
+    return lambda **properties: ElfFile(**properties).build()
+
+
+def plain_bundle(codes: Mapping[str, bytes]) -> bytes:
+    entries = {"host-x86_64-unknown-linux--": b""}
+    entries |= {f"hipv4-amdgcn-amd-amdhsa--{target}": code for target, code in codes.items()}
+    at = 32 + sum(24 + len(name) for name in entries)
+    head = b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<Q", len(entries))
+    body = b""
+    for name, code in entries.items():
+        head += struct.pack("<QQQ", at + len(body), len(code), len(name)) + name.encode()
+        body += code
+    return head + body
+
+
+def packed_bundle(codes: Mapping[str, bytes], version: int, method: int) -> bytes:
+    plain = plain_bundle(codes)
+    packed = zlib.compress(plain) if method == 0 else zstandard.ZstdCompressor().compress(plain)
+    head = struct.pack("<4sHH", b"CCOB", version, method)
+    if version == 1:
+        return head + struct.pack("<IQ", len(plain), 7) + packed
+    layout = "<IIQ" if version == 2 else "<QQQ"
+    total = len(head) + struct.calcsize(layout) + len(packed)
+    return head + struct.pack(layout, total, len(plain), 7) + packed
+
+
+@pytest.fixture
+def make_bundle() -> Callable[..., bytes]:
+    def make(codes: Mapping[str, bytes], version: int = 0, method: int = 0) -> bytes:
+        return packed_bundle(codes, version, method) if version else plain_bundle(codes)
 
     return make

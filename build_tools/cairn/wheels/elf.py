@@ -1,0 +1,268 @@
+"""What the dynamic loader reads of an ELF file, and its sections, by a struct reader of our own.
+
+Only the headers that are asked for are touched, so that a compressed library of 400 MB costs one pass.
+
+Source: System V ABI, chapters 4 and 5; the GNU version sections as in the Linux Standard Base, part
+"Symbol Versioning".
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.errors import WheelError
+from cairn.wheels.archive import Archive
+from cairn.wheels.views import BytesView, MemberView, View
+from cairn.wheels.zipformat import Member
+
+MAGIC = b"\x7fELF"
+_MACHINES = {3: "i686", 21: "ppc64le", 22: "s390x", 62: "x86_64", 183: "aarch64", 224: "amdgpu"}
+_TYPES = {1: "relocatable", 2: "executable", 3: "shared", 4: "core"}
+_BITS = {1: 32, 2: 64}
+_ORDERS = {1: "<", 2: ">"}
+_PT_LOAD, _PT_DYNAMIC = 1, 2
+_NEEDED, _STRTAB, _SONAME, _RPATH, _RUNPATH = 1, 5, 14, 15, 29
+_VERNEED, _VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
+_NOBITS = 8
+_LONGEST_NAME = 1 << 20  # run paths made by bazel are longer than any path may be
+_MOST_SECTIONS = 200_000
+_MOST_DYNAMIC = 1 << 20
+_MOST_VERSIONS = 10_000
+_STEP = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A section.
+
+    Attributes:
+        name: its name.
+        offset: where it begins in the file.
+        size: its bytes in the file; 0 where it takes room in memory alone.
+    """
+
+    name: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elf:
+    """An ELF file.
+
+    Attributes:
+        bits: 32 or 64.
+        machine: as platform tags have it (`x86_64`), `amdgpu`, or the bare number.
+        type: `shared`, `executable` (also when position independent: `shared`), `relocatable` or `core`.
+        soname: the name that others find it by, or None.
+        needed: the libraries it needs, in order.
+        rpath: folders of DT_RPATH.
+        runpath: folders of DT_RUNPATH.
+        version_needs: library to the symbol versions wanted of it.
+        sections: all sections, when they were asked for.
+    """
+
+    bits: int
+    machine: str
+    type: str
+    soname: str | None = None
+    needed: tuple[str, ...] = ()
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
+    version_needs: Mapping[str, tuple[str, ...]]
+    sections: tuple[Section, ...] = ()
+
+    def section(self, name: str) -> Section | None:
+        """The first section of that name."""
+        return next((section for section in self.sections if section.name == name), None)
+
+
+def is_elf(head: bytes) -> bool:
+    """Whether a file that begins so is an ELF file."""
+    return head.startswith(MAGIC)
+
+
+def read(data: bytes | mmap.mmap) -> Elf:
+    """Read an ELF file in memory.
+
+    Raises:
+        WheelError: it is none, or its headers are broken.
+    """
+    return read_view(BytesView(data))
+
+
+def read_file(path: Path) -> Elf:
+    """Read an ELF file on disk; see `read`."""
+    with path.open("rb") as file:
+        if not path.stat().st_size:
+            raise WheelError(f"{path} is empty")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return read(data)
+
+
+def read_member(archive: Archive, member: Member, *, sections: bool = True) -> Elf:
+    """Read an ELF file in a wheel; see `read_view`."""
+    return read_view(MemberView(archive, member), sections=sections)
+
+
+def read_view(view: View, *, sections: bool = True) -> Elf:
+    """Read an ELF file.
+
+    Args:
+        view: its bytes.
+        sections: whether to read the section table too, which stands at the end.
+
+    Raises:
+        WheelError: it is none, or its headers are broken.
+    """
+    image = _Image(view)
+    return Elf(
+        bits=image.bits,
+        machine=_MACHINES.get(image.machine, str(image.machine)),
+        type=_TYPES.get(image.type, str(image.type)),
+        soname=image.soname(),
+        needed=image.strings(_NEEDED),
+        rpath=_folders(image.strings(_RPATH)),
+        runpath=_folders(image.strings(_RUNPATH)),
+        version_needs=image.version_needs(),
+        sections=tuple(image.sections()) if sections else (),
+    )
+
+
+class _Image:
+    """The headers of an ELF file and ways to follow them."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        ident = view.read(0, min(16, view.size))
+        if not is_elf(ident) or len(ident) < 16:  # noqa: PLR2004 - e_ident
+            raise WheelError("not an ELF file")
+        if ident[4] not in _BITS or ident[5] not in _ORDERS:
+            raise WheelError("an ELF file of unknown class or byte order")
+        self.bits, self._order = _BITS[ident[4]], _ORDERS[ident[5]]
+        self._word = "Q" if self.bits == 64 else "I"  # noqa: PLR2004 - bits
+        word = self._word
+        fields = self._unpack(f"HHI{word}{word}{word}IHHHHHH", 16)
+        self.type, self.machine = fields[0], fields[1]
+        self._segments_at, self._sections_at = fields[4], fields[5]
+        self._segment_size, self._segment_count = fields[8], fields[9]
+        self._section_size, self._section_count, self._names_index = fields[10:]
+        self._loads: list[tuple[int, int, int]] = []
+        self._dynamic: tuple[tuple[int, int], ...] = ()
+        self._read_segments()
+        self._strings_at = self._address(_STRTAB)
+
+    def strings(self, tag: int) -> tuple[str, ...]:
+        """The strings that the dynamic entries of that tag name."""
+        return tuple(self._string(value) for kind, value in self._dynamic if kind == tag)
+
+    def soname(self) -> str | None:
+        """DT_SONAME."""
+        return next(iter(self.strings(_SONAME)), None)
+
+    def version_needs(self) -> dict[str, tuple[str, ...]]:
+        """The chain of Verneed entries, each with its chain of Vernaux entries."""
+        at = self._address(_VERNEED)
+        count = next((value for tag, value in self._dynamic if tag == _VERNEEDNUM), 0)
+        found: dict[str, tuple[str, ...]] = {}
+        if at is None or count > _MOST_VERSIONS:
+            return found
+        for _ in range(count):
+            _, entries, file, first, following = self._unpack("HHIII", at)
+            name = self._string(file)
+            found[name] = (*found.get(name, ()), *self._version_names(at + first, entries))
+            if not following:
+                break
+            at += following
+        return found
+
+    def sections(self) -> Iterator[Section]:
+        """The section table."""
+        if not self._sections_at:
+            return
+        table = list(self._section_headers())
+        if not 0 < self._names_index < len(table):
+            return
+        names = table[self._names_index][4]
+        for name, kind, _, _, offset, size, *_ in table:
+            yield Section(
+                name=self._c_string(names + name), offset=offset, size=0 if kind == _NOBITS else size
+            )
+
+    def _section_headers(self) -> Iterator[tuple[int, ...]]:
+        layout = f"II{self._word * 4}II{self._word * 2}"
+        count = self._section_count or self._unpack(layout, self._sections_at)[5]
+        if count > _MOST_SECTIONS:
+            raise WheelError(f"an ELF file of {count} sections")
+        for index in range(count):
+            yield self._unpack(layout, self._sections_at + index * self._section_size)
+
+    def _read_segments(self) -> None:
+        wide = self.bits == 64  # noqa: PLR2004 - bits
+        layout = "IIQQQQQQ" if wide else "IIIIIIII"
+        for index in range(self._segment_count):
+            fields = self._unpack(layout, self._segments_at + index * self._segment_size)
+            kind = fields[0]
+            offset, address, _, size = fields[2:6] if wide else fields[1:5]
+            if kind == _PT_LOAD:
+                self._loads.append((address, offset, size))
+            elif kind == _PT_DYNAMIC:
+                self._dynamic = tuple(self._dynamic_entries(offset, size))
+
+    def _dynamic_entries(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
+        if size > _MOST_DYNAMIC:
+            raise WheelError(f"an ELF file with {size} bytes of dynamic section")
+        entry = struct.Struct(f"{self._order}{self._word * 2}")
+        data = self._view.read(offset, size - size % entry.size)
+        for tag, value in entry.iter_unpack(data):
+            if not tag:
+                return
+            yield tag, value
+
+    def _address(self, tag: int) -> int | None:
+        """Where in the file the address lies that the entry of that tag holds."""
+        address = next((value for kind, value in self._dynamic if kind == tag), None)
+        if address is None:
+            return None
+        for start, offset, size in self._loads:
+            if start <= address < start + size:
+                return offset + address - start
+        raise WheelError(f"dynamic entry {tag:#x} points outside of every segment")
+
+    def _version_names(self, at: int, count: int) -> Iterator[str]:
+        for _ in range(count):
+            _, _, _, name, following = self._unpack("IHHII", at)
+            yield self._string(name)
+            if not following:
+                break
+            at += following
+
+    def _string(self, offset: int) -> str:
+        if self._strings_at is None:
+            raise WheelError("an ELF file with dynamic entries but no string table")
+        return self._c_string(self._strings_at + offset)
+
+    def _c_string(self, at: int) -> str:
+        found = b""
+        step = _STEP
+        while len(found) < _LONGEST_NAME:
+            part = self._view.read(at, min(step, max(self._view.size - at, 1)))
+            head, end, _ = part.partition(b"\0")
+            found += head
+            if end:
+                return found.decode("utf-8", "backslashreplace")
+            at += len(part)
+            step *= 2
+        raise WheelError("an ELF file with a name that does not end")
+
+    def _unpack(self, layout: str, offset: int) -> tuple[int, ...]:
+        layout = self._order + layout
+        return struct.unpack(layout, self._view.read(offset, struct.calcsize(layout)))
+
+
+def _folders(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(folder for text in texts for folder in text.split(":"))

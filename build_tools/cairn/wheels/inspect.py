@@ -1,0 +1,133 @@
+"""The binaries in a wheel: what they need and which targets they carry code for."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.errors import WheelError
+from cairn.wheels import elf, offload, zipformat
+from cairn.wheels.archive import Archive
+from cairn.wheels.elf import Elf
+from cairn.wheels.offload import CodeObject
+from cairn.wheels.views import MemberView
+from cairn.wheels.zipformat import Member
+
+_SMALLEST = 52  # an ELF header of 32 bits
+_PEEK = 512
+# Files that no loader opens; everything else is looked into.
+_TEXT = frozenset(
+    (
+        ".py",
+        ".pyi",
+        ".h",
+        ".hpp",
+        ".cuh",
+        ".inc",
+        ".c",
+        ".cc",
+        ".cpp",
+        ".cu",
+        ".cmake",
+        ".txt",
+        ".json",
+        ".md",
+    )
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Library:
+    """An ELF file in a wheel.
+
+    Attributes:
+        member: its path.
+        size: bytes unpacked.
+        elf: what the loader reads of it.
+        code_objects: its device code.
+    """
+
+    member: str
+    size: int
+    elf: Elf
+    code_objects: tuple[CodeObject, ...] = ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The targets it has code for, sorted."""
+        return tuple(sorted({str(code.target) for code in self.code_objects}))
+
+
+def libraries_of(wheel: Path) -> tuple[Library, ...]:
+    """Every ELF file in a wheel, by path.
+
+    Raises:
+        WheelError: the archive or a binary is malformed.
+    """
+    with Archive.open(wheel) as archive:
+        return read_libraries(archive)
+
+
+def targets_of(wheel: Path) -> tuple[str, ...]:
+    """The targets that a wheel has device code for, sorted; none when it has no device code.
+
+    Raises:
+        WheelError: the archive or a binary is malformed.
+    """
+    return tuple(sorted({target for library in libraries_of(wheel) for target in library.targets}))
+
+
+def read_libraries(archive: Archive, *, device_code: bool = True) -> tuple[Library, ...]:
+    """Like `libraries_of`, from an open archive, on all cores.
+
+    Args:
+        archive: the wheel.
+        device_code: whether to look for it, which means to unpack each binary to its end.
+    """
+    binaries = sorted(elf_members(archive), key=lambda member: -member.size)
+
+    def one(member: Member) -> Library:
+        return read_library(MemberView(archive, member), member, device_code=device_code)
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return tuple(sorted(pool.map(one, binaries), key=lambda library: library.member))
+
+
+def read_library(view: MemberView, member: Member, *, device_code: bool = True) -> Library:
+    """One binary.
+
+    Raises:
+        WheelError: it is malformed; the message names it.
+    """
+    try:
+        parsed = elf.read_view(view, sections=device_code)
+        code = offload.of_view(view, parsed) if device_code else ()
+    except WheelError as error:
+        raise WheelError(f"{member.name}: {error}", tip=error.tip) from error
+    return Library(member=member.name, size=member.size, elf=parsed, code_objects=code)
+
+
+def elf_members(archive: Archive) -> Iterator[Member]:
+    """The members that are ELF files by their first bytes."""
+    for member in archive.members:
+        if member.size >= _SMALLEST and not _is_text(member.name) and elf.is_elf(_head(archive, member)):
+            yield member
+
+
+def _is_text(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in _TEXT  # noqa: PTH122 - pathlib takes ten times as long
+
+
+def _head(archive: Archive, member: Member) -> bytes:
+    """The first bytes of a member, without unpacking more than they take."""
+    packed = archive.raw.at(member.data_offset, min(_PEEK, member.compressed_size))
+    if member.method == zipformat.STORED:
+        return packed
+    try:
+        return zlib.decompressobj(-15).decompress(packed, len(elf.MAGIC))
+    except zlib.error as error:
+        raise WheelError(f"the compressed data of {member.name} is broken") from error

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import WheelError
+from cairn.wheels import elf, inspect, views
+from cairn.wheels.archive import Archive
+from cairn.wheels.views import MemberView
+
+MakeElf = Callable[..., bytes]
+MakeWheel = Callable[..., Path]
+VERSIONS = {"libc.so.6": ("GLIBC_2.2.5", "GLIBC_2.28"), "libm.so.6": ("GLIBC_2.27",)}
+
+
+def full(make_elf: MakeElf) -> bytes:
+    return make_elf(
+        soname="libdemo.so.1",
+        needed=("libm.so.6", "libc.so.6"),
+        runpath="$ORIGIN:$ORIGIN/../lib",
+        rpath="/x",
+        versions=VERSIONS,
+        sections={".text": b"\x90" * 10, ".hip_fatbin": b""},
+    )
+
+
+def test_everything_the_loader_reads(make_elf: MakeElf, tmp_path: Path) -> None:
+    data = full(make_elf)
+    found = elf.read(data)
+    assert (found.bits, found.machine, found.type, found.soname) == (64, "x86_64", "shared", "libdemo.so.1")
+    assert found.needed == ("libm.so.6", "libc.so.6")
+    assert found.runpath == ("$ORIGIN", "$ORIGIN/../lib")
+    assert found.rpath == ("/x",)
+    assert found.version_needs == VERSIONS
+    text = found.section(".text")
+    assert text is not None
+    assert data[text.offset : text.offset + text.size] == b"\x90" * 10
+    assert found.section(".nope") is None
+    (tmp_path / "x.so").write_bytes(data)
+    assert elf.read_file(tmp_path / "x.so") == found
+
+
+def test_very_long_run_paths_are_read(make_elf: MakeElf) -> None:
+    folders = tuple(f"$ORIGIN/{'x' * 50}{i}" for i in range(500))
+    assert elf.read(make_elf(runpath=":".join(folders))).runpath == folders
+
+
+@pytest.mark.parametrize("data", [b"", b"\x7fELF", b"MZ" + bytes(100), b"\x7fELF\x09\x01" + bytes(100)])
+def test_what_is_no_elf_file_is_refused(data: bytes) -> None:
+    with pytest.raises(WheelError):
+        elf.read(data)
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    with pytest.raises(WheelError, match="empty"):
+        elf.read_file(tmp_path / "x")
+
+
+def test_damage_and_truncation_are_wheel_errors(make_elf: MakeElf) -> None:
+    good = full(make_elf)
+    for length in range(0, len(good), 3):
+        with pytest.raises(WheelError):
+            elf.read(good[:length])
+    dice = random.Random(3)  # noqa: S311 - a fixed sequence is the point
+    refused = 0
+    for _ in range(3000):
+        data = bytearray(good)
+        for _ in range(dice.randint(1, 4)):
+            data[dice.randrange(len(data))] = dice.choice((0, 1, 127, 128, 255, dice.randrange(256)))
+        try:
+            elf.read(bytes(data))
+        except WheelError:
+            refused += 1
+    assert refused > 300
+
+
+def test_a_member_is_read_without_holding_it(
+    make_elf: MakeElf, make_wheel: MakeWheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = full(make_elf)
+    noise = random.Random(1).randbytes(3_000_000)  # noqa: S311 - a fixed sequence is the point
+    wheel = make_wheel(files={"demo/lib.so": data + noise, "demo/x.bin": noise, "demo/empty": b""})
+    monkeypatch.setattr(views, "_HEAD", 300_000)
+    seen = bytearray()
+    with Archive.open(wheel) as archive:
+        member = archive.member("demo/lib.so")
+        assert elf.read_member(archive, member) == elf.read(data + noise)
+        view = MemberView(archive, member, observer=seen.extend)
+        for offset, size in ((2_000_000, 10), (500_000, 700_000), (0, 16), (2_999_990, 10), (100, 400_000)):
+            assert view.read(offset, size) == (data + noise)[offset : offset + size]
+        view.drain()
+        assert seen == data + noise
+        with pytest.raises(WheelError):
+            view.read(len(data + noise), 1)
+    assert [library.member for library in inspect.libraries_of(wheel)] == ["demo/lib.so"]
+
+
+def test_a_broken_library_is_named(make_elf: MakeElf, make_wheel: MakeWheel) -> None:
+    wheel = make_wheel(files={"demo/bad.so": full(make_elf)[:100]})
+    with pytest.raises(WheelError, match=r"demo/bad\.so"):
+        inspect.libraries_of(wheel)

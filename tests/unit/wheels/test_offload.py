@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import WheelError
+from cairn.wheels import inspect, offload
+
+MakeBundle = Callable[..., bytes]
+CODES = {
+    "gfx942": b"\x7fELF" * 100,
+    "gfx90a:sramecc+:xnack-": b"code",
+    "gfx11-generic": b"x",
+    "gfx9-4-generic": b"y",
+}
+KINDS = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1)]
+
+
+def found(data: bytes) -> dict[str, int]:
+    return {str(code.target): code.size for code in offload.read(data)}
+
+
+@pytest.mark.parametrize(("version", "method"), KINDS)
+def test_targets_and_sizes(make_bundle: MakeBundle, version: int, method: int) -> None:
+    data = make_bundle(CODES, version, method)
+    assert found(data) == {target: len(code) for target, code in CODES.items()}
+    assert all(code.compressed == bool(version) for code in offload.read(data))
+
+
+def test_bundles_one_after_the_other(make_bundle: MakeBundle) -> None:
+    data = b""
+    starts = []
+    for version, method in KINDS:
+        data += bytes(-len(data) % 4096)
+        starts.append(len(data))
+        data += make_bundle({f"gfx90{version}": bytes(200_000)}, version, method)
+    assert [code.offset for code in offload.read(data + bytes(100_000))] == starts
+
+
+def test_nothing_and_padding_hold_nothing() -> None:
+    assert offload.read(b"") == ()
+    assert offload.read(bytes(200_000)) == ()
+
+
+@pytest.mark.parametrize("target", ["sm_90", "gfxyz", "gfx942:xnack", ""])
+def test_an_entry_that_names_no_target_is_refused(make_bundle: MakeBundle, target: str) -> None:
+    with pytest.raises(WheelError, match="names no target"):
+        offload.read(make_bundle({target: b"x"}))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"garbage",
+        b"CCOB",
+        struct.pack("<4sHH", b"CCOB", 4, 1) + bytes(100),
+        struct.pack("<4sHH", b"CCOB", 2, 7) + bytes(100),
+        struct.pack("<4sHHIIQ", b"CCOB", 2, 1, 10**6, 100, 0) + b"x" * 100,
+        struct.pack("<4sHHIIQ", b"CCOB", 2, 1, 0, 100, 0) + b"x" * 100,
+        b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<Q", 1 << 60),
+        b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<QQQQ", 1, 0, 1 << 60, 3) + b"abc",
+        b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<QQQQ", 1, 0, 0, 1 << 60),
+    ],
+)
+def test_malformed_bundles_are_refused(data: bytes) -> None:
+    with pytest.raises(WheelError):
+        offload.read(data)
+
+
+@pytest.mark.parametrize(("version", "method"), KINDS)
+def test_damage_is_a_wheel_error(make_bundle: MakeBundle, version: int, method: int) -> None:
+    good = make_bundle(CODES, version, method)
+    dice = random.Random(5)  # noqa: S311 - a fixed sequence is the point
+    refused = 0
+    for number in range(300):
+        data = bytearray(good)
+        data[dice.randrange(min(len(data), 120))] = dice.randrange(256)
+        try:
+            offload.read(bytes(data[: dice.randrange(1, len(data))] if number % 3 == 0 else data))
+        except WheelError:
+            refused += 1
+    assert refused > 50
+
+
+def test_a_whole_library_and_a_whole_wheel(
+    make_elf: Callable[..., bytes], make_bundle: MakeBundle, make_wheel: Callable[..., Path]
+) -> None:
+    first = make_elf(
+        sections={".hip_fatbin": make_bundle({"gfx942": b"a"}) + make_bundle({"gfx1100": b"b"}, 3, 1)}
+    )
+    second = make_elf(sections={".hip_fatbin": make_bundle({"gfx942": b"a"}, 2, 1), ".data": b"1"})
+    assert [str(code.target) for code in offload.of_elf(first)] == ["gfx942", "gfx1100"]
+    wheel = make_wheel(files={"demo/a.so": first, "demo/b.so": second, "demo/c.so": make_elf()})
+    assert inspect.targets_of(wheel) == ("gfx1100", "gfx942")
+    assert [library.targets for library in inspect.libraries_of(wheel)] == [
+        ("gfx1100", "gfx942"),
+        ("gfx942",),
+        (),
+    ]
