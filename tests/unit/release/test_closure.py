@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cairn.release import dist
+from cairn.release.channel import Channel
+from cairn.release.closure import Closure, closure
+from cairn.release.order import dependencies_first
+from cairn.release.platform import Platform
+from cairn.release.publish import publish
+from cairn.release.store import LocalStore
+
+LINUX = Platform(python="3.11", tag="linux_x86_64")
+
+
+def resolved(
+    store: LocalStore, roots: Sequence[Path], *requirements: str, platform: Platform = LINUX
+) -> Closure:
+    return closure(
+        Channel(store, "staging").load(),
+        roots=[dist.read(path) for path in roots],
+        requirements=requirements,
+        platform=platform,
+    )
+
+
+def names(found: Closure) -> list[str]:
+    return [ref.filename for ref in found.files]
+
+
+def test_requirements_are_followed_to_the_end(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
+    make = dists.make_wheel
+    publish(store, "staging", [make(tmp_path, "a", "1.0", requires=["b>=1"]), make(tmp_path, "b", "1.5")])
+    root = make(tmp_path, "root", "1.0", requires=["a"])
+    found = resolved(store, [root])
+    assert names(found) == ["a-1.0-py3-none-any.whl", "b-1.5-py3-none-any.whl"]
+    assert found.missing == ()
+
+
+def test_every_extra_of_a_root_and_the_asked_ones_of_others_count(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    make = dists.make_wheel
+    a = make(tmp_path, "a", "1.0", requires=['x; extra == "one"', 'y; extra == "two"'], extras=["one", "two"])
+    publish(store, "staging", [a, make(tmp_path, "x", "1"), make(tmp_path, "y", "1")])
+    root = make(tmp_path, "root", "1.0", requires=['a[one]; extra == "all"'], extras=["all"])
+    assert names(resolved(store, [root])) == ["a-1.0-py3-none-any.whl", "x-1-py3-none-any.whl"]
+
+
+def test_an_extra_asked_for_later_still_counts(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
+    make = dists.make_wheel
+    a = make(tmp_path, "a", "1.0", requires=['x; extra == "one"'], extras=["one"])
+    b = make(tmp_path, "b", "1.0", requires=["a[one]"])
+    publish(store, "staging", [a, b, make(tmp_path, "x", "1")])
+    root = make(tmp_path, "root", "1.0", requires=["a", "b"])
+    assert "x-1-py3-none-any.whl" in names(resolved(store, [root]))
+
+
+def test_markers_are_those_of_the_platform_of_the_set(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    requires = [
+        'win; sys_platform == "win32"',
+        'lin; sys_platform == "linux"',
+        'old; python_version < "3.12"',
+    ]
+    root = dists.make_wheel(tmp_path, "root", "1.0", requires=requires)
+    publish(store, "staging", [dists.make_wheel(tmp_path, name, "1") for name in ("win", "lin", "old")])
+    assert names(resolved(store, [root])) == ["lin-1-py3-none-any.whl", "old-1-py3-none-any.whl"]
+    windows = Platform(python="3.12", tag="win_amd64")
+    assert names(resolved(store, [root], platform=windows)) == ["win-1-py3-none-any.whl"]
+
+
+def test_everything_missing_is_named_with_who_wants_it(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    publish(store, "staging", [dists.make_wheel(tmp_path, "old", "1.0")])
+    root = dists.make_wheel(tmp_path, "root", "1.0", requires=["gone", "old>=2"])
+    said = [str(item) for item in resolved(store, [root]).missing]
+    assert said == [
+        "gone, wanted by root-1.0-py3-none-any.whl",
+        "old>=2, wanted by root-1.0-py3-none-any.whl (there: 1.0)",
+    ]
+
+
+def test_the_highest_version_that_all_accept_is_taken(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    make = dists.make_wheel
+    wheels = [make(tmp_path, "a", v) for v in ("1.0", "1.5", "2.0", "3.0rc1")]
+    publish(store, "staging", [*wheels, make(tmp_path, "b", "1.0", requires=["a<2"])])
+    root = make(tmp_path, "root", "1.0", requires=["a", "b"])
+    assert names(resolved(store, [root])) == ["a-1.5-py3-none-any.whl", "b-1.0-py3-none-any.whl"]
+
+
+def test_roots_satisfy_each_other_by_their_exact_versions(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    torch = dists.make_wheel(tmp_path, "torch", "2.9.0+rocm7.10.0")
+    good = dists.make_wheel(tmp_path, "vision", "1", requires=["torch==2.9.0+rocm7.10.0"])
+    bad = dists.make_wheel(tmp_path, "audio", "1", requires=["torch==2.9.0+rocm7.9.0"])
+    assert resolved(store, [torch, good]) == Closure(files=(), missing=())
+    (missing,) = resolved(store, [torch, bad]).missing
+    assert (missing.requirement, missing.found) == ("torch==2.9.0+rocm7.9.0", ("2.9.0+rocm7.10.0",))
+
+
+def test_only_wheels_that_fit_are_taken_and_sdists_where_there_is_none(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    make, sdist = dists.make_wheel, dists.make_sdist
+    tags = ("cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-linux_x86_64", "cp311-cp311-win_amd64")
+    fast = [make(tmp_path, "fast", "1.0", tag=tag) for tag in tags]
+    publish(store, "staging", [*fast, sdist(tmp_path, "fast", "1.0"), sdist(tmp_path, "slow", "1.0")])
+    root = make(tmp_path, "root", "1.0", requires=["fast", "slow"])
+    assert names(resolved(store, [root])) == [f"fast-1.0-{tags[0]}.whl", "slow-1.0.tar.gz"]
+
+
+def test_what_an_sdist_needs_to_be_built_is_needed(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    publish(store, "staging", [dists.make_sdist(tmp_path, "slow", "1.0", build_requires=["builder>=3"])])
+    (missing,) = resolved(store, [], "slow").missing
+    assert (missing.requirement, missing.wanted_by) == ("builder>=3", "slow-1.0.tar.gz")
+
+
+def test_requirements_of_an_sdist_that_decides_late_are_only_hints(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    sdist = dists.make_sdist(tmp_path, "rocm", "7.10.0", requires=["core==7.10.0", "libs-other==7.10.0"])
+    publish(store, "staging", [sdist, dists.make_wheel(tmp_path, "core", "7.10.0")])
+    found = resolved(store, [], "rocm==7.10.0")
+    assert names(found) == ["core-7.10.0-py3-none-any.whl", "rocm-7.10.0.tar.gz"]
+    assert found.missing == ()
+
+
+def test_requirements_of_an_sdist_that_promises_them_are_demands(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    publish(store, "staging", [dists.make_sdist(tmp_path, "s", "1.0", requires=["gone"], dynamic=False)])
+    assert [item.requirement for item in resolved(store, [], "s").missing] == ["gone"]
+
+
+def test_circles_end(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
+    make = dists.make_wheel
+    publish(
+        store, "staging", [make(tmp_path, "a", "1", requires=["b"]), make(tmp_path, "b", "1", requires=["a"])]
+    )
+    assert names(resolved(store, [], "a")) == ["a-1-py3-none-any.whl", "b-1-py3-none-any.whl"]
+
+
+@pytest.mark.parametrize(
+    ("needs", "order"),
+    [
+        ({"vision": {"torch"}, "torch": {"triton", "numpy"}, "triton": set()}, ("triton", "torch", "vision")),
+        ({"b": {"a"}, "a": {"b"}}, ("b", "a")),
+        ({}, ()),
+    ],
+)
+def test_pages_of_what_others_depend_on_come_first(
+    needs: dict[str, set[str]], order: tuple[str, ...]
+) -> None:
+    assert dependencies_first(needs) == order

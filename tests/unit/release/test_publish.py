@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cairn.errors import StoreError, UsageError
+from cairn.release import journal, layout
+from cairn.release.audit import audit
+from cairn.release.channel import Channel
+from cairn.release.publish import publish
+from cairn.release.recover import recover
+from cairn.release.store import LocalStore
+
+
+class Broken(Exception):  # noqa: N818 - what a crash looks like from inside
+    pass
+
+
+class Breaking(LocalStore):
+    """A store whose n-th write, of any kind, does not happen; nor does any after it."""
+
+    def __init__(self, path: Path, left: int) -> None:
+        super().__init__(path)
+        self.left = left
+        self.written: list[str] = []
+
+    def _count(self, key: str) -> None:
+        if self.left <= 0:
+            raise Broken(key)
+        self.left -= 1
+        self.written.append(key)
+
+    def write(self, key: str, data: bytes) -> None:
+        self._count(key)
+        super().write(key, data)
+
+    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+        self._count(key)
+        return super().write_if(key, data, etag=etag)
+
+    def put_file(self, key: str, source: Path) -> None:
+        self._count(key)
+        super().put_file(key, source)
+
+    def delete(self, key: str) -> None:
+        self._count(key)
+        super().delete(key)
+
+
+def filenames(store: LocalStore, channel: str, name: str) -> list[str]:
+    page = store.read(f"{channel}/simple/{name}/index.json").data
+    return [file["filename"] for file in json.loads(page)["files"]]
+
+
+def test_a_published_file_is_on_its_page_in_the_root_and_in_the_store(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    wheel = dists.make_wheel(tmp_path, "Torch", "2.9.0+rocm7.10.0")
+    (entry,) = publish(store, "staging", [wheel]).added
+    assert store.read(layout.file_key(entry.sha256, wheel.name)).data == wheel.read_bytes()
+    assert filenames(store, "staging", "torch") == [wheel.name]
+    assert b'href="torch/"' in store.read("staging/simple/index.html").data
+    assert audit(store, "staging", hashes=True) == ()
+
+
+def test_publishing_again_changes_nothing(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
+    wheel = dists.make_wheel(tmp_path, "a", "1.0")
+    publish(store, "staging", [wheel])
+    before = {key: store.read(key).data for key in store.list("")}
+    again = publish(store, "staging", [wheel])
+    assert (again.added, again.already) == ((), (wheel.name,))
+    assert {key: store.read(key).data for key in store.list("")} == before
+
+
+def test_a_name_never_gets_other_bytes(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
+    publish(store, "staging", [dists.make_wheel(tmp_path / "1", "a", "1.0")])
+    before = sorted(store.list(""))
+    other = dists.make_wheel(tmp_path / "2", "a", "1.0", content="OTHER = 1\n")
+    with pytest.raises(StoreError, match=r"other bytes under a-1\.0"):
+        publish(store, "staging", [dists.make_wheel(tmp_path / "2", "b", "1.0"), other])
+    assert sorted(store.list("")) == before
+
+
+def test_a_dry_run_says_what_it_would_do_and_writes_nothing(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    wheel = dists.make_wheel(tmp_path, "a", "1.0")
+    assert [e.filename for e in publish(store, "staging", [wheel], dry_run=True).added] == [wheel.name]
+    assert not store.path.exists()
+
+
+def test_pages_are_written_dependencies_first_and_the_root_last(tmp_path: Path, dists: ModuleType) -> None:
+    make = dists.make_wheel
+    wheels = [
+        make(tmp_path, "audio", "1", requires=["torch==2"]),
+        make(tmp_path, "torch", "2", requires=["triton==3"]),
+        make(tmp_path, "triton", "3"),
+    ]
+    store = Breaking(tmp_path / "store", left=1000)
+    publish(store, "staging", wheels)
+    pages = [key for key in store.written if key.endswith("index.html")]
+    assert pages == [f"staging/simple/{name}index.html" for name in ("triton/", "torch/", "audio/", "")]
+    first_page = store.written.index("staging/simple/triton/index.json")
+    assert all(not key.startswith("files/") for key in store.written[first_page:])
+
+
+def test_only_what_changed_is_written(tmp_path: Path, dists: ModuleType) -> None:
+    publish(LocalStore(tmp_path / "store"), "staging", [dists.make_wheel(tmp_path, n, "1") for n in "abc"])
+    store = Breaking(tmp_path / "store", left=1000)
+    publish(store, "staging", [dists.make_wheel(tmp_path, "b", "2")])
+    touched = {key.split("/")[2] for key in store.written if key.startswith("staging/simple/")}
+    assert touched == {"b", "index.html", "index.json"}
+
+
+def writes_needed(tmp_path: Path, wheels: list[Path]) -> int:
+    store = Breaking(tmp_path / "counted", left=1000)
+    publish(store, "staging", wheels)
+    return len(store.written)
+
+
+def test_a_crash_at_any_write_is_finished_or_undone_by_the_next_run(
+    tmp_path: Path, dists: ModuleType
+) -> None:
+    old = dists.make_wheel(tmp_path, "a", "1.0")
+    wheels = [
+        dists.make_wheel(tmp_path, "a", "2.0"),
+        dists.make_wheel(tmp_path, "b", "1.0", requires=["a==2.0"]),
+    ]
+    outcomes = set()
+    for n in range(writes_needed(tmp_path, wheels)):
+        path = tmp_path / f"store{n}"
+        publish(LocalStore(path), "staging", [old])
+        with pytest.raises(Broken):
+            publish(Breaking(path, left=n), "staging", wheels)
+        store = LocalStore(path)
+        recover(store, "staging")
+        assert audit(store, "staging", hashes=True) == (), f"after a crash at write {n}"
+        assert journal.under_way(Channel(store, "staging")) == ()
+        outcomes.add(tuple(filenames(store, "staging", "a")))
+        publish(store, "staging", wheels)
+        assert audit(store, "staging", hashes=True) == ()
+        assert filenames(store, "staging", "b") == ["b-1.0-py3-none-any.whl"]
+    old_name, new_name = old.name, wheels[0].name
+    assert outcomes == {(old_name,), (old_name, new_name)}
+
+
+def test_a_page_that_disagrees_is_found(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
+    wheel = dists.make_wheel(tmp_path, "a", "1.0")
+    (entry,) = publish(store, "staging", [wheel]).added
+    key = "staging/simple/a/index.html"
+    store.write(key, store.read(key).data.replace(b"1.0", b"1.1"))
+    store.write("staging/simple/ghost/index.html", b"")
+    store.delete("staging/simple/index.json")
+    store.delete(layout.sidecar_key(entry.sha256, entry.filename))
+    problems = "\n".join(audit(store, "staging", hashes=False))
+    for said in (
+        "a/index.html does not say",
+        "ghost/index.html is of no project",
+        "index.json is missing",
+        "gone",
+    ):
+        assert said in problems
+
+
+def test_changed_bytes_are_found_when_hashes_are_read(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    wheel = dists.make_wheel(tmp_path, "a", "1.0")
+    (entry,) = publish(store, "staging", [wheel]).added
+    data = bytearray(wheel.read_bytes())
+    data[-1] ^= 1
+    store.write(layout.file_key(entry.sha256, entry.filename), bytes(data))
+    assert audit(store, "staging", hashes=False) == ()
+    assert "has sha256" in "\n".join(audit(store, "staging", hashes=True))
+
+
+def test_a_changed_part_of_the_state_is_not_believed(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    publish(store, "staging", [dists.make_wheel(tmp_path, "a", "1.0")])
+    (key,) = store.list("staging/state/")
+    store.write(key, store.read(key).data.replace(b"1.0", b"6.6"))
+    with pytest.raises(StoreError, match="was changed"):
+        publish(store, "staging", [dists.make_wheel(tmp_path, "a", "2.0")])
+    assert "cannot be read" in "\n".join(audit(store, "staging", hashes=False))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a-1.0.tar.gz", b"no archive"), ("notes.txt", b""), ("torch.tar.gz", b"")],
+)
+def test_what_is_no_distribution_is_refused_in_one_line(
+    store: LocalStore, tmp_path: Path, name: str, content: bytes
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(StoreError, match=name):
+        publish(store, "staging", [tmp_path / name])
+    assert not store.path.exists()
+
+
+def test_metadata_of_another_project_is_refused(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
+    wheel = dists.make_wheel(tmp_path, "a", "1.0").rename(tmp_path / "a-1.1-py3-none-any.whl")
+    with pytest.raises(StoreError, match=r"holds the metadata of a 1\.0"):
+        publish(store, "staging", [wheel])
+
+
+def test_an_sdist_that_decides_late_offers_no_metadata(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    late = dists.make_sdist(tmp_path, "late", "1.0")
+    fixed = dists.make_sdist(tmp_path, "fixed", "1.0", dynamic=False)
+    offered = {e.filename: e.metadata_sha256 for e in publish(store, "staging", [late, fixed]).added}
+    assert offered[late.name] is None
+    assert offered[fixed.name] is not None
+
+
+@pytest.mark.parametrize("channel", ["files", "..", "a/b", "", "Release"])
+def test_a_channel_cannot_be_called_anything(
+    store: LocalStore, tmp_path: Path, dists: ModuleType, channel: str
+) -> None:
+    with pytest.raises(UsageError, match="cannot name a channel"):
+        publish(store, channel, [dists.make_wheel(tmp_path, "a", "1.0")])
