@@ -102,7 +102,7 @@ def plan(tree: Tree, description: Description, families: Mapping[str, tuple[str,
         UsageError: two different files would have the same place, or core is empty.
     """
     claims = _claims(tree, description)
-    core = Package(component="core", members=_members(claims["core"], description))
+    core = Package(component="core", members=_members(claims["core"], (), description))
     if not core.members:
         raise UsageError(
             "the tree holds no file for rocm-sdk-core", tip="check that packages.toml describes this tree"
@@ -111,11 +111,11 @@ def plan(tree: Tree, description: Description, families: Mapping[str, tuple[str,
         Package(
             component="libraries",
             family=family,
-            members=_members(_of_family(claims["libraries"], family, targets), description),
+            members=_members(_of_family(claims["libraries"], family, targets), (core,), description),
         )
         for family, targets in families.items()
     )
-    devel = Package(component="devel", members=_members(claims["devel"], description))
+    devel = Package(component="devel", members=_members(claims["devel"], (core, *libraries), description))
     return Layout(
         core=core,
         libraries=libraries,
@@ -145,11 +145,16 @@ def _of_family(entries: list[Entry], family: str, targets: tuple[str, ...]) -> l
     return [e for e in entries if e.target in mine or e.target.partition(":")[0] in mine]
 
 
-def _members(entries: list[Entry], description: Description) -> tuple[Member, ...]:
-    """Files under the name others need them by; a link counts only where its file is not there itself."""
+def _members(
+    entries: list[Entry], before: tuple[Package, ...], description: Description
+) -> tuple[Member, ...]:
+    """Files under the name others need them by.
+
+    A link becomes a file where the one it leads to is neither here nor in a package that comes `before`.
+    """
     found: dict[str, Member] = {}
     files = [e for e in entries if not e.source.is_symlink()]
-    present = {e.source.resolve() for e in files}
+    present = {e.source.resolve() for e in files} | {m.source for p in before for m in p.members}
     links = [e for e in entries if e.source.is_symlink() and e.source.is_file()]
     for entry in (*files, *(e for e in links if e.source.resolve() not in present)):
         member = _member(entry, description)

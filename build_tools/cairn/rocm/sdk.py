@@ -6,7 +6,10 @@ import os
 import re
 import sys
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
+
+import requests
 
 from cairn import files, process
 from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageError
@@ -17,14 +20,7 @@ DEFAULT_EXTRAS = ("libraries", "devel")
 
 _NO_ROCM = re.compile(r"No matching distribution found for (rocm\S*)")
 _UNKNOWN_EXTRA = re.compile(r"does not provide the extra '([^']+)'")
-_UNREACHABLE = (
-    "Connection refused",
-    "Failed to establish a new connection",
-    "Max retries exceeded",
-    "Name or service not known",
-    "Temporary failure in name resolution",
-    "Read timed out",
-)
+_PROBE_SECONDS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,8 +145,10 @@ def _ask(python: Path, *words: str) -> str:
 
 def _failure(request: InstallRequest, done: Completed) -> Exception:
     where = request.index_url or request.find_links or "pip's index"
-    if any(sign in done.output for sign in _UNREACHABLE):
-        return NetworkError(f"cannot reach {where}", tip="check the URL and the network, then run it again")
+    if problem := _unreachable(request.index_url):
+        return NetworkError(
+            f"cannot reach {where}: {problem}", tip="check the URL and the network, then run it again"
+        )
     if match := _NO_ROCM.search(done.output):
         wanted = match[1] if match[1].startswith("rocm-sdk") else request.requirement
         return UsageError(
@@ -162,6 +160,20 @@ def _failure(request: InstallRequest, done: Completed) -> Exception:
         returncode=done.returncode,
         output="\n".join(process.tail(done.output)),
     )
+
+
+def _unreachable(index_url: str | None) -> str | None:
+    """Why an index cannot be asked; pip reports one out of reach like one that lacks the package."""
+    if index_url is None or not index_url.startswith(("http://", "https://")):
+        return None
+    try:
+        answer = requests.get(f"{index_url.rstrip('/')}/rocm/", timeout=_PROBE_SECONDS, stream=True)
+    except requests.RequestException as error:
+        return type(error).__name__
+    answer.close()
+    # No such page is a true answer of an index that has no rocm.
+    refused = answer.status_code >= HTTPStatus.BAD_REQUEST and answer.status_code != HTTPStatus.NOT_FOUND
+    return f"it answers {answer.status_code} {answer.reason}" if refused else None
 
 
 def _refuse_unknown_extras(request: InstallRequest, done: Completed) -> None:

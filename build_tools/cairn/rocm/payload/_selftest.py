@@ -120,6 +120,5 @@ class DevelTest(unittest.TestCase):
             with self.subTest(tool=path.name):
                 self.assertTrue(os.access(path, os.X_OK))
 
-    def test_headers_and_cmake_files_are_there(self) -> None:
-        self.assertTrue((self.root / "include").is_dir())
-        self.assertTrue(list((self.root / "lib" / "cmake").glob("*/*onfig.cmake")))
+    def test_headers_are_there(self) -> None:
+        self.assertTrue((self.root / "include" / "hip" / "hip_runtime.h").is_file())
