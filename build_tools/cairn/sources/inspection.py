@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import redact
 from cairn.errors import SourceError
 from cairn.sources import state, submodules, urls
+from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
 from cairn.sources.state import HipifyReport
 from cairn.sources.treestate import work_tree_id
@@ -116,8 +116,7 @@ def base_version(project: Project, tree: Path) -> str | None:
 
 
 def _submodules(root: Repository, origin: str) -> tuple[Submodule, ...]:
-    with ThreadPoolExecutor(_THREADS) as pool:
-        found = tuple(pool.map(_submodule, submodules.present(root, origin=origin)))
+    found = side_by_side(_submodule, submodules.present(root, origin=origin), jobs=_THREADS)
     return tuple(sorted(found, key=lambda module: module.path))
 
 

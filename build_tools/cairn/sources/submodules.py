@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from cairn.errors import SourceError
 from cairn.sources import faults, mirror, repository, urls
+from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import GITLINK, UPSTREAM_TAG, Repository
 
 Say = Callable[[str], None]
@@ -89,16 +89,15 @@ def place_all(root: Repository, commit: str, *, origin: str, how: Fetching) -> t
     """
     placed: list[Module] = []
     level = [(root, commit, origin, "")]
-    with ThreadPoolExecutor(how.jobs) as pool:
-        while level:
-            found = [_settled(parent, at, where, prefix) for parent, at, where, prefix in level]
-            modules = [module for group in found for module in group]
-            list(pool.map(lambda module: _place(module, how), modules))
-            for parent, _, where, _ in level:
-                repository.name_origin(parent, urls.without_credentials(where))
-                mark_ignored(parent, [m for m in modules if m.parent is parent])
-            placed += modules
-            level = [(m.repository, m.commit, m.origin, f"{m.path}/") for m in modules]
+    while level:
+        found = [_settled(parent, at, where, prefix) for parent, at, where, prefix in level]
+        modules = [module for group in found for module in group]
+        side_by_side(lambda module: _place(module, how), modules, jobs=how.jobs)
+        for parent, _, where, _ in level:
+            repository.name_origin(parent, urls.without_credentials(where))
+            mark_ignored(parent, [m for m in modules if m.parent is parent])
+        placed += modules
+        level = [(m.repository, m.commit, m.origin, f"{m.path}/") for m in modules]
     return tuple(placed)
 
 

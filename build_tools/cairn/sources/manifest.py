@@ -1,0 +1,187 @@
+"""Every input of a build, frozen: commits, trees after hipify, submodules, SDK, targets, toolchain."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from cairn import jsonfile
+from cairn.errors import CairnError
+from cairn.sources.inspection import Checkout, inspect
+from cairn.stack import Origin, Project
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmoduleSource:
+    """A submodule.
+
+    Attributes:
+        path: from the root, with `/`.
+        origin: where it came from, without credentials.
+        commit: what upstream names; never a commit of hipify.
+        tree: git's id of its files after hipify.
+    """
+
+    path: str
+    origin: str
+    commit: str
+    tree: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectSource:
+    """One project's sources.
+
+    Attributes:
+        name: in the stack.
+        distribution: of its wheel.
+        origin: where it came from, without credentials.
+        hashtag: what was asked for.
+        commit: what that was at its origin; never a commit of hipify.
+        tree: git's id of its files after hipify, with local edits.
+        version: base version; None where the built wheel alone knows it.
+        submodules: by path.
+    """
+
+    name: str
+    distribution: str
+    origin: str
+    hashtag: str
+    commit: str
+    tree: str
+    version: str | None = None
+    submodules: tuple[SubmoduleSource, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a set was built from.
+
+    Attributes:
+        stack: its name.
+        line: release line.
+        projects: in the order of building.
+        targets: GPU targets, or `cpu`.
+        python: tag of the interpreter, `cp311`.
+        platform: tag of the machine, `linux_x86_64`.
+        sdk_version: of the ROCm SDK; None without.
+        toolchain: versions of the tools that make the bytes, by name.
+    """
+
+    SCHEMA: ClassVar[str] = "cairn.manifest/1"
+
+    stack: str
+    line: str
+    projects: tuple[ProjectSource, ...]
+    targets: tuple[str, ...]
+    python: str
+    platform: str
+    sdk_version: str | None = None
+    toolchain: Mapping[str, str] = field(default_factory=dict)
+
+    def digest(self) -> str:
+        """The sha256 of the manifest in one canonical spelling (keys sorted, no white space, UTF-8)."""
+        plain = jsonfile.to_plain(self)
+        text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def create(  # noqa: PLR0913 - each is one independent input of a build
+    checkouts: Sequence[Checkout],
+    *,
+    stack: str,
+    line: str,
+    targets: Sequence[str],
+    python: str,
+    platform: str,
+    sdk_version: str | None = None,
+    toolchain: Mapping[str, str] | None = None,
+) -> Manifest:
+    """Freeze what a build takes; the fields are those of `Manifest`."""
+    return Manifest(
+        stack=stack,
+        line=line,
+        projects=tuple(_source(checkout) for checkout in checkouts),
+        targets=tuple(targets),
+        python=python,
+        platform=platform,
+        sdk_version=sdk_version,
+        toolchain=dict(toolchain or {}),
+    )
+
+
+def write(path: Path, manifest: Manifest) -> None:
+    """Write a manifest atomically."""
+    jsonfile.write(path, manifest)
+
+
+def read(path: Path) -> Manifest:
+    """Read a manifest.
+
+    Raises:
+        UsageError: it is missing, malformed or of another version.
+    """
+    return jsonfile.read(path, Manifest)
+
+
+def verify(manifest: Manifest, checkouts: Mapping[str, Path]) -> tuple[str, ...]:
+    """What in the checkouts is not as the manifest has it; empty when all is.
+
+    Args:
+        manifest: what must hold.
+        checkouts: folders by project name; a project without one is a problem too.
+    """
+    problems: list[str] = []
+    for project in manifest.projects:
+        folder = checkouts.get(project.name)
+        problems += (
+            [f"{project.name}: no checkout given"] if folder is None else _differences(project, folder)
+        )
+    return tuple(problems)
+
+
+def _differences(wanted: ProjectSource, folder: Path) -> list[str]:
+    try:
+        found = _source(inspect(_undemanding(wanted), folder))
+    except CairnError as error:
+        return [f"{wanted.name}: {error}"]
+    pairs = [("commit", wanted.commit, found.commit), ("tree", wanted.tree, found.tree)]
+    there = {module.path: module for module in found.submodules}
+    for module in wanted.submodules:
+        has = there.pop(module.path, None)
+        pairs.append((f"commit of {module.path}", module.commit, has.commit if has else "nothing"))
+        pairs.append((f"tree of {module.path}", module.tree, has.tree if has else "nothing"))
+    pairs += [(f"commit of {path}", "nothing", module.commit) for path, module in there.items()]
+    return [f"{wanted.name}: {what} is {has}, expected {want}" for what, want, has in pairs if want != has]
+
+
+def _undemanding(wanted: ProjectSource) -> Project:
+    """Just enough of a project to look at its checkout."""
+    return Project(
+        name=wanted.name,
+        distribution=wanted.distribution,
+        checkout_dir=wanted.name,
+        origin=Origin(url=wanted.origin),
+        hashtag=wanted.hashtag,
+        version_file="",
+    )
+
+
+def _source(checkout: Checkout) -> ProjectSource:
+    return ProjectSource(
+        name=checkout.project.name,
+        distribution=checkout.project.distribution,
+        origin=checkout.origin,
+        hashtag=checkout.hashtag,
+        commit=checkout.commit,
+        tree=checkout.tree,
+        version=checkout.version,
+        submodules=tuple(
+            SubmoduleSource(path=m.path, origin=m.origin, commit=m.commit, tree=m.tree)
+            for m in checkout.submodules
+        ),
+    )

@@ -1,0 +1,156 @@
+"""What a torch checkout says of its siblings: which commit of which repository goes with it.
+
+Formats are upstream's: `related_commits` of ROCm/pytorch's release branches, `ci_commit_pins/*.txt` and
+`triton_version.txt` of `.ci/docker`. They are read strictly: what is not understood is an error that names
+file and line, never a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from cairn.errors import SourceError
+
+RELATED_COMMITS = "related_commits"
+CI_COMMIT_PINS = ".ci/docker/ci_commit_pins"
+TRITON_VERSION = ".ci/docker/triton_version.txt"
+
+_FIELDS = ("os", "source", "project", "branch", "commit", "origin")
+# Windows builds read the records of ubuntu too; other names are read, and never chosen.
+_PREFERRED_OS = ("ubuntu", "centos")
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_CONFLICT = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pin:
+    """A commit that one repository names for another.
+
+    Attributes:
+        commit: its full id.
+        origin: as written, perhaps relative to the naming repository's own origin; None where not named.
+        where: `file:line`, for people.
+    """
+
+    commit: str
+    origin: str | None
+    where: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelatedCommit:
+    """One record of `related_commits`; `line` counts from 1."""
+
+    os: str
+    source: str
+    project: str
+    branch: str
+    commit: str
+    origin: str
+    line: int
+
+
+def related_commits(path: Path) -> tuple[RelatedCommit, ...]:
+    """The records of a `related_commits` file.
+
+    Raises:
+        SourceError: a line is malformed, or two of one system name different commits for one project.
+    """
+    records = tuple(_record(path, number, text) for number, text in _lines(path))
+    seen: dict[tuple[str, str], RelatedCommit] = {}
+    for record in records:
+        first = seen.setdefault((record.os, record.project), record)
+        if (first.commit, first.origin) != (record.commit, record.origin):
+            raise _malformed(path, record.line, f"names {record.project} otherwise than line {first.line}")
+    return records
+
+
+def related_commit(torch_dir: Path, distribution: str) -> Pin | None:
+    """What `related_commits` names for a distribution; None without such a file or record."""
+    path = torch_dir / RELATED_COMMITS
+    if not path.is_file():
+        return None
+    records = [record for record in related_commits(path) if record.project == distribution]
+    for system in _PREFERRED_OS:
+        for record in records:
+            if record.os == system:
+                where = f"{path}:{record.line}"
+                return Pin(commit=record.commit, origin=record.origin, where=where)
+    return None
+
+
+def ci_commit_pin(torch_dir: Path, name: str) -> Pin | None:
+    """What `ci_commit_pins/<name>.txt` names; None where there is no such file."""
+    path = torch_dir / CI_COMMIT_PINS / f"{name}.txt"
+    if not path.is_file():
+        return None
+    number, text = _only_line(path)
+    if not _COMMIT.fullmatch(text):
+        raise _malformed(path, number, f"{text[:60]!r} is not a full commit id")
+    return Pin(commit=text, origin=None, where=f"{path}:{number}")
+
+
+def triton_release(torch_dir: Path) -> str:
+    """The release branch of the triton version that a torch checkout names: `release/3.5.x` for 3.5.0.
+
+    Raises:
+        SourceError: there is no such file, or it does not hold one version.
+    """
+    path = torch_dir / TRITON_VERSION
+    if not path.is_file():
+        raise SourceError(f"{path} is missing", tip="check torch out first, or name --repo-hashtag")
+    number, text = _only_line(path)
+    try:
+        version = Version(text)
+    except InvalidVersion as error:
+        raise _malformed(path, number, f"{text[:60]!r} is not a version") from error
+    return f"release/{version.major}.{version.minor}.x"
+
+
+def _record(path: Path, number: int, text: str) -> RelatedCommit:
+    values = [value.strip() for value in text.split("|")]
+    if len(values) != len(_FIELDS):
+        raise _malformed(path, number, f"has {len(values)} fields, expected {'|'.join(_FIELDS)}")
+    fields = dict(zip(_FIELDS, values, strict=True))
+    if empty := [name for name, value in fields.items() if not value]:
+        raise _malformed(path, number, f"has no {' and no '.join(empty)}")
+    if unclear := [name for name, value in fields.items() if re.search(r"[\s\x00-\x1f\x7f]", value)]:
+        raise _malformed(path, number, f"has white space in {' and '.join(unclear)}")
+    if not _COMMIT.fullmatch(fields["commit"]):
+        raise _malformed(path, number, f"{fields['commit'][:60]!r} is not a full commit id")
+    if fields["origin"].startswith("-"):
+        raise _malformed(path, number, f"{fields['origin'][:60]!r} is no origin")
+    return RelatedCommit(**fields, line=number)
+
+
+def _only_line(path: Path) -> tuple[int, str]:
+    lines = list(_lines(path))
+    if not lines:
+        raise _malformed(path, 1, "is empty")
+    if len(lines) > 1:
+        raise _malformed(path, lines[1][0], "holds a second entry, expected one")
+    return lines[0]
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines that say something, numbered from 1; any line end, comments and blank lines allowed."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{path} is not UTF-8 text: {error.reason}") from error
+    # Not splitlines(), which also splits at form feeds and other characters that editors do not count.
+    for number, raw in enumerate(re.split(r"\r\n|\n|\r", text), start=1):
+        if _CONFLICT.match(raw):
+            raise _malformed(path, number, "is a merge conflict marker")
+        line = raw.strip(" \t")
+        if line and not line.startswith("#"):
+            yield number, line
+
+
+def _malformed(path: Path, number: int, reason: str) -> SourceError:
+    return SourceError(f"{path}:{number}: {reason}", tip="correct the line in the torch checkout")
