@@ -1,0 +1,69 @@
+"""The GPUs of this machine, as the kernel driver lists them; no ROCm is needed to ask."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+
+from cairn import targets
+
+KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
+"""Where Linux's amdkfd driver describes the processors of the machine, one folder each."""
+
+
+def seen(root: Path = KFD_NODES) -> tuple[str, ...]:
+    """One gfx name for each GPU, in the order of the kernel's nodes; empty where there is none.
+
+    Args:
+        root: the folder of the nodes. A node's `gfx_target_version` (in its file `properties`) is
+            major * 10000 + minor * 100 + step, and 0 for a CPU (Linux, `kfd_topology.c`).
+    """
+    try:
+        nodes = sorted((node for node in root.iterdir() if node.name.isdecimal()), key=lambda n: int(n.name))
+    except OSError:
+        return ()
+    versions = (_version(node) for node in nodes)
+    return tuple(gfx_name(version) for version in versions if version)
+
+
+def gfx_name(version: int) -> str:
+    """The target of a `gfx_target_version`: 90402 is gfx942, 90010 is gfx90a, 110000 is gfx1100."""
+    major, minor, step = version // 10000, version // 100 % 100, version % 100
+    return f"gfx{major}{minor:x}{step:x}"
+
+
+def visible(hardware: tuple[str, ...], chosen: str | None) -> tuple[str, ...]:
+    """The GPUs that programs may use where `ROCR_VISIBLE_DEVICES` is `chosen`.
+
+    Indices count the GPUs from 0; the list ends at the first that does not exist, as ROCr has it. A list with
+    UUIDs in it hides nothing from us: the kernel's nodes do not carry them.
+    """
+    words = [word.strip() for word in chosen.split(",")] if chosen is not None else []
+    if chosen is None or not all(word.lstrip("-").isdecimal() for word in words):
+        return hardware
+    known = itertools.takewhile(lambda index: 0 <= index < len(hardware), map(int, words))
+    return tuple(hardware[index] for index in known)
+
+
+def matches(hardware: Iterable[str], wanted: Iterable[str]) -> bool:
+    """Whether every GPU of the machine is one of the targets; features such as `:xnack+` are not compared."""
+    processors = {targets.parse_target_id(name).processor for name in wanted if name != targets.CPU}
+    return {targets.parse_target_id(name).processor for name in hardware} <= processors
+
+
+def _version(node: Path) -> int:
+    for line in _lines(node / "properties"):
+        name, _, value = line.partition(" ")
+        if name == "gfx_target_version" and value.strip().isdecimal():
+            return int(value)
+    alone = _lines(node / "gfx_target_version")
+    return int(alone[0]) if alone and alone[0].strip().isdecimal() else 0
+
+
+def _lines(path: Path) -> list[str]:
+    # A node that the kernel hides from this container reads as a permission error: not ours to use.
+    try:
+        return path.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,204 @@
+"""JUnit XML, read as what it is: the output of a program that may have crashed, or lied.
+
+The format is what pytest writes with `--junit-xml` (its `xunit2` family): `testsuites`, `testsuite`,
+`testcase`, and in a case `failure`, `error`, `skipped` and `properties`. A document type is refused as a
+whole, which closes the door to entity bombs and external entities; JUnit has no use for one.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+from xml.parsers import expat
+
+from cairn import files
+from cairn.errors import TestsFailedError
+from cairn.testing.record import Counts
+
+Outcome = Literal["passed", "failed", "error", "skipped"]
+
+DEVICE_PROPERTY = "device"
+"""What a test records (pytest's `record_property`) when it really computed on a GPU: the GPU's gfx name."""
+
+_MAX_SIZE = 64 << 20  # bytes; the torch suite's 43,000 tests write about 10 MB
+_MAX_DEPTH = 32
+_KEPT_TEXT = 4000  # characters of a failure
+# A test's outcome is the worst of what its phases report.
+_OUTCOMES: dict[str, Outcome] = {"error": "error", "failure": "failed", "skipped": "skipped"}
+_RANK: dict[Outcome, int] = {"passed": 0, "skipped": 1, "failed": 2, "error": 3}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One test.
+
+    Attributes:
+        name: class name and name, joined by `::`.
+        outcome: the worst of its phases.
+        reason: why it was skipped or what failed, in one line; empty when it passed.
+        detail: the whole of what failed, shortened.
+        device: the GPU it computed on, by its gfx name; empty where it used none.
+        seconds: its duration.
+    """
+
+    name: str
+    outcome: Outcome
+    reason: str = ""
+    detail: str = ""
+    device: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class JUnit:
+    """The tests of one file, in its order.
+
+    Attributes:
+        cases: what the file lists.
+        announced: how many tests the suites say they have.
+    """
+
+    cases: tuple[Case, ...]
+    announced: int = 0
+
+    @property
+    def counts(self) -> Counts:
+        """The tests by outcome."""
+        outcomes = [case.outcome for case in self.cases]
+        return Counts(
+            passed=outcomes.count("passed"),
+            failed=outcomes.count("failed"),
+            errors=outcomes.count("error"),
+            skipped=outcomes.count("skipped"),
+            device_passed=sum(bool(case.device) and case.outcome == "passed" for case in self.cases),
+        )
+
+
+def read(path: Path) -> JUnit:
+    """Read a JUnit XML file.
+
+    Raises:
+        TestsFailedError: it is missing, truncated, too large, not JUnit, or has a document type.
+    """
+    try:
+        size = path.stat().st_size
+        if size > _MAX_SIZE:
+            raise TestsFailedError(f"{path.name} has {size} bytes, more than the {_MAX_SIZE} that are read")
+        data = path.read_bytes()
+    except OSError as error:
+        raise TestsFailedError(
+            f"the test run left no results: {path}: {error.strerror}",
+            tip="the runner crashed or was killed; read its log",
+        ) from error
+    reader = _Reader()
+    try:
+        reader.parse(data)
+    except (expat.ExpatError, ValueError) as error:
+        raise TestsFailedError(
+            f"{path.name} is not complete JUnit XML: {error}", tip="the runner crashed while writing it"
+        ) from error
+    return reader.result()
+
+
+def merge(paths: Sequence[Path], target: Path) -> None:
+    """Write the suites of several JUnit files, each read and found good, as one.
+
+    Raises:
+        TestsFailedError: one of them is not what `read` accepts.
+    """
+    root = ET.Element("testsuites", name="cairn")
+    for path in paths:
+        read(path)  # refuses what the next line must not see
+        top = ET.fromstring(path.read_bytes())  # noqa: S314 - no document type: `read` saw to it
+        root.extend([top] if top.tag == "testsuite" else top)
+    files.write_bytes(target, ET.tostring(root, encoding="utf-8", xml_declaration=True))
+
+
+@dataclass
+class _Open:
+    """The case that is being read."""
+
+    name: str
+    seconds: float
+    outcome: Outcome = "passed"
+    reason: str = ""
+    device: str = ""
+    text: list[str] = field(default_factory=list)
+
+    def close(self) -> Case:
+        return Case(
+            name=self.name,
+            outcome=self.outcome,
+            reason=self.reason,
+            detail="".join(self.text)[:_KEPT_TEXT],
+            device=self.device,
+            seconds=self.seconds,
+        )
+
+
+class _Reader:
+    """Turns expat's events into cases."""
+
+    def __init__(self) -> None:
+        self._cases: list[Case] = []
+        self._announced = 0
+        self._path: list[str] = []
+        self._case: _Open | None = None
+
+    def parse(self, data: bytes) -> None:
+        parser = expat.ParserCreate()
+        parser.buffer_text = True
+        parser.StartDoctypeDeclHandler = _refuse_doctype
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._text
+        parser.Parse(data, True)  # noqa: FBT003 - positional only
+
+    def result(self) -> JUnit:
+        return JUnit(cases=tuple(self._cases), announced=self._announced)
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if not self._path and name not in ("testsuites", "testsuite"):
+            raise ValueError(f"its top is <{name}>")
+        if len(self._path) >= _MAX_DEPTH:
+            raise ValueError("its elements are nested too deep")
+        self._path.append(name)
+        if name == "testsuite":
+            self._announced += int(attributes.get("tests", "0"))
+        elif name == "testcase":
+            self._case = _Open(name=_case_name(attributes), seconds=float(attributes.get("time", "0") or 0))
+        elif self._case is not None:
+            _note(self._case, name, attributes)
+
+    def _end(self, name: str) -> None:
+        self._path.pop()
+        if name == "testcase" and self._case is not None:
+            self._cases.append(self._case.close())
+            self._case = None
+
+    def _text(self, text: str) -> None:
+        if self._case is not None and self._path[-1] in ("failure", "error"):
+            self._case.text.append(text)
+
+
+def _note(case: _Open, name: str, attributes: dict[str, str]) -> None:
+    if name == "property" and attributes.get("name") == DEVICE_PROPERTY:
+        case.device = attributes.get("value", "").strip() or "unnamed"
+    outcome = _OUTCOMES.get(name)
+    if outcome is not None and _RANK[outcome] > _RANK[case.outcome]:
+        case.outcome = outcome
+        case.reason = " ".join(attributes.get("message", "").split())
+
+
+def _case_name(attributes: dict[str, str]) -> str:
+    name = attributes.get("name")
+    if name is None:
+        raise ValueError("a test case has no name")
+    return "::".join(part for part in (attributes.get("classname", ""), name) if part)
+
+
+def _refuse_doctype(name: str, _system: str | None, _public: str | None, _subset: bool) -> None:  # noqa: FBT001
+    raise ValueError(f"it has a document type, {name}")

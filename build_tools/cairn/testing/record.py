@@ -1,0 +1,145 @@
+"""The test record: what was run on which exact bytes, on which hardware, and the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from cairn import jsonfile
+from cairn.errors import UsageError
+
+Kind = Literal["smoke", "suite"]
+Verdict = Literal["passed", "failed", "invalid", "untested"]
+
+_HEX_DIGITS = 64  # of a sha256
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestedWheel:
+    """One file that was installed for the tests, named by its bytes."""
+
+    __test__ = False  # pytest would collect the name
+
+    file_name: str
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skip:
+    """A test that did not run, and why."""
+
+    test: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """Tests by outcome.
+
+    Attributes:
+        passed: all that passed, those on a GPU among them.
+        failed: an assertion did not hold.
+        errors: something broke before or after the test itself.
+        skipped: did not run.
+        device_passed: of the passed ones, those that computed on a GPU.
+    """
+
+    passed: int = 0
+    failed: int = 0
+    errors: int = 0
+    skipped: int = 0
+    device_passed: int = 0
+
+    @property
+    def executed(self) -> int:
+        """Tests that ran."""
+        return self.passed + self.failed + self.errors
+
+    @property
+    def total(self) -> int:
+        """Tests that were collected."""
+        return self.executed + self.skipped
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestRecord:
+    """What was run on which exact bytes on which hardware, and the verdict.
+
+    Attributes:
+        set_id: the set that was tested.
+        wheels: its files, as installed.
+        kind: the smoke tests, or a project's own suite.
+        family: of the set.
+        targets: of the set.
+        hardware: one gfx name for each GPU of the machine; empty where there is none.
+        counts: of the tests.
+        junit_sha256: of the JUnit XML; None where the run left none.
+        started: ISO 8601, UTC.
+        duration_seconds: wall time of installing and testing.
+        verdict: `invalid` is a run that proves nothing (wrong hardware), `untested` one that did not
+            take place.
+        reason: of the verdict, one sentence.
+        skips: tests that did not run.
+    """
+
+    __test__ = False  # pytest would collect the name
+    SCHEMA: ClassVar[str] = "cairn.record/1"
+
+    set_id: str
+    wheels: tuple[TestedWheel, ...]
+    kind: Kind
+    family: str
+    targets: tuple[str, ...]
+    hardware: tuple[str, ...]
+    counts: Counts
+    junit_sha256: str | None
+    started: str
+    duration_seconds: float
+    verdict: Verdict
+    reason: str
+    skips: tuple[Skip, ...] = ()
+
+    @property
+    def sha256s(self) -> frozenset[str]:
+        """The bytes that the verdict is about."""
+        return frozenset(wheel.sha256 for wheel in self.wheels)
+
+
+def write(path: Path, record: TestRecord) -> None:
+    """Write a record atomically."""
+    jsonfile.write(path, record)
+
+
+def read(path: Path) -> TestRecord:
+    """Read a record.
+
+    Raises:
+        UsageError: it is none, of another version, or says what cannot be: it `passed` with failures or
+            without a passed test, a digest is none, it names no wheel.
+    """
+    record = jsonfile.read(path, TestRecord)
+    if problem := _contradiction(record):
+        raise UsageError(
+            f"{path} contradicts itself: {problem}", tip="run the tests again to make a new record"
+        )
+    return record
+
+
+def _contradiction(record: TestRecord) -> str | None:
+    counts = record.counts
+    digests = [record.set_id, *record.sha256s, *([record.junit_sha256] if record.junit_sha256 else [])]
+    impossible = {
+        "it names no wheel": not record.wheels,
+        "one of its digests is no sha256": not all(map(_is_digest, digests)),
+        "a count is negative": any(count < 0 for count in vars(counts).values()),
+        "more tests passed on a device than passed": counts.device_passed > counts.passed,
+        "tests passed on a device, and there was none": counts.device_passed and not record.hardware,
+        "it passed with failures": record.verdict == "passed" and counts.failed + counts.errors,
+        "it passed without a passed test": record.verdict == "passed" and not counts.passed,
+    }
+    return next((problem for problem, holds in impossible.items() if holds), None)
+
+
+def _is_digest(text: str) -> bool:
+    return len(text) == _HEX_DIGITS and set(text) <= set("0123456789abcdef")

@@ -1,0 +1,106 @@
+"""The judge: from what a test run left behind to a verdict. Default: not passed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cairn.targets import CPU
+from cairn.testing import hardware as gpus
+from cairn.testing.junit import JUnit
+from cairn.testing.record import Counts, Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """A verdict and why, in one sentence."""
+
+    verdict: Verdict
+    reason: str
+
+
+def judge(
+    outcome: JUnit | None,
+    *,
+    exit_code: int,
+    targets: Sequence[str],
+    hardware: Sequence[str],
+    floor: int = 1,
+    device_floor: int = 0,
+) -> Judgement:
+    """Judge a test run.
+
+    Args:
+        outcome: its results; None where they are missing, truncated or refused.
+        exit_code: the runner's.
+        targets: what the wheels were built for.
+        hardware: the GPUs of the machine.
+        floor: fewest tests that must have run.
+        device_floor: fewest tests that must have passed on a GPU.
+    """
+    if wrong := _wrong_hardware(outcome, targets, hardware):
+        return Judgement(verdict="invalid", reason=wrong)
+    if outcome is None:
+        return Judgement(verdict="failed", reason="the run left no complete results")
+    counts = outcome.counts
+    problem = _failures(outcome) or _absences(counts, floor, device_floor) or _runner(outcome, exit_code)
+    if problem:
+        return Judgement(verdict="failed", reason=problem)
+    return Judgement(verdict="passed", reason=_summary(counts, hardware, targets))
+
+
+def _wrong_hardware(outcome: JUnit | None, targets: Sequence[str], hardware: Sequence[str]) -> str | None:
+    if CPU in targets:
+        return None
+    if not gpus.matches(hardware, targets):
+        return (
+            f"the GPUs of this machine ({_names(hardware)}) are not all among the targets ({_names(targets)})"
+        )
+    used = [case.device for case in outcome.cases if case.device] if outcome else []
+    strangers = [name for name in used if name.startswith("gfx") and not gpus.matches([name], targets)]
+    if strangers:
+        return f"tests computed on {_names(strangers)}, which is not among the targets ({_names(targets)})"
+    return None
+
+
+def _failures(outcome: JUnit) -> str | None:
+    counts = outcome.counts
+    if not counts.failed + counts.errors:
+        return None
+    first = next(case for case in outcome.cases if case.outcome in ("failed", "error"))
+    why = f": {first.reason}" if first.reason else ""
+    return (
+        f"{counts.failed + counts.errors} of {counts.executed} tests failed; the first is {first.name}{why}"
+    )
+
+
+def _absences(counts: Counts, floor: int, device_floor: int) -> str | None:
+    if not counts.total:
+        return "no test was collected"
+    if not counts.executed:
+        return f"all {counts.skipped} tests were skipped"
+    if counts.executed < floor:
+        return f"{counts.executed} tests ran, fewer than the floor of {floor}"
+    if counts.device_passed < device_floor:
+        return f"{counts.device_passed} tests passed on a GPU, fewer than the floor of {device_floor}"
+    return None
+
+
+def _runner(outcome: JUnit, exit_code: int) -> str | None:
+    if exit_code:
+        return f"the runner ended with exit code {exit_code}, and its results name no failure"
+    if outcome.announced > len(outcome.cases):
+        return f"the results announce {outcome.announced} tests and list {len(outcome.cases)}"
+    return None
+
+
+def _summary(counts: Counts, hardware: Sequence[str], targets: Sequence[str]) -> str:
+    where = f", {counts.device_passed} of them on {_names(hardware)}" if counts.device_passed else ""
+    if not hardware and CPU not in targets:
+        where = ", none on a GPU: this machine has none"
+    skipped = f"; {counts.skipped} skipped" if counts.skipped else ""
+    return f"{counts.passed} tests passed{where}{skipped}"
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(names))

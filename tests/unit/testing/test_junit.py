@@ -1,0 +1,96 @@
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import TestsFailedError
+from cairn.testing import junit
+from cairn.testing.record import Counts
+
+GOOD = """<?xml version="1.0" encoding="utf-8"?>
+<testsuites name="pytest tests"><testsuite name="pytest" errors="1" failures="1" skipped="1" tests="5">
+<testcase classname="test_a" name="test_ok" time="0.5"/>
+<testcase classname="test_a" name="test_gpu" time="1"><properties>
+  <property name="device" value="gfx942"/></properties></testcase>
+<testcase classname="test_a" name="test_bad[1]" time="0"><failure message="assert 1 == 2
+ +  where">long text</failure></testcase>
+<testcase classname="test_a" name="test_skip">
+<skipped type="pytest.skip" message="no GPU">x</skipped></testcase>
+<testcase classname="test_a" name="test_teardown"><error message="boom">trace</error></testcase>
+</testsuite></testsuites>"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_every_outcome_is_told_apart(tmp_path: Path) -> None:
+    result = junit.read(write(tmp_path / "j.xml", GOOD))
+    assert result.counts == Counts(passed=2, failed=1, errors=1, skipped=1, device_passed=1)
+    assert [case.outcome for case in result.cases] == ["passed", "passed", "failed", "skipped", "error"]
+    failed = result.cases[2]
+    assert (failed.name, failed.reason, failed.detail) == (
+        "test_a::test_bad[1]",
+        "assert 1 == 2 + where",
+        "long text",
+    )
+    assert result.cases[3].reason == "no GPU"
+    assert result.cases[1].device == "gfx942"
+    assert result.announced == 5
+
+
+def test_the_worst_phase_of_a_test_is_its_outcome(tmp_path: Path) -> None:
+    phases = '<error message="e"/><failure message="f"/>'
+    text = f'<testsuite tests="1"><testcase name="t">{phases}</testcase></testsuite>'
+    case = junit.read(write(tmp_path / "j.xml", text)).cases[0]
+    assert (case.name, case.outcome, case.reason) == ("t", "error", "e")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "not complete JUnit XML"),
+        (GOOD[: len(GOOD) // 2], "not complete JUnit XML"),
+        (GOOD + "<again/>", "not complete JUnit XML"),
+        ("<html></html>", "its top is <html>"),
+        ('<testsuite tests="many"/>', "not complete JUnit XML"),
+        ("<testsuite><testcase/></testsuite>", "no name"),
+        ("<testsuite>" * 100, "nested too deep"),
+        (
+            '<!DOCTYPE t [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><testsuite name="&b;"/>',
+            "document type",
+        ),
+        ('<!DOCTYPE t SYSTEM "file:///etc/hostname"><testsuite/>', "document type"),
+    ],
+)
+def test_what_is_not_a_whole_result_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(TestsFailedError, match=message):
+        junit.read(write(tmp_path / "j.xml", text))
+
+
+def test_a_missing_file_says_so(tmp_path: Path) -> None:
+    with pytest.raises(TestsFailedError, match="left no results"):
+        junit.read(tmp_path / "none.xml")
+
+
+def test_a_file_larger_than_any_run_writes_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "j.xml"
+    with path.open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    with pytest.raises(TestsFailedError, match="more than"):
+        junit.read(path)
+
+
+def test_merged_files_hold_all_cases(tmp_path: Path) -> None:
+    one = write(tmp_path / "1.xml", GOOD)
+    two = write(tmp_path / "2.xml", '<testsuite tests="1"><testcase name="x &lt;y&gt; é"/></testsuite>')
+    junit.merge([one, two], tmp_path / "all.xml")
+    merged = junit.read(tmp_path / "all.xml")
+    assert merged.cases == junit.read(one).cases + junit.read(two).cases
+    assert merged.announced == 6
+
+
+def test_a_broken_file_is_not_merged(tmp_path: Path) -> None:
+    with pytest.raises(TestsFailedError):
+        junit.merge([write(tmp_path / "1.xml", "<testsuite>")], tmp_path / "all.xml")
+    assert not (tmp_path / "all.xml").exists()
