@@ -9,8 +9,11 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
@@ -24,7 +27,7 @@ def load_native() -> ModuleType:
     spec = importlib.util.spec_from_file_location("_native", ROOT / "torch/utils/_native.py")
     module = importlib.util.module_from_spec(spec)
     # dataclasses look their module up by name.
-    __import__("sys").modules["_native"] = module
+    sys.modules["_native"] = module
     spec.loader.exec_module(module)
     return module
 
@@ -66,8 +69,10 @@ def torch_version() -> str:
     """PYTORCH_BUILD_VERSION (with .postN from build number 2 on), else version.txt and the commit."""
     version = os.environ.get("PYTORCH_BUILD_VERSION")
     if version:
-        number = int(os.environ.get("PYTORCH_BUILD_NUMBER") or "1")
-        return version if number < 2 else f"{version}.post{number}"
+        number = os.environ.get("PYTORCH_BUILD_NUMBER") or "1"
+        if not number.isdecimal():
+            raise native.fail(f"PYTORCH_BUILD_NUMBER must be a number, not {number!r}")
+        return version if int(number) < 2 else f"{version}.post{int(number)}"
     base = (ROOT / "version.txt").read_text(encoding="utf-8").strip()
     commit = git_version()
     return base if commit == "Unknown" else f"{base}+git{commit[:7]}"
@@ -92,6 +97,9 @@ def version_module() -> str:
 
 class BuildPython(build_py):
     def run(self) -> None:
+        # What is missing is said before anything is done.
+        native.find_toolchain(use_rocm=use_rocm())
+        native.max_jobs()
         # A file that left the sources must not live on in the wheel of a second build.
         shutil.rmtree(Path(self.build_lib) / "torch", ignore_errors=True)
         super().run()
@@ -130,7 +138,7 @@ class BuildLibraries(build_ext):
             raise native.fail("third_party/cudakit is missing: run git submodule update --init")
         return ["c10/hip/*.hip", "aten/src/ATen/native/hip/*.hip", "third_party/cudakit/src/*.hip"]
 
-    def library(self, lib: Path, name: str, patterns: list[str], toolchain) -> None:
+    def library(self, lib: Path, name: str, patterns: list[str], toolchain: Any) -> None:
         objects = self.objects(patterns, toolchain)
         others = [f"-l{other}" for other in ("c10",) if other != name]
         if name == "torch_hip":
@@ -144,7 +152,7 @@ class BuildLibraries(build_ext):
             soname=f"lib{name}.so",
         )
 
-    def module(self, module: Path, lib: Path, toolchain) -> None:
+    def module(self, module: Path, lib: Path, toolchain: Any) -> None:
         defines = []
         libraries = [f"-L{lib}", "-lc10", "-ltorch_cpu"]
         if toolchain.hipcc:
@@ -155,7 +163,13 @@ class BuildLibraries(build_ext):
             module, objects, toolchain=toolchain, libraries=libraries, rpaths=["$ORIGIN/lib"]
         )
 
-    def objects(self, patterns, toolchain, defines=(), includes=()) -> list[Path]:
+    def objects(
+        self,
+        patterns: Sequence[str],
+        toolchain: Any,
+        defines: Sequence[str] = (),
+        includes: Sequence[str] = (),
+    ) -> list[Path]:
         sources = [path.relative_to(ROOT) for item in patterns for path in sorted(ROOT.glob(item))]
         return native.compile_all(
             sources,

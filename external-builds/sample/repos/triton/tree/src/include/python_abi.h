@@ -1,7 +1,7 @@
 // The part of Python's Stable ABI (PEP 384) that libtriton uses, for a Python without its headers.
 #pragma once
 
-#if __has_include(<Python.h>)
+#if !defined(TRITON_OWN_PYTHON_ABI) && __has_include(<Python.h>)
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #else

@@ -1,0 +1,55 @@
+"""The sample's repositories, and its wheels: built once for all tests of this folder."""
+
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from cairn import process
+from cairn.sources.origins import TreeOrigin, materialise
+
+from .building import NAMES, SAMPLE, Built, build_all, environment
+
+
+@pytest.fixture(scope="session")
+def origins(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    declared = [TreeOrigin(name=name, path=SAMPLE / "repos" / name) for name in NAMES]
+    return materialise(declared, tmp_path_factory.mktemp("origins"))
+
+
+@pytest.fixture(scope="session")
+def embedded_rocm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ROCm prefix that is made of ziglang alone."""
+    prefix = tmp_path_factory.mktemp("rocm")
+    command = [sys.executable, str(SAMPLE / "rocm" / "build.py"), "--prefix", str(prefix)]
+    process.run([*command, "--targets", "gfx942,gfx1100"], env=environment())
+    return prefix
+
+
+@pytest.fixture(scope="session", params=["embedded", "debian", "cpu", "cpu-without-python-headers"])
+def built(
+    request: pytest.FixtureRequest, origins: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Built:
+    """The four wheels: with each ROCm that may be here, and without any by the machine's own g++."""
+    variables = _cpu_variables(request.param) if "cpu" in request.param else _rocm_variables(request)
+    suffix = "+cpu" if "cpu" in request.param else "+rocm7.10.0"
+    return build_all(origins, tmp_path_factory.mktemp(f"built for {request.param}"), variables, suffix)
+
+
+def _rocm_variables(request: pytest.FixtureRequest) -> Mapping[str, str]:
+    chosen = {"USE_ROCM": "ON", "FORCE_CUDA": "1"}
+    if request.param == "embedded":
+        prefix = request.getfixturevalue("embedded_rocm")
+        return chosen | {"ROCM_HOME": str(prefix), "PYTORCH_ROCM_ARCH": "gfx942;gfx1100"}
+    if not (Path("/usr/bin/hipcc").exists() and Path("/usr/include/hip/hip_version.h").exists()):
+        pytest.skip("Debian's packages hipcc and libamdhip64-dev are not installed")
+    return chosen | {"ROCM_HOME": "/usr", "PYTORCH_ROCM_ARCH": "gfx90a;gfx1030"}
+
+
+def _cpu_variables(kind: str) -> Mapping[str, str]:
+    if not shutil.which("g++"):
+        pytest.skip("g++ is not installed")
+    flags = {"CXXFLAGS": "-DTORCH_OWN_PYTHON_ABI -DTRITON_OWN_PYTHON_ABI"} if "without" in kind else {}
+    return {"CXX": "g++", "USE_ROCM": "0", "FORCE_CUDA": "0", **flags}
