@@ -77,7 +77,7 @@ def checkout_stack(  # noqa: PLR0913 - each is one independent property
     if unknown:
         raise UsageError(f"the stack {stack.name} has no project {', '.join(sorted(unknown))}")
     chosen = [stack.project(name) for name in names] or list(stack.projects)
-    torch_dir = torch_dir or _torch_dir(stack, root)
+    torch_dir = torch_dir or find_torch_dir(stack, root)
     choices = {
         p.name: Choice(origin=(origins or {}).get(p.name), hashtag=(hashtags or {}).get(p.name))
         for p in chosen
@@ -162,7 +162,8 @@ def _what(project: Project, choice: Choice, torch_dir: Path | None) -> Wanted:
     )
 
 
-def _torch_dir(stack: Stack, root: Path) -> Path | None:
+def find_torch_dir(stack: Stack, root: Path) -> Path | None:
+    """The default folder of the checkout that pins the others; None for a stack without one."""
     for project in stack.projects:
         if project.name == _PINNING:
             return root / project.checkout_dir

@@ -1,0 +1,221 @@
+"""`cairn checkout`: the projects of a stack as trees that can be built."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from cairn import console, redact
+from cairn.cli import options as common
+from cairn.cli.groups import Subparsers
+from cairn.errors import UsageError
+from cairn.sources import several
+from cairn.sources.checkout import Checkout
+from cairn.stack import Project, Stack
+
+_ALL = "all"
+_ORIGINS = "origins"
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command to the program's parser."""
+    parser = subparsers.add_parser(
+        "checkout",
+        help="check projects out, hipify them and tag what upstream gave",
+        description="Check out one project of a stack, or `all`: torch first, then the others at the commits "
+        "it pins. A checkout that exists is brought up to date; local work is never dropped unasked. "
+        "`origins` makes the repositories that a stack describes by a tree or an sdist, and prints them.",
+        epilog="example: cairn checkout all --stack external-builds/pytorch --line release/2.9",
+        allow_abbrev=False,
+    )
+    parser.add_argument("what", metavar="all|origins|NAME", help="what to check out")
+    common.add_stack(parser)
+    parser.add_argument(
+        "--root-checkout-dir", type=Path, help="folder of the checkouts (default: beside the stack.toml)"
+    )
+    add_place(parser)
+    add_choice(parser)
+    add_how(parser)
+    common.json_flag(parser)
+    parser.set_defaults(run=_run)
+
+
+def add_place(parser: argparse.ArgumentParser) -> None:
+    """Where a single checkout goes."""
+    parser.add_argument("--checkout-dir", type=Path, help="folder of the checkout (default: by --repo-name)")
+    parser.add_argument("--repo-name", help="name of the default folder (default: the stack's)")
+
+
+def add_choice(parser: argparse.ArgumentParser, *, related: bool = True, release: bool = True) -> None:
+    """Which origin and hashtag: these win over pins, and pins over defaults."""
+    parser.add_argument("--gitrepo-origin", metavar="URL", help="git URL or path of the repository")
+    parser.add_argument("--repo-hashtag", metavar="REF", help="branch, tag or commit")
+    if related or release:
+        parser.add_argument("--torch-dir", type=Path, help="torch checkout that pins the others")
+    if related:
+        parser.add_argument(
+            "--require-related-commit",
+            action=argparse.BooleanOptionalAction,
+            default=False,
+            help="refuse where torch's related_commits does not name the project",
+        )
+    if release:
+        parser.add_argument(
+            "--release",
+            action=argparse.BooleanOptionalAction,
+            default=False,
+            help="the release branch of torch's triton version, instead of its pinned commit",
+        )
+
+
+def add_how(parser: argparse.ArgumentParser) -> None:
+    """How to check out."""
+    flag = argparse.BooleanOptionalAction
+    parser.add_argument("--depth", type=_positive, help="fetch so many commits of history (default: all)")
+    parser.add_argument("--jobs", type=_positive, default=0, help="fetch so many submodules at once")
+    parser.add_argument("--submodules", action=flag, default=True, help="check submodules out too")
+    parser.add_argument("--hipify", action=flag, default=True, help="hipify, where it is done at checkout")
+    parser.add_argument("--force", action="store_true", help="drop local work that stands in the way")
+    add_hipify(parser)
+
+
+def add_hipify(parser: argparse.ArgumentParser) -> None:
+    """How to hipify."""
+    parser.add_argument(
+        "--commit-hipify",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="commit what hipify did, and tag it",
+    )
+    parser.add_argument("--python", type=Path, help="interpreter that hipify runs in (default: Cairn's own)")
+
+
+def how(options: argparse.Namespace) -> several.Options:
+    """What `add_how` added, as a value."""
+    return several.Options(
+        depth=options.depth,
+        jobs=options.jobs,
+        submodules=options.submodules,
+        hipify=options.hipify,
+        commit_hipify=options.commit_hipify,
+        force=options.force,
+        python=options.python,
+    )
+
+
+def choice(options: argparse.Namespace) -> several.Choice:
+    """What `add_choice` added, as a value."""
+    return several.Choice(
+        origin=options.gitrepo_origin,
+        hashtag=options.repo_hashtag,
+        require_related_commit=getattr(options, "require_related_commit", False),
+        release=getattr(options, "release", False),
+    )
+
+
+def one(
+    project: Project, folder: Path, options: argparse.Namespace, *, torch_dir: Path | None
+) -> tuple[Checkout, ...]:
+    """Check one project out as the options say, showing that it is under way."""
+    with console.current().stage(f"check out {project.name}") as stage:
+        done = several.checkout_project(
+            project,
+            folder,
+            choice=choice(options),
+            torch_dir=torch_dir,
+            options=how(options),
+            say=stage.update,
+        )
+    return (done,)
+
+
+def show(checkouts: Sequence[Checkout], *, as_json: bool = False) -> None:
+    """Print what was checked out."""
+    if as_json:
+        console.current().json([_plain(checkout) for checkout in checkouts])
+        return
+    for checkout in checkouts:
+        console.current().out(_line(checkout))
+
+
+def _run(options: argparse.Namespace) -> int:
+    stack = common.read_stack(options)
+    if options.what == _ORIGINS:
+        return _origins(stack, as_json=options.json)
+    root = (options.root_checkout_dir or Path(stack.folder)).absolute()
+    if options.what == _ALL:
+        _refuse_for_all(options)
+        with console.current().stage(f"check out {stack.name} {stack.line}") as stage:
+            done = several.checkout_stack(
+                stack, root, torch_dir=options.torch_dir, options=how(options), say=stage.update
+            )
+    else:
+        project = stack.project(options.what)
+        folder = options.checkout_dir or root / (options.repo_name or project.checkout_dir)
+        torch_dir = options.torch_dir or several.find_torch_dir(stack, root)
+        done = one(project, folder, options, torch_dir=torch_dir)
+    show(done, as_json=options.json)
+    return 0
+
+
+def _origins(stack: Stack, *, as_json: bool) -> int:
+    with console.current().stage(f"make the repositories of {stack.name}"):
+        found = {p.name: several.origin_of(p) for p in stack.projects}
+    if as_json:
+        console.current().json(found)
+    else:
+        console.current().table(("project", "origin"), list(found.items()))
+    return 0
+
+
+def _refuse_for_all(options: argparse.Namespace) -> None:
+    flags = (
+        "checkout_dir",
+        "repo_name",
+        "gitrepo_origin",
+        "repo_hashtag",
+        "require_related_commit",
+        "release",
+    )
+    given = [name for name in flags if getattr(options, name)]
+    if given:
+        shown = ", ".join("--" + name.replace("_", "-") for name in given)
+        raise UsageError(
+            f"{shown} cannot be meant for all projects at once",
+            tip="check them out one by one, or use --line",
+        )
+
+
+def _line(checkout: Checkout) -> str:
+    """One line that does not break, whatever the width of the screen: paths are copied from it."""
+    named = "" if checkout.hashtag == checkout.commit else f" ({checkout.hashtag})"
+    version = f" {checkout.version}" if checkout.version else ""
+    report = checkout.report
+    hipified = (
+        f", hipify changed {len(report.changed)} and made {len(report.generated)} files" if report else ""
+    )
+    return f"{checkout.project.name}{version} at {checkout.commit[:12]}{named}{hipified}: {checkout.path}"
+
+
+def _plain(checkout: Checkout) -> dict[str, object]:
+    return {
+        "project": checkout.project.name,
+        "path": str(checkout.path),
+        "origin": redact.mask(checkout.origin),
+        "hashtag": checkout.hashtag,
+        "commit": checkout.commit,
+        "hipify_commit": checkout.hipify_commit,
+        "tree": checkout.tree,
+        "version": checkout.version,
+        "submodules": [dataclasses.asdict(module) for module in checkout.submodules],
+        "report": dataclasses.asdict(checkout.report) if checkout.report else None,
+    }
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not positive")
+    return value
