@@ -102,7 +102,8 @@ def plan(tree: Tree, description: Description, families: Mapping[str, tuple[str,
         UsageError: two different files would have the same place, or core is empty.
     """
     claims = _claims(tree, description)
-    core = Package(component="core", members=_members(claims["core"], (), description))
+    sharing = _Sharing(tree=tree, description=description)
+    core = Package(component="core", members=sharing.members(claims["core"], ()))
     if not core.members:
         raise UsageError(
             "the tree holds no file for rocm-sdk-core", tip="check that packages.toml describes this tree"
@@ -111,17 +112,14 @@ def plan(tree: Tree, description: Description, families: Mapping[str, tuple[str,
         Package(
             component="libraries",
             family=family,
-            members=_members(_of_family(claims["libraries"], family, targets), (core,), description),
+            members=sharing.members(_of_family(claims["libraries"], family, targets), (core,)),
         )
         for family, targets in families.items()
     )
-    devel = Package(component="devel", members=_members(claims["devel"], (core, *libraries), description))
-    return Layout(
-        core=core,
-        libraries=libraries,
-        devel=devel,
-        links=_links(claims, (core, *libraries, devel), description),
-    )
+    devel = Package(component="devel", members=sharing.members(claims["devel"], (core, *libraries)))
+    entries = [entry for name in COMPONENTS for entry in claims[name]]
+    links = sharing.links(entries, (core, *libraries, devel))
+    return Layout(core=core, libraries=libraries, devel=devel, links=links)
 
 
 def _claims(tree: Tree, description: Description) -> dict[ComponentName, list[Entry]]:
@@ -145,70 +143,65 @@ def _of_family(entries: list[Entry], family: str, targets: tuple[str, ...]) -> l
     return [e for e in entries if e.target in mine or e.target.partition(":")[0] in mine]
 
 
-def _members(
-    entries: list[Entry], before: tuple[Package, ...], description: Description
-) -> tuple[Member, ...]:
-    """Files under the name others need them by.
+@dataclass(frozen=True, kw_only=True)
+class _Sharing:
+    """A tree under its description: turns entries into members and links."""
 
-    A link becomes a file where the one it leads to is neither here nor in a package that comes `before`.
-    """
-    found: dict[str, Member] = {}
-    files = [e for e in entries if not e.source.is_symlink()]
-    present = {e.source.resolve() for e in files} | {m.source for p in before for m in p.members}
-    links = [e for e in entries if e.source.is_symlink() and e.source.is_file()]
-    for entry in (*files, *(e for e in links if e.source.resolve() not in present)):
-        member = _member(entry, description)
-        other = found.setdefault(member.path, member)
-        if other.source != member.source and other.source.read_bytes() != member.source.read_bytes():
-            raise UsageError(f"two files for {member.path}: {other.source} and {member.source}")
-    return tuple(found[path] for path in sorted(found))
+    tree: Tree
+    description: Description
 
+    def members(self, entries: list[Entry], before: tuple[Package, ...]) -> tuple[Member, ...]:
+        """Files under the name others need them by.
 
-def _member(entry: Entry, description: Description) -> Member:
-    source = entry.source.resolve()
-    binary = binaries.read(source)
-    return Member(path=_stored(entry, binary, description), source=source, binary=binary)
+        A link becomes a file where the one it leads to is neither here nor in a package that comes `before`.
+        """
+        found: dict[str, Member] = {}
+        files = [e for e in entries if not e.source.is_symlink()]
+        present = {e.source.resolve() for e in files} | {m.source for p in before for m in p.members}
+        for entry in (*files, *(e for e in entries if e.source.is_symlink())):
+            source = self.tree.leads_to(entry)
+            if source is None or not source.is_file() or (entry.source.is_symlink() and source in present):
+                continue
+            member = self._member(entry, source)
+            other = found.setdefault(member.path, member)
+            if other.source != source and other.source.read_bytes() != source.read_bytes():
+                raise UsageError(f"two files for {member.path}: {other.source} and {source}")
+        return tuple(found[path] for path in sorted(found))
 
+    def _member(self, entry: Entry, source: Path) -> Member:
+        path, binary = self.description.relocated(entry.path), binaries.read(source)
+        if binary is not None and binary.soname and "/" not in binary.soname:
+            path = posixpath.join(posixpath.dirname(path), binary.soname)
+        return Member(path=path, source=source, binary=binary)
 
-def _stored(entry: Entry, binary: Binary | None, description: Description) -> str:
-    path = description.relocated(entry.path)
-    if binary is not None and binary.soname and "/" not in binary.soname:
-        return posixpath.join(posixpath.dirname(path), binary.soname)
-    return path
+    def links(self, entries: list[Entry], packages: tuple[Package, ...]) -> tuple[Link, ...]:
+        """The links of devel: to every file of the other packages, under each of its names, and its own."""
+        homes = {m.source: (p.component, m.path) for p in reversed(packages) for m in p.members}
+        links = {
+            member.path: Link(path=member.path, component=package.component, target=member.path)
+            for package in packages[:-1]
+            for member in package.members
+        }
+        for entry in entries:
+            link = self._link(entry, homes)
+            if link is not None and (link.path, "devel") != (link.target, link.component):
+                links.setdefault(link.path, link)
+        taken = {m.path for m in packages[-1].members}
+        return tuple(links[path] for path in sorted(links) if path not in taken)
 
-
-def _links(
-    claims: Mapping[ComponentName, list[Entry]], packages: tuple[Package, ...], description: Description
-) -> tuple[Link, ...]:
-    """The links of devel: to every file of the other packages, under each of its names, and its own."""
-    homes = {m.source: (p.component, m.path) for p in reversed(packages) for m in p.members}
-    links: dict[str, Link] = {}
-    for package in packages[:-1]:
-        for member in package.members:
-            links[member.path] = Link(path=member.path, component=package.component, target=member.path)
-    for entry in (e for name in COMPONENTS for e in claims[name] if e.source.is_symlink()):
-        link = _link(entry, homes, description)
-        if link is not None and (link.path, "devel") != (link.target, link.component):
-            links.setdefault(link.path, link)
-    taken = {m.path for m in packages[-1].members}
-    return tuple(links[path] for path in sorted(links) if path not in taken)
-
-
-def _link(
-    entry: Entry, homes: Mapping[Path, tuple[ComponentName, str]], description: Description
-) -> Link | None:
-    path, source = description.relocated(entry.path), entry.source.resolve()
-    if source in homes:
-        component, target = homes[source]
-        return Link(path=path, component=component, target=target)
-    if not source.is_dir():
-        return None
-    root = entry.root.resolve()
-    if not source.is_relative_to(root):
-        return None
-    return Link(
-        path=path, component="devel", target=description.relocated(source.relative_to(root).as_posix())
-    )
+    def _link(self, entry: Entry, homes: Mapping[Path, tuple[ComponentName, str]]) -> Link | None:
+        """What a link, or a library under another name than its own, becomes in devel."""
+        path, source = self.description.relocated(entry.path), self.tree.leads_to(entry)
+        if source is None:
+            return None
+        if source in homes:
+            component, target = homes[source]
+            return Link(path=path, component=component, target=target)
+        root = entry.root.resolve()
+        if not source.is_dir() or not source.is_relative_to(root):
+            return None
+        inside = self.description.relocated(source.relative_to(root).as_posix())
+        return Link(path=path, component="devel", target=inside)
 
 
 def unmet(layout: Layout, system: frozenset[str]) -> Iterator[tuple[str, str]]:

@@ -148,15 +148,15 @@ def _write_all(plan: Layout, sdk: Sdk, folder: Path, *, dry_run: bool) -> Iterab
                 distributions.write_devel_wheel(path, plan, sdk, staging=staging)
             elif not dry_run:
                 distributions.write_runtime_wheel(path, item, plan, sdk, staging=staging)
-            yield _dist(path, item.distribution, len(item.members))
+            yield _dist(path, item.distribution, len(item.members), written=not dry_run)
         path = folder / distributions.sdist_name(sdk)
         if not dry_run:
             distributions.write_sdist(path, plan, sdk)
-        yield _dist(path, "rocm", 0)
+        yield _dist(path, "rocm", 0, written=not dry_run)
 
 
-def _dist(path: Path, name: str, count: int) -> Dist:
-    if not path.is_file():
+def _dist(path: Path, name: str, count: int, *, written: bool) -> Dist:
+    if not written:
         return Dist(path=path, distribution=name, files=count)
     return Dist(
         path=path, distribution=name, files=count, size=path.stat().st_size, sha256=files.sha256_of(path)

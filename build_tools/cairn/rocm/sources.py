@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
+import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ GENERIC = "generic"
 """The target of an artifact that is for every target."""
 
 MANIFEST = "artifact_manifest.txt"
+_MAX_LINKS = 40  # what Linux follows
 _ARTIFACT = re.compile(r"(?P<name>[^_]+)_(?P<component>[^_]+)_(?P<target>[^_]+)")
 
 
@@ -55,6 +58,25 @@ class Tree:
     def targets(self) -> tuple[str, ...]:
         """Targets that some artifact is for."""
         return tuple(sorted({e.target for e in self.entries} - {GENERIC}))
+
+    def leads_to(self, entry: Entry) -> Path | None:
+        """The file or folder an entry stands for on disk; None for a link that leads nowhere.
+
+        A link may lead into another artifact: `dev` holds `libx.so`, a link to what `lib` holds.
+        """
+        path = entry.path
+        for _ in range(_MAX_LINKS):
+            if entry.source.exists():
+                return entry.source.resolve()
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(path), entry.source.readlink()))
+            if path not in self._index:
+                return None
+            entry = self._index[path]
+        return None
+
+    @functools.cached_property
+    def _index(self) -> dict[str, Entry]:
+        return {entry.path: entry for entry in reversed(self.entries)}
 
 
 def read_prefix(prefix: Path, description: Description) -> Tree:

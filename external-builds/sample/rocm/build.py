@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-DEFAULT_TARGETS = "gfx942,gfx1100"
+DEFAULT_TARGETS = ["gfx942", "gfx1100"]
 DEFAULT_VERSION = "7.10.0"
 
 
@@ -28,7 +29,11 @@ def main() -> int:
     prefix.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{prefix.name}.", suffix=".part", dir=prefix.parent))
     try:
-        fill(part, targets=[t for t in options.targets.split(",") if t], version=options.version)
+        fill(
+            part,
+            targets=[t for word in options.targets for t in re.split("[,;]", word) if t],
+            version=options.version,
+        )
         part.chmod(0o755)
         if prefix.exists():
             shutil.rmtree(prefix)
@@ -45,7 +50,10 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--prefix", type=Path, required=True, help="the folder to make; replaced when there")
     parser.add_argument(
-        "--targets", default=DEFAULT_TARGETS, help="what libhiprand is compiled for, joined by commas"
+        "--targets",
+        nargs="+",
+        default=DEFAULT_TARGETS,
+        help="what libhiprand is compiled for, joined by commas",
     )
     parser.add_argument("--version", default=DEFAULT_VERSION, help="the ROCm version to claim")
     return parser.parse_args()

@@ -87,6 +87,7 @@ class TestInstalled:
         assert (info.bin / "hipcc").is_file()
         assert (info.cmake / "hip" / "hip-config.cmake").is_file()
         assert (info.root / ".info" / "version").read_text() == f"{VERSION}\n"
+        subprocess.run([sys.executable, "-m", "pip", "--python", environment, "check"], check=True)
 
     def test_its_own_tests_pass(self, environment: Path) -> None:
         done = subprocess.run(

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import UsageError
+from cairn.rocm import package, sdk
+from cairn.rocm.package import Request
+
+DESCRIPTION = """
+schema = "cairn.rocm-packages/1"
+[core]
+files = ["lib/**"]
+[libraries]
+files = []
+[devel]
+files = ["include/**"]
+[preload]
+{preload}
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    (tmp_path / "prefix/lib").mkdir(parents=True)
+    (tmp_path / "prefix/lib/data").write_text("x")
+    (tmp_path / "packages.toml").write_text(DESCRIPTION.format(preload=""))
+    return tmp_path
+
+
+def request(tree: Path, **changes: object) -> Request:
+    values: dict[str, object] = {
+        "prefix": tree / "prefix",
+        "description": tree / "packages.toml",
+        "version": "7.10.0",
+        "targets": ("gfx942",),
+        "output_dir": tree / "dist",
+    }
+    return Request(**(values | changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"version": "7.10"}, None),
+        ({"version": "v7.10.0"}, "'v7.10.0' is not a version"),
+        ({"version": "7.10.0-nightly"}, "'7.10.0-nightly' is not a version"),
+        ({"version": "7.10.0.dev0-efed3c"}, "is not a version"),
+        ({"targets": ()}, "for which GPU targets"),
+        ({"targets": ("gfx9999",)}, "unknown GPU target"),
+        ({"description": None}, "needs a packages.toml"),
+        ({"artifacts": Path("x")}, "name one tree"),
+        ({"prefix": None}, "name one tree"),
+        ({"prefix": Path("/nonexistent")}, "is not a folder"),
+        ({"prefix": None, "artifacts": Path("/nonexistent")}, "is not a folder"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_clear_error(
+    tree: Path, changes: dict[str, object], message: str | None
+) -> None:
+    if message is None:
+        assert package.package(request(tree, **changes))[-1].path.name == "rocm-7.10.tar.gz"
+        return
+    with pytest.raises(UsageError, match=message) as caught:
+        package.package(request(tree, **changes))
+    assert caught.value.tip or "unknown" in message or "folder" in message
+    assert not (tree / "dist").exists()
+
+
+def test_a_preload_name_without_a_library_is_refused(tree: Path) -> None:
+    (tree / "packages.toml").write_text(DESCRIPTION.format(preload='amdhip64 = "libamdhip64.so*"'))
+    with pytest.raises(UsageError, match=r"amdhip64 \(libamdhip64\.so\*\)"):
+        package.package(request(tree))
+
+
+def test_a_family_without_libraries_gets_no_empty_wheel(tree: Path) -> None:
+    dists = package.package(request(tree))
+    assert [d.distribution for d in dists] == ["rocm-sdk-core", "rocm-sdk-devel", "rocm"]
+    assert dists[0].path.name == "rocm_sdk_core-7.10.0-py3-none-any.whl"
+
+
+def test_pip_is_asked_for_what_the_flags_say(tmp_path: Path) -> None:
+    asked = sdk.InstallRequest(
+        python=Path("env"),
+        index_url="https://example.org/simple/",
+        find_links="wheels",
+        pip_cache_dir=tmp_path,
+        version="7.10.0a20251124",
+        pre=True,
+        extras=("devel",),
+    )
+    words = sdk.install_command(asked)[sdk.install_command(asked).index("install") :]
+    assert words == (
+        "install", "--no-input", "--index-url", "https://example.org/simple/", "--find-links", "wheels",
+        "--cache-dir", str(tmp_path), "--pre", "rocm[devel]==7.10.0a20251124",
+    )  # fmt: skip
+    assert sdk.InstallRequest(python=Path("env"), extras=()).requirement == "rocm"

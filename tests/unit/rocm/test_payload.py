@@ -1,0 +1,78 @@
+"""The parts of the installed SDK that need no installing to be tried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cairn.rocm.payload import _dist, _gpu
+
+DIST = {
+    "version": "7.10.0",
+    "default_family": "gfx94X-dcgpu",
+    "families": {"gfx94X-dcgpu": ["gfx942"], "gfx110X-all": ["gfx1100", "gfx1101"]},
+    "requires": ["rocm-sdk-core==7.10.0"],
+    "extras": {
+        "devel": ["rocm-sdk-devel==7.10.0"],
+        "libraries": {"gfx94X-dcgpu": ["rocm-sdk-libraries-gfx94X-dcgpu==7.10.0"]},
+    },
+}
+
+
+@pytest.fixture(autouse=True)
+def _description(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_dist, "load", lambda: DIST)
+
+
+@pytest.mark.parametrize(
+    ("version", "target"),
+    [
+        (90402, "gfx942"),
+        (90010, "gfx90a"),
+        (90012, "gfx90c"),
+        (110000, "gfx1100"),
+        (120001, "gfx1201"),
+        (100306, "gfx1036"),
+    ],
+)
+def test_targets_as_the_kernel_writes_them(version: int, target: str) -> None:
+    assert _gpu.target_of(version) == target
+
+
+def test_gpus_are_found_in_the_kernels_order(tmp_path: Path) -> None:
+    for node, version in (("0", 0), ("1", 110001), ("2", 90402), ("10", 110001)):
+        (tmp_path / node).mkdir()
+        (tmp_path / node / "properties").write_text(f"simd_count 4\ngfx_target_version {version}\nlds 1\n")
+    (tmp_path / "3").mkdir()
+    assert _gpu.found_targets(tmp_path) == ["gfx1101", "gfx942"]
+    assert _gpu.found_targets(tmp_path / "nothing") == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "found", "family"),
+    [
+        ({}, [], "gfx94X-dcgpu"),
+        ({}, ["gfx1101"], "gfx110X-all"),
+        ({}, ["gfx906"], "gfx94X-dcgpu"),
+        ({}, ["gfx906", "gfx1100"], "gfx110X-all"),
+        ({"ROCM_SDK_TARGET_FAMILY": "gfx110X-all"}, ["gfx942"], "gfx110X-all"),
+        ({"ROCM_SDK_TARGET_FAMILY": "gfx1100"}, [], "gfx110X-all"),
+    ],
+)
+def test_the_family_asked_for_then_the_gpu_then_the_default(
+    environment: dict[str, str], found: list[str], family: str
+) -> None:
+    assert _dist.choose_family(environment, found) == family
+
+
+def test_a_family_that_is_not_there_is_refused() -> None:
+    with pytest.raises(
+        _dist.RocmSdkError, match="gfx906 is not in this SDK; it has gfx94X-dcgpu, gfx110X-all"
+    ):
+        _dist.choose_family({"ROCM_SDK_TARGET_FAMILY": "gfx906"}, ["gfx942"])
+
+
+def test_a_family_without_libraries_still_has_the_extra() -> None:
+    assert _dist.requirements("gfx110X-all")["libraries"] == []
+    assert _dist.requirements("gfx94X-dcgpu")["libraries"] == ["rocm-sdk-libraries-gfx94X-dcgpu==7.10.0"]
