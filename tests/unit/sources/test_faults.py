@@ -1,0 +1,87 @@
+"""What git's last words mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from cairn.errors import CairnError, NetworkError, SourceError, SystemFailureError
+from cairn.sources import faults
+from cairn.sources.faults import Patience, UnknownRefError, UnreachableError
+
+FETCH = ("fetch", "--quiet", "origin", "main")
+
+
+@pytest.mark.parametrize(
+    ("stderr", "kind"),
+    [
+        ("fatal: unable to access 'https://h/a/': Could not resolve host: h", NetworkError),
+        ("fatal: unable to access 'https://h/a/': The requested URL returned error: 503", NetworkError),
+        ("fatal: unable to access 'https://h/a/': The requested URL returned error: 429", NetworkError),
+        ("fatal: unable to access 'https://h/a/': The requested URL returned error: 403", UnreachableError),
+        ("error: RPC failed; curl 92 HTTP/2 stream 5 was not closed cleanly\nfatal: early EOF", NetworkError),
+        ("fatal: the remote end hung up unexpectedly", NetworkError),
+        (
+            "ssh: connect to host h port 22: Connection timed out\nfatal: Could not read from remote",
+            NetworkError,
+        ),
+        ("remote: Repository not found.\nfatal: repository 'https://h/a/' not found", UnreachableError),
+        ("fatal: could not read Username for 'https://h': terminal prompts disabled", UnreachableError),
+        (
+            "git@h: Permission denied (publickey).\nfatal: Could not read from remote repository.",
+            UnreachableError,
+        ),
+        (
+            "fatal: '/x' does not appear to be a git repository\nfatal: Could not read from remote",
+            UnreachableError,
+        ),
+        ("fatal: couldn't find remote ref mian", UnknownRefError),
+        ("fatal: remote error: upload-pack: not our ref 0000", UnknownRefError),
+        ("error: unable to write file x: No space left on device\nfatal: early EOF", SystemFailureError),
+        ("error: unable to create temporary file: Permission denied", SystemFailureError),
+        ("fatal: something new", SourceError),
+    ],
+)
+def test_the_kind_of_a_failure(stderr: str, kind: type[CairnError]) -> None:
+    assert type(faults.of(FETCH, stderr, returncode=128)) is kind
+
+
+def test_the_message_is_one_line_without_secrets() -> None:
+    error = faults.of(
+        FETCH, "hint: x\nfatal: cannot read https://u:s3cret@h/a\nfatal: gone\n", returncode=128
+    )
+    assert str(error) == "git fetch: cannot read https://***@h/a; gone"
+
+
+def test_silence_is_reported_by_the_exit_code() -> None:
+    assert str(faults.of(FETCH, "", returncode=7)) == "git fetch: exit code 7"
+
+
+def test_only_network_faults_are_tried_again() -> None:
+    said: list[str] = []
+    tries: list[int] = []
+
+    def fails_twice() -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise NetworkError("lost")
+        return "done"
+
+    assert faults.again(fails_twice, patience=Patience(attempts=3, wait=0), say=said.append) == "done"
+    assert len(said) == 2
+
+    def refuses() -> str:
+        tries.append(1)
+        raise SourceError("no")
+
+    tries.clear()
+    with pytest.raises(SourceError):
+        faults.again(refuses, patience=Patience(attempts=3, wait=0), say=said.append)
+    assert len(tries) == 1
+
+
+def test_patience_ends() -> None:
+    def fails() -> str:
+        raise NetworkError("lost")
+
+    with pytest.raises(NetworkError):
+        faults.again(fails, patience=Patience(attempts=2, wait=0), say=lambda _line: None)

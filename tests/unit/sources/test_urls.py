@@ -1,0 +1,62 @@
+"""Origins: relative ones as git resolves them, equal ones recognised, secrets left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import SourceError
+from cairn.sources import urls
+
+
+@pytest.mark.parametrize(
+    ("base", "relative", "expected"),
+    [
+        ("https://h/a/torch.git", "../vision.git", "https://h/a/vision.git"),
+        ("https://h/a/torch.git/", "../../b/vision.git", "https://h/b/vision.git"),
+        ("https://h/a/torch", "./sub", "https://h/a/torch/sub"),
+        ("https://h/a/torch", "../x/../y", "https://h/a/x/../y"),
+        ("git@h:a/torch.git", "../vision.git", "git@h:a/vision.git"),
+        ("git@h:torch.git", "../vision.git", "git@h:vision.git"),
+        ("/srv/up stream/torch.git", "../vision.git", "/srv/up stream/vision.git"),
+        ("/torch.git", "../vision.git", "/vision.git"),
+        ("https://h/a/torch.git", "https://other/x.git", "https://other/x.git"),
+        ("https://h/a/torch.git", "/srv/x.git", "/srv/x.git"),
+    ],
+)
+def test_relative_origins_resolve_as_git_does(base: str, relative: str, expected: str) -> None:
+    assert urls.resolve(base, relative) == expected
+
+
+def test_leading_out_of_the_host_is_refused() -> None:
+    with pytest.raises(SourceError, match="leads out"):
+        urls.resolve("torch.git", "../vision.git")
+    with pytest.raises(SourceError, match="leads out"):
+        urls.resolve("https://h/a", "../../../x")
+
+
+def test_credentials_change_neither_the_identity_nor_the_mirror() -> None:
+    plain, secret = "https://h/a/torch", "https://user:t0ken@h/a/torch.git/"
+    assert urls.identity(plain) == urls.identity(secret)
+    assert urls.slug(plain) == urls.slug(secret)
+    assert "t0ken" not in urls.slug(secret) + urls.without_credentials(secret)
+    assert urls.without_credentials("ssh://git@h/a") == "ssh://git@h/a"
+
+
+def test_different_origins_have_different_mirrors() -> None:
+    names = ["https://h/a/torch", "https://h/b/torch", "/srv/torch", "/srv/torch.git", "git@h:a/torch"]
+    assert len({urls.slug(name) for name in names}) == len(names)
+
+
+def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert urls.absolute("./torch.git") == str(tmp_path / "torch.git")
+    assert urls.absolute("git@h:a/b") == "git@h:a/b"
+    assert urls.absolute("https://h/a") == "https://h/a"
+
+
+@pytest.mark.parametrize("bad", ["", " ", "--upload-pack=touch x", "-x"])
+def test_what_is_no_origin(bad: str) -> None:
+    with pytest.raises(SourceError, match="is no origin"):
+        urls.absolute(bad)
