@@ -24,7 +24,7 @@ _MACHINES = {3: "i686", 21: "ppc64le", 22: "s390x", 62: "x86_64", 183: "aarch64"
 _TYPES = {1: "relocatable", 2: "executable", 3: "shared", 4: "core"}
 _BITS = {1: 32, 2: 64}
 _ORDERS = {1: "<", 2: ">"}
-_PT_LOAD, _PT_DYNAMIC = 1, 2
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _NEEDED, _STRTAB, _SONAME, _RPATH, _RUNPATH = 1, 5, 14, 15, 29
 _VERNEED, _VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 _NOBITS = 8
@@ -63,6 +63,7 @@ class Elf:
         rpath: folders of DT_RPATH.
         runpath: folders of DT_RUNPATH.
         version_needs: library to the symbol versions wanted of it.
+        interpreter: whether it names a dynamic loader, as programs do and libraries do not.
         sections: all sections, when they were asked for.
     """
 
@@ -74,6 +75,7 @@ class Elf:
     rpath: tuple[str, ...] = ()
     runpath: tuple[str, ...] = ()
     version_needs: Mapping[str, tuple[str, ...]]
+    interpreter: bool = False
     sections: tuple[Section, ...] = ()
 
     def section(self, name: str) -> Section | None:
@@ -129,6 +131,7 @@ def read_view(view: View, *, sections: bool = True) -> Elf:
         rpath=_folders(image.strings(_RPATH)),
         runpath=_folders(image.strings(_RUNPATH)),
         version_needs=image.version_needs(),
+        interpreter=image.interpreter,
         sections=tuple(image.sections()) if sections else (),
     )
 
@@ -153,6 +156,7 @@ class _Image:
         self._section_size, self._section_count, self._names_index = fields[10:]
         self._loads: list[tuple[int, int, int]] = []
         self._dynamic: tuple[tuple[int, int], ...] = ()
+        self.interpreter = False
         self._read_segments()
         self._strings_at = self._address(_STRTAB)
 
@@ -212,6 +216,8 @@ class _Image:
                 self._loads.append((address, offset, size))
             elif kind == _PT_DYNAMIC:
                 self._dynamic = tuple(self._dynamic_entries(offset, size))
+            elif kind == _PT_INTERP:
+                self.interpreter = True
 
     def _dynamic_entries(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
         if size > _MOST_DYNAMIC:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import hashlib
 import io
 import re
 from collections.abc import Iterable
@@ -19,6 +18,7 @@ UNLISTED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 """Files of the dist-info folder that have no hash of their own in RECORD."""
 
 _COLUMNS = 3
+_STRONG = frozenset(("sha256", "sha384", "sha512", "sha3_256", "sha3_384", "sha3_512", "blake2b", "blake2s"))
 _SIZE = re.compile(r"[0-9]{1,18}")
 _HASH = re.compile(r"[a-z0-9_]+=[A-Za-z0-9_-]+")
 _SPECIAL = re.compile(r'[",\r\n]')
@@ -76,7 +76,7 @@ def encode_digest(digest: bytes) -> str:
 
 def is_strong(algorithm: str) -> bool:
     """Whether a hash algorithm may be used in RECORD: sha256 or better."""
-    return algorithm in hashlib.algorithms_guaranteed and algorithm not in ("md5", "sha1", "sha224")
+    return algorithm in _STRONG
 
 
 def _row(cells: list[str]) -> RecordRow:

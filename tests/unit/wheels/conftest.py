@@ -91,6 +91,7 @@ class ElfFile:
         self.rpath = str(properties.get("rpath", ""))
         self.versions: Mapping[str, Sequence[str]] = properties.get("versions", {})  # type: ignore[assignment]
         self.sections: Mapping[str, bytes] = properties.get("sections", {})  # type: ignore[assignment]
+        self.interpreter = bool(properties.get("interpreter"))
         self.machine = int(properties.get("machine", 62))  # type: ignore[call-overload]
 
     def build(self) -> bytes:
@@ -115,7 +116,7 @@ class ElfFile:
         return self._assembled(entries, bytes(strings), needs)
 
     def _assembled(self, entries: list[tuple[int, int]], strings: bytes, needs: bytes) -> bytes:
-        strings_at = 64 + 2 * 56
+        strings_at = 64 + 3 * 56
         needs_at = strings_at + len(strings)
         dynamic_at = needs_at + len(needs)
         entries = [*entries, (5, strings_at), (10, len(strings))]
@@ -132,10 +133,11 @@ class ElfFile:
         count = len(self.sections) + 2
         header = b"\x7fELF\x02\x01\x01" + bytes(9)
         header += struct.pack(
-            "<HHIQQQIHHHHHH", 3, self.machine, 1, 0, 64, at + len(blobs), 0, 64, 56, 2, 64, count, count - 1
+            "<HHIQQQIHHHHHH", 3, self.machine, 1, 0, 64, at + len(blobs), 0, 64, 56, 3, 64, count, count - 1
         )
         header += struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, at, at, 4096)
         header += struct.pack("<IIQQQQQQ", 2, 6, dynamic_at, dynamic_at, 0, len(dynamic), len(dynamic), 8)
+        header += struct.pack("<IIQQQQQQ", 3 if self.interpreter else 4, 4, 0, 0, 0, 0, 0, 1)
         return header + body + blobs + table
 
 

@@ -1,0 +1,142 @@
+"""RECORD, run bits and forbidden texts, checked while every member streams by once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from cairn.errors import WheelError
+from cairn.wheels import elf
+from cairn.wheels.archive import Archive
+from cairn.wheels.findings import Expectation, Finding
+from cairn.wheels.inspect import Library, read_library
+from cairn.wheels.metadata import WheelInfo
+from cairn.wheels.record import UNLISTED, RecordRow, encode_digest, is_strong
+from cairn.wheels.views import MemberView
+from cairn.wheels.zipformat import Member
+
+_SHEBANG = b"#!"
+_PROGRAM_FOLDERS = ("bin", "libexec", "sbin")
+_REWRITE = "build the wheel again, or edit it with a tool that rewrites RECORD"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What one pass over all members found.
+
+    Attributes:
+        libraries: every ELF file.
+        findings: every breach.
+    """
+
+    libraries: tuple[Library, ...]
+    findings: tuple[Finding, ...]
+
+
+def check_listing(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
+    """RECORD must list every member, and nothing else."""
+    own = {f"{info.dist_info}/{name}" for name in UNLISTED}
+    listed = {row.path for row in info.record}
+    there = {member.name for member in archive.members if not member.is_dir}
+    for path in sorted(((there - own) | {f"{info.dist_info}/RECORD"}) - listed):
+        yield Finding(code="record-missing", member=path, reason="RECORD does not list it", fix=_REWRITE)
+    for path in sorted(listed - there):
+        yield Finding(code="record-absent", member=path, reason="RECORD lists it in vain", fix=_REWRITE)
+
+
+def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Contents:
+    """Stream every member once and judge it."""
+    rows = {row.path: row for row in info.record} if info else {}
+    own = {f"{info.dist_info}/{name}" for name in UNLISTED} if info else set()
+    libraries: list[Library] = []
+    findings: list[Finding] = []
+    for member in archive.members:
+        if not member.is_dir:
+            row = None if member.name in own else rows.get(member.name)
+            reader = _Reader(member, row, expected.forbidden_strings)
+            library = reader.read(archive)
+            libraries += [library] if library else []
+            findings += reader.findings
+            findings += _check_run_bit(member, reader.head, library)
+            findings += _check_row(row, member, reader) if row else ()
+    return Contents(libraries=tuple(libraries), findings=tuple(findings))
+
+
+class _Reader:
+    """One member on its way through: hashed, searched, and read as a binary when it is one."""
+
+    def __init__(self, member: Member, row: RecordRow | None, forbidden: Sequence[str]) -> None:
+        self.head = b""
+        self.findings: list[Finding] = []
+        self.complete = False
+        algorithm = row.algorithm if row and row.algorithm else ""
+        self.hash = hashlib.new(algorithm if is_strong(algorithm) else "sha256")
+        self._member = member
+        self._needles = {text: text.encode() for text in forbidden if text}
+        self._overlap = max((len(needle) for needle in self._needles.values()), default=1) - 1
+        self._tail = b""
+        self._hit: set[str] = set()
+
+    def read(self, archive: Archive) -> Library | None:
+        """Stream the member; its content as a library when it is one."""
+        library = None
+        view = MemberView(archive, self._member, observer=self._observe)
+        try:
+            head = view.read(0, min(len(elf.MAGIC), self._member.size))
+            if elf.is_elf(head):
+                library = self._read_library(view)
+            view.drain()
+            self.complete = True
+        except WheelError as error:
+            self._find("content", str(error), "fetch or build the wheel again")
+        for text in sorted(self._hit):
+            self._find("forbidden-text", f"it contains {text!r}", "build so that no path or secret gets in")
+        return library
+
+    def _read_library(self, view: MemberView) -> Library | None:
+        try:
+            return read_library(view, self._member)
+        except WheelError as error:
+            self._find("binary-malformed", str(error), "build it again")
+            return None
+
+    def _observe(self, piece: bytes) -> None:
+        if not self.head:
+            self.head = piece[:256]
+        self.hash.update(piece)
+        if self._needles:
+            text = self._tail + piece
+            self._hit |= {name for name, needle in self._needles.items() if needle in text}
+            self._tail = text[-self._overlap :] if self._overlap else b""
+
+    def _find(self, code: str, reason: str, fix: str) -> None:
+        self.findings.append(Finding(code=code, member=self._member.name, reason=reason, fix=fix))
+
+
+def _check_row(row: RecordRow, member: Member, reader: _Reader) -> Iterator[Finding]:
+    if row.size is not None and row.size != member.size:
+        reason = f"RECORD gives it {row.size} bytes, it has {member.size}"
+        yield Finding(code="record-size", member=row.path, reason=reason, fix=_REWRITE)
+    if row.algorithm is None:
+        yield Finding(code="record-hash", member=row.path, reason="RECORD gives it no hash", fix=_REWRITE)
+    elif not is_strong(row.algorithm):
+        reason = f"RECORD uses {row.algorithm}, which is not trusted"
+        yield Finding(code="record-hash", member=row.path, reason=reason, fix=_REWRITE)
+    elif reader.complete and encode_digest(reader.hash.digest()) != row.digest:
+        reason = "its content does not match its hash in RECORD"
+        yield Finding(code="record-hash", member=row.path, reason=reason, fix=_REWRITE)
+
+
+def _check_run_bit(member: Member, head: bytes, library: Library | None) -> Iterator[Finding]:
+    """A program that cannot be run has lost its bits on the way."""
+    folders = member.name.split("/")[:-1]
+    script = head.startswith(_SHEBANG) and any(name in _PROGRAM_FOLDERS for name in folders)
+    program = library is not None and library.elf.interpreter and not library.elf.soname
+    if (script or program) and not member.executable:
+        yield Finding(
+            code="not-executable",
+            member=member.name,
+            reason="it is a program without its run bits",
+            fix="pack the wheel with a tool that keeps modes",
+        )

@@ -1,0 +1,87 @@
+"""File name, METADATA, WHEEL and the dist-info folder must say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.metadata import Metadata, parse_email
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from cairn.wheels.findings import Expectation, Finding
+from cairn.wheels.metadata import FileName, WheelInfo
+
+_RETAG = "write the wheel with `cairn wheel set-version` or repair it again: both change all places together"
+
+
+def check(info: WheelInfo, name: FileName, expected: Expectation) -> Iterator[Finding]:
+    """Breaches by what the wheel says about itself."""
+    yield from _check_identity(info, name)
+    yield from _check_metadata(info)
+    if info.wheel_tags != name.tags:
+        yield Finding(
+            code="tags-differ",
+            member=f"{info.dist_info}/WHEEL",
+            reason=f"WHEEL has the tags {', '.join(info.wheel_tags)}, the file name {', '.join(name.tags)}",
+            fix=_RETAG,
+        )
+    if expected.python and not any(_fits(tag, expected.python) for tag in name.tags):
+        yield Finding(
+            code="python-tag",
+            reason=f"no tag of {', '.join(name.tags)} is for Python {expected.python}",
+            fix=f"build it with Python {expected.python}",
+        )
+
+
+def _check_identity(info: WheelInfo, name: FileName) -> Iterator[Finding]:
+    folder = info.dist_info.removesuffix(".dist-info").rpartition("-")
+    places = {
+        f"{info.dist_info}/METADATA": (canonicalize_name(info.name), info.version),
+        info.dist_info: (canonicalize_name(folder[0]), folder[2]),
+    }
+    for place, (distribution, version) in places.items():
+        if distribution != name.distribution:
+            yield Finding(
+                code="name-differs",
+                member=place,
+                reason=f"it names {distribution}, the file name {name.distribution}",
+                fix="build the wheel again",
+            )
+        if not _same(version, name.version):
+            yield Finding(
+                code="version-differs",
+                member=place,
+                reason=f"it has version {version}, the file name {name.version}",
+                fix=_RETAG,
+            )
+
+
+def _check_metadata(info: WheelInfo) -> Iterator[Finding]:
+    try:
+        # Unknown fields are let through, as installers do.
+        Metadata.from_raw(parse_email(info.metadata)[0])
+    except ExceptionGroup as group:
+        for error in group.exceptions:
+            yield Finding(
+                code="metadata-invalid",
+                member=f"{info.dist_info}/METADATA",
+                reason=str(error),
+                fix="correct the project's metadata (core metadata specification) and build again",
+            )
+
+
+def _same(text: str, version: str) -> bool:
+    try:
+        return Version(text) == Version(version)
+    except InvalidVersion:
+        return False
+
+
+def _fits(tag: str, python: str) -> bool:
+    """Whether CPython `python` installs a wheel of this tag, platform aside."""
+    interpreter, abi, _ = tag.split("-")
+    major, _, minor = python.partition(".")
+    if interpreter in (f"cp{major}{minor}", f"py{major}{minor}", f"py{major}"):
+        return True
+    low = interpreter.removeprefix(f"cp{major}")
+    return abi == "abi3" and low.isdecimal() and minor.isdecimal() and int(low) <= int(minor)

@@ -1,0 +1,51 @@
+"""Whether a wheel may be published: every rule is checked and every breach told, in one pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cairn.errors import WheelError
+from cairn.wheels import check_binaries, check_contents, check_names, check_requirements, metadata
+from cairn.wheels.archive import Archive
+from cairn.wheels.findings import Expectation, Finding
+
+__all__ = ["Expectation", "Finding", "verify"]
+
+_BUILD_AGAIN = "build the wheel again, or fetch it again where it was copied"
+
+
+def verify(wheel: Path, expected: Expectation) -> tuple[Finding, ...]:
+    """Everything that is wrong with a wheel, by member; nothing when it may be published.
+
+    The content is streamed: memory stays bounded whatever the wheel holds.
+
+    Args:
+        wheel: the wheel.
+        expected: what it was asked to be.
+    """
+    try:
+        name = metadata.parse_file_name(wheel.name)
+        with Archive.open(wheel) as archive:
+            return _verify_archive(archive, name, expected)
+    except WheelError as error:
+        return (_unreadable("archive", error),)
+
+
+def _verify_archive(archive: Archive, name: metadata.FileName, expected: Expectation) -> tuple[Finding, ...]:
+    found: list[Finding] = []
+    info = None
+    try:
+        info = metadata.read_archive(archive, name)
+        found += check_names.check(info, name, expected)
+        found += check_requirements.check(info, expected)
+        found += check_contents.check_listing(archive, info)
+    except WheelError as error:
+        found.append(_unreadable("metadata", error))
+    contents = check_contents.read(archive, info, expected)
+    found += contents.findings
+    found += check_binaries.check(contents.libraries, name, expected)
+    return tuple(sorted(found, key=lambda finding: (finding.member or "", finding.code, finding.reason)))
+
+
+def _unreadable(code: str, error: WheelError) -> Finding:
+    return Finding(code=code, reason=str(error), fix=error.tip or _BUILD_AGAIN)

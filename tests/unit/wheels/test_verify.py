@@ -1,0 +1,291 @@
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn.wheels import edit
+from cairn.wheels.edit import Edit
+from cairn.wheels.verify import Expectation, verify
+
+MakeWheel = Callable[..., Path]
+MakeElf = Callable[..., bytes]
+MakeBundle = Callable[..., bytes]
+
+MANYLINUX = ("cp311-cp311-manylinux_2_28_x86_64",)
+LIBC = {"libc.so.6": ("GLIBC_2.2.5", "GLIBC_2.28")}
+
+
+def codes(wheel: Path, **expected: Any) -> list[tuple[str, str | None]]:
+    return [(finding.code, finding.member) for finding in verify(wheel, Expectation(**expected))]
+
+
+def repacked(
+    wheel: Path, change: Callable[[str, bytes], bytes | None], added: dict[str, bytes] | None = None
+) -> Path:
+    with zipfile.ZipFile(wheel) as archive:
+        content = [(info, archive.read(info)) for info in archive.infolist()]
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for info, data in content:
+            new = change(info.filename, data)
+            if new is not None:
+                archive.writestr(info, new)
+        for name, data in (added or {}).items():
+            archive.writestr(name, data)
+    return wheel
+
+
+@pytest.fixture
+def good(make_wheel: MakeWheel, make_elf: MakeElf, make_bundle: MakeBundle) -> Path:
+    lib = make_elf(soname="libdemo.so", needed=("libc.so.6", "libstdc++.so.6"), versions=LIBC)
+    ext = make_elf(
+        needed=("libdemo.so", "libamdhip64.so.6", "ld-linux-x86-64.so.2"),
+        runpath="$ORIGIN/lib:$ORIGIN/../_rocm_sdk_core/lib:${ORIGIN}",
+        sections={".hip_fatbin": make_bundle({"gfx942": b"a", "gfx1100": b"b"})},
+    )
+    device = make_elf(machine=224, needed=("nothing.so",), runpath="/abs")
+    return make_wheel(
+        tags=MANYLINUX,
+        pure=False,
+        files={"demo/lib/libdemo.so": lib, "demo/_C.so": ext, "demo/k.hsaco": device, "demo/a.py": b""},
+    )
+
+
+ASKED: dict[str, Any] = {
+    "targets": ("gfx942", "gfx1100"),
+    "require_device_code": True,
+    "siblings": {"triton": "3.5.0", "torch": "2.9"},
+    "provided_libraries": ("libamdhip64.so*",),
+    "python": "3.11",
+    "forbidden_strings": ("/builds/123",),
+}
+
+
+def test_a_good_wheel_has_no_findings(good: Path) -> None:
+    assert codes(good, **ASKED) == []
+
+
+def test_every_finding_says_why_and_what_to_do(good: Path) -> None:
+    for finding in verify(good, Expectation(targets=("gfx90a",), python="3.12")):
+        assert finding.reason
+        assert finding.fix
+        assert "\n" not in finding.reason + finding.fix
+
+
+def test_what_is_no_wheel_is_one_finding(tmp_path: Path, make_wheel: MakeWheel) -> None:
+    path = tmp_path / "demo-1.0-py3-none-any.whl"
+    path.write_bytes(b"nonsense")
+    assert codes(path) == [("archive", None)]
+    assert codes(tmp_path / "demo.whl") == [("archive", None)]
+    wheel = repacked(make_wheel(), lambda n, d: None if n.endswith("METADATA") else d)
+    assert codes(wheel) == [("metadata", None)]
+
+
+def test_names_that_disagree(make_wheel: MakeWheel) -> None:
+    info = "demo-1.0.dist-info"
+    wheel = make_wheel()
+    other = wheel.with_name("demo-1.1-py2.py3-none-any.whl")
+    wheel.rename(other)
+    assert codes(other) == [
+        ("version-differs", info),
+        ("version-differs", f"{info}/METADATA"),
+        ("tags-differ", f"{info}/WHEEL"),
+    ]
+
+
+def test_metadata_that_breaks_the_specification(make_wheel: MakeWheel) -> None:
+    wheel = make_wheel(requires=("numpy >>> 2",))
+    assert ("requirement-invalid", "demo-1.0.dist-info/METADATA") in codes(wheel)
+    assert ("metadata-invalid", "demo-1.0.dist-info/METADATA") in codes(wheel)
+
+
+@pytest.mark.parametrize(
+    ("tags", "python", "fits"),
+    [
+        (("cp311-cp311-linux_x86_64",), "3.11", True),
+        (("cp311-cp311-linux_x86_64",), "3.12", False),
+        (("cp39-abi3-linux_x86_64",), "3.12", True),
+        (("cp313-abi3-linux_x86_64",), "3.12", False),
+        (("cp39-none-any",), "3.12", False),
+        (("py2-none-any", "py3-none-any"), "3.12", True),
+    ],
+)
+def test_python_tags(make_wheel: MakeWheel, tags: tuple[str, ...], python: str, *, fits: bool) -> None:
+    assert (codes(make_wheel(tags=tags), python=python) == []) == fits
+
+
+def test_record_lies_are_all_told(make_wheel: MakeWheel) -> None:
+    wheel = make_wheel(files={"a.py": b"1", "b.py": b"2", "c.py": b"3", "d.py": b"4", "e.py": b"5"})
+
+    def spoil(name: str, data: bytes) -> bytes | None:
+        if name == "a.py":
+            return b"changed"
+        if name == "b.py":
+            return None
+        if name.endswith("RECORD"):
+            lines = data.decode().splitlines(keepends=True)
+            lines = [line for line in lines if not line.startswith("d.py")]
+            return "".join(lines).replace("c.py,sha256=", "c.py,md5=").encode()
+        return data
+
+    assert codes(repacked(wheel, spoil, {"demo/new.py": b""})) == [
+        ("record-hash", "a.py"),
+        ("record-size", "a.py"),
+        ("record-absent", "b.py"),
+        ("record-hash", "c.py"),
+        ("record-missing", "d.py"),
+        ("record-missing", "demo/new.py"),
+    ]
+
+
+def test_record_must_list_itself_and_hash_the_rest(make_wheel: MakeWheel) -> None:
+    def spoil(name: str, data: bytes) -> bytes:
+        if name.endswith("RECORD"):
+            rows = [
+                line
+                for line in data.decode().splitlines()
+                if not line.startswith("demo-1.0.dist-info/RECORD")
+            ]
+            return "\n".join("demo/__init__.py,," if "__init__" in row else row for row in rows).encode()
+        return data
+
+    record = "demo-1.0.dist-info/RECORD"
+    assert codes(repacked(make_wheel(), spoil)) == [
+        ("record-missing", record),
+        ("record-hash", "demo/__init__.py"),
+    ]
+
+
+def test_content_that_does_not_unpack(make_wheel: MakeWheel) -> None:
+    wheel = make_wheel(files={"a.py": bytes(range(200))})
+    data = bytearray(wheel.read_bytes())
+    data[60] ^= 0xFF
+    wheel.write_bytes(data)
+    assert ("content", "a.py") in codes(wheel)
+
+
+def test_run_bits(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+    program = make_elf(interpreter=True)
+    files = {"demo/bin/run": b"#!/bin/sh\n", "demo/run.sh": b"#!/bin/sh\n", "demo/prog": program}
+    assert codes(make_wheel(tags=MANYLINUX, files=files)) == [
+        ("not-executable", "demo/bin/run"),
+        ("not-executable", "demo/prog"),
+    ]
+    kept = make_wheel(tags=MANYLINUX, files=files, executables=("demo/bin/run", "demo/prog"))
+    assert codes(kept) == []
+
+
+def test_forbidden_texts_are_found_wherever_a_piece_ends(make_wheel: MakeWheel) -> None:
+    text = "/home/builder/pytorch"
+    big = bytearray(b"x" * 600_000)
+    big[(1 << 18) - 5 : (1 << 18) + 16] = text.encode()
+    wheel = make_wheel(
+        files={"demo/big.bin": bytes(big), "demo/small": text.encode(), "demo/clean": b"/home"}
+    )
+    found = verify(wheel, Expectation(forbidden_strings=(text, "", "absent")))
+    assert [(f.code, f.member) for f in found] == [
+        ("forbidden-text", "demo/big.bin"),
+        ("forbidden-text", "demo/small"),
+    ]
+
+
+def test_platform_tags(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+    def wheel(tag: str, **properties: object) -> Path:
+        return make_wheel(tags=(tag,), files={"demo/x.so": make_elf(**properties)})
+
+    assert codes(wheel("py3-none-any")) == [("binary-in-pure-wheel", None)]
+    assert codes(wheel("py3-none-linux_x86_64")) == [("platform-tag", None)]
+    assert codes(wheel("py3-none-linux_x86_64"), require_platform_tag=False) == []
+    assert codes(wheel("py3-none-manylinux_2_17_x86_64", versions=LIBC)) == [("symbols-too-new", "demo/x.so")]
+    assert codes(wheel("py3-none-manylinux2014_x86_64", versions=LIBC)) == [("symbols-too-new", "demo/x.so")]
+    assert codes(wheel("py3-none-manylinux_2_28_x86_64", versions=LIBC)) == []
+    assert codes(wheel("py3-none-manylinux_2_28_aarch64")) == [("machine", "demo/x.so")]
+
+
+def test_needed_libraries(good: Path, make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+    assert codes(good) == [("needed", "demo/_C.so")]
+    elf = make_elf(needed=("libc.so.6", "libcudart.so.12", "libtorch_cpu.so"))
+    wheel = make_wheel(tags=MANYLINUX, files={"demo/x.so": elf})
+    reasons = [f.reason for f in verify(wheel, Expectation(provided_libraries=("libtorch*.so",)))]
+    assert reasons == ["it needs libcudart.so.12, which nothing supplies"]
+
+
+@pytest.mark.parametrize(
+    ("path", "fine"),
+    [
+        ("$ORIGIN", True),
+        ("$ORIGIN/../../_rocm_sdk_core/lib", True),
+        ("${ORIGIN}/x", True),
+        ("$ORIGIN/../../../lib", False),
+        ("/opt/rocm/lib", False),
+        ("$ORIGIN:", False),
+        ("lib", False),
+        ("$ORIGINAL/lib", False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["rpath", "runpath"])
+def test_run_paths(make_wheel: MakeWheel, make_elf: MakeElf, path: str, kind: str, *, fine: bool) -> None:
+    wheel = make_wheel(tags=MANYLINUX, files={"demo/lib/x.so": make_elf(**{kind: path})})
+    assert codes(wheel) == ([] if fine else [("rpath", "demo/lib/x.so")])
+
+
+def test_targets(good: Path) -> None:
+    def told(*targets: str) -> list[str]:
+        asked = ASKED | {"targets": targets}
+        return [f"{f.code}: {f.reason}" for f in verify(good, Expectation(**asked))]
+
+    assert told("gfx942") == ["targets-unexpected: it has code that was not asked for: gfx1100"]
+    assert told("gfx942", "gfx1100", "gfx90a", "gfx950") == [
+        "targets-missing: it has no code for gfx90a, gfx950"
+    ]
+    assert told("cpu") == ["targets-unexpected: it has code that was not asked for: gfx1100, gfx942"]
+    assert len(told("gfx9", "gfx110")) == 2
+
+
+def test_a_wheel_without_device_code(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+    wheel = make_wheel(tags=MANYLINUX, files={"demo/x.so": make_elf()})
+    assert codes(wheel, targets=("gfx942",)) == []
+    assert codes(wheel, targets=("cpu",), require_device_code=True) == []
+    assert codes(wheel, targets=("gfx942",), require_device_code=True) == [("no-device-code", None)]
+
+
+def test_empty_and_malformed_code_objects(
+    make_wheel: MakeWheel, make_elf: MakeElf, make_bundle: MakeBundle
+) -> None:
+    files = {
+        "demo/empty.so": make_elf(sections={".hip_fatbin": make_bundle({"gfx942": b""})}),
+        "demo/odd.so": make_elf(sections={".hip_fatbin": b"garbage"}),
+    }
+    assert codes(make_wheel(tags=MANYLINUX, files=files), targets=("gfx942",)) == [
+        ("code-object-empty", "demo/empty.so"),
+        ("binary-malformed", "demo/odd.so"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "code"),
+    [
+        ("torch==2.9.0+rocm7.10.0", None),
+        ("Torch == 2.9.0+ROCm7.10.0 ; sys_platform == 'linux'", None),
+        ("torch===2.9.0+rocm7.10.0", None),
+        ("numpy", None),
+        ("demo[fast]==1.0", None),
+        ("torch==2.9.0", "sibling-not-exact"),
+        ("torch", "sibling-not-exact"),
+        ("torch>=2.9.0,==2.9.0+rocm7.10.0", "sibling-not-exact"),
+        ("torch==2.9.*", "sibling-not-exact"),
+        ("demo==1.0", "requires-itself"),
+        ("numpy @ file:///tmp/numpy.whl", "requirement-url"),
+    ],
+)
+def test_requirements(make_wheel: MakeWheel, requirement: str, code: str | None) -> None:
+    found = codes(make_wheel(requires=(requirement,)), siblings={"torch": "2.9.0+rocm7.10.0"})
+    assert found == ([(code, "demo-1.0.dist-info/METADATA")] if code else [])
+
+
+def test_an_edited_wheel_verifies(good: Path, tmp_path: Path) -> None:
+    result = edit.apply(good, Edit(version="2.0+rocm7.10.0", build="5"), tmp_path / "out")
+    assert codes(result, **ASKED) == []
