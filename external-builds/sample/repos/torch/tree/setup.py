@@ -125,9 +125,7 @@ class BuildLibraries(build_ext):
         module = Path(self.get_ext_fullpath(ext.name))
         lib = module.parent / "lib"
         self.library(lib, "c10", ["c10/core/*.cpp"], toolchain)
-        self.library(
-            lib, "torch_cpu", ["aten/src/ATen/*.cpp", "aten/src/ATen/native/cpu/*.cpp"], toolchain
-        )
+        self.library(lib, "torch_cpu", ["aten/src/ATen/*.cpp", "aten/src/ATen/native/cpu/*.cpp"], toolchain)
         if rocm:
             self.library(lib, "torch_hip", self.hip_sources(), toolchain)
         self.module(module, lib, toolchain)
@@ -159,9 +157,7 @@ class BuildLibraries(build_ext):
             defines = ["USE_ROCM", f'TORCH_ARCH_FLAGS="{" ".join(toolchain.archs)}"']
             libraries.append("-ltorch_hip")
         objects = self.objects(["torch/csrc/*.cpp"], toolchain, defines, native.python_include())
-        native.link(
-            module, objects, toolchain=toolchain, libraries=libraries, rpaths=["$ORIGIN/lib"]
-        )
+        native.link(module, objects, toolchain=toolchain, libraries=libraries, rpaths=["$ORIGIN/lib"])
 
     def objects(
         self,

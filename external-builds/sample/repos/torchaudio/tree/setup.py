@@ -16,7 +16,7 @@ try:
     import torch
     from torch.utils.cpp_extension import BuildExtension, CppExtension
 except ImportError as error:
-    raise SystemExit(f"error: torchaudio is built against torch, which cannot be imported: {error}") from error
+    raise SystemExit(f"error: torchaudio needs torch to build, which cannot be imported: {error}") from error
 
 
 def git_version() -> str:

@@ -21,7 +21,7 @@ try:
     from torch.utils import cpp_extension
     from torch.utils.hipify import hipify_python
 except ImportError as error:
-    raise SystemExit(f"error: torchvision is built against torch, which cannot be imported: {error}") from error
+    raise SystemExit(f"error: torchvision needs torch to build, which cannot be imported: {error}") from error
 
 
 def git_version() -> str:

@@ -1,6 +1,7 @@
 """Tensors on a GPU, and honest answers where there is none."""
 
 import pytest
+
 import torch
 from torch.testing import assert_close
 

@@ -1,6 +1,7 @@
 """CUDA sources become HIP sources."""
 
 import pytest
+
 from torch.utils.hipify.hipify_python import hip_path, hip_text, hipify
 
 SOURCE = """#include <cuda_runtime.h>

@@ -3,13 +3,15 @@
 import math
 
 import pytest
+
 import torch
 from torch.testing import assert_close
 
 
 class TestTensor:
     @pytest.mark.parametrize(
-        ("data", "shape"), [(1.5, ()), ([], (0,)), ([1, 2], (2,)), ([[1], [2]], (2, 1)), ([[[1, 2]]], (1, 1, 2))]
+        ("data", "shape"),
+        [(1.5, ()), ([], (0,)), ([1, 2], (2,)), ([[1], [2]], (2, 1)), ([[[1, 2]]], (1, 1, 2))],
     )
     def test_round_trip(self, data, shape):
         made = torch.tensor(data)

@@ -15,9 +15,7 @@ class device:  # noqa: N801 - upstream's name
     index: int | None = None
 
     def __init__(self, spec: str | device) -> None:
-        kind, index = (
-            (spec.type, spec.index) if isinstance(spec, device) else _parse(spec)
-        )
+        kind, index = (spec.type, spec.index) if isinstance(spec, device) else _parse(spec)
         object.__setattr__(self, "type", kind)
         object.__setattr__(self, "index", index)
 

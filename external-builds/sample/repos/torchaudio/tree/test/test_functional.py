@@ -3,6 +3,7 @@
 import math
 
 import pytest
+
 import torch
 import torchaudio.functional as F
 from torch.testing import assert_close

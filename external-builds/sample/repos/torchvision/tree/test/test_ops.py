@@ -1,6 +1,7 @@
 """Boxes and regions, on the CPU and, where there is one, on a GPU."""
 
 import pytest
+
 import torch
 from torch.testing import assert_close
 from torchvision.ops import nms, roi_pool

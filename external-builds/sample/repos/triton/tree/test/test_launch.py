@@ -29,7 +29,9 @@ def test_next_power_of_2_refuses(value):
         triton.next_power_of_2(value)
 
 
-@pytest.mark.parametrize(("target", "warp"), [("gfx90a", 64), ("gfx942", 64), ("gfx1030", 32), ("gfx1201", 32)])
+@pytest.mark.parametrize(
+    ("target", "warp"), [("gfx90a", 64), ("gfx942", 64), ("gfx1030", 32), ("gfx1201", 32)]
+)
 def test_warps_follow_the_target(target, warp):
     launch = triton.launch_for(1000, target)
     assert (launch.grid, launch.block, launch.warp_size) == (4, 256, warp)

@@ -24,9 +24,7 @@ def _plain(value: Any) -> Any:
 
 def _compare(actual: Any, expected: Any, rtol: float, atol: float, where: tuple[int, ...]) -> None:
     if isinstance(actual, list) or isinstance(expected, list):
-        if not (isinstance(actual, list) and isinstance(expected, list)) or len(actual) != len(
-            expected
-        ):
+        if not (isinstance(actual, list) and isinstance(expected, list)) or len(actual) != len(expected):
             raise AssertionError(f"shapes differ at {where}: {actual} and {expected}")
         for index, pair in enumerate(zip(actual, expected, strict=True)):
             _compare(*pair, rtol, atol, (*where, index))

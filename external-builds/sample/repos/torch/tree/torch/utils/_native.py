@@ -148,8 +148,7 @@ def compile_all(
     headers = _digest_of_headers(root, include_dirs)
     with ThreadPoolExecutor(max_jobs()) as pool:
         jobs = [
-            pool.submit(_compile, source, root, build_dir, toolchain, flags, headers)
-            for source in sources
+            pool.submit(_compile, source, root, build_dir, toolchain, flags, headers) for source in sources
         ]
         try:
             return [job.result() for job in jobs]

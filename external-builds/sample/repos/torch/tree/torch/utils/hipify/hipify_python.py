@@ -84,9 +84,7 @@ def _hip_include(match: re.Match[str]) -> str:
     return f"{directive}{opening}{renamed}{closing}"
 
 
-def _matching(
-    root: Path, extensions: tuple[str, ...], includes: list[str], ignores: list[str]
-) -> list[Path]:
+def _matching(root: Path, extensions: tuple[str, ...], includes: list[str], ignores: list[str]) -> list[Path]:
     found = []
     for folder, subfolders, names in os.walk(root):
         subfolders[:] = sorted(name for name in subfolders if name != ".git")
