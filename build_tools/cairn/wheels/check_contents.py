@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cairn.errors import WheelError
-from cairn.wheels import elf
+from cairn.wheels import elf, policy
 from cairn.wheels.archive import Archive
 from cairn.wheels.findings import Expectation, Finding
 from cairn.wheels.inspect import Library, read_library
@@ -96,7 +96,7 @@ class _Reader:
 
     def _read_library(self, view: MemberView) -> Library | None:
         try:
-            return read_library(view, self._member)
+            return read_library(view, self._member, look_for=policy.watched_symbols())
         except WheelError as error:
             self._find("binary-malformed", str(error), "build it again")
             return None

@@ -25,13 +25,14 @@ _TYPES = {1: "relocatable", 2: "executable", 3: "shared", 4: "core"}
 _BITS = {1: 32, 2: 64}
 _ORDERS = {1: "<", 2: ">"}
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
-_NEEDED, _STRTAB, _SONAME, _RPATH, _RUNPATH = 1, 5, 14, 15, 29
+_NEEDED, _STRTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 10, 14, 15, 29
 _VERNEED, _VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 _NOBITS = 8
 _LONGEST_NAME = 1 << 20  # run paths made by bazel are longer than any path may be
 _MOST_SECTIONS = 200_000
 _MOST_DYNAMIC = 1 << 20
 _MOST_VERSIONS = 10_000
+_MOST_STRINGS = 64 << 20
 _STEP = 256
 
 
@@ -63,6 +64,7 @@ class Elf:
         rpath: folders of DT_RPATH.
         runpath: folders of DT_RUNPATH.
         version_needs: library to the symbol versions wanted of it.
+        mentions: those of the symbols looked for whose names its string table has.
         interpreter: whether it names a dynamic loader, as programs do and libraries do not.
         sections: all sections, when they were asked for.
     """
@@ -75,6 +77,7 @@ class Elf:
     rpath: tuple[str, ...] = ()
     runpath: tuple[str, ...] = ()
     version_needs: Mapping[str, tuple[str, ...]]
+    mentions: frozenset[str] = frozenset()
     interpreter: bool = False
     sections: tuple[Section, ...] = ()
 
@@ -111,12 +114,13 @@ def read_member(archive: Archive, member: Member, *, sections: bool = True) -> E
     return read_view(MemberView(archive, member), sections=sections)
 
 
-def read_view(view: View, *, sections: bool = True) -> Elf:
+def read_view(view: View, *, sections: bool = True, look_for: frozenset[str] = frozenset()) -> Elf:
     """Read an ELF file.
 
     Args:
         view: its bytes.
         sections: whether to read the section table too, which stands at the end.
+        look_for: symbols to look for among the names of its dynamic symbols, used or defined.
 
     Raises:
         WheelError: it is none, or its headers are broken.
@@ -131,6 +135,7 @@ def read_view(view: View, *, sections: bool = True) -> Elf:
         rpath=_folders(image.strings(_RPATH)),
         runpath=_folders(image.strings(_RUNPATH)),
         version_needs=image.version_needs(),
+        mentions=image.mentions(look_for) if look_for else frozenset(),
         interpreter=image.interpreter,
         sections=tuple(image.sections()) if sections else (),
     )
@@ -183,6 +188,14 @@ class _Image:
                 break
             at += following
         return found
+
+    def mentions(self, symbols: frozenset[str]) -> frozenset[str]:
+        """Those of the symbols that the dynamic string table has."""
+        size = next((value for tag, value in self._dynamic if tag == _STRSZ), 0)
+        if self._strings_at is None or size > _MOST_STRINGS:
+            return frozenset()
+        table = self._view.read(self._strings_at, size)
+        return frozenset(symbol for symbol in symbols if b"\0%b\0" % symbol.encode() in table)
 
     def sections(self) -> Iterator[Section]:
         """The section table."""

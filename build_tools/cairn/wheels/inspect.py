@@ -62,14 +62,14 @@ class Library:
         return tuple(sorted({str(code.target) for code in self.code_objects}))
 
 
-def libraries_of(wheel: Path) -> tuple[Library, ...]:
-    """Every ELF file in a wheel, by path.
+def libraries_of(wheel: Path, *, look_for: frozenset[str] = frozenset()) -> tuple[Library, ...]:
+    """Every ELF file in a wheel, by path; `look_for` as for `elf.read_view`.
 
     Raises:
         WheelError: the archive or a binary is malformed.
     """
     with Archive.open(wheel) as archive:
-        return read_libraries(archive)
+        return read_libraries(archive, look_for=look_for)
 
 
 def targets_of(wheel: Path) -> tuple[str, ...]:
@@ -81,30 +81,35 @@ def targets_of(wheel: Path) -> tuple[str, ...]:
     return tuple(sorted({target for library in libraries_of(wheel) for target in library.targets}))
 
 
-def read_libraries(archive: Archive, *, device_code: bool = True) -> tuple[Library, ...]:
+def read_libraries(
+    archive: Archive, *, device_code: bool = True, look_for: frozenset[str] = frozenset()
+) -> tuple[Library, ...]:
     """Like `libraries_of`, from an open archive, on all cores.
 
     Args:
         archive: the wheel.
         device_code: whether to look for it, which means to unpack each binary to its end.
+        look_for: as for `elf.read_view`.
     """
     binaries = sorted(elf_members(archive), key=lambda member: -member.size)
 
     def one(member: Member) -> Library:
-        return read_library(MemberView(archive, member), member, device_code=device_code)
+        return read_library(MemberView(archive, member), member, device_code=device_code, look_for=look_for)
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return tuple(sorted(pool.map(one, binaries), key=lambda library: library.member))
 
 
-def read_library(view: MemberView, member: Member, *, device_code: bool = True) -> Library:
+def read_library(
+    view: MemberView, member: Member, *, device_code: bool = True, look_for: frozenset[str] = frozenset()
+) -> Library:
     """One binary.
 
     Raises:
         WheelError: it is malformed; the message names it.
     """
     try:
-        parsed = elf.read_view(view, sections=device_code)
+        parsed = elf.read_view(view, sections=device_code, look_for=look_for)
         code = offload.of_view(view, parsed) if device_code else ()
     except WheelError as error:
         raise WheelError(f"{member.name}: {error}", tip=error.tip) from error

@@ -40,9 +40,18 @@ class Policy:
     blacklist: Mapping[str, tuple[str, ...]]
 
     def objections(self, library: Library) -> tuple[str, ...]:
-        """The symbol versions that `library` wants and this tag does not promise, as `library: version`."""
+        """What `library` uses and this tag does not promise, as `library: symbol or version`.
+
+        Forbidden symbols are seen when `watched_symbols` were looked for as it was read.
+        """
         allowed = self.versions.get(library.elf.machine, {})
-        return tuple(
+        forbidden = tuple(
+            f"{name}: {symbol}"
+            for name in library.elf.needed
+            for symbol in self.blacklist.get(name, ())
+            if symbol in library.elf.mentions
+        )
+        return forbidden + tuple(
             f"{name}: {version}"
             for name, versions in library.elf.version_needs.items()
             for version in versions
@@ -72,6 +81,12 @@ def policy_of(platform: str) -> Policy | None:
         if any(platform.startswith(f"{name}_") for name in (policy.name, *policy.aliases)):
             return policy
     return None
+
+
+def watched_symbols() -> frozenset[str]:
+    """Every symbol that some policy forbids."""
+    lists = (symbols for policy in policies() for symbols in policy.blacklist.values())
+    return frozenset(symbol for symbols in lists for symbol in symbols)
 
 
 def newest() -> Policy:
@@ -111,12 +126,8 @@ def matches(name: str, patterns: Iterable[str]) -> bool:
 
 def _runs_on(policy: Policy, library: Library, own: frozenset[str], elsewhere: Sequence[str]) -> bool:
     foreign = [name for name in library.elf.needed if name not in own and not matches(name, elsewhere)]
-    # Which symbols are used is not read here, so a library with forbidden ones counts as one to bundle.
-    return (
-        all(name in policy.libraries or matches(name, LOADERS) for name in foreign)
-        and not any(name in policy.blacklist for name in foreign)
-        and not policy.objections(library)
-    )
+    on_system = all(name in policy.libraries or matches(name, LOADERS) for name in foreign)
+    return on_system and not policy.objections(library)
 
 
 def _is_allowed(version: str, allowed: Mapping[str, frozenset[str]]) -> bool:

@@ -54,7 +54,8 @@ def repair_linked(
 
 def host_binaries(wheel: Path) -> tuple[Library, ...]:
     """The ELF files of a wheel that run on the host."""
-    return tuple(library for library in inspect.libraries_of(wheel) if library.elf.machine != "amdgpu")
+    found = inspect.libraries_of(wheel, look_for=policy.watched_symbols())
+    return tuple(library for library in found if library.elf.machine != "amdgpu")
 
 
 def _machine(info: WheelInfo) -> str | None:

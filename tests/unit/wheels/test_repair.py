@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import WheelError
+from cairn.wheels import metadata, policy
+from cairn.wheels.repair import repair_linked
+
+MakeWheel = Callable[..., Path]
+MakeElf = Callable[..., bytes]
+
+
+def linux_wheel(make_wheel: MakeWheel, elf: bytes, machine: str = "x86_64") -> Path:
+    return make_wheel(tags=(f"cp311-cp311-linux_{machine}",), pure=False, files={"demo/_C.so": elf})
+
+
+@pytest.mark.parametrize(
+    ("glibc", "expected"),
+    [("2.2.5", "2_5"), ("2.17", "2_17"), ("2.18", "2_24"), ("2.28", "2_28"), ("2.34", "2_34")],
+)
+def test_the_lowest_tag_that_the_symbols_justify(
+    make_wheel: MakeWheel, make_elf: MakeElf, tmp_path: Path, glibc: str, expected: str
+) -> None:
+    elf = make_elf(
+        needed=("libc.so.6", "libamdhip64.so.6", "libtorch_cpu.so"),
+        versions={"libc.so.6": (f"GLIBC_{glibc}",), "libamdhip64.so.6": ("hip_4.2",)},
+    )
+    exclude = ("libamdhip64.so.*", "libtorch*.so")
+    made = repair_linked(linux_wheel(make_wheel, elf), tmp_path / "out", exclude=exclude)
+    assert metadata.read(made).wheel_tags == (f"cp311-cp311-manylinux_{expected}_x86_64",)
+    assert made.name.endswith(f"manylinux_{expected}_x86_64.whl")
+
+
+def test_a_forbidden_symbol_needs_a_newer_tag(
+    make_wheel: MakeWheel, make_elf: MakeElf, tmp_path: Path
+) -> None:
+    # The name of a folder stands in the same string table as the names of symbols.
+    elf = make_elf(needed=("libc.so.6",), runpath="__cxa_thread_atexit_impl")
+    made = repair_linked(linux_wheel(make_wheel, elf), tmp_path / "out", exclude=())
+    assert made.name.endswith("manylinux_2_24_x86_64.whl")
+
+
+def test_a_tag_may_be_asked_for(make_wheel: MakeWheel, make_elf: MakeElf, tmp_path: Path) -> None:
+    wheel = linux_wheel(make_wheel, make_elf(needed=("libc.so.6",)))
+    made = repair_linked(wheel, tmp_path / "out", exclude=(), platform="manylinux_2_28_x86_64")
+    assert made.name == "demo-1.0-cp311-cp311-manylinux_2_28_x86_64.whl"
+    with pytest.raises(WheelError, match="no manylinux platform"):
+        repair_linked(wheel, tmp_path / "out", exclude=(), platform="windows")
+
+
+def test_other_wheels_pass_through(make_wheel: MakeWheel, make_elf: MakeElf, tmp_path: Path) -> None:
+    pure = make_wheel()
+    done = make_wheel(tags=("cp311-cp311-manylinux_2_28_x86_64",), files={"demo/x.so": make_elf()})
+    for wheel in (pure, done):
+        made = repair_linked(wheel, tmp_path / "out", exclude=())
+        assert made == tmp_path / "out" / wheel.name
+        assert made.read_bytes() == wheel.read_bytes()
+        assert repair_linked(made, tmp_path / "out", exclude=()) == made
+
+
+def test_a_wheel_without_binaries_gets_the_oldest_tag(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    wheel = make_wheel(tags=("py3-none-linux_x86_64",), pure=False)
+    assert (
+        repair_linked(wheel, tmp_path / "out", exclude=()).name
+        == "demo-1.0-py3-none-manylinux_2_5_x86_64.whl"
+    )
+
+
+def test_several_architectures_are_refused(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    wheel = make_wheel(tags=("py3-none-linux_x86_64", "py3-none-linux_aarch64"))
+    with pytest.raises(WheelError, match="several architectures"):
+        repair_linked(wheel, tmp_path / "out", exclude=())
+
+
+def test_policies_are_ordered_from_old_to_new() -> None:
+    names = [found.name for found in policy.policies()]
+    assert names[0] == "manylinux_2_5"
+    assert [tuple(map(int, name.split("_")[1:])) for name in names] == sorted(
+        tuple(map(int, name.split("_")[1:])) for name in names
+    )
+    found = policy.policy_of("manylinux2014_x86_64")
+    assert found is not None
+    assert found.name == "manylinux_2_17"
+    assert policy.policy_of("musllinux_1_2_x86_64") is None
+    assert policy.newest().name == names[-1]
