@@ -1,0 +1,74 @@
+"""Looks at an installed wheel from inside, in a process that has only the wheel's own environment.
+
+Run as a script by the tested interpreter, so it knows the standard library and nothing else:
+`python -I probe.py REQUEST.json ANSWER.json`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+
+def main(request_path: str, answer_path: str) -> None:
+    """Import the modules, open the libraries, and write down what happened."""
+    request = json.loads(Path(request_path).read_text(encoding="utf-8"))
+    answer: dict[str, object] = {"versions": {}, "import_errors": {}}
+    for name in request["modules"]:
+        _import(name, answer)
+    answer["library_errors"] = {path: why for path in request["libraries"] if (why := _open(path))}
+    answer["program_errors"] = {path: why for path in request["programs"] if (why := _unresolved(path))}
+    answer["mapped"] = _mapped()
+    answer["prefixes"] = [sys.prefix, sys.base_prefix]
+    Path(answer_path).write_text(json.dumps(answer), encoding="utf-8")
+
+
+def _import(name: str, answer: dict) -> None:  # type: ignore[type-arg]
+    try:
+        module = importlib.import_module(name)
+    except BaseException:  # noqa: BLE001 - whatever a broken wheel raises is the answer
+        answer["import_errors"][name] = traceback.format_exc(limit=-3)
+    else:
+        version = getattr(module, "__version__", None)
+        if "." not in name and version is not None:
+            answer["versions"][name] = str(version)
+
+
+def _open(path: str) -> str | None:
+    """Why a library cannot be loaded after the imports, with all its symbols; None when it can."""
+    try:
+        ctypes.CDLL(path)
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def _unresolved(path: str) -> str | None:
+    """Which libraries the dynamic loader does not find for a program; it is not started (see ld.so(8))."""
+    try:
+        listed = subprocess.run(  # noqa: PLW1510 - a failure is part of the answer
+            [path], env={"LD_TRACE_LOADED_OBJECTS": "1"}, capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    missing = [line.strip() for line in listed.stdout.splitlines() if "not found" in line]
+    return "; ".join(missing) or None
+
+
+def _mapped() -> list[str]:
+    """The files whose code this process has loaded."""
+    try:
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+    fields = (line.split(maxsplit=5) for line in lines)
+    return sorted({f[5] for f in fields if len(f) > 5 and "x" in f[1] and f[5].startswith("/")})  # noqa: PLR2004
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

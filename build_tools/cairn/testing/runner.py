@@ -1,0 +1,143 @@
+"""Running pytest on an environment without installing pytest into it.
+
+pytest brings packages of its own (packaging, pygments, ...). Installed into the tested environment, they
+would hide that a wheel forgot to require them, so they lie in a folder apart that stands last on the path,
+after all that the environment has. What even that could hide, the built-in checks see: they import every
+module in a process of its own that has never heard of pytest.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from cairn import files, process
+from cairn.errors import PrerequisiteError, ProcessError
+
+_START = "import sys; sys.path.append(sys.argv[1]); import pytest; sys.exit(pytest.main(sys.argv[2:]))"
+_INI = "[pytest]\njunit_family = xunit2\nxfail_strict = true\n"
+_TIMED_OUT = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """One run of pytest.
+
+    Attributes:
+        folder: where it runs, outside any source tree; the results and pytest's own files go there.
+        tests: a folder or file of tests.
+        junit: the JUnit XML it writes.
+        arguments: further arguments for pytest.
+        variables: its whole environment.
+        timeout: seconds until it is killed with all its children.
+        log: receives its output.
+    """
+
+    folder: Path
+    tests: Path
+    junit: Path
+    arguments: tuple[str, ...] = ()
+    variables: Mapping[str, str]
+    timeout: float
+    log: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a run of pytest ended.
+
+    Attributes:
+        exit_code: pytest's, or -1 when it had to be killed.
+        problem: why it was killed, or empty.
+    """
+
+    exit_code: int
+    problem: str = ""
+
+
+def run_inside(
+    python: Path, tools: Path, session: Session, on_line: Callable[[str], None] | None = None
+) -> Ended:
+    """Run pytest in a tested environment's interpreter, isolated from the caller; `tools` holds pytest."""
+    return _run([python, "-I", "-c", _START, tools], session, on_line)
+
+
+def run_beside(session: Session, on_line: Callable[[str], None] | None = None) -> Ended:
+    """Run pytest in our own interpreter, for checks that look at an environment from outside."""
+    return _run([sys.executable, "-P", "-m", "pytest"], session, on_line)
+
+
+def copy_pytest(target: Path) -> None:
+    """Put pytest and what it needs into a folder, from our own environment; no index is asked.
+
+    Raises:
+        PrerequisiteError: pytest is not installed in a way that can be copied.
+    """
+    for name in sorted(_closure("pytest")):
+        for top, source in _top_level(importlib.metadata.distribution(name)):
+            if source.is_dir():
+                shutil.copytree(source, target / top, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                target.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target / top)
+
+
+def _run(start: Sequence[str | Path], session: Session, on_line: Callable[[str], None] | None) -> Ended:
+    session.folder.mkdir(parents=True, exist_ok=True)
+    session.junit.unlink(missing_ok=True)
+    ini = session.folder / "pytest.ini"
+    files.write_text(ini, _INI)
+    options = ["-p", "no:cacheprovider", "--import-mode=importlib", "-ra", "--color=no", "--tb=short"]
+    # Ours come last: a person's own arguments must not send the results elsewhere.
+    fixed = [f"--config-file={ini}", f"--rootdir={session.tests.parent}", f"--junit-xml={session.junit}"]
+    try:
+        done = process.run(
+            [*start, *options, *session.arguments, *fixed, session.tests],
+            cwd=session.folder,
+            env=session.variables,
+            log=session.log,
+            on_line=on_line,
+            timeout=session.timeout,
+            check=False,
+        )
+    except ProcessError:
+        return Ended(
+            exit_code=_TIMED_OUT, problem=f"the tests did not end within {session.timeout:g} seconds"
+        )
+    return Ended(exit_code=done.returncode)
+
+
+def _closure(name: str) -> set[str]:
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        current = canonicalize_name(waiting.pop())
+        if current in found:
+            continue
+        found.add(current)
+        waiting += _needed(current)
+    return found
+
+
+def _needed(name: str) -> list[str]:
+    try:
+        texts = importlib.metadata.distribution(name).requires or []
+    except importlib.metadata.PackageNotFoundError as error:
+        raise PrerequisiteError(f"{name}, which the smoke tests need, is not installed") from error
+    requirements = map(Requirement, texts)
+    return [r.name for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""})]
+
+
+def _top_level(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
+    tops = {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}
+    if not tops:
+        raise PrerequisiteError(f"{distribution.name} cannot be copied: it has no list of files")
+    for top in sorted(tops):
+        yield top, Path(str(distribution.locate_file(top)))

@@ -1,0 +1,261 @@
+"""Smoke tests: a set, installed the way a person installs it, into an environment that has nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from cairn import files
+from cairn.errors import TestsFailedError, UsageError
+from cairn.targets import CPU
+from cairn.testing import environment as environments
+from cairn.testing import facts as smoke_facts
+from cairn.testing import hardware, junit, record, sessions
+from cairn.testing.environment import Environment, Installed, Where
+from cairn.testing.junit import JUnit
+from cairn.testing.record import Skip, TestedWheel, TestRecord, Verdict
+from cairn.testing.sessions import Bench, Run
+from cairn.testing.verdict import Judgement, judge
+from cairn.wheels.set import WheelSet
+
+_SHOWN_FAILURES = 5
+_PHRASES: Mapping[Verdict, str] = {
+    "failed": "failed",
+    "invalid": "prove nothing",
+    "untested": "did not take place",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmokeRequest:
+    """What to test, where to get it, and how.
+
+    Attributes:
+        wheel_set: the set; each of its files must be installed with exactly its bytes.
+        work_dir: made anew; holds the environment, the log, the results and the record.
+        index_url: the only index; None where `find_links` has everything.
+        find_links: folders or pages that pip looks into as well.
+        requirements: installed too, such as `rocm[libraries]==7.10.0`.
+        extra_wheels: likewise; a stack's own list of wheels that it does not build.
+        smoke_tests: the stack's own tests, folders of pytest files.
+        imports: distribution to the modules that must import; by default its top-level ones.
+        siblings: distribution to the version that every requirement on it must pin; by default the set's own.
+        environment: variables for the installation and the tests.
+        python: the interpreter that the environment is made from; ours by default.
+        pytest_args: further arguments for the stack's own tests.
+        timeout: seconds for each of the two runs of pytest.
+        floor: fewest tests that must have run.
+        log: receives the output of every program; by default in `work_dir`.
+        gpus: where the kernel describes the GPUs of the machine.
+    """
+
+    wheel_set: WheelSet
+    work_dir: Path
+    index_url: str | None = None
+    find_links: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+    extra_wheels: tuple[str, ...] = ()
+    smoke_tests: tuple[Path, ...] = ()
+    imports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    siblings: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    python: Path | None = None
+    pytest_args: tuple[str, ...] = ()
+    timeout: float = 1800.0
+    floor: int = 1
+    log: Path | None = None
+    gpus: Path = hardware.KFD_NODES
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmokeResult:
+    """What came of it.
+
+    Attributes:
+        record: what was run on which bytes, and the verdict.
+        record_path: the record as a file.
+        junit_path: the results of every test; missing where the run left none.
+        environment: the environment's folder.
+        log: the output of every program.
+        failures: the first tests that failed, with the reason.
+    """
+
+    record: TestRecord
+    record_path: Path
+    junit_path: Path
+    environment: Path
+    log: Path
+    failures: tuple[str, ...] = ()
+
+
+def run_smoke(request: SmokeRequest, *, on_line: Callable[[str], None] | None = None) -> SmokeResult:
+    """Install a set into a fresh environment and test it; a verdict is returned, not raised.
+
+    Raises:
+        UsageError: no index was named, or a folder of tests is missing.
+        NetworkError: the index could not be reached.
+        TestsFailedError: the set cannot be installed from there, or other bytes came than the set names.
+    """
+    _check(request)
+    started, began = datetime.now(UTC), time.monotonic()
+    shutil.rmtree(request.work_dir, ignore_errors=True)
+    request.work_dir.mkdir(parents=True)
+    bench = Bench(
+        work_dir=request.work_dir,
+        variables=_variables(request),
+        timeout=request.timeout,
+        log=request.log or request.work_dir / "smoke.log",
+        on_line=on_line,
+    )
+    environment = _install(request, bench)
+    runs = _run_all(request, environment, bench)
+    junit_path, record_path = request.work_dir / "junit.xml", request.work_dir / "record.json"
+    if whole := [run.junit for run in runs if run.outcome is not None]:
+        junit.merge(whole, junit_path)
+    made = _record(request, runs, junit_path, started=started, seconds=time.monotonic() - began)
+    record.write(record_path, made)
+    return SmokeResult(
+        record=made,
+        record_path=record_path,
+        junit_path=junit_path,
+        environment=environment.path,
+        log=bench.log,
+        failures=_failures(runs),
+    )
+
+
+def require_passed(result: SmokeResult) -> None:
+    """Raise what a person should read when the verdict is not `passed`.
+
+    Raises:
+        TestsFailedError: always, then.
+    """
+    if result.record.verdict == "passed":
+        return
+    raise TestsFailedError(
+        f"the smoke tests {_PHRASES[result.record.verdict]}: {result.record.reason}",
+        tip=f"read {result.log}",
+    )
+
+
+def _check(request: SmokeRequest) -> None:
+    if request.index_url is None and not request.find_links:
+        raise UsageError("no index to install from", tip="name one with --index-url")
+    for tests in request.smoke_tests:
+        if not tests.exists():
+            raise UsageError(
+                f"there are no smoke tests at {tests}", tip="see `smoke_tests` of the stack.toml"
+            )
+
+
+def _variables(request: SmokeRequest) -> dict[str, str]:
+    family = request.wheel_set.family
+    choice = {} if family == CPU else {"ROCM_SDK_TARGET_FAMILY": family}
+    return environments.variables(os.environ, {**choice, **request.environment})
+
+
+def _install(request: SmokeRequest, bench: Bench) -> Environment:
+    python = request.python or Path(sys.executable)
+    environment = environments.create(request.work_dir / "venv", python=python, variables=bench.variables)
+    where = Where(index_url=request.index_url, find_links=request.find_links)
+    exact = tuple(f"{wheel.distribution}=={wheel.version}" for wheel in request.wheel_set.wheels)
+    installed = environments.install(
+        environment,
+        (*exact, *request.requirements, *request.extra_wheels),
+        where,
+        variables=bench.variables,
+        log=bench.log,
+        on_line=bench.on_line,
+    )
+    _check_bytes(request.wheel_set, installed, str(where))
+    return environment
+
+
+def _check_bytes(wheel_set: WheelSet, installed: tuple[Installed, ...], where: str) -> None:
+    """The verdict is about these bytes, so nothing else may have been installed under their names."""
+    digests = {canonicalize_name(file.distribution): file.sha256 for file in installed}
+    for wheel in wheel_set.wheels:
+        if digests.get(canonicalize_name(wheel.distribution)) != wheel.sha256:
+            raise TestsFailedError(
+                f"{where} gave other bytes for {wheel.distribution} {wheel.version} than the set"
+                f" {wheel_set.set_id[:12]} names",
+                tip="test the set from an index that has its files",
+            )
+
+
+def _run_all(request: SmokeRequest, environment: Environment, bench: Bench) -> tuple[Run, ...]:
+    facts = smoke_facts.collect(
+        request.wheel_set,
+        python=environment.python,
+        site_packages=environment.site_packages,
+        imports=request.imports,
+        siblings=request.siblings,
+    )
+    runs = [sessions.run_builtin(bench, facts)]
+    if request.smoke_tests:
+        runs.append(sessions.run_stack(bench, environment, request.smoke_tests, request.pytest_args))
+    return tuple(runs)
+
+
+def _judge(request: SmokeRequest, runs: tuple[Run, ...], gpus: tuple[str, ...]) -> Judgement:
+    """The first verdict of a single run that is not `passed`, else that of all tests together.
+
+    One by one first: checks of imports must not outweigh a stack whose own tests were all skipped.
+    """
+    targets = request.wheel_set.targets
+    for run in runs:
+        single = judge(run.outcome, exit_code=run.exit_code, targets=targets, hardware=gpus)
+        if single.verdict != "passed":
+            return Judgement(verdict=single.verdict, reason=run.problem or single.reason)
+    device_floor = 1 if gpus and request.smoke_tests and CPU not in targets else 0
+    together = _together(runs)
+    return judge(
+        together,
+        exit_code=0,
+        targets=targets,
+        hardware=gpus,
+        floor=request.floor,
+        device_floor=device_floor,
+    )
+
+
+def _together(runs: tuple[Run, ...]) -> JUnit:
+    outcomes = [run.outcome for run in runs if run.outcome is not None]
+    cases = tuple(case for outcome in outcomes for case in outcome.cases)
+    return JUnit(cases=cases, announced=sum(outcome.announced for outcome in outcomes))
+
+
+def _record(
+    request: SmokeRequest, runs: tuple[Run, ...], junit_path: Path, *, started: datetime, seconds: float
+) -> TestRecord:
+    wheel_set = request.wheel_set
+    gpus = hardware.visible(hardware.seen(request.gpus), os.environ.get("ROCR_VISIBLE_DEVICES"))
+    verdict, results = _judge(request, runs, gpus), _together(runs)
+    return TestRecord(
+        set_id=wheel_set.set_id,
+        wheels=tuple(TestedWheel(file_name=w.file_name, sha256=w.sha256) for w in wheel_set.wheels),
+        kind="smoke",
+        family=wheel_set.family,
+        targets=wheel_set.targets,
+        hardware=gpus,
+        counts=results.counts,
+        junit_sha256=files.sha256_of(junit_path) if junit_path.exists() else None,
+        started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        duration_seconds=round(seconds, 3),
+        verdict=verdict.verdict,
+        reason=verdict.reason,
+        skips=tuple(Skip(test=c.name, reason=c.reason) for c in results.cases if c.outcome == "skipped"),
+    )
+
+
+def _failures(runs: tuple[Run, ...]) -> tuple[str, ...]:
+    cases = [c for c in _together(runs).cases if c.outcome in ("failed", "error")]
+    return tuple(f"{case.name}: {case.reason}" for case in cases[:_SHOWN_FAILURES])

@@ -1,0 +1,221 @@
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from cairn import files
+from cairn.errors import NetworkError, TestsFailedError, UsageError
+from cairn.testing import junit, record
+from cairn.testing.smoke import SmokeRequest, SmokeResult, require_passed, run_smoke
+from cairn.wheels.set import WheelSet
+
+Make = Callable[..., Path]
+MakeSet = Callable[..., WheelSet]
+Smoke = Callable[..., SmokeResult]
+Device = Callable[[Sequence[str]], bytes]
+NATIVE = f"cp{sys.version_info.major}{sys.version_info.minor}-abi3-linux_x86_64"
+
+
+def failed(result: SmokeResult) -> set[str]:
+    cases = junit.read(result.junit_path).cases
+    return {case.name.rpartition("::")[2] for case in cases if case.outcome in ("failed", "error")}
+
+
+def device_wheel(make_wheel: Make, name: str, code: bytes) -> Path:
+    return make_wheel(name, "1.0", {f"{name}/__init__.py": "", f"{name}/libk.so": code}, tag=NATIVE)
+
+
+def test_a_good_set_passes_and_its_record_names_its_bytes(
+    make_wheel: Make, smoke: Smoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAIRN_LEAK", "1")
+    alpha = make_wheel("alpha", "1.0+trial.1", {"alpha/__init__.py": "__version__ = '1.0+trial.1'\n"})
+    beta = make_wheel(
+        "beta", "2.0", {"beta.py": "import alpha\nTWICE = 2\n"}, requires=["alpha==1.0+trial.1"]
+    )
+    result = smoke(
+        [alpha, beta],
+        environment={"GIVEN": "1"},
+        tests=(
+            "import os, sys, beta, pytest\n"
+            "def test_two():\n    assert beta.TWICE == 2\n"
+            "def test_installed():\n    assert beta.__file__.startswith(sys.prefix)\n"
+            "def test_no_leak():\n    assert 'CAIRN_LEAK' not in os.environ and os.environ['GIVEN'] == '1'\n"
+            "def test_device():\n    pytest.skip('no GPU')\n"
+        ),
+    )
+    require_passed(result)
+    made = result.record
+    assert (made.verdict, made.kind, made.hardware) == ("passed", "smoke", ())
+    assert made.sha256s == {files.sha256_of(alpha), files.sha256_of(beta)}
+    assert made.counts.skipped == 1
+    assert [skip.reason for skip in made.skips] == ["no GPU"]
+    assert made.counts.passed == len(junit.read(result.junit_path).cases) - 1 > 10
+    assert made.junit_sha256 == files.sha256_of(result.junit_path)
+    assert record.read(result.record_path) == made
+    assert not list((result.environment / "lib").rglob("*pytest*"))
+    assert "passed" in result.log.read_text(encoding="utf-8")
+
+
+def test_each_defect_is_found_by_its_check_and_no_other(
+    tmp_path: Path,
+    make_wheel: Make,
+    smoke: Smoke,
+    compile_library: Callable[..., bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "elsewhere.py").write_text("", encoding="utf-8")
+    ghost = compile_library("int ghost(void) { return 1; }\n", soname="libghost.so.1")
+    (elsewhere / "libghost.so.1").write_bytes(ghost)
+    source = "int ghost(void); int haunted(void) { return ghost(); }\n"
+    haunted = compile_library(source, "libghost.so.1", soname="libhaunted.so")
+    wheels = [
+        make_wheel("broken", "1.0", {"broken.py": "raise RuntimeError('as built')\n"}),
+        make_wheel("aged", "2.0", {"aged.py": "__version__ = '1.9'\n"}),
+        make_wheel("loose", "1.0", {"loose.py": ""}, requires=["aged>=1"]),
+        # packaging comes with pytest: it must not be found because of that
+        make_wheel("forgetful", "1.0", {"forgetful.py": "import packaging\n"}),
+        make_wheel("lonely", "1.0", {"lonely.py": "import elsewhere\n"}),
+        # nothing imports the library, and still it must load
+        make_wheel(
+            "haunted", "1.0", {"haunted/__init__.py": "", "haunted/libhaunted.so": haunted}, tag=NATIVE
+        ),
+        make_wheel("crashing", "1.0", {"crashing.py": "import os\nos._exit(3)\n"}),
+        make_wheel("hollow", "1.0", {"hollow-data.txt": ""}),
+        make_wheel("sound", "1.0", {"sound.py": "__version__ = '1.0'\n"}),
+    ]
+    monkeypatch.setenv("PYTHONPATH", str(elsewhere))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(elsewhere))
+    result = smoke(wheels)
+    assert result.record.verdict == "failed"
+    assert failed(result) == {
+        "test_imports[broken]",
+        "test_versions_agree[aged]",
+        "test_siblings_are_pinned[loose]",
+        "test_imports[forgetful]",
+        "test_imports[lonely]",
+        "test_libraries_load[haunted]",
+        "test_imports[hollow]",
+        # a process that dies tells nothing, so nothing that needs it holds
+        "test_imports[crashing]",
+        "test_versions_agree[crashing]",
+        "test_libraries_load[crashing]",
+        "test_libraries_come_from_the_environment_or_the_system[crashing]",
+    }
+    text = result.junit_path.read_text(encoding="utf-8")
+    assert "libghost.so.1: cannot open shared object file" in text
+    assert "as built" in text
+    assert "exit code 3" in text
+    with pytest.raises(TestsFailedError, match=r"11 of \d+ tests failed"):
+        require_passed(result)
+    assert len(result.failures) == 5
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("def test_a():\n    pytest.skip('no GPU')\n", "all 1 tests were skipped"),
+        ("def test_a():\n    assert 1 == 2\n", "test_a: assert 1 == 2"),
+        ("def test_a():\n    os._exit(0)\n", "left no results"),
+        ("VALUE = 1\n", "no test was collected"),
+        ("raise ValueError('at import')\n", "tests failed"),
+    ],
+)
+def test_the_stacks_own_tests_are_judged(make_wheel: Make, smoke: Smoke, body: str, reason: str) -> None:
+    result = smoke([make_wheel("alpha", "1.0", {"alpha.py": ""})], tests=f"import os, pytest\n{body}")
+    assert result.record.verdict == "failed"
+    assert reason in result.record.reason
+    assert record.read(result.record_path) == result.record
+
+
+def test_device_code_must_be_exactly_what_was_asked_for(
+    make_wheel: Make, smoke: Smoke, device_library: Device
+) -> None:
+    both = device_wheel(make_wheel, "both", device_library(["gfx942", "gfx1100"]))
+    one = device_wheel(make_wheel, "one", device_library(["gfx942"]))
+    result = smoke([both, one], targets=("gfx942", "gfx1100"), family="mixed")
+    assert failed(result) == {"test_code_objects_are_what_was_asked_for[one]"}
+
+
+def test_a_cpu_set_must_have_no_device_code(make_wheel: Make, smoke: Smoke, device_library: Device) -> None:
+    result = smoke([device_wheel(make_wheel, "dev", device_library(["gfx942"]))])
+    assert failed(result) == {
+        "test_code_objects_are_what_was_asked_for[dev]",
+        "test_the_set_has_device_code_where_it_is_for_a_gpu",
+    }
+
+
+def test_a_gpu_set_must_have_device_code(make_wheel: Make, smoke: Smoke) -> None:
+    result = smoke([make_wheel("alpha", "1.0", {"alpha.py": ""})], targets=("gfx942",), family="gfx94X-dcgpu")
+    assert failed(result) == {"test_the_set_has_device_code_where_it_is_for_a_gpu"}
+
+
+@pytest.mark.parametrize(
+    ("version", "body", "expected"),
+    [
+        (90500, "pass", ("invalid", "gfx950")),
+        (90402, "pass", ("failed", "0 tests passed on a GPU")),
+        (90402, "record_property('device', 'gfx942')", ("passed", "1 of them on gfx942")),
+        (90402, "record_property('device', 'gfx90a')", ("invalid", "computed on gfx90a")),
+    ],
+)
+def test_the_gpus_of_the_machine_count(
+    version: int, body: str, expected: tuple[str, str], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    request.getfixturevalue("monkeypatch").delenv("ROCR_VISIBLE_DEVICES", raising=False)
+    (tmp_path / "nodes" / "0").mkdir(parents=True)
+    (tmp_path / "nodes" / "0" / "properties").write_text(f"gfx_target_version {version}\n")
+    code = request.getfixturevalue("device_library")(["gfx942"])
+    result = request.getfixturevalue("smoke")(
+        [device_wheel(request.getfixturevalue("make_wheel"), "dev", code)],
+        tests=f"def test_a(record_property):\n    {body}\n",
+        targets=("gfx942",),
+        family="gfx94X-dcgpu",
+        gpus=tmp_path / "nodes",
+    )
+    verdict, reason = expected
+    assert result.record.verdict == verdict
+    assert reason in result.record.reason
+
+
+def test_other_bytes_under_the_same_name_are_not_tested(
+    tmp_path: Path, make_wheel: Make, make_set: MakeSet, serve: Callable[[Sequence[Path]], str]
+) -> None:
+    wheel_set = make_set([make_wheel("alpha", "1.0", {"alpha.py": "A = 1\n"})])
+    other = make_wheel("alpha", "1.0", {"alpha.py": "A = 2\n"})
+    request = SmokeRequest(wheel_set=wheel_set, work_dir=tmp_path / "work", index_url=serve([other]))
+    with pytest.raises(TestsFailedError, match=r"other bytes for alpha 1\.0"):
+        run_smoke(request)
+    assert not (tmp_path / "work" / "record.json").exists()
+
+
+def test_what_the_index_lacks_cannot_be_installed(make_wheel: Make, smoke: Smoke) -> None:
+    wheel = make_wheel("alpha", "1.0", {"alpha.py": ""}, requires=["packaging>=24"])
+    with pytest.raises(TestsFailedError, match="No matching distribution found for packaging"):
+        smoke([wheel])
+
+
+def test_an_index_that_is_not_there_is_a_matter_of_the_network(make_wheel: Make, smoke: Smoke) -> None:
+    wheel = make_wheel("alpha", "1.0", {"alpha.py": ""})
+    with pytest.raises(NetworkError, match="could not reach"):
+        smoke([wheel], index_url="http://127.0.0.1:9/simple/", environment={"PIP_RETRIES": "1"})
+
+
+def test_wheels_in_a_folder_need_no_index(make_wheel: Make, smoke: Smoke) -> None:
+    wheel = make_wheel("alpha", "1.0", {"alpha.py": ""})
+    result = smoke([wheel], index_url=None, find_links=(str(wheel.parent),))
+    assert result.record.verdict == "passed"
+
+
+def test_what_cannot_be_meant_is_refused_before_anything_runs(
+    tmp_path: Path, make_wheel: Make, smoke: Smoke
+) -> None:
+    wheel = make_wheel("alpha", "1.0", {"alpha.py": ""})
+    with pytest.raises(UsageError, match="no index"):
+        smoke([wheel], index_url=None)
+    with pytest.raises(UsageError, match="no smoke tests at"):
+        smoke([wheel], smoke_tests=(tmp_path / "none",))
+    assert not (tmp_path / "work").exists()
