@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +40,8 @@ hipify_python.hipify(
 )
 """
 
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
 # All that stays of the caller's environment, so that no PYTHONPATH or ROCM_HOME of theirs steers hipify.
 _KEPT_VARIABLES = ("PATH", "HOME", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "USERPROFILE", "LD_LIBRARY_PATH")
 
@@ -56,12 +59,15 @@ def runs_at_checkout(kind: HipifyKind) -> bool:
     return kind in ("build_amd", "torch-utils")
 
 
-def run(root: Repository, kind: HipifyKind, *, python: Path | None, say: Say) -> HipifyReport:
+def run(
+    root: Repository, kind: HipifyKind, *, ignored_before: Collection[str], python: Path | None, say: Say
+) -> HipifyReport:
     """Hipify a tree that is as upstream gave it, submodules included.
 
     Args:
         root: its repository; nothing may be edited in it.
         kind: who hipifies.
+        ignored_before: what `ignored` gives now; what it gives afterwards besides is hipify's.
         python: the interpreter; ours when None, which has no torch.
         say: is told the last line of the program's output.
 
@@ -69,16 +75,14 @@ def run(root: Repository, kind: HipifyKind, *, python: Path | None, say: Say) ->
         SourceError: there is no hipify program, it failed, or it matched nothing although there are CUDA
             sources.
     """
-    parts = tuple(_parts(root))
-    before = {part.prefix: _ignored(part.repository) for part in parts}
     _execute(root.work_tree, kind, python=python or Path(sys.executable), say=say)
+    parts = tuple(_parts(root))
     changed: list[str] = []
-    generated: list[str] = []
+    generated = [name for name in ignored(root) - set(ignored_before) if not _is_byproduct(name)]
     for part in parts:
         edited, new = _differences(part.repository)
         changed += [part.prefix + name for name in edited]
-        new += sorted(_ignored(part.repository) - before[part.prefix])
-        generated += [part.prefix + name for name in new if not _is_byproduct(name)]
+        generated += [part.prefix + name for name in new]
     unchanged = tuple(sorted(set(_gpu_sources(parts)) - set(changed)))
     if not changed and not generated and (cuda := unchanged or tuple(_cuda_users(parts))):
         raise SourceError(
@@ -90,13 +94,31 @@ def run(root: Repository, kind: HipifyKind, *, python: Path | None, say: Say) ->
     )
 
 
-def commit(repository: Repository) -> str:
+def ignored(root: Repository) -> set[str]:
+    """Files that git ignores, by their paths from the root, submodules' included."""
+    found: set[str] = set()
+    for part in _parts(root):
+        listed = part.repository.run("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
+        found |= {part.prefix + name for name in listed.split("\0") if name}
+    return found
+
+
+def commit(repository: Repository, generated: Collection[str] = ()) -> str:
     """Commit everything hipify did to one repository; the commit, or HEAD where there is nothing to commit.
 
-    The commit is made of the tree, the parent and the parent's time: two people who hipify the same commit
-    get the same one. Made without `git commit`, which asks hooks and a person's settings.
+    Generated files are committed even where the project ignores them, so that the commit is all of it. The
+    commit is made of the tree, the parent and the parent's time: two people who hipify the same commit get
+    the same one. Made without `git commit`, which asks hooks and a person's settings.
+
+    Args:
+        repository: the root or a submodule.
+        generated: files that hipify made, from the repository's own folder.
     """
     repository.run("add", "--all")
+    if generated:
+        names = b"".join(os.fsencode(name) + b"\0" for name in sorted(generated))
+        from_input = ("--pathspec-from-file=-", "--pathspec-file-nul")
+        repository.run("--literal-pathspecs", "add", "--force", *from_input, stdin=names)
     tree = repository.run("write-tree").strip()
     head, old_tree, date = (
         repository.run("log", "-1", "--format=%H %T %cd", "--date=raw").strip().split(" ", 2)
@@ -123,7 +145,9 @@ def _execute(tree: Path, kind: HipifyKind, *, python: Path, say: Say) -> None:
     what = [BUILD_AMD] if kind == "build_amd" else ["-IB", "-X", "utf8", "-c", _TORCH_UTILS]
     try:
         # The folder matters: build_amd.py names some of the files it edits relative to it.
-        process.run([python, *what], cwd=tree, env=_environment(), on_line=say)
+        process.run(
+            [python, *what], cwd=tree, env=_environment(), on_line=lambda line: say(_COLOUR.sub("", line))
+        )
     except ProcessError as error:
         reason = error.output.splitlines()[-1] if error.output else str(error)
         raise SourceError(f"hipify of {tree} failed: {reason}", tip=_tip(kind, error.output)) from error
@@ -158,11 +182,6 @@ def _differences(repository: Repository) -> tuple[list[str], list[str]]:
     options = ("--untracked-files=all", "--ignore-submodules=all", "--no-renames")
     listed = [e for e in repository.run("status", "--porcelain", "-z", *options).split("\0") if e]
     return [e[3:] for e in listed if e[:2] != "??"], [e[3:] for e in listed if e[:2] == "??"]
-
-
-def _ignored(repository: Repository) -> set[str]:
-    listed = repository.run("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
-    return {name for name in listed.split("\0") if name}
 
 
 def _is_byproduct(name: str) -> bool:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+from cairn import files
 from cairn.sources import hipify, repository, submodules, treestate
 from cairn.sources.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.state import HipifyReport, State, write
 from cairn.stack import HipifyKind, Project
 
 Say = Callable[[str], None]
+
+_IGNORED = "cairn.ignored"
 
 
 def hipify_tree(root: Repository, note: State, *, kind: HipifyKind, python: Path | None, say: Say) -> None:
@@ -20,17 +24,19 @@ def hipify_tree(root: Repository, note: State, *, kind: HipifyKind, python: Path
     A project that hipifies while it is built, or not at all, gets the second tag at the same commit.
     """
     heads = {path: part.commit_of("HEAD") or "" for path, part in _parts(root)}
+    ignored = _remember_ignored(root)
     write(root.git_dir, dataclasses.replace(note, phase="hipifying", heads=heads))
     report: HipifyReport | None = None
     if hipify.runs_at_checkout(kind):
         say(f"hipifying {root.work_tree}")
-        report = hipify.run(root, kind, python=python, say=say)
+        report = hipify.run(root, kind, ignored_before=ignored, python=python, say=say)
     if note.committed:
+        made = _by_part(report.generated if report else (), heads)
         # The root first: it must not see that its submodules have moved.
-        for _, part in _parts(root):
-            repository.move_refs(part, {f"refs/tags/{HIPIFY_TAG}": hipify.commit(part)})
-    files = None if note.committed else treestate.tree_state(root.work_tree)
-    write(root.git_dir, dataclasses.replace(note, phase="ready", heads={}, files=files, report=report))
+        for path, part in _parts(root):
+            repository.move_refs(part, {f"refs/tags/{HIPIFY_TAG}": hipify.commit(part, made[path])})
+    edited = None if note.committed else treestate.tree_state(root.work_tree)
+    write(root.git_dir, dataclasses.replace(note, phase="ready", heads={}, files=edited, report=report))
 
 
 def recovered(root: Repository, note: State | None) -> State | None:
@@ -43,6 +49,8 @@ def recovered(root: Repository, note: State | None) -> State | None:
         part.run("clean", "--quiet", "-ffd")
         if part.tag(HIPIFY_TAG):
             repository.move_refs(part, {f"refs/tags/{HIPIFY_TAG}": None})
+    for name in hipify.ignored(root) - _remembered_ignored(root):
+        (root.work_tree / name).unlink(missing_ok=True)
     undone = dataclasses.replace(note, phase="placed", heads={})
     write(root.git_dir, undone)
     return undone
@@ -88,6 +96,29 @@ def _parts(root: Repository) -> Iterator[tuple[str, Repository]]:
     yield "", root
     for module in submodules.present(root):
         yield module.path, module.repository
+
+
+def _remember_ignored(root: Repository) -> set[str]:
+    """Note which ignored files are there before hipify; they may be many, hence a plain file."""
+    names = hipify.ignored(root)
+    files.write_bytes(root.git_dir / _IGNORED, b"\0".join(sorted(map(os.fsencode, names))))
+    return names
+
+
+def _remembered_ignored(root: Repository) -> set[str]:
+    path = root.git_dir / _IGNORED
+    # Without the list, nothing can be said to be hipify's.
+    return set(map(os.fsdecode, path.read_bytes().split(b"\0"))) if path.exists() else hipify.ignored(root)
+
+
+def _by_part(names: Collection[str], parts: Collection[str]) -> dict[str, list[str]]:
+    """Files by the root (empty) or submodule they are in, with paths from there."""
+    made: dict[str, list[str]] = {path: [] for path in parts}
+    deepest_first = sorted(parts, key=len, reverse=True)
+    for name in names:
+        owner = next(path for path in deepest_first if not path or name.startswith(f"{path}/"))
+        made[owner].append(name[len(owner) + 1 :] if owner else name)
+    return made
 
 
 def _origin(root: Repository) -> str:

@@ -1,0 +1,178 @@
+"""Nothing that a person configures for git changes what we do; how they reach an origin is theirs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn.sources import git
+
+HOSTILE = """\
+[user]
+\tname = Somebody Else
+\tsigningKey = none
+[commit]
+\tgpgSign = true
+\ttemplate = /nowhere/template
+[tag]
+\tgpgSign = true
+\tforceSignAnnotated = true
+[gpg]
+\tprogram = /nowhere/gpg
+[core]
+\tautocrlf = true
+\teol = crlf
+\tsafecrlf = true
+\thooksPath = {hooks}
+\texcludesFile = {excludes}
+\tattributesFile = {attributes}
+\teditor = false
+[init]
+\tdefaultBranch = odd
+\ttemplateDir = {template}
+[fetch]
+\trecurseSubmodules = true
+\tprune = true
+[submodule]
+\trecurse = true
+[protocol "file"]
+\tallow = never
+[checkout]
+\tdefaultRemote = elsewhere
+[clone]
+\tdefaultRemoteName = elsewhere
+[alias]
+\tfetch = false
+[status]
+\tshowUntrackedFiles = no
+\tshort = true
+[diff]
+\tnoprefix = true
+\texternal = /nowhere/diff
+[log]
+\tshowSignature = true
+[core]
+\tfsmonitor = /nowhere/monitor
+"""
+
+
+def make_hostile(home: Path) -> None:
+    hooks = home / "hooks"
+    for folder in (hooks, home / "template" / "hooks"):
+        folder.mkdir(parents=True)
+        for name in (
+            "pre-commit",
+            "post-checkout",
+            "reference-transaction",
+            "commit-msg",
+            "post-index-change",
+        ):
+            (folder / name).write_text("#!/bin/sh\necho ran >> " + f'"{home}/ran"' + "\nexit 1\n")
+            (folder / name).chmod(0o755)
+    (home / "excludes").write_text("*.hip\n*.cpp\n")
+    (home / "attributes").write_text("* text eol=crlf\n")
+    values = {name: home / name for name in ("hooks", "template", "excludes", "attributes")}
+    (home / ".gitconfig").write_text(HOSTILE.format(**values))
+
+
+def test_the_result_is_the_same_byte_for_byte(
+    bench: Any, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = bench()
+    make_hostile(home)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "Odd")
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "index"))
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.autocrlf")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "true")
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "fresh cache"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "shadow"))
+    monkeypatch.setenv("CALLER_SECRET", "x")
+    monkeypatch.setenv("ROCM_HOME", "/opt/rocm")
+    monkeypatch.setenv("LC_ALL", "tr_TR.UTF-8")
+    git.person_settings.cache_clear()
+    done = bench(checkout_dir=tmp_path / "again")
+    assert (done.hipify_commit, done.tree, done.submodules, done.report) == (
+        expected.hipify_commit,
+        expected.tree,
+        expected.submodules,
+        expected.report,
+    )
+    assert (tmp_path / "again/src/device.cpp").read_bytes() == b'#include "hip/driver_types.h"\n'
+    assert not (home / "ran").exists()
+
+
+def test_local_hooks_and_settings_of_the_checkout_do_not_count(bench: Any, upstream: Any) -> None:
+    bench()
+    hook = bench.path / ".git/hooks/post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    bench.git("config", "core.autocrlf", "true")
+    bench.git("config", "commit.gpgSign", "true")
+    upstream.commit("torch", {"src/device.cpp": '#include "driver_types.h"\nint a;\n'}, "Next")
+    bench()
+    assert b"\r" not in (bench.path / "src/device.cpp").read_bytes()
+
+
+def test_settings_for_reaching_an_origin_are_taken_and_nothing_else(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "more").write_text('[http "https://h/"]\n\textraHeader = "Authorization: basic c2VjcmV0"\n')
+    (home / ".gitconfig").write_text(
+        '[credential]\n\thelper = store\n[url "https://mirror/"]\n\tinsteadOf = https://h/\n'
+        "\tpushInsteadOf = https://h/\n[user]\n\tname = X\n"
+        f'[include]\n\tpath = "{home / "more"}"\n[http]\n\tproxy = p\n'
+    )
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("GIT_SSH_COMMAND", "ssh -i key")
+    git.person_settings.cache_clear()
+    taken = git.person_settings()
+    git.person_settings.cache_clear()
+    assert sorted(taken) == [
+        ("credential.helper", "store"),
+        ("http.https://h/.extraheader", "Authorization: basic c2VjcmV0"),
+        ("http.proxy", "p"),
+        ("url.https://mirror/.insteadof", "https://h/"),
+    ]
+    assert git.environment(online=True)["GIT_SSH_COMMAND"] == "ssh -i key"
+    assert "GIT_SSH_COMMAND" not in git.environment()
+    assert not any("c2VjcmV0" in value for value in git.environment().values())
+
+
+def test_url_instead_of_leads_to_the_persons_mirror(bench: Any, home: Path, upstream: Any) -> None:
+    (home / ".gitconfig").write_text(
+        f'[url "{upstream.folder}/"]\n\tinsteadOf = https://user:t0ken@private.invalid/\n'
+    )
+    git.person_settings.cache_clear()
+    done = bench(origin="https://user:t0ken@private.invalid/torch.git", submodules=False, hipify=False)
+    git.person_settings.cache_clear()
+    assert done.origin == "https://private.invalid/torch.git"
+    written = [p for p in bench.path.rglob("*") if p.is_file()] + [
+        p for p in Path(os.environ["CAIRN_CACHE_DIR"]).rglob("*") if p.is_file()
+    ]
+    assert not any(b"t0ken" in p.read_bytes() for p in written)
+
+
+def test_an_origin_that_another_user_owns(bench: Any, upstream: Any) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to give files away")
+    for path in Path(upstream.origin("torch")).rglob("*"):
+        os.chown(path, 65534, 65534)
+    os.chown(upstream.origin("torch"), 65534, 65534)
+    assert bench().version == "2.9.0a0"
+
+
+def test_a_read_only_origin(bench: Any, upstream: Any) -> None:
+    folders = [p for p in upstream.folder.rglob("*") if p.is_dir()]
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        assert bench().version == "2.9.0a0"
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
