@@ -49,6 +49,8 @@ class WheelSet:
         family: the family of the targets.
         targets: the targets that were asked for.
         wheels: the wheels, by distribution and file name.
+        requirements: what the set needs and no METADATA says, such as the packages that the `rocm` sdist
+            chooses when it is installed.
     """
 
     SCHEMA: ClassVar[str] = "cairn.set/1"
@@ -61,6 +63,7 @@ class WheelSet:
     family: str
     targets: tuple[str, ...]
     wheels: tuple[SetWheel, ...]
+    requirements: tuple[str, ...] = ()
 
 
 def make(  # noqa: PLR0913 - each is one property of a set
@@ -72,6 +75,7 @@ def make(  # noqa: PLR0913 - each is one property of a set
     platform: str,
     family: str,
     targets: Sequence[str],
+    requirements: Sequence[str] = (),
 ) -> WheelSet:
     """The set of these wheels, each read and hashed.
 
@@ -89,6 +93,7 @@ def make(  # noqa: PLR0913 - each is one property of a set
         family=family,
         targets=tuple(targets),
         wheels=members,
+        requirements=tuple(requirements),
     )
 
 

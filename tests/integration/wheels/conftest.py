@@ -1,0 +1,95 @@
+"""Libraries compiled by zig for an old glibc, and wheels made of them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from installer.sources import WheelFile
+
+from cairn import files
+from cairn.wheels import writing
+from cairn.wheels.record import RecordRow, format_record, row_of
+
+Compile = Callable[..., bytes]
+
+
+@pytest.fixture(scope="session")
+def zig_environment() -> dict[str, str]:
+    cache = files.cache_dir() / "zig"
+    cache.mkdir(parents=True, exist_ok=True)
+    return {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(cache), "ZIG_LOCAL_CACHE_DIR": str(cache)}
+
+
+@pytest.fixture(scope="session")
+def compile_library(tmp_path_factory: pytest.TempPathFactory, zig_environment: dict[str, str]) -> Compile:
+    folder = tmp_path_factory.mktemp("zig")
+
+    def compile_(
+        name: str, source: str, *options: str, glibc: str = "2.28", links: Sequence[str] = ()
+    ) -> bytes:
+        (folder / f"{name}.c").write_text(source)
+        command = [sys.executable, "-m", "ziglang", "cc", "-target", f"x86_64-linux-gnu.{glibc}", "-s"]
+        command += ["-shared", f"-Wl,-soname,{name}", "-o", name, f"{name}.c", *options, "-L.", *links]
+        subprocess.run(command, cwd=folder, env=zig_environment, check=True, capture_output=True)
+        return (folder / name).read_bytes()
+
+    return compile_
+
+
+@pytest.fixture
+def pack(tmp_path: Path) -> Callable[..., Path]:
+    def pack_(
+        members: Mapping[str, bytes], *, tag: str = "py3-none-linux_x86_64", requires: Sequence[str] = ()
+    ) -> Path:
+        info = "demo-1.0.dist-info"
+        lines = "".join(f"Requires-Dist: {text}\n" for text in requires)
+        content = {
+            **members,
+            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n{lines}\n".encode(),
+            f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n".encode(),
+        }
+        rows = [row_of(path, hashlib.sha256(data).digest(), len(data)) for path, data in content.items()]
+        content[f"{info}/RECORD"] = format_record([*rows, RecordRow(f"{info}/RECORD")]).encode()
+        path = tmp_path / "built" / f"demo-1.0-{tag}.whl"
+        writing.write(
+            path, [writing.New(name=n, content=d, executable="bin/" in n) for n, d in content.items()]
+        )
+        return path
+
+    return pack_
+
+
+@pytest.fixture
+def accepted(tmp_path: Path) -> Callable[[Path], None]:
+    """Every judge that others trust: unzip, zipfile, installer, check-wheel-contents and pip."""
+
+    def check(wheel: Path) -> None:
+        subprocess.run(["unzip", "-tq", str(wheel)], check=True, capture_output=True)
+        with zipfile.ZipFile(wheel) as archive:
+            assert archive.testzip() is None
+        with WheelFile.open(wheel) as source:
+            source.validate_record(validate_contents=True)
+        judge = [
+            sys.executable,
+            "-m",
+            "check_wheel_contents",
+            "--ignore",
+            "W004,W009,W101,W102,W201",
+            str(wheel),
+        ]
+        judged = subprocess.run(judge, check=False, capture_output=True, text=True)
+        assert judged.returncode == 0, judged.stdout + judged.stderr
+        env = {k: v for k, v in os.environ.items() if not k.startswith("PIP_")}
+        env["PIP_CONFIG_FILE"] = os.devnull
+        command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target"]
+        command += [str(tmp_path / f"site-{wheel.stem}"), str(wheel)]
+        subprocess.run(command, check=True, capture_output=True, env=env)
+
+    return check

@@ -1,0 +1,176 @@
+"""Real binaries: compiled, packed, repaired, edited, verified and loaded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
+from elftools.elf.gnuversions import GNUVerNeedSection
+
+from cairn.errors import WheelError
+from cairn.wheels import elf, inspect, metadata
+from cairn.wheels.edit import Edit, apply
+from cairn.wheels.repair import repair_linked
+from cairn.wheels.verify import Expectation, verify
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="builds and loads Linux libraries")
+
+Compile = Callable[..., bytes]
+Pack = Callable[..., Path]
+
+SDK = "int hip_answer(void) { return 42; }"
+CORE = """
+#include <math.h>
+#include <stdio.h>
+int hip_answer(void);
+int core(int x) { puts(""); return (int)pow(x, 2) + hip_answer(); }
+"""
+EXT = "int core(int x);\nint extension(int x) { return core(x) + 1; }"
+
+
+@pytest.fixture(scope="module")
+def libraries(compile_library: Compile) -> dict[str, bytes]:
+    sdk = compile_library("libamdhip64.so.6", SDK)
+    core = compile_library(
+        "libcore.so",
+        CORE,
+        "-Wl,-rpath,$ORIGIN/../../_rocm_sdk_core/lib",
+        links=("-l:libamdhip64.so.6", "-lm"),
+    )
+    ext = compile_library("ext.so", EXT, "-Wl,-rpath,$ORIGIN/lib", links=("-l:libcore.so",))
+    return {"sdk": sdk, "core": core, "ext": ext}
+
+
+@pytest.fixture
+def wheel(libraries: dict[str, bytes], pack: Pack) -> Path:
+    members = {
+        "demo/__init__.py": b"",
+        "demo/ext.so": libraries["ext"],
+        "demo/lib/libcore.so": libraries["core"],
+        "demo/bin/tool": b"#!/bin/sh\n",
+    }
+    return pack(members, requires=("rocm==7.10.0",))
+
+
+def test_our_reader_agrees_with_pyelftools(libraries: dict[str, bytes], tmp_path: Path) -> None:
+    for name, data in libraries.items():
+        path = tmp_path / name
+        path.write_bytes(data)
+        ours = elf.read_file(path)
+        with path.open("rb") as file:
+            theirs = ELFFile(file)
+            dynamic = next(s for s in theirs.iter_sections() if isinstance(s, DynamicSection))
+            tags = [(tag.entry.d_tag, tag) for tag in dynamic.iter_tags()]
+            assert list(ours.needed) == [tag.needed for kind, tag in tags if kind == "DT_NEEDED"]
+            assert [ours.soname] == [tag.soname for kind, tag in tags if kind == "DT_SONAME"]
+            paths = [tag.runpath for kind, tag in tags if kind == "DT_RUNPATH"]
+            assert ":".join(ours.runpath) == "".join(paths)
+            assert {s.name: s.offset for s in ours.sections} == {
+                s.name: s["sh_offset"] for s in theirs.iter_sections()
+            }
+            needs = theirs.get_section_by_name(".gnu.version_r")
+            expected = {}
+            if isinstance(needs, GNUVerNeedSection):
+                for need, versions in needs.iter_versions():
+                    expected[need.name] = {version.name for version in versions}
+            assert {name: set(found) for name, found in ours.version_needs.items()} == expected
+
+
+def test_a_linked_wheel_gets_its_tag_and_works(
+    wheel: Path, libraries: dict[str, bytes], accepted: Callable[[Path], None], tmp_path: Path
+) -> None:
+    made = repair_linked(wheel, tmp_path / "out", exclude=("libamdhip64.so.*",))
+    policy = metadata.read(made).tags[0].split("-")[2]
+    assert policy.startswith("manylinux_2_")
+    assert int(policy.split("_")[2]) <= 28
+    shown = subprocess.run(
+        [sys.executable, "-m", "auditwheel", "show", str(made)], check=True, capture_output=True, text=True
+    )
+    assert "manylinux" in shown.stdout
+    expected = Expectation(
+        targets=("cpu",), provided_libraries=("libamdhip64.so.*",), forbidden_strings=(str(tmp_path),)
+    )
+    assert verify(made, expected) == ()
+    accepted(made)
+    site = tmp_path / f"site-{made.stem}"
+    (site / "_rocm_sdk_core" / "lib").mkdir(parents=True)
+    (site / "_rocm_sdk_core" / "lib" / "libamdhip64.so.6").write_bytes(libraries["sdk"])
+    code = f"import ctypes; print(ctypes.CDLL({str(site / 'demo/ext.so')!r}).extension(3))"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert loaded.stdout.strip() == "52"
+
+
+def test_an_edited_wheel_is_accepted_by_every_judge(
+    wheel: Path, accepted: Callable[[Path], None], tmp_path: Path
+) -> None:
+    edit = Edit(
+        version="1.0+rocm7.10.0",
+        build="3",
+        tags=("py3-none-manylinux_2_28_x86_64",),
+        add_files={"demo/data,1.txt": b"x"},
+    )
+    made = apply(wheel, edit, tmp_path / "out")
+    accepted(made)
+    site = tmp_path / f"site-{made.stem}"
+    assert os.access(site / "demo" / "bin" / "tool", os.X_OK)
+    assert (site / "demo-1.0+rocm7.10.0.dist-info" / "METADATA").is_file()
+
+
+@pytest.mark.slow
+def test_uv_installs_an_edited_wheel(wheel: Path, tmp_path: Path) -> None:
+    edit = Edit(version="1.1", tags=("py3-none-manylinux_2_28_x86_64",), remove_requirements=("rocm",))
+    made = apply(wheel, edit, tmp_path / "out")
+    command = [sys.executable, "-m", "uv", "pip", "install", "--no-index", "--no-config", "--target"]
+    subprocess.run([*command, str(tmp_path / "site"), str(made)], check=True, capture_output=True)
+    assert (tmp_path / "site" / "demo-1.1.dist-info" / "RECORD").is_file()
+
+
+def test_a_missing_library_is_bundled_by_auditwheel(
+    compile_library: Compile,
+    pack: Pack,
+    accepted: Callable[[Path], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "sdk").mkdir()
+    (tmp_path / "sdk" / "libfoo.so").write_bytes(compile_library("libfoo.so", "int foo(void) { return 1; }"))
+    user = compile_library(
+        "user.so", "int foo(void);\nint user(void) { return foo(); }", links=("-l:libfoo.so",)
+    )
+    wheel = pack({"demo/__init__.py": b"", "demo/user.so": user, "demo/bin/tool": b"#!/bin/sh\n"})
+    with pytest.raises(WheelError, match=r"libfoo\.so"):
+        repair_linked(wheel, tmp_path / "out", exclude=())
+    assert list((tmp_path / "out").iterdir()) == []
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "sdk"))
+    made = repair_linked(wheel, tmp_path / "out", exclude=())
+    accepted(made)
+    assert verify(made, Expectation()) == ()
+    names = {library.member for library in inspect.libraries_of(made)}
+    assert any(name.startswith("demo.libs/libfoo-") for name in names)
+    with zipfile.ZipFile(made) as archive:
+        assert archive.getinfo("demo/bin/tool").external_attr >> 16 & 0o111
+    again = repair_linked(wheel, tmp_path / "again", exclude=())
+    assert again.read_bytes() == made.read_bytes()
+
+
+@pytest.mark.slow
+def test_too_new_symbols_are_refused_for_an_old_tag(
+    compile_library: Compile, pack: Pack, tmp_path: Path
+) -> None:
+    new = compile_library(
+        "new.so", "#include <pthread.h>\nint f(void) { return pthread_mutexattr_init(0); }", glibc="2.34"
+    )
+    wheel = pack({"demo/new.so": new})
+    made = repair_linked(wheel, tmp_path / "out", exclude=())
+    assert "manylinux_2_34" in made.name
+    with pytest.raises(WheelError):
+        repair_linked(wheel, tmp_path / "old", exclude=(), platform="manylinux_2_17_x86_64")
+    lying = apply(wheel, Edit(tags=("py3-none-manylinux_2_17_x86_64",)), tmp_path / "lying")
+    assert [finding.code for finding in verify(lying, Expectation())] == ["symbols-too-new"]

@@ -1,0 +1,141 @@
+"""A corpus of damaged and malicious wheels: no error but ours, no file outside, no lie that passes."""
+
+from __future__ import annotations
+
+import random
+import struct
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import WheelError
+from cairn.wheels import inspect, metadata
+from cairn.wheels.diff import diff
+from cairn.wheels.edit import Edit, apply
+from cairn.wheels.summary import summarise
+from cairn.wheels.verify import Expectation, verify
+
+MakeWheel = Callable[..., Path]
+SEEDS = range(40)
+BATCH = 8
+CENTRAL = b"PK\x01\x02"
+LOCAL = b"PK\x03\x04"
+END = b"PK\x05\x06"
+
+
+@pytest.fixture
+def wheel(make_wheel: MakeWheel, make_elf: Callable[..., bytes], make_bundle: Callable[..., bytes]) -> Path:
+    elf = make_elf(
+        soname="libx.so",
+        needed=("libc.so.6",),
+        versions={"libc.so.6": ("GLIBC_2.28",)},
+        sections={".hip_fatbin": make_bundle({"gfx942": b"abc"}) + make_bundle({"gfx1100": b"d"}, 2, 1)},
+    )
+    return make_wheel(
+        tags=("cp311-cp311-manylinux_2_28_x86_64",),
+        pure=False,
+        files={
+            "demo/__init__.py": b"VALUE = 1\n" * 50,
+            "demo/x.so": elf,
+            "demo-1.0.data/scripts/run": b"#!x\n",
+        },
+        executables=("demo-1.0.data/scripts/run",),
+    )
+
+
+def mutated(good: bytes, dice: random.Random) -> Iterator[bytes]:
+    """Blind damage, and changes of exactly the fields that guard against attacks."""
+    yield good[: dice.randrange(len(good))]
+    data = bytearray(good)
+    for _ in range(dice.randint(1, 4)):
+        data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
+    yield bytes(data)
+    for magic, fields in (
+        (CENTRAL, (8, 10, 16, 20, 24, 28, 30, 32, 38, 42)),
+        (LOCAL, (6, 8, 14, 18, 22, 26, 28)),
+    ):
+        places = [at for at in range(len(good)) if good.startswith(magic, at)]
+        data = bytearray(good)
+        struct.pack_into("<H", data, dice.choice(places) + dice.choice(fields), dice.randrange(1 << 16))
+        yield bytes(data)
+    data = bytearray(good)
+    struct.pack_into("<H", data, good.rindex(END) + dice.choice((4, 8, 10, 12, 16, 20)), dice.randrange(9999))
+    yield bytes(data)
+    start, end = sorted((dice.randrange(len(good)), dice.randrange(len(good))))
+    yield good[:start] + good[end:]
+    yield good[:end] + good[start:]
+    name = dice.choice((b"demo/__init__.py", b"demo/x.so"))
+    evil = dice.choice((b"../x", b"/etc/x", b"a\0b", b"a/./b", b"C:\\x"))
+    yield good.replace(name, evil.ljust(len(name), b"y"))
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {info.filename: archive.read(info) for info in archive.infolist()}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_damage_escapes_as_another_error_or_passes_as_good(wheel: Path, tmp_path: Path, seed: int) -> None:
+    good, before = wheel.read_bytes(), contents(wheel)
+    dice = random.Random(seed)  # noqa: S311 - a fixed sequence is the point
+    around = sorted(tmp_path.rglob("*"))
+    cases = list(mutated(good, dice))
+    assert len(cases) == BATCH
+    for number, data in enumerate(cases):
+        wheel.write_bytes(data)
+        findings = verify(wheel, Expectation(targets=("gfx942", "gfx1100")))
+        if not findings:
+            # Only what no installer acts on may differ: every name and byte is the same.
+            assert contents(wheel) == before
+        for reader in (metadata.read, inspect.libraries_of, inspect.targets_of, summarise):
+            attempt(lambda reader=reader: reader(wheel))  # type: ignore[misc]
+        attempt(lambda: diff(wheel, wheel))
+        out = tmp_path / f"out{number}"
+        made = attempt(lambda out=out: apply(wheel, Edit(version="2.0"), out))  # type: ignore[misc]
+        left = [path.name for path in out.glob("*")] if out.exists() else []
+        assert left == ([made.name] if isinstance(made, Path) else [])
+        if isinstance(made, Path):
+            made.unlink()
+        if out.exists():
+            out.rmdir()
+    assert sorted(tmp_path.rglob("*")) == around
+
+
+def attempt(action: Callable[[], object]) -> object:
+    try:
+        return action()
+    except WheelError:
+        return None
+
+
+@pytest.mark.parametrize("file", ["METADATA", "WHEEL", "RECORD", "entry_points.txt", "x.so"])
+def test_files_whose_archive_is_sound_but_whose_content_is_not(
+    wheel: Path, tmp_path: Path, file: str
+) -> None:
+    good = contents(wheel)
+    dice = random.Random(file)  # noqa: S311 - a fixed sequence is the point
+    for _ in range(25):
+        with zipfile.ZipFile(wheel, "w") as archive:
+            for name, data in good.items():
+                archive.writestr(name, spoiled(data, dice) if name.endswith(file) else data)
+        findings = verify(wheel, Expectation(targets=("gfx942", "gfx1100"), require_device_code=True))
+        assert findings or contents(wheel) == good
+        attempt(lambda: summarise(wheel))
+        attempt(lambda: apply(wheel, Edit(version="2.0", add_requirements=("a",)), tmp_path / "out"))
+
+
+def spoiled(data: bytes, dice: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(dice.randint(1, 5)):
+        at = dice.randrange(len(changed))
+        kind = dice.randrange(3)
+        if kind == 0:
+            changed[at] = dice.randrange(256)
+        elif kind == 1:
+            del changed[at : at + dice.randint(1, 20)]
+        else:
+            changed[at:at] = dice.choice((b"\n", b",", b"\0", b": ", b'"', b"\xff", b"a" * 50))
+        changed = changed or bytearray(b"x")
+    return bytes(changed)
