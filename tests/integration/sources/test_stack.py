@@ -1,0 +1,202 @@
+"""A whole stack: torch first, the others at the commits that it names."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn.cli import checkout as command
+from cairn.cli import main as program
+from cairn.errors import SourceError, UsageError
+from cairn.sources import manifest, several
+from cairn.sources.wanted import wanted
+from cairn.stack import Origin, Project, Stack
+
+
+@pytest.fixture
+def vision(upstream: Any) -> Project:
+    upstream.create("torchvision", {"version.txt": "0.24.0\n"})
+    return Project(
+        name="vision",
+        distribution="torchvision",
+        checkout_dir="pytorch_vision",
+        origin=Origin(url=upstream.origin("torchvision")),
+        hashtag="main",
+        pin="related_commits",
+        hipify="at-build",
+        needs=("torch",),
+    )
+
+
+@pytest.fixture
+def triton(upstream: Any) -> Project:
+    upstream.create("triton", {"setup.py": ""})
+    upstream.commit("triton", {"release": "3.5"}, "Release", branch="release/3.5.x")
+    return Project(
+        name="triton",
+        distribution="triton",
+        checkout_dir="triton",
+        origin=Origin(url=upstream.origin("triton")),
+        hashtag="main",
+        pin="ci_commit_pins",
+        version_file="",
+    )
+
+
+@pytest.fixture
+def stack(upstream: Any, torch: Project, vision: Project, triton: Project) -> Stack:
+    vision_pin = upstream.commit("torchvision", {"version.txt": "0.24.1\n"}, "Pinned")
+    upstream.commit("torchvision", {"version.txt": "0.25.0\n"}, "Not pinned")
+    triton_pin = upstream.commit("triton", {"a": "1"}, "Pinned")
+    upstream.commit("triton", {"a": "2"}, "Not pinned")
+    upstream.commit(
+        "torch",
+        {
+            "related_commits": f"ubuntu|pytorch|torchvision|release/0.24|{vision_pin}|../torchvision.git\n",
+            ".ci/docker/ci_commit_pins/triton.txt": f"{triton_pin}\n",
+            ".ci/docker/triton_version.txt": "3.5.1\n",
+        },
+        "Pin",
+    )
+    torch = replace(torch, origin=Origin(url=upstream.origin("torch")), needs=("triton",))
+    return Stack(name="mini", line="main", targets=("cpu",), projects=(triton, torch, vision))
+
+
+def test_the_others_are_at_the_commits_that_torch_names(stack: Stack, tmp_path: Path) -> None:
+    triton, torch, vision = several.checkout_stack(stack, tmp_path / "src")
+    assert [c.project.name for c in (triton, torch, vision)] == ["triton", "torch", "vision"]
+    assert (tmp_path / "src/triton/a").read_text() == "1"
+    assert vision.version == "0.24.1"
+    assert triton.version is None
+    assert vision.hipify_commit == vision.commit
+
+
+def test_overrides_win_over_pins(stack: Stack, tmp_path: Path) -> None:
+    done = several.checkout_stack(
+        stack, tmp_path / "src", hashtags={"vision": "main", "triton": "release/3.5.x"}
+    )
+    assert done[2].version == "0.25.0"
+    assert (tmp_path / "src/triton/release").exists()
+
+
+def test_an_unknown_project_is_refused(stack: Stack, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no project viison"):
+        several.checkout_stack(stack, tmp_path, hashtags={"viison": "main"})
+
+
+def test_precedence_is_flag_then_pin_then_default(stack: Stack, vision: Project, tmp_path: Path) -> None:
+    (_, torch, _) = several.checkout_stack(stack, tmp_path / "src")
+    pinned = wanted(vision, default_origin="/default", torch_dir=torch.path)
+    assert (pinned.origin, pinned.because.startswith("pinned in")) == (vision.origin.url, True)
+    flagged = wanted(vision, default_origin="/default", origin="/mine", hashtag="x", torch_dir=torch.path)
+    assert (flagged.origin, flagged.hashtag) == ("/mine", "x")
+    default = wanted(vision, default_origin="/default", torch_dir=tmp_path / "no torch")
+    assert (default.origin, default.hashtag) == ("/default", "main")
+
+
+def test_a_required_pin_that_is_not_there_is_refused(bench: Any, vision: Project) -> None:
+    torch_dir = bench(hipify=False, submodules=False).path
+    assert wanted(vision, default_origin="/d", torch_dir=torch_dir).hashtag == "main"
+    with pytest.raises(SourceError, match="does not name torchvision"):
+        wanted(vision, default_origin="/d", torch_dir=torch_dir, require_related_commit=True)
+    with pytest.raises(SourceError, match="no torch checkout"):
+        wanted(vision, default_origin="/d", torch_dir=torch_dir / "no", require_related_commit=True)
+
+
+def test_the_release_branch_of_torchs_triton_version(stack: Stack, triton: Project, tmp_path: Path) -> None:
+    several.checkout_stack(stack, tmp_path / "src", names=["torch"])
+    found = wanted(triton, default_origin="/d", torch_dir=tmp_path / "src/pytorch", release=True)
+    assert found.hashtag == "release/3.5.x"
+    with pytest.raises(SourceError, match="no torch checkout"):
+        wanted(triton, default_origin="/d", torch_dir=tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="exclude each other"):
+        wanted(triton, default_origin="/d", hashtag="main", torch_dir=tmp_path / "src/pytorch", release=True)
+
+
+def test_a_manifest_holds_until_something_changes(stack: Stack, tmp_path: Path) -> None:
+    done = several.checkout_stack(stack, tmp_path / "src")
+    frozen = manifest.create(
+        done, stack="mini", line="main", targets=["cpu"], python="cp311", platform="linux_x86_64"
+    )
+    manifest.write(tmp_path / "manifest.json", frozen)
+    read = manifest.read(tmp_path / "manifest.json")
+    assert read == frozen
+    assert read.digest() == frozen.digest()
+    folders = {c.project.name: c.path for c in done}
+    assert manifest.verify(read, folders) == ()
+    assert [p.commit for p in read.projects] == [c.commit for c in done]
+    (done[1].path / "third_party/plain/plain.h").write_text("edited")
+    (done[2].path / "new.cpp").write_text("new")
+    problems = manifest.verify(read, folders | {"triton": tmp_path / "nowhere"})
+    assert [p.partition(" is ")[0] for p in problems[1:]] == [
+        "torch: tree of third_party/plain",
+        "vision: tree",
+    ]
+    assert "triton: " in problems[0]
+    assert "no checkout given" in manifest.verify(read, {})[0]
+
+
+def test_the_same_sources_elsewhere_have_the_same_digest(stack: Stack, tmp_path: Path) -> None:
+    def digest(folder: str) -> str:
+        done = several.checkout_stack(stack, tmp_path / folder)
+        return manifest.create(done, stack="m", line="l", targets=[], python="p", platform="q").digest()
+
+    assert digest("one") == digest("two")
+
+
+STACK = """\
+schema = "cairn.stack/1"
+name = "mini"
+line = "main"
+targets = ["cpu"]
+
+[[projects]]
+name = "torch"
+distribution = "torch"
+checkout_dir = "pytorch"
+origin = {{ url = "{torch}" }}
+hashtag = "main"
+hipify = "build_amd"
+lines.old.hashtag = "v2.9.0"
+"""
+
+
+def run(*argv: str) -> int:
+    """The `cairn checkout` command, with its own parser."""
+    parser = argparse.ArgumentParser()
+    command.register(parser.add_subparsers(required=True))
+    return program.guarded(parser.parse_args(["checkout", *argv]))
+
+
+def test_the_command_checks_out_a_line(
+    upstream: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upstream.commit("torch", {"version.txt": "3.0.0\n"}, "Three")
+    path = tmp_path / "stack.toml"
+    path.write_text(STACK.format(torch=upstream.origin("torch")))
+    assert run("all", "--stack", str(path), "--root-checkout-dir", str(tmp_path / "r"), "--line", "old") == 0
+    assert (tmp_path / "r/pytorch/version.txt").read_text() == "2.9.0a0\n"
+    assert run("torch", "--stack", str(path), "--checkout-dir", str(tmp_path / "t"), "--json") == 0
+    out = capsys.readouterr().out
+    assert '"version": "3.0.0"' in out
+    assert run("origins", "--stack", str(path)) == 0
+
+
+def test_bad_use_of_the_command_is_one_line(
+    upstream: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "stack.toml"
+    path.write_text(STACK.format(torch=upstream.origin("torch")))
+    common = ("--stack", str(path), "--root-checkout-dir", str(tmp_path / "r"))
+    assert run("all", *common, "--repo-hashtag", "main") == 2
+    assert run("nothing", *common) == 2
+    assert run("torch", *common, "--repo-hashtag", "mian") == 4
+    assert run("torch", *common, "--gitrepo-origin", str(tmp_path / "nowhere")) == 4
+    err = capsys.readouterr().err
+    assert err.count("error: ") == 4
+    assert "Traceback" not in err
+    assert not (tmp_path / "r/pytorch").exists()
