@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 
 from cairn import console
@@ -94,30 +95,34 @@ def _register_install(commands: Subparsers) -> None:
 def add_install_flags(parser: argparse.ArgumentParser) -> None:
     """Add upstream's flags for installing ROCm (build_prod_wheels.py)."""
     parser.add_argument("--index-url", help="the package index to use")
-    parser.add_argument("--find-links", help="a folder or page with packages, besides the index")
+    parser.add_argument(
+        "--find-links", action="append", default=[], help="a folder or page with packages; may be repeated"
+    )
     parser.add_argument("--pip-cache-dir", type=Path, help="pip's cache folder")
     parser.add_argument("--rocm-sdk-version", help="the version to install; the newest by default")
     parser.add_argument(
         "--pre",
         action=argparse.BooleanOptionalAction,
-        default=False,
-        help="accept pre-releases, such as nightlies",
+        default=True,
+        help="accept pre-releases, such as nightlies (default)",
     )
+    usual = " and ".join(sdk.DEFAULT_EXTRAS)
     parser.add_argument(
-        "--rocm-extras", default=",".join(sdk.DEFAULT_EXTRAS), help="extras of `rocm`, joined by commas"
+        "--rocm-extras", default="", help=f"extras of `rocm` besides {usual}, joined by commas"
     )
 
 
 def install_request(options: argparse.Namespace, *, python: Path, family: str | None) -> sdk.InstallRequest:
     """What the flags of `add_install_flags` ask for."""
+    more = (extra.strip() for extra in options.rocm_extras.split(",") if extra.strip())
     return sdk.InstallRequest(
         python=python,
         index_url=options.index_url,
-        find_links=options.find_links,
+        find_links=tuple(options.find_links),
         pip_cache_dir=options.pip_cache_dir,
         version=options.rocm_sdk_version,
         pre=options.pre,
-        extras=tuple(e.strip() for e in options.rocm_extras.split(",") if e.strip()),
+        extras=tuple(dict.fromkeys((*sdk.DEFAULT_EXTRAS, *more))),
         family=family,
     )
 
@@ -125,7 +130,7 @@ def install_request(options: argparse.Namespace, *, python: Path, family: str | 
 def _install(options: argparse.Namespace) -> int:
     request = install_request(options, python=options.python, family=options.family)
     if options.dry_run:
-        console.current().out(" ".join(sdk.install_command(request)))
+        console.current().out(shlex.join(sdk.install_command(request)))
         return 0
     with console.current().stage(f"install {request.requirement}"):
         info = sdk.install(request)

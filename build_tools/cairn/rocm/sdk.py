@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -18,6 +19,15 @@ from cairn.process import Completed
 FAMILY_VARIABLE = "ROCM_SDK_TARGET_FAMILY"
 DEFAULT_EXTRAS = ("libraries", "devel")
 
+_FIND = """
+import sys, rocm_sdk
+for name in sys.argv[1:]:
+    try:
+        rocm_sdk.find_libraries(name)
+    except Exception:
+        continue
+    print(name)
+"""
 _NO_ROCM = re.compile(r"No matching distribution found for (rocm\S*)")
 _UNKNOWN_EXTRA = re.compile(r"does not provide the extra '([^']+)'")
 _PROBE_SECONDS = 10
@@ -30,7 +40,7 @@ class InstallRequest:
     Attributes:
         python: the interpreter of the environment, or the environment's folder.
         index_url: the only package index; None leaves pip's own.
-        find_links: a folder or page with packages, besides.
+        find_links: folders or pages with packages, besides.
         pip_cache_dir: pip's cache; None leaves pip's own.
         version: ROCm's version; None takes the newest.
         pre: accept pre-releases, such as nightlies.
@@ -40,7 +50,7 @@ class InstallRequest:
 
     python: Path
     index_url: str | None = None
-    find_links: str | None = None
+    find_links: tuple[str, ...] = ()
     pip_cache_dir: Path | None = None
     version: str | None = None
     pre: bool = False
@@ -79,8 +89,9 @@ def install_command(request: InstallRequest) -> tuple[str, ...]:
     if request.family is not None:
         # pip keeps the wheel it makes of the `rocm` sdist, with the family that was chosen when it did.
         cache = (cache or files.cache_dir() / "pip") / f"family-{request.family}"
-    options = {"--index-url": request.index_url, "--find-links": request.find_links, "--cache-dir": cache}
-    given = [word for name, value in options.items() if value is not None for word in (name, str(value))]
+    options = [("--index-url", request.index_url), ("--cache-dir", cache)]
+    options += [("--find-links", place) for place in request.find_links]
+    given = [word for name, value in options if value is not None for word in (name, str(value))]
     pre = ["--pre"] if request.pre else []
     pip = [sys.executable, "-m", "pip", "--python", str(request.python), "--disable-pip-version-check"]
     return (*pip, "install", "--no-input", *given, *pre, request.requirement)
@@ -122,6 +133,15 @@ def query(python: Path) -> SdkInfo:
     )
 
 
+def available_libraries(python: Path, shortnames: Sequence[str]) -> tuple[str, ...]:
+    """Those of the shortnames that the environment's SDK has a library for, in the order given.
+
+    SDKs differ by platform and by release; `rocm_sdk.find_libraries` is the name that all of them have.
+    """
+    done = process.run([python, "-c", _FIND, *shortnames], separate_stderr=True)
+    return tuple(done.output.split())
+
+
 def _interpreter(environment: Path) -> Path:
     """The interpreter of what pip's `--python` accepts: itself, or the folder of an environment."""
     if not environment.is_dir():
@@ -144,7 +164,7 @@ def _ask(python: Path, *words: str) -> str:
 
 
 def _failure(request: InstallRequest, done: Completed) -> Exception:
-    where = request.index_url or request.find_links or "pip's index"
+    where = request.index_url or " ".join(request.find_links) or "pip's index"
     if problem := _unreachable(request.index_url):
         return NetworkError(
             f"cannot reach {where}: {problem}", tip="check the URL and the network, then run it again"

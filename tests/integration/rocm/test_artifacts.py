@@ -56,7 +56,7 @@ def test_every_family_gets_its_own_libraries(artifacts: Path, tmp_path: Path, ne
         sdk.InstallRequest(
             python=new_environment,
             index_url=(tmp_path / "empty").as_uri(),
-            find_links=str(tmp_path / "dists"),
+            find_links=(str(tmp_path / "dists"),),
             pip_cache_dir=tmp_path / "cache",
             pre=True,
             family="gfx1103",

@@ -53,7 +53,7 @@ def test_debians_rocm_installs_tests_itself_and_compiles(
         sdk.InstallRequest(
             python=new_environment,
             index_url=(tmp_path / "empty").as_uri(),
-            find_links=str(debian_dists),
+            find_links=(str(debian_dists),),
             extras=("devel", *libraries),
         )
     )

@@ -73,7 +73,9 @@ def test_binaries_name_no_folder_of_this_machine(prefix: Path) -> None:
 
 def hipcc(bin_dir: Path, *words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [str(word) for word in (bin_dir / "hipcc", *words)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    # A plain machine: zig is found beside the SDK, whichever python3 comes first.
+    env = os.environ | ({"PATH": os.defpath} if shutil.which("python3", path=os.defpath) else {})
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
@@ -197,7 +199,7 @@ class TestInstalled:
         request = sdk.InstallRequest(
             python=new_environment.parents[1],
             index_url=(tmp_path / "empty").as_uri(),
-            find_links=str(dists),
+            find_links=(str(dists),),
             extras=("libraries",),
         )
         assert sdk.install(request) is None

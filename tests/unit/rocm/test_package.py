@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
 
+from cairn import console
+from cairn.cli import rocm
 from cairn.errors import UsageError
 from cairn.rocm import package, sdk
 from cairn.rocm.package import Request
@@ -84,7 +87,7 @@ def test_pip_is_asked_for_what_the_flags_say(tmp_path: Path) -> None:
     asked = sdk.InstallRequest(
         python=Path("env"),
         index_url="https://example.org/simple/",
-        find_links="wheels",
+        find_links=("wheels", "more"),
         pip_cache_dir=tmp_path,
         version="7.10.0a20251124",
         pre=True,
@@ -92,7 +95,29 @@ def test_pip_is_asked_for_what_the_flags_say(tmp_path: Path) -> None:
     )
     words = sdk.install_command(asked)[sdk.install_command(asked).index("install") :]
     assert words == (
-        "install", "--no-input", "--index-url", "https://example.org/simple/", "--find-links", "wheels",
-        "--cache-dir", str(tmp_path), "--pre", "rocm[devel]==7.10.0a20251124",
+        "install", "--no-input", "--index-url", "https://example.org/simple/", "--cache-dir", str(tmp_path),
+        "--find-links", "wheels", "--find-links", "more", "--pre", "rocm[devel]==7.10.0a20251124",
     )  # fmt: skip
     assert sdk.InstallRequest(python=Path("env"), extras=()).requirement == "rocm"
+
+
+def test_the_command_line_becomes_pips(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    rocm.register(parser.add_subparsers())
+    words = [
+        "rocm",
+        "install",
+        "--python",
+        "env",
+        "--find-links",
+        "a b",
+        "--find-links",
+        "c",
+        "--rocm-extras",
+        "devel",
+    ]
+    options = parser.parse_args([*words, "--no-pre", "--dry-run"])
+    console.use(console.Console())
+    assert options.run(options) == 0
+    shown = capsys.readouterr().out
+    assert shown.endswith("install --no-input --find-links 'a b' --find-links c 'rocm[devel]'\n")

@@ -15,8 +15,19 @@ from zigtool.arguments import Arguments, Source
 
 _QUERIES = ("--version", "-dumpversion", "-dumpmachine", "-print-", "--print-", "--help", "-help")
 # Linker options that ask for what zig's linker does anyway, or that it does not know and nobody misses.
-_DROPPED_LINKER = ("-O", "--build-id", "--hash-style", "--enable-new-dtags", "--no-copy-dt-needed-entries",
-                   "--fatal-warnings", "-Bsymbolic-functions", "--sort-common")  # fmt: skip
+_DROPPED_LINKER = (
+    "-O",
+    "--build-id",
+    "--hash-style",
+    "--enable-new-dtags",
+    "--no-copy-dt-needed-entries",
+    "--copy-dt-needed-entries",
+    "--fatal-warnings",
+    "--warn-common",
+    "-Bsymbolic-functions",
+    "--sort-common",
+    "--threads",
+)
 
 
 def main(*, name: str) -> int:

@@ -10,6 +10,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import NoReturn
 
@@ -133,7 +134,16 @@ def replace(tool: str, arguments: list[str]) -> NoReturn:
 def _environment() -> dict[str, str]:
     # clang starts our lld under the first python3 on PATH, which may not be the one that has ziglang.
     env = dict(os.environ, ZIG=program())
-    # zig keeps its C runtime in the user's cache folder; without a home it needs to be told one.
-    if not any(env.get(name) for name in ("ZIG_GLOBAL_CACHE_DIR", "XDG_CACHE_HOME", "HOME")):
-        env["ZIG_GLOBAL_CACHE_DIR"] = f"/tmp/zig-cache-{os.getuid()}"  # noqa: S108 - one folder a user
+    # zig keeps its C runtime in the user's cache folder; where there is none it needs to be told one.
+    if not env.get("ZIG_GLOBAL_CACHE_DIR") and not _has_cache_folder(env):
+        env["ZIG_GLOBAL_CACHE_DIR"] = f"{tempfile.gettempdir()}/zig-cache-{os.getuid()}"
     return env
+
+
+def _has_cache_folder(env: dict[str, str]) -> bool:
+    chosen = env.get("XDG_CACHE_HOME") or (env["HOME"] + "/.cache" if env.get("HOME") else "")
+    if not chosen:
+        return False
+    folder = Path(chosen, "zig")
+    there = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    return os.access(there, os.W_OK)
