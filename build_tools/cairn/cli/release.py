@@ -1,0 +1,110 @@
+"""`cairn release`: promote."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from cairn import console
+from cairn.cli.groups import Subparsers
+from cairn.errors import UsageError
+from cairn.release.gate import Bypass, GateReport
+from cairn.release.promote import Promotion, promote
+from cairn.release.store import open_existing
+from cairn.testing import record
+from cairn.wheels import set as wheel_sets
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the group to the program."""
+    group = subparsers.add_parser(
+        "release",
+        help="promote sets",
+        description="Bring sets from channel to channel.",
+        epilog="example: cairn release promote SET --store ./store --record record.json",
+    )
+    commands = group.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    parser = commands.add_parser(
+        "promote",
+        help="bring a set to another channel, if every demand holds",
+        epilog="example: cairn release promote SET --store ./store --record record.json",
+    )
+    parser.add_argument(
+        "set_id", metavar="SET", help="the set's id, or its set.json"
+    )
+    parser.add_argument("--store", required=True, help="the store: a path or file://…")
+    parser.add_argument("--from", dest="source", default="staging", help="default: %(default)s")
+    parser.add_argument("--to", dest="target", default="release", help="default: %(default)s")
+    parser.add_argument(
+        "--record", action="append", default=[], type=Path, help="a test record; may be repeated"
+    )
+    parser.add_argument(
+        "--bypass", metavar="WHO", help="promote without a passed record, on this person's word"
+    )
+    parser.add_argument("--reason", help="with --bypass: why; the pages show it")
+    parser.add_argument("--python", type=Path, help="the interpreter to try the installation with")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="judge, say what would be added, write nothing"
+    )
+    parser.add_argument("--json", action="store_true", help="answer as JSON")
+    parser.set_defaults(run=_promote)
+
+
+def _promote(options: argparse.Namespace) -> int:
+    if options.reason and not options.bypass:
+        raise UsageError("--reason belongs to --bypass", tip="say who vouches: --bypass WHO")
+    bypass = Bypass(who=options.bypass, reason=options.reason or "") if options.bypass else None
+    screen = console.current()
+    with screen.stage(f"promote to {options.target}") as stage:
+        done = promote(
+            open_existing(options.store),
+            _set_id(options.set_id),
+            source=options.source,
+            target=options.target,
+            records=[record.read(path) for path in options.record],
+            bypass=bypass,
+            python=options.python,
+            dry_run=options.dry_run,
+            on_step=stage.update,
+        )
+    if options.json:
+        screen.json(_plain(done))
+    else:
+        _show(done, options.target)
+    return 0
+
+
+def _set_id(text: str) -> str:
+    return wheel_sets.read(Path(text)).set_id if Path(text).is_file() else text
+
+
+def _show(done: Promotion, target: str) -> None:
+    screen = console.current()
+    if done.report is None:
+        screen.out(f"{target} has the set already")
+        return
+    _show_demands(done.report)
+    for name in done.added:
+        screen.out(f"{'would add' if done.dry_run else '+'} {name}")
+    for name in done.already:
+        screen.out(f"= {name}")
+
+
+def _show_demands(report: GateReport) -> None:
+    rows = [
+        (str(d.number), d.name, "holds" if d.holds else "does not hold", d.reason) for d in report.demands
+    ]
+    console.current().table(("", "demand", "", "why"), rows)
+
+
+def _plain(done: Promotion) -> dict[str, object]:
+    demands = done.report.demands if done.report else ()
+    return {
+        "set": done.set_id,
+        "added": list(done.added),
+        "already": list(done.already),
+        "dry_run": done.dry_run,
+        "demands": [
+            {"number": d.number, "name": d.name, "holds": d.holds, "reason": d.reason} for d in demands
+        ],
+    }

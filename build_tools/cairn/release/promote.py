@@ -1,0 +1,99 @@
+"""Promotion: a set goes to another channel whole or not at all, as the very bytes that were tested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import jsonfile
+from cairn.errors import GateError
+from cairn.release import evidence, gate
+from cairn.release.channel import Channel
+from cairn.release.evidence import Bypass
+from cairn.release.gate import GateReport
+from cairn.release.recover import recover
+from cairn.release.stage import read_set
+from cairn.release.store import LocalStore
+from cairn.release.transfer import Proof, transfer
+from cairn.testing.record import TestRecord
+from cairn.wheels.set import WheelSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promotion:
+    """What a promotion did, or would do.
+
+    Attributes:
+        set_id: the set.
+        added: the files that are new in the target, in the order of their pages.
+        already: those that it had.
+        report: the gate's judgement; None where the set was there already.
+        dry_run: whether nothing was written.
+    """
+
+    set_id: str
+    added: tuple[str, ...]
+    already: tuple[str, ...]
+    report: GateReport | None
+    dry_run: bool
+
+
+def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of the request
+    store: LocalStore,
+    set_id: str,
+    *,
+    source: str = "staging",
+    target: str = "release",
+    records: Sequence[TestRecord] = (),
+    bypass: Bypass | None = None,
+    python: Path | None = None,
+    dry_run: bool = False,
+    on_step: Callable[[str], None] = lambda _step: None,
+) -> Promotion:
+    """Bring a set and what it needs from `source` to `target`; for a set that is there already, do nothing.
+
+    Args:
+        store: where both channels live; the files stay where they are, since channels share them.
+        set_id: the set.
+        source: the channel that has it.
+        target: the channel that is to have it.
+        records: what was tested.
+        bypass: a named person's word in place of a record.
+        python: the interpreter that the gate installs with; None is ours.
+        dry_run: judge and say what would be added, and write nothing.
+        on_step: told what is being done.
+
+    Raises:
+        GateError: at least one demand does not hold.
+        StoreError: `source` has no such set.
+    """
+    if not dry_run:
+        for said in recover(store, target):
+            on_step(said)
+    there = Channel(store, target).load()
+    if set_id in there.state.sets:
+        names = tuple(ref.filename for ref in there.set(set_id).closure)
+        return Promotion(set_id=set_id, added=(), already=names, report=None, dry_run=dry_run)
+    on_step("asking the gate")
+    report = gate.check(
+        store, set_id, source=source, target=target, records=records, bypass=bypass, python=python
+    )
+    if not report.holds:
+        raise GateError(
+            f"the set {set_id[:12]} may not go to {target}",
+            reasons=report.reasons,
+            tip="put right what is named above and promote again; nothing was changed",
+        )
+    on_step(f"writing {target}")
+    proof = _proof(read_set(store, source, set_id), records, bypass)
+    done = transfer(store, set_id, source=source, target=target, proof=proof, dry_run=dry_run)
+    return Promotion(set_id=set_id, added=done.added, already=done.already, report=report, dry_run=dry_run)
+
+
+def _proof(wheel_set: WheelSet, records: Sequence[TestRecord], bypass: Bypass | None) -> Proof:
+    passed = evidence.passing(wheel_set, records)
+    return Proof(
+        records=tuple(jsonfile.dumps(record).encode() for record in records),
+        untested=None if passed else str(bypass),
+    )

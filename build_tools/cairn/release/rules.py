@@ -1,0 +1,36 @@
+"""What a channel holds already and a newcomer must respect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from packaging.version import Version
+
+from cairn.release import index
+from cairn.release.channel import Snapshot
+from cairn.release.state import FileRef
+from cairn.wheels import metadata
+from cairn.wheels.version import sorts_above
+
+
+def name_clashes(target: Snapshot, refs: Sequence[FileRef]) -> tuple[str, ...]:
+    """The files whose names `target` has with other bytes."""
+    clashes = []
+    for ref in refs:
+        entry = target.project(index.project_of(ref.filename)).file(ref.filename)
+        if entry is not None and entry.sha256 != ref.sha256:
+            clashes.append(f"{ref.filename} is there with sha256 {entry.sha256}")
+    return tuple(clashes)
+
+
+def sorting_below(target: Snapshot, wheels: Sequence[FileRef]) -> tuple[str, ...]:
+    """Why a version would not be preferred to what `target` has of the same line (same major and minor)."""
+    problems = []
+    for ref in wheels:
+        name = metadata.parse_file_name(ref.filename)
+        line = Version(name.version).release[:2]
+        have = {file.version for file in target.project(name.distribution).files if file.yanked is None}
+        problem = sorts_above(name.version, (v for v in have if Version(v).release[:2] == line))
+        if problem:
+            problems.append(f"{name.distribution} {problem}")
+    return tuple(problems)

@@ -1,0 +1,169 @@
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cairn.errors import SystemFailureError
+from cairn.release.publish import publish
+from cairn.release.serve import Server, serving
+from cairn.release.store import LocalStore
+
+JSON = "application/vnd.pypi.simple.v1+json"
+NAME = "torch-2.9.0+rocm7.10.0-py3-none-any.whl"
+
+
+class Client:
+    def __init__(self, server: Server) -> None:
+        self._port = server.port
+
+    def ask(
+        self, path: str, *, method: str = "GET", **headers: str
+    ) -> tuple[int, http.client.HTTPMessage, bytes]:
+        with contextlib.closing(
+            http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
+        ) as connection:
+            connection.request(method, path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+            answer = connection.getresponse()
+            return answer.status, answer.msg, answer.read()
+
+
+@pytest.fixture
+def wheel(store: LocalStore, tmp_path: Path, dists: ModuleType) -> Path:
+    path: Path = dists.make_wheel(tmp_path, "torch", "2.9.0+rocm7.10.0")
+    publish(store, "release", [path])
+    return path
+
+
+@pytest.fixture
+def client(store: LocalStore, wheel: Path) -> Iterator[Client]:
+    assert wheel.exists()
+    with serving(store.path) as server:
+        yield Client(server)
+
+
+def file_path(store: LocalStore) -> str:
+    return "/" + next(key for key in store.list("files/") if key.endswith(".whl")).replace("+", "%2B")
+
+
+def test_the_client_gets_the_format_it_accepts(client: Client) -> None:
+    status, headers, body = client.ask("/release/simple/torch/", Accept=f"{JSON}, text/html;q=0.1")
+    assert (status, headers["Content-Type"], headers["Vary"]) == (200, JSON, "Accept")
+    assert body.startswith(b"{")
+    status, headers, body = client.ask("/release/simple/torch/")
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert body.startswith(b"<!DOCTYPE html>")
+    assert client.ask("/release/simple/torch/", Accept="image/png")[0] == 406
+    assert client.ask("/release/simple/torch/index.json")[1]["Content-Type"] == JSON
+
+
+def test_head_tells_all_but_the_bytes(client: Client, store: LocalStore, wheel: Path) -> None:
+    status, headers, body = client.ask(file_path(store), method="HEAD")
+    assert (status, body) == (200, b"")
+    assert headers["Content-Length"] == str(wheel.stat().st_size)
+    assert headers["Accept-Ranges"] == "bytes"
+    assert "immutable" in headers["Cache-Control"]
+
+
+def test_parts_of_a_file(client: Client, store: LocalStore, wheel: Path) -> None:
+    data = wheel.read_bytes()
+    path = file_path(store)
+    status, headers, body = client.ask(path, Range="bytes=-22")
+    assert (status, body) == (206, data[-22:])
+    assert headers["Content-Range"] == f"bytes {len(data) - 22}-{len(data) - 1}/{len(data)}"
+    status, headers, _ = client.ask(path, Range=f"bytes={len(data)}-")
+    assert (status, headers["Content-Range"]) == (416, f"bytes */{len(data)}")
+    assert client.ask(path, Range="bytes=0-3", If_Range='"other"')[2] == data
+
+
+def test_what_has_not_changed_is_not_sent_again(
+    client: Client, store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    _, headers, _ = client.ask("/release/simple/torch/")
+    etag = headers["ETag"]
+    status, _, body = client.ask("/release/simple/torch/", If_None_Match=etag)
+    assert (status, body) == (304, b"")
+    publish(store, "release", [dists.make_wheel(tmp_path, "torch", "2.9.1")])
+    assert client.ask("/release/simple/torch/", If_None_Match=etag)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/../secret",
+        "/%2e%2e/secret",
+        "/release/%2e%2e/%2e%2e/secret",
+        "/release/..%2f..%2fsecret",
+        "/.locks/x",
+        "//etc/passwd",
+        "/release//simple/",
+        "/link/secret",
+        "/%00",
+        "/%ff",
+        "/release/nothing",
+    ],
+)
+def test_nothing_outside_or_hidden_is_given(client: Client, store: LocalStore, path: str) -> None:
+    (store.path.parent / "secret").write_text("secret")
+    (store.path / ".locks").mkdir(exist_ok=True)
+    (store.path / ".locks" / "x").write_text("secret")
+    (store.path / "link").symlink_to(store.path.parent)
+    status, _, body = client.ask(path)
+    assert status == 404
+    assert b"secret" not in body
+
+
+def test_a_folder_without_a_slash_leads_to_the_one_with(client: Client) -> None:
+    status, headers, _ = client.ask("/release/simple/torch")
+    assert (status, headers["Location"]) == (301, "./torch/")
+
+
+def test_a_port_in_use_is_said_in_one_line_with_a_way_out(store: LocalStore) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with (
+            pytest.raises(SystemFailureError, match=f"port {port}") as caught,
+            serving(store.path, port=port),
+        ):
+            pass
+    assert caught.value.tip is not None
+    assert "--port" in caught.value.tip
+
+
+@pytest.mark.parametrize("port", [-1, 70000])
+def test_what_is_no_port_is_refused(store: LocalStore, port: int) -> None:
+    with pytest.raises(SystemFailureError, match="no port"), serving(store.path, port=port):
+        pass
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_serves_until_it_is_interrupted(
+    store: LocalStore, wheel: Path, sign: signal.Signals
+) -> None:
+    assert wheel.exists()
+    program = (
+        "import argparse; from cairn.cli import index, main;"
+        "parser = argparse.ArgumentParser(); index.register(parser.add_subparsers());"
+        "raise SystemExit(main.guarded(parser.parse_args()))"
+    )
+    command = [sys.executable, "-c", program, "index", "serve", str(store.path), "--port", "0"]
+    env = os.environ | {"PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+    ) as child:
+        assert child.stdout is not None
+        url = child.stdout.readline().strip()
+        assert url.endswith("/release/simple/")
+        child.send_signal(sign)
+        _, errors = child.communicate(timeout=30)
+    assert child.returncode == 0
+    assert "Traceback" not in errors
