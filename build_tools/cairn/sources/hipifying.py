@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from cairn import files
 from cairn.sources import hipify, repository, submodules, treestate
+from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.state import HipifyReport, State, write
 from cairn.stack import HipifyKind, Project
@@ -16,6 +17,7 @@ from cairn.stack import HipifyKind, Project
 Say = Callable[[str], None]
 
 _IGNORED = "cairn.ignored"
+_JOBS = 4
 
 
 def hipify_tree(root: Repository, note: State, *, kind: HipifyKind, python: Path | None, say: Say) -> None:
@@ -24,19 +26,30 @@ def hipify_tree(root: Repository, note: State, *, kind: HipifyKind, python: Path
     A project that hipifies while it is built, or not at all, gets the second tag at the same commit.
     """
     heads = {path: part.commit_of("HEAD") or "" for path, part in _parts(root)}
-    ignored = _remember_ignored(root)
-    write(root.git_dir, dataclasses.replace(note, phase="hipifying", heads=heads))
     report: HipifyReport | None = None
     if hipify.runs_at_checkout(kind):
         say(f"hipifying {root.work_tree}")
+        ignored = _remember_ignored(root)
+        write(root.git_dir, dataclasses.replace(note, phase="hipifying", heads=heads))
         report = hipify.run(root, kind, ignored_before=ignored, python=python, say=say)
     if note.committed:
-        made = _by_part(report.generated if report else (), heads)
-        # The root first: it must not see that its submodules have moved.
-        for path, part in _parts(root):
-            repository.move_refs(part, {f"refs/tags/{HIPIFY_TAG}": hipify.commit(part, made[path])})
+        _commit(root, report, heads)
     edited = None if note.committed else treestate.tree_state(root.work_tree)
     write(root.git_dir, dataclasses.replace(note, phase="ready", heads={}, files=edited, report=report))
+
+
+def _commit(root: Repository, report: HipifyReport | None, heads: Mapping[str, str]) -> None:
+    made = _by_part(report.generated if report else (), heads)
+
+    def one(item: tuple[str, Repository]) -> None:
+        path, part = item
+        commit = hipify.commit(part, made[path]) if report else heads[path]
+        repository.move_refs(part, {f"refs/tags/{HIPIFY_TAG}": commit})
+
+    # The root first: it must not see that its submodules have moved.
+    parts = list(_parts(root))
+    one(parts[0])
+    side_by_side(one, parts[1:], jobs=_JOBS)
 
 
 def recovered(root: Repository, note: State | None) -> State | None:

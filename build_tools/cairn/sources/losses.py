@@ -7,9 +7,11 @@ from typing import NoReturn
 
 from cairn.errors import SourceError
 from cairn.sources import submodules
+from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import Repository
 
 _SHOWN = 4
+_JOBS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +40,21 @@ class Losses:
 
 def of(root: Repository) -> Losses:
     """What moving the checkout would lose, in the root and every submodule."""
-    edits, commits = list(root.changes()), list(root.commits_only_here())
-    for module in submodules.present(root):
-        edits += [f"{module.path}/{name}" for name in module.repository.changes()]
-        commits += [f"{module.path}: {commit}" for commit in module.repository.commits_only_here()]
-    return Losses(edits=tuple(edits), commits=tuple(commits))
+    parts = [("", root), *((f"{m.path}/", m.repository) for m in submodules.present(root))]
+    found = side_by_side(_of_part, parts, jobs=_JOBS)
+    return Losses(
+        edits=tuple(edit for part in found for edit in part.edits),
+        commits=tuple(commit for part in found for commit in part.commits),
+    )
+
+
+def _of_part(part: tuple[str, Repository]) -> Losses:
+    prefix, own = part
+    where = f"{prefix.rstrip('/')}: " if prefix else ""
+    return Losses(
+        edits=tuple(prefix + name for name in own.changes()),
+        commits=tuple(where + commit for commit in own.commits_only_here()),
+    )
 
 
 def refuse(root: Repository, lost: Losses) -> NoReturn:

@@ -59,7 +59,7 @@ def of_commit(parent: Repository, commit: str, *, origin: str, prefix: str = "")
     Raises:
         SourceError: `.gitmodules` is malformed or names a path outside.
     """
-    if not parent.succeeds("cat-file", "-e", f"{commit}:.gitmodules"):
+    if not _names_any(parent, commit):
         return ()
     declared = _declared(parent, commit)
     commits = _gitlinks(parent, commit, [fields["path"] for fields in declared.values() if "path" in fields])
@@ -93,9 +93,9 @@ def place_all(root: Repository, commit: str, *, origin: str, how: Fetching) -> t
         found = [_settled(parent, at, where, prefix) for parent, at, where, prefix in level]
         modules = [module for group in found for module in group]
         side_by_side(lambda module: _place(module, how), modules, jobs=how.jobs)
-        for parent, _, where, _ in level:
-            repository.name_origin(parent, urls.without_credentials(where))
-            mark_ignored(parent, [m for m in modules if m.parent is parent])
+        for parent, _, _, _ in level:
+            if own := [m for m in modules if m.parent is parent]:
+                mark_ignored(parent, own)
         placed += modules
         level = [(m.repository, m.commit, m.origin, f"{m.path}/") for m in modules]
     return tuple(placed)
@@ -131,20 +131,35 @@ def _settled(parent: Repository, commit: str, origin: str, prefix: str) -> tuple
 
 
 def _place(module: Module, how: Fetching) -> None:
-    if module.repository.commit_of("HEAD") != module.commit or not module.repository.exists():
+    if not _is_untouched(module):
         how.say(f"submodule {module.path}")
+        _bring(module, how)
+    tags = {f"refs/tags/{UPSTREAM_TAG}": module.commit, f"refs/tags/{repository.HIPIFY_TAG}": None}
+    repository.move_refs(module.repository, tags)
+
+
+def _is_untouched(module: Module) -> bool:
+    own = module.repository
+    return own.exists() and own.commit_of("HEAD") == module.commit and not own.changes()
+
+
+def _bring(module: Module, how: Fetching) -> None:
     source = mirror.of(module.origin, depth=how.depth, patience=how.patience)
     try:
         source.find(module.commit, say=how.say)
     except SourceError as error:
         raise type(error)(f"submodule {module.path}: {error}", tip=error.tip) from error
     repository.create(module.repository)
+    repository.name_origin(module.repository, urls.without_credentials(module.origin))
     repository.borrow_objects(module.repository, source.path)
     repository.place(module.repository, module.commit)
-    repository.move_refs(
-        module.repository,
-        {f"refs/tags/{UPSTREAM_TAG}": module.commit, f"refs/tags/{repository.HIPIFY_TAG}": None},
-    )
+
+
+def _names_any(parent: Repository, commit: str) -> bool:
+    # Most submodules have none of their own, and asking git takes longer than looking.
+    if commit == "HEAD" and not (parent.work_tree / ".gitmodules").exists():
+        return False
+    return parent.succeeds("cat-file", "-e", f"{commit}:.gitmodules")
 
 
 def _declared(parent: Repository, commit: str) -> dict[str, dict[str, str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -255,3 +257,35 @@ def test_a_submodule_commit_that_its_origin_lacks_is_named(bench: Any, upstream:
     upstream.commit("torch", {}, "Bad bump")
     with pytest.raises(SourceError, match="submodule third_party/cudakit"):
         bench()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (p for p in folder.rglob("*") if p.is_file() and ".git" not in p.relative_to(folder).parts)
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files if p.name != ".git"}
+
+
+def test_the_files_are_those_of_upstreams_procedure_by_hand(
+    bench: Any, upstream: Any, run_git: Git, tmp_path: Path
+) -> None:
+    bench()
+    by_hand = tmp_path / "by hand"
+    run_git(tmp_path, "clone", "--quiet", "--recursive", upstream.origin("torch"), by_hand.name)
+    subprocess.run(
+        [sys.executable, "tools/amd_build/build_amd.py"], cwd=by_hand, check=True, capture_output=True
+    )
+    assert contents(bench.path) == contents(by_hand)
+
+
+def test_torchs_hipify_needs_an_interpreter_that_has_torch(bench: Any, torch: Any) -> None:
+    with pytest.raises(SourceError, match="No module named 'torch'") as error:
+        bench(project=replace(torch, hipify="torch-utils"))
+    assert "--python" in (error.value.tip or "")
+
+
+def test_a_submodule_name_that_climbs_out_is_refused(bench: Any, upstream: Any, run_git: Git) -> None:
+    modules = upstream.work("torch") / ".gitmodules"
+    modules.write_text(modules.read_text().replace('"third_party/plain"', '"../../hooks"'))
+    upstream.commit("torch", {}, "Attack")
+    with pytest.raises(SourceError, match="outside the repository"):
+        bench()
+    assert run_git(bench.path, "rev-parse", "HEAD")
