@@ -110,14 +110,15 @@ def test_the_command_line_becomes_pips(capsys: pytest.CaptureFixture[str]) -> No
         "--python",
         "env",
         "--find-links",
-        "a b",
+        "a",
         "--find-links",
         "c",
-        "--rocm-extras",
-        "devel",
+        "--no-pre",
+        "--dry-run",
     ]
-    options = parser.parse_args([*words, "--no-pre", "--dry-run"])
+    options = parser.parse_args([*words, "--rocm-extras", "profiler,devel"])
     console.use(console.Console())
     assert options.run(options) == 0
     shown = capsys.readouterr().out
-    assert shown.endswith("install --no-input --find-links 'a b' --find-links c 'rocm[devel]'\n")
+    wanted = "install --no-input --find-links a --find-links c 'rocm[libraries,devel,profiler]'"
+    assert shown.endswith(f"{wanted}\n")
