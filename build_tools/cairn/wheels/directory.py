@@ -204,7 +204,7 @@ def _locate(file: RawFile, member: Member, bound: int) -> Member:
         _check_descriptor(file, member, end, bound)
     elif end != bound:
         raise LyingHeaderError(f"{bound - end} bytes after {member.name} belong to no member")
-    return member._replace(data_offset=data_offset, end=bound)
+    return Member(*member[:-2], data_offset, bound)  # far faster than _replace
 
 
 def _check_descriptor(file: RawFile, member: Member, start: int, end: int) -> None:

@@ -73,6 +73,7 @@ class _Names:
     """The new file name, and how the two folders that carry the version are renamed."""
 
     file_name: str
+    stem: str
     folders: Mapping[str, str]
 
     @classmethod
@@ -86,9 +87,11 @@ class _Names:
         stem = info.dist_info.removesuffix(".dist-info")
         new_stem = f"{stem.rpartition('-')[0]}-{version}" if edit.version else stem
         folders = {f"{stem}{end}": f"{new_stem}{end}" for end in (".dist-info", ".data")}
-        return cls(file_name=file_name, folders=folders)
+        return cls(file_name=file_name, stem=stem, folders=folders)
 
     def renamed(self, path: str) -> str:
+        if not path.startswith(self.stem):
+            return path
         top, slash, rest = path.partition("/")
         return f"{self.folders.get(top, top)}{slash}{rest}"
 

@@ -194,8 +194,8 @@ class _Image:
         size = next((value for tag, value in self._dynamic if tag == _STRSZ), 0)
         if self._strings_at is None or size > _MOST_STRINGS:
             return frozenset()
-        table = self._view.read(self._strings_at, size)
-        return frozenset(symbol for symbol in symbols if b"\0%b\0" % symbol.encode() in table)
+        names = set(self._view.read(self._strings_at, size).split(b"\0"))
+        return frozenset(symbol for symbol in symbols if symbol.encode() in names)
 
     def sections(self) -> Iterator[Section]:
         """The section table."""

@@ -97,9 +97,11 @@ def check_together(members: Sequence[Member], limits: Limits) -> None:
 
 def _check_kind(member: Member) -> None:
     kind = stat.S_IFMT(member.mode)
+    if kind == (stat.S_IFDIR if member.is_dir else stat.S_IFREG):
+        return
     if stat.S_ISLNK(kind):
         raise LinkMemberError(f"{member.name} is a symbolic link", tip="store the file itself")
-    if kind not in (0, stat.S_IFDIR if member.is_dir else stat.S_IFREG):
+    if kind:
         raise LinkMemberError(f"{member.name} is not what its name says: file type {kind:#o}")
 
 
@@ -126,9 +128,9 @@ def _first_double(members: Iterable[Member]) -> str:
 
 def _folders(names: Iterable[str]) -> set[str]:
     found: set[str] = set()
-    for name in names:
-        folder = name.rstrip("/").rpartition("/")[0]
-        while folder and folder not in found:
-            found.add(folder)
-            folder = folder.rpartition("/")[0]
+    for folder in {name.rstrip("/").rpartition("/")[0] for name in names}:
+        above = folder
+        while above and above not in found:
+            found.add(above)
+            above = above.rpartition("/")[0]
     return found

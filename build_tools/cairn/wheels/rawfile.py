@@ -31,7 +31,9 @@ class RawFile:
         Raises:
             TruncatedArchiveError: the file has fewer.
         """
-        data = self._read(offset, size)
+        data = self._read_once(offset, size) if 0 <= offset <= self.size - size else b""
+        if len(data) < size:
+            data = self._read_on(data, offset, size)
         if len(data) != size:
             raise TruncatedArchiveError(
                 f"{self.path.name} ends at byte {self.size}, before what its headers promise",
@@ -55,18 +57,14 @@ class RawFile:
         """Close the file."""
         self._file.close()
 
-    def _read(self, offset: int, size: int) -> bytes:
-        if offset < 0 or offset + size > self.size:
-            return b""
-        parts = []
-        while size:
-            part = self._read_once(offset, size)
+    def _read_on(self, data: bytes, offset: int, size: int) -> bytes:
+        """Go on after a short read, which the system may give at any time."""
+        while 0 < len(data) < size:
+            part = self._read_once(offset + len(data), size - len(data))
             if not part:
                 break
-            parts.append(part)
-            offset += len(part)
-            size -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            data += part
+        return data
 
     def _read_once(self, offset: int, size: int) -> bytes:
         if hasattr(os, "pread"):

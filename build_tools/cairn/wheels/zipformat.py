@@ -171,10 +171,11 @@ def local_header(member: Member, *, zip64: bool) -> bytes:
 def central_entry(member: Member, limits: Zip64At) -> bytes:
     """The entry of `member` in the central directory."""
     values = (member.size, member.compressed_size, member.offset)
-    wide = [value for value in values if value >= limits.size]
-    size, compressed_size, offset = (MAX_32 if value >= limits.size else value for value in values)
-    extra = member.extra
-    if wide:
+    size, compressed_size, offset = values
+    extra, wide = member.extra, []
+    if max(values) >= limits.size:
+        wide = [value for value in values if value >= limits.size]
+        size, compressed_size, offset = (MAX_32 if value >= limits.size else value for value in values)
         extra = _EXTRA_HEAD.pack(_EXTRA_ZIP64, 8 * len(wide)) + struct.pack(f"<{len(wide)}Q", *wide) + extra
     head = CENTRAL.pack(
         CENTRAL_MAGIC,
