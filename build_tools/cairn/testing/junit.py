@@ -1,8 +1,9 @@
 """JUnit XML, read as what it is: the output of a program that may have crashed, or lied.
 
-The format is what pytest writes with `--junit-xml` (its `xunit2` family): `testsuites`, `testsuite`,
-`testcase`, and in a case `failure`, `error`, `skipped` and `properties`. A document type is refused as a
-whole, which closes the door to entity bombs and external entities; JUnit has no use for one.
+The format is what pytest writes with `--junit-xml` (its `xunit1` family, the one in which tests may record
+properties): `testsuites`, `testsuite`, `testcase`, and in a case `failure`, `error`, `skipped` and
+`properties`. A document type is refused as a whole, which closes the door to entity bombs and external
+entities; JUnit has no use for one.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ DEVICE_PROPERTY = "device"
 _MAX_SIZE = 64 << 20  # bytes; the torch suite's 43,000 tests write about 10 MB
 _MAX_DEPTH = 32
 _KEPT_TEXT = 4000  # characters of a failure
+_KEPT_REASON = 300  # characters of the line that says why
 # A test's outcome is the worst of what its phases report.
 _OUTCOMES: dict[str, Outcome] = {"error": "error", "failure": "failed", "skipped": "skipped"}
 _RANK: dict[Outcome, int] = {"passed": 0, "skipped": 1, "failed": 2, "error": 3}
@@ -190,7 +192,9 @@ def _note(case: _Open, name: str, attributes: dict[str, str]) -> None:
     outcome = _OUTCOMES.get(name)
     if outcome is not None and _RANK[outcome] > _RANK[case.outcome]:
         case.outcome = outcome
-        case.reason = " ".join(attributes.get("message", "").split())
+        first = next(iter(attributes.get("message", "").strip().splitlines()), "")
+        reason = " ".join(first.split()).removeprefix("Failed: ")
+        case.reason = reason if len(reason) <= _KEPT_REASON else f"{reason[:_KEPT_REASON]}…"
 
 
 def _case_name(attributes: dict[str, str]) -> str:

@@ -22,7 +22,7 @@ from cairn import files, process
 from cairn.errors import PrerequisiteError, ProcessError
 
 _START = "import sys; sys.path.append(sys.argv[1]); import pytest; sys.exit(pytest.main(sys.argv[2:]))"
-_INI = "[pytest]\njunit_family = xunit2\nxfail_strict = true\n"
+_INI = "[pytest]\njunit_family = xunit1\nxfail_strict = true\n"
 _TIMED_OUT = -1
 
 

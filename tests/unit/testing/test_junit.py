@@ -94,3 +94,15 @@ def test_a_broken_file_is_not_merged(tmp_path: Path) -> None:
     with pytest.raises(TestsFailedError):
         junit.merge([write(tmp_path / "1.xml", "<testsuite>")], tmp_path / "all.xml")
     assert not (tmp_path / "all.xml").exists()
+
+
+def test_the_reason_is_the_first_line_of_the_message(tmp_path: Path) -> None:
+    failure = '<failure message="Failed: import a: ImportError&#10;Traceback"/>'
+    text = f'<testsuite tests="1"><testcase name="t">{failure}</testcase></testsuite>'
+    assert junit.read(write(tmp_path / "j.xml", text)).cases[0].reason == "import a: ImportError"
+
+
+def test_a_long_reason_is_cut(tmp_path: Path) -> None:
+    failure = f'<failure message="{"x" * 5000}"/>'
+    text = f'<testsuite tests="1"><testcase name="t">{failure}</testcase></testsuite>'
+    assert junit.read(write(tmp_path / "j.xml", text)).cases[0].reason == "x" * 300 + "…"

@@ -31,8 +31,9 @@ def main(request_path: str, answer_path: str) -> None:
 def _import(name: str, answer: dict) -> None:  # type: ignore[type-arg]
     try:
         module = importlib.import_module(name)
-    except BaseException:  # noqa: BLE001 - whatever a broken wheel raises is the answer
-        answer["import_errors"][name] = traceback.format_exc(limit=-3)
+    except BaseException as error:  # noqa: BLE001 - whatever a broken wheel raises is the answer
+        summary = traceback.format_exception_only(error)[-1].strip()
+        answer["import_errors"][name] = f"import {name}: {summary}\n{traceback.format_exc(limit=-3)}"
     else:
         version = getattr(module, "__version__", None)
         if "." not in name and version is not None:

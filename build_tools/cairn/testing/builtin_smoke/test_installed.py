@@ -1,4 +1,4 @@
-# ruff: noqa: S101, D103 - a pytest file: asserts, and names that say what must hold
+# ruff: noqa: D103 - a pytest file: the names say what must hold
 """What must hold for the wheels of any stack, once they are installed."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import mmap
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,19 +40,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_imports(wheel: WheelFacts) -> None:
-    assert wheel.modules, f"nothing to import is known of {wheel.distribution}"
+    require(wheel.modules, f"nothing to import is known of {wheel.distribution}")
     errors = probed(wheel)["import_errors"]
-    assert not errors, "\n".join(errors.values())
+    require(not errors, "\n".join(errors.values()))
 
 
 def test_versions_agree(wheel: WheelFacts) -> None:
     installed = Version(installed_as(wheel.distribution).version)
-    assert installed == Version(wheel.version), f"METADATA says {installed}, the set {wheel.version}"
+    require(installed == Version(wheel.version), f"METADATA says {installed}, the set {wheel.version}")
     for module, text in probed(wheel)["versions"].items():
         said = Version(text)
         # A project that hard-codes its public version cannot know the local part that a build gave it.
         same = said == installed or (said.local is None and said.public == installed.public)
-        assert same, f"{module}.__version__ says {said}, METADATA {installed}"
+        require(same, f"{module}.__version__ says {said}, METADATA {installed}")
 
 
 def test_siblings_are_pinned(wheel: WheelFacts) -> None:
@@ -61,14 +61,14 @@ def test_siblings_are_pinned(wheel: WheelFacts) -> None:
         version = facts().siblings.get(canonicalize_name(requirement.name))
         if version is not None:
             pins = [s for s in requirement.specifier if s.operator in ("==", "===")]
-            assert len(pins) == 1, f"{text!r} does not pin one version"
-            assert Version(pins[0].version) == Version(version), f"{text!r} is not the set's {version}"
+            require(len(pins) == 1, f"{text!r} does not pin one version")
+            require(Version(pins[0].version) == Version(version), f"{text!r} is not the set's {version}")
 
 
 def test_libraries_load(wheel: WheelFacts) -> None:
     answer = probed(wheel)
     problems = {**answer["library_errors"], **answer["program_errors"]}
-    assert not problems, "\n".join(f"{shown(path)}: {why}" for path, why in problems.items())
+    require(not problems, "\n".join(f"{shown(path)}: {shown(why)}" for path, why in problems.items()))
 
 
 def test_libraries_come_from_the_environment_or_the_system(wheel: WheelFacts) -> None:
@@ -77,7 +77,7 @@ def test_libraries_come_from_the_environment_or_the_system(wheel: WheelFacts) ->
     strangers = [
         path for path in answer["mapped"] if not any(Path(path).resolve().is_relative_to(a) for a in allowed)
     ]
-    assert not strangers, f"libraries from elsewhere were loaded: {', '.join(strangers)}"
+    require(not strangers, f"libraries from elsewhere were loaded: {', '.join(strangers)}")
 
 
 def test_code_objects_are_what_was_asked_for(wheel: WheelFacts) -> None:
@@ -86,16 +86,19 @@ def test_code_objects_are_what_was_asked_for(wheel: WheelFacts) -> None:
     for path in binaries(wheel):
         objects = code_objects(path)
         empty = [str(code.target) for code in objects if not code.size]
-        assert not empty, f"{shown(str(path))} has empty code objects for {', '.join(empty)}"
+        require(not empty, f"{shown(str(path))} has empty code objects for {', '.join(empty)}")
         here = {str(code.target) for code in objects}
-        assert not here or here == asked, f"{shown(str(path))} has code for {here}, not for {asked}"
+        require(
+            not here or here == asked, f"{shown(str(path))} has code for {named(here)}, not {named(asked)}"
+        )
         found |= here
-    assert found == set(wheel.targets), f"installed: {sorted(found)}; the set says: {sorted(wheel.targets)}"
+    require(found == set(wheel.targets), f"code for {named(found)}; the set says {named(wheel.targets)}")
 
 
 def test_the_set_has_device_code_where_it_is_for_a_gpu() -> None:
     has_code = any(wheel.targets for wheel in facts().wheels)
-    assert has_code == (CPU not in facts().targets)
+    require(has_code or CPU in facts().targets, "no wheel of the set has device code")
+    require(not has_code or CPU not in facts().targets, "a set for the CPU has device code")
 
 
 def test_requirements_are_met() -> None:
@@ -109,7 +112,7 @@ def test_requirements_are_met() -> None:
         "--disable-pip-version-check",
     ]
     done = process.run(command, check=False, timeout=_PROBE_TIMEOUT)
-    assert done.returncode == 0, done.output
+    require(not done.returncode, done.output)
 
 
 @functools.cache
@@ -127,9 +130,8 @@ def probed(wheel: WheelFacts) -> dict[str, Any]:
         probe = Path(__file__).with_name("probe.py")
         command: list[str | Path] = [facts().python, "-I", probe, asked, answered]
         done = process.run(command, cwd=Path(folder), check=False, timeout=_PROBE_TIMEOUT)
-        assert answered.exists(), (
-            f"the interpreter ended with exit code {done.returncode}: {done.output[-2000:]}"
-        )
+        ended = f"the interpreter ended with exit code {done.returncode}: {done.output[-2000:]}"
+        require(answered.exists(), ended)
         answer: dict[str, Any] = json.loads(answered.read_text(encoding="utf-8"))
     return answer
 
@@ -160,6 +162,18 @@ def code_objects(path: Path) -> tuple[offload.CodeObject, ...]:
         return offload.of_elf(data)
 
 
-def shown(path: str) -> str:
-    site = next((s for s in facts().site_packages if path.startswith(s)), "")
-    return path.removeprefix(site).lstrip("/")
+def shown(text: str) -> str:
+    """A text whose paths count from the environment's packages."""
+    return functools.reduce(
+        lambda left, site: left.replace(f"{site}{os.sep}", ""), facts().site_packages, text
+    )
+
+
+def named(targets: Iterable[str]) -> str:
+    return ", ".join(sorted(targets)) or "nothing"
+
+
+def require(holds: object, message: str) -> None:
+    """Fail with a message that a person can read, and no traceback through this file."""
+    if not holds:
+        pytest.fail(message, pytrace=False)
