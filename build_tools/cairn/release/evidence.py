@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cairn.errors import UsageError
+from cairn.testing import hardware
 from cairn.testing.record import TestRecord
 from cairn.wheels.set import WheelSet
 
@@ -66,8 +67,14 @@ def _objection(wheel_set: WheelSet, record: TestRecord) -> str | None:
         return f"{record.verdict}: {record.reason}" if record.reason else record.verdict
     if record.family != wheel_set.family:
         return f"it is of {record.family}, not of {wheel_set.family}"
-    if wheel_set.targets not in ((), ("cpu",)) and not record.hardware:
+    return None if wheel_set.targets in ((), ("cpu",)) else _hardware_objection(wheel_set, record)
+
+
+def _hardware_objection(wheel_set: WheelSet, record: TestRecord) -> str | None:
+    if not record.hardware:
         return f"it was made without any hardware of {wheel_set.family}"
+    if not hardware.matches(record.hardware, wheel_set.targets):
+        return f"it was made on {', '.join(record.hardware)}, not on {wheel_set.family}"
     return None
 
 

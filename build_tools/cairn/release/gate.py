@@ -156,7 +156,10 @@ def _verify(case: _Case) -> tuple[str, ...]:
     problems = []
     for wheel in case.wheel_set.wheels:
         path = case.path(FileRef(filename=wheel.file_name, sha256=wheel.sha256))
-        for finding in verify(path, replace(base, targets=_expected_targets(case.wheel_set, wheel))):
+        expected = replace(
+            base, targets=_expected_targets(case.wheel_set, wheel), require_device_code=bool(wheel.targets)
+        )
+        for finding in verify(path, expected):
             where = f" ({finding.member})" if finding.member else ""
             problems.append(f"{wheel.file_name}{where}: {finding.reason}")
     return tuple(problems)

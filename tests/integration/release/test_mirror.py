@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cairn.errors import NetworkError
+from cairn.release.layout import index_url
+from cairn.release.mirror import mirror
+from cairn.release.publish import publish
+from cairn.release.store import LocalStore
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def upstream(tmp_path: Path, dists: ModuleType, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
+    """The index that the user's pip is set up for."""
+    store = LocalStore(tmp_path / "upstream")
+    make = dists.make_wheel
+    extra = ['ok; extra == "x"']
+    publish(
+        store,
+        "pypi",
+        [
+            make(tmp_path / "up", "numpy", "1.0"),
+            make(tmp_path / "up", "numpy", "2.0", requires=["deep>=1"]),
+            make(tmp_path / "up", "deep", "1.1"),
+            make(tmp_path / "up", "torch", "9.9"),
+            make(tmp_path / "up", "fancy", "1.0", requires=extra, extras=["x"]),
+            make(tmp_path / "up", "ok", "1.0"),
+        ],
+    )
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", index_url(store.path.as_uri(), "pypi"))
+    return store
+
+
+@pytest.mark.usefixtures("upstream")
+def test_third_parties_are_fetched_with_what_they_need_and_siblings_are_not(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    torch = dists.make_wheel(
+        tmp_path, "torch", "2.9.0", requires=["numpy", 'fancy[x]; extra == "more"'], extras=["more"]
+    )
+    vision = dists.make_wheel(tmp_path, "torchvision", "1", requires=["torch==2.9.0"])
+    done = mirror(store, "staging", dists=[torch, vision])
+    assert sorted(entry.filename.split("-py3")[0] for entry in done.added) == [
+        "deep-1.1",
+        "fancy-1.0",
+        "numpy-2.0",
+        "ok-1.0",
+    ]
+    assert mirror(store, "staging", dists=[torch, vision]).added == ()
+
+
+@pytest.mark.usefixtures("upstream")
+def test_exact_requirements_are_fetched_exactly(store: LocalStore) -> None:
+    (entry,) = mirror(store, "staging", requirements=["numpy==1.0"]).added
+    assert entry.version == "1.0"
+
+
+@pytest.mark.usefixtures("upstream")
+def test_what_the_channel_has_stays_as_it_is(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
+    own = dists.make_wheel(tmp_path, "deep", "1.1", content="OURS = 1\n")
+    publish(store, "staging", [own])
+    assert [
+        entry.filename.split("-")[0] for entry in mirror(store, "staging", requirements=["numpy"]).added
+    ] == ["numpy"]
+
+
+@pytest.mark.usefixtures("upstream")
+def test_what_cannot_be_found_is_named(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
+    torch = dists.make_wheel(tmp_path, "torch", "2.9.0", requires=["rocm==7.10.0"])
+    with pytest.raises(NetworkError, match=r"rocm==7\.10\.0, wanted by torch-2\.9\.0"):
+        mirror(store, "staging", dists=[torch])

@@ -1,0 +1,215 @@
+"""Sets judged by the real gate: verify, records, pip and uv."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from cairn.cli.main import main
+from cairn.errors import GateError, UsageError
+from cairn.release.audit import audit
+from cairn.release.evidence import Bypass
+from cairn.release.gate import check
+from cairn.release.promote import promote
+from cairn.release.publish import publish
+from cairn.release.stage import stage_set
+from cairn.release.store import LocalStore
+from cairn.testing import record as records
+from cairn.testing.record import Counts, TestedWheel, TestRecord
+from cairn.wheels import set as wheel_sets
+from cairn.wheels.set import WheelSet
+
+pytestmark = pytest.mark.slow
+
+V = "2.9.0+rocm7.10.0"
+Stage = Callable[..., WheelSet]
+
+
+def record_of(made: WheelSet, **changes: Any) -> TestRecord:
+    values: dict[str, Any] = {
+        "set_id": made.set_id,
+        "wheels": tuple(TestedWheel(file_name=w.file_name, sha256=w.sha256) for w in made.wheels),
+        "kind": "smoke",
+        "family": made.family,
+        "targets": made.targets,
+        "hardware": (),
+        "counts": Counts(passed=5),
+        "junit_sha256": None,
+        "started": "2025-01-02T03:04:05Z",
+        "duration_seconds": 1.0,
+        "verdict": "passed",
+        "reason": "",
+    }
+    return TestRecord(**(values | changes))
+
+
+@pytest.fixture
+def stage(tmp_path: Path, dists: ModuleType, store: LocalStore) -> Stage:
+    """Stages torch (with an extra) and torchvision, an sdist that torch needs, and a third party."""
+
+    def run(version: str = V, family: str = "cpu") -> WheelSet:
+        folder = tmp_path / f"dist-{version}"
+        requires = ["rocm==7.10.0", 'filelock; extra == "locks"']
+        wheels = [
+            dists.make_wheel(folder, "torch", version, requires=requires, extras=["locks"]),
+            dists.make_wheel(folder, "torchvision", version, requires=[f"torch=={version}"]),
+        ]
+        others = [
+            dists.make_sdist(tmp_path, "rocm", "7.10.0"),
+            dists.make_wheel(tmp_path, "filelock", "3.20.0"),
+        ]
+        publish(store, "staging", others)
+        made = wheel_sets.make(
+            wheels,
+            manifest_sha256="0" * 64,
+            stack="sample",
+            python="3.11",
+            platform="linux_x86_64",
+            family=family,
+            targets=("cpu",) if family == "cpu" else ("gfx942",),
+        )
+        stage_set(store, "staging", made, wheels)
+        wheel_sets.write(folder / "set.json", made)
+        return made
+
+    return run
+
+
+def test_a_tested_set_is_promoted_and_once_only(store: LocalStore, stage: Stage) -> None:
+    made = stage()
+    steps: list[str] = []
+    done = promote(store, made.set_id, records=[record_of(made)], on_step=steps.append)
+    assert done.report is not None
+    assert [demand.number for demand in done.report.demands] == [1, 2, 3, 4, 5, 6]
+    assert done.report.holds
+    assert done.added[-1].startswith("torchvision")
+    assert audit(store, "release", hashes=True) == ()
+    again = promote(store, made.set_id)
+    assert (again.added, again.report) == ((), None)
+
+
+def test_the_gate_tells_all_that_does_not_hold(
+    store: LocalStore, stage: Stage, tmp_path: Path, dists: ModuleType
+) -> None:
+    made = stage()
+    publish(store, "release", [dists.make_wheel(tmp_path / "x", "torch", "2.9.1")])
+    publish(store, "release", [dists.make_wheel(tmp_path / "x", "torchvision", V, content="OTHER = 1\n")])
+    (key,) = [key for key in store.list("files/") if "/filelock-" in key and key.endswith(".whl")]
+    store.write(key, store.read(key).data + b"\0")
+    before = sorted(store.list(""))
+    with pytest.raises(GateError) as caught:
+        promote(store, made.set_id)
+    assert [reason.split(".")[0] for reason in caught.value.reasons] == ["1", "2", "3", "4", "5", "6"]
+    reasons = "\n".join(caught.value.reasons)
+    for said in (
+        "there is no test record",
+        "pip:",
+        "uv:",
+        "sorts below 2.9.1",
+        "torchvision",
+        "filelock-3.20.0",
+    ):
+        assert said in reasons
+    assert sorted(store.list("")) == before
+
+
+def test_a_wheel_with_a_finding_is_held_back(store: LocalStore, stage: Stage) -> None:
+    made = stage(family="gfx94X-dcgpu")
+    # Bytes that no longer are what RECORD says; the index would notice the hash, verify notices on its own.
+    report = check(store, made.set_id, records=[record_of(made)])
+    assert report.demands[0].holds
+    (key,) = [key for key in store.list("files/") if "/torch-" in key and key.endswith(".whl")]
+    store.write(key, store.read(key).data[:-30])
+    assert not check(store, made.set_id, records=[record_of(made)]).demands[0].holds
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"verdict": "failed", "reason": "2 failed"}, "failed: 2 failed"),
+        ({"verdict": "untested"}, "untested"),
+        ({"wheels": (TestedWheel(file_name="torch.whl", sha256="0" * 64),)}, "other wheels"),
+        ({"family": "gfx110X-all", "hardware": ("gfx1100",)}, "of gfx110X-all"),
+        ({}, "without any hardware"),
+        ({"hardware": ("gfx942", "gfx1100")}, "on gfx942, gfx1100"),
+    ],
+)
+def test_a_record_that_proves_nothing_does_not_hold(
+    store: LocalStore, stage: Stage, changes: dict[str, Any], said: str
+) -> None:
+    made = stage(family="gfx94X-dcgpu")
+    record = record_of(made, **changes)
+    demand = check(store, made.set_id, records=[record]).demands[1]
+    assert not demand.holds
+    assert said in demand.reason
+
+
+def test_hardware_of_the_family_holds_and_a_failure_beside_it_does_not(
+    store: LocalStore, stage: Stage
+) -> None:
+    made = stage(family="gfx94X-dcgpu")
+    good = record_of(made, hardware=("gfx942",))
+    bad = record_of(made, hardware=("gfx942",), kind="suite", verdict="failed", reason="1 failed")
+    assert check(store, made.set_id, records=[good]).demands[1].holds
+    assert not check(store, made.set_id, records=[good, bad]).demands[1].holds
+
+
+def test_a_bypass_is_named_and_shown(store: LocalStore, stage: Stage) -> None:
+    made = stage(family="gfx94X-dcgpu")
+    promote(store, made.set_id, records=[record_of(made)], bypass=Bypass(who="ann", reason="no GPU here"))
+    page = json.loads(store.read("release/simple/torch/index.json").data)
+    assert page["files"][0]["_untested"] == "bypassed by ann: no GPU here"
+    with pytest.raises(UsageError, match="name and a reason"):
+        Bypass(who="ann", reason=" ")
+
+
+def test_the_commands_publish_judge_promote_and_check(
+    store: LocalStore, stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = stage()
+    folder = tmp_path / f"dist-{V}"
+    records.write(tmp_path / "record.json", record_of(made))
+    at = ["--store", str(store.path)]
+    wheels = [str(folder / wheel.file_name) for wheel in made.wheels]
+    assert main(["index", "publish", *wheels, *at, "--set", str(folder / "set.json")]) == 0
+    assert capsys.readouterr().out.strip() == made.set_id
+    promotion = ["release", "promote", made.set_id, *at]
+    assert main(promotion) == 10
+    assert "2. tested: there is no test record" in capsys.readouterr().err
+    assert main([*promotion, "--record", str(tmp_path / "record.json"), "--dry-run", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["dry_run"], len(answer["added"]), len(answer["demands"])) == (True, 4, 6)
+    assert not store.exists("release/state.json")
+    assert main([*promotion, "--record", str(tmp_path / "record.json")]) == 0
+    assert main(["index", "verify", *at, "--json"]) == 0
+    assert main(["index", "audit", *at, "--channel", "staging"]) == 0
+    store.delete("release/simple/index.html")
+    capsys.readouterr()
+    assert main(["index", "audit", *at]) == 9
+    assert "release/simple/index.html is missing" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["release", "promote", "nothing", "--bypass", "ann"], 2, "needs a name and a reason"),
+        (["release", "promote", "nothing", "--reason", "why"], 2, "--reason belongs to --bypass"),
+        (["release", "promote", "nothing"], 9, "has no set nothing"),
+        (["index", "publish", "none.whl"], 7, "none.whl"),
+        (["index", "mirror"], 2, "nothing to mirror"),
+        (["index", "mirror", "--require", "a b c"], 2, "is no requirement"),
+    ],
+)
+def test_bad_input_is_one_line(
+    store: LocalStore, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
+) -> None:
+    store.path.mkdir()
+    assert main([*arguments, "--store", str(store.path)]) == code
+    errors = capsys.readouterr().err
+    assert said in errors
+    assert "Traceback" not in errors
