@@ -1,0 +1,16 @@
+"""The page that tells what a run did: one self-contained HTML file."""
+
+from cairn.report.model import Commit, Demand, Report, Skip, Stage, TestRun, Wheel
+from cairn.report.page import render, write_report
+
+__all__ = [
+    "Commit",
+    "Demand",
+    "Report",
+    "Skip",
+    "Stage",
+    "TestRun",
+    "Wheel",
+    "render",
+    "write_report",
+]

@@ -1,0 +1,165 @@
+import dataclasses
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from cairn.report import Commit, Demand, Report, Skip, Stage, TestRun, Wheel, render, write_report
+
+REPORT = Report(
+    title="sample, release/2.9",
+    stack="sample",
+    line="release/2.9",
+    set_id="a1" * 32,
+    generated="2026-01-02T03:04:05Z",
+    verdict="promoted",
+    pip_line="pip install --index-url http://127.0.0.1:8000/release/simple/ torch",
+    notes=("Not tested on a GPU.",),
+    commits=(
+        Commit(
+            project="torch", origin="/srv/torch", hashtag="v2.9", commit="c0" * 20, hipify_commit="d1" * 20
+        ),
+        Commit(project="triton", origin="/srv/triton", hashtag="main", commit="e2" * 20),
+    ),
+    stages=(
+        Stage(name="checkout torch", start=5.0, end=9.0),
+        Stage(name="build torch", start=9.0, end=25.0, ok=False, detail="2 targets"),
+    ),
+    wheels=(
+        Wheel(
+            file_name="torch-2.9.0+rocm7.10.0-cp311-cp311-linux_x86_64.whl",
+            size=1_234_567,
+            sha256="f3" * 32,
+            targets=("gfx1100", "gfx942"),
+            seconds=12.5,
+        ),
+        Wheel(file_name="triton.whl", size=10, sha256="04" * 32, targets=()),
+    ),
+    tests=(
+        TestRun(
+            kind="smoke",
+            verdict="passed",
+            reason="31 tests passed",
+            family="gfx94X-dcgpu",
+            hardware=(),
+            passed=31,
+            failed=0,
+            errors=0,
+            skipped=1,
+            device_passed=0,
+            seconds=61.0,
+            skips=(Skip(test="test_add", reason="no GPU"),),
+        ),
+    ),
+    demands=(Demand(number=2, name="tested", holds=False, reason="no record"),),
+)
+VOID = ("meta", "line", "rect")
+
+
+class Reader(HTMLParser):
+    """Collects text and attributes, and sees that every element is closed in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def read(report: Report) -> Reader:
+    reader = Reader()
+    reader.feed(render(report))
+    assert not reader.open
+    return reader
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        "release/2.9",
+        "a1" * 32,
+        "pip install --index-url http://127.0.0.1:8000/release/simple/ torch",
+        "Not tested on a GPU.",
+        "/srv/torch",
+        "c0" * 20,
+        "d1" * 20,
+        "not hipified",
+        "torch-2.9.0+rocm7.10.0-cp311-cp311-linux_x86_64.whl",
+        "1.2 MB",
+        "gfx1100, gfx942",
+        "12.5 s",
+        "not in this run",
+        "f3" * 32,
+        "31 passed, 0 failed, 0 errors, 1 skipped",
+        "no GPU; 0 tests passed on a GPU; family gfx94X-dcgpu",
+        "1 min 01 s",
+        "Time: 20.0 s",
+        "no record",
+    ],
+)
+def test_every_fact_is_on_the_page(fact: str) -> None:
+    assert fact in " ".join("".join(read(REPORT).text).split())
+
+
+def test_the_page_loads_nothing() -> None:
+    page = read(REPORT)
+    assert not [a for a in page.attributes if a[1] in ("src", "href", "xlink:href", "srcset", "action")]
+    assert not {tag for tag, _, _ in page.attributes} & {"script", "link", "img", "iframe", "object", "base"}
+    assert not re.search(r"url\(|@import", render(REPORT))
+    assert ("meta", "content", "default-src 'none'; style-src 'unsafe-inline'") in page.attributes
+
+
+def hostile(value: object) -> object:
+    """The same value with markup in every text."""
+    if isinstance(value, str):
+        return f"</style></svg>'\"><script>alert(1)</script><b onload=x>&amp;{value}"
+    if isinstance(value, tuple):
+        return tuple(hostile(item) for item in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        changes = {f.name: hostile(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return dataclasses.replace(value, **changes)
+    return value
+
+
+def test_whatever_the_values_hold_is_text() -> None:
+    report = hostile(REPORT)
+    assert isinstance(report, Report)
+    page, plain = read(report), read(REPORT)
+    assert [a[:2] for a in page.attributes] == [a[:2] for a in plain.attributes]
+    assert "<script" not in render(report)
+    assert "<script>alert(1)</script>" in "".join(page.text)
+
+
+def test_the_timeline_is_drawn_to_scale() -> None:
+    rects = re.findall(r'<rect class="(\w+)" x="([\d.]+)%" width="([\d.]+)%"', render(REPORT))
+    assert rects == [("done", "0.0", "20.0"), ("broken", "20.0", "80.0")]
+
+
+def test_an_almost_empty_report_is_a_page_too() -> None:
+    bare = Report(
+        title="t", stack="s", line="l", set_id="0", generated="now", verdict="failed", pip_line="pip"
+    )
+    page = render(bare)
+    assert "<h2" in page
+    assert "Wheels" not in page
+    assert "Time:" not in page
+
+
+def test_a_report_is_written_whole(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "report.html"
+    write_report(path, REPORT)
+    assert path.read_text(encoding="utf-8") == render(REPORT)
+    assert [p.name for p in path.parent.iterdir()] == ["report.html"]
