@@ -140,8 +140,11 @@ class ChannelState:
 
 
 def encode_state(state: ChannelState) -> bytes:
-    """The bytes of `state.json`; one project a line would double the time for a large channel."""
-    return json.dumps(jsonfile.to_plain(state), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    """The bytes of `state.json`, on one line: a large channel is written in half the time."""
+    # The two long mappings are plain already; walking them would cost more than all the rest.
+    plain = jsonfile.to_plain(dataclasses.replace(state, projects={}, sets={}))
+    plain |= {"projects": dict(state.projects), "sets": dict(state.sets)}
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 def decode_state(data: bytes, *, name: str) -> ChannelState:
