@@ -1,0 +1,183 @@
+"""`cairn test`: smoke-test a set, and read what test runs left behind."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+from cairn import console, jsonfile
+from cairn import stack as stacks
+from cairn.cli import options as common
+from cairn.cli.groups import Subparsers
+from cairn.errors import TestsFailedError, UsageError
+from cairn.targets import CPU, parse_targets
+from cairn.testing import hardware, junit
+from cairn.testing.smoke import SmokeRequest, SmokeResult, require_passed, run_smoke
+from cairn.testing.verdict import Judgement, judge
+from cairn.wheels import set as wheel_sets
+from cairn.wheels.set import WheelSet
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command group to the program."""
+    parser = subparsers.add_parser(
+        "test",
+        help="smoke-test wheels, read test results",
+        description="Test built wheels as they will be installed, and judge the results.",
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_smoke(commands)
+    _add_report(commands)
+
+
+def _add_smoke(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "smoke",
+        help="install a set into a fresh environment and test it",
+        description="Install exactly the files of a set into a fresh environment, from one index alone, and "
+        "run the built-in checks and the stack's own tests. Writes record.json and junit.xml.",
+        epilog="example: cairn test smoke --set out/set.json --stack external-builds/sample "
+        "--index-url http://127.0.0.1:8000/staging/simple/ -- -k cpu",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--set", type=Path, required=True, metavar="FILE", help="set.json of the wheels")
+    parser.add_argument("--index-url", help="the only index that pip may use")
+    parser.add_argument(
+        "--find-links",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="folder with wheels; without --index-url no index is used",
+    )
+    common.add_stack(parser, required=False)
+    parser.add_argument("--targets", help="targets that the set must be for (default: what it says)")
+    parser.add_argument(
+        "--output-dir", type=Path, default=Path("smoke"), help="made anew; default: %(default)s"
+    )
+    parser.add_argument("--python", type=Path, help="interpreter to make the environment from")
+    parser.add_argument(
+        "--timeout", type=float, default=1800.0, metavar="SECONDS", help="for each run of pytest"
+    )
+    parser.add_argument("--floor", type=int, default=1, help="fewest tests that must run")
+    common.json_flag(parser)
+    parser.add_argument("pytest_args", nargs="*", metavar="-- PYTEST ARGS", help="for the stack's own tests")
+    parser.set_defaults(run=_smoke)
+
+
+def _add_report(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "report",
+        help="counts, verdict and failures of JUnit files",
+        description="Judge JUnit XML files as a test run is judged: a file that is missing, truncated or has "
+        "nothing but skips is a failure.",
+        epilog="example: cairn test report --floor 100 results/*.xml",
+        allow_abbrev=False,
+    )
+    parser.add_argument("junit", type=Path, nargs="+", metavar="JUNIT")
+    parser.add_argument("--floor", type=int, default=1, help="fewest tests that must have run in each file")
+    parser.add_argument(
+        "--device-floor", type=int, default=0, help="fewest tests that must have passed on a GPU"
+    )
+    common.json_flag(parser)
+    parser.set_defaults(run=_report)
+
+
+def _smoke(options: argparse.Namespace) -> int:
+    request = _request(options)
+    with console.current().stage(f"smoke tests of {len(request.wheel_set.wheels)} wheels") as stage:
+        result = run_smoke(request, on_line=stage.update)
+    if options.json:
+        console.current().json(jsonfile.to_plain(result.record))
+    else:
+        _show(result)
+    require_passed(result)
+    return 0
+
+
+def _request(options: argparse.Namespace) -> SmokeRequest:
+    wheel_set = wheel_sets.read(options.set)
+    _check_targets(wheel_set, options.targets)
+    request = SmokeRequest(
+        wheel_set=wheel_set,
+        work_dir=options.output_dir.absolute(),
+        index_url=options.index_url,
+        find_links=tuple(options.find_links),
+        python=options.python,
+        pytest_args=tuple(options.pytest_args),
+        timeout=options.timeout,
+        floor=options.floor,
+    )
+    return _with_stack(request, common.read_stack(options)) if options.stack else request
+
+
+def _with_stack(request: SmokeRequest, stack: stacks.Stack) -> SmokeRequest:
+    return dataclasses.replace(
+        request,
+        extra_wheels=stack.extra_wheels,
+        smoke_tests=tuple(Path(folder) for folder in stack.smoke_tests),
+        imports={project.distribution: project.smoke_imports for project in stack.projects},
+    )
+
+
+def _check_targets(wheel_set: WheelSet, text: str | None) -> None:
+    if text and set(parse_targets(text)) != set(wheel_set.targets):
+        raise UsageError(
+            f"the set is for {', '.join(wheel_set.targets)}, not for {text}",
+            tip="leave --targets out, or build a set for them",
+        )
+
+
+def _show(result: SmokeResult) -> None:
+    show, record = console.current(), result.record
+    for line in result.failures:
+        show.out(f"FAILED {line}")
+    for skip in record.skips:
+        show.out(f"skipped {skip.test}: {skip.reason}")
+    show.out(f"{record.verdict}: {record.reason}")
+    show.out(f"record: {result.record_path}")
+
+
+def _report(options: argparse.Namespace) -> int:
+    judged = [(path, *_judged(path, options.floor, options.device_floor)) for path in options.junit]
+    if options.json:
+        console.current().json([_plain(path, found, verdict) for path, found, verdict in judged])
+    else:
+        _show_judged(judged)
+    bad = [path.name for path, _, verdict in judged if verdict.verdict != "passed"]
+    if bad:
+        raise TestsFailedError(f"{len(bad)} of {len(judged)} test runs did not pass: {', '.join(bad)}")
+    return 0
+
+
+def _judged(path: Path, floor: int, device_floor: int) -> tuple[junit.JUnit | None, Judgement]:
+    try:
+        found = junit.read(path)
+    except TestsFailedError as error:
+        return None, Judgement(verdict="failed", reason=str(error))
+    gpus = tuple(dict.fromkeys(case.device for case in found.cases if case.device.startswith("gfx")))
+    verdict = judge(
+        found,
+        exit_code=0,
+        targets=gpus or hardware.seen() or (CPU,),
+        hardware=gpus,
+        floor=floor,
+        device_floor=device_floor,
+    )
+    return found, verdict
+
+
+def _plain(path: Path, found: junit.JUnit | None, verdict: Judgement) -> dict[str, object]:
+    counts = jsonfile.to_plain(found.counts) if found else None
+    return {"file": str(path), "verdict": verdict.verdict, "reason": verdict.reason, "counts": counts}
+
+
+def _show_judged(judged: list[tuple[Path, junit.JUnit | None, Judgement]]) -> None:
+    rows = []
+    for path, found, verdict in judged:
+        counts = found.counts if found else junit.JUnit(cases=()).counts
+        numbers = (counts.passed, counts.failed, counts.errors, counts.skipped, counts.device_passed)
+        rows.append((path.name, *map(str, numbers), verdict.verdict, verdict.reason))
+    head = ("file", "passed", "failed", "errors", "skipped", "on a GPU", "verdict", "reason")
+    console.current().table(head, rows)

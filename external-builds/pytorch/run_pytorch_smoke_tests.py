@@ -1,0 +1,21 @@
+#!/usr/bin/env python3
+"""Runs the smoke tests on the PyTorch that is installed here; arguments after `--` go to pytest."""
+
+import sys
+from pathlib import Path
+
+try:
+    from cairn.cli import smoke_script
+except ModuleNotFoundError as error:
+    if error.name != "cairn":
+        raise
+    root = Path(__file__).resolve().parents[2]
+    print(
+        f"error: Cairn is not installed: run `pip install -e {root}`, or `python3 {root}/dev.py check`, "
+        "which makes a .venv with it",
+        file=sys.stderr,
+    )
+    sys.exit(3)
+
+if __name__ == "__main__":
+    sys.exit(smoke_script.main(Path(__file__)))

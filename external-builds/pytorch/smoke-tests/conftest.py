@@ -1,0 +1,29 @@
+"""Every computation runs on the CPU, and on the GPU where there is one."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+RecordProperty = Callable[[str, object], None]
+
+
+@pytest.fixture(params=["cpu", "gpu"])
+def device(request: pytest.FixtureRequest, record_property: RecordProperty) -> Iterator[torch.device]:
+    """The CPU, then the first GPU; a test that passed on a GPU says on which, as property `device`."""
+    if request.param == "cpu":
+        yield torch.device("cpu")
+        return
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    torch.cuda.empty_cache()
+    yield torch.device("cuda", 0)
+    torch.cuda.synchronize()
+    record_property("device", gpu_name())
+
+
+def gpu_name() -> str:
+    """The first GPU's gfx name on ROCm, else what the driver calls it."""
+    properties = torch.cuda.get_device_properties(0)
+    name = getattr(properties, "gcnArchName", "") or properties.name
+    return name.partition(":")[0]

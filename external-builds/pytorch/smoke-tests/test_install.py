@@ -1,0 +1,42 @@
+"""What the installed PyTorch says of itself and of this machine."""
+
+import os
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import torch
+
+
+def test_the_module_and_its_metadata_agree() -> None:
+    assert torch.__version__ == metadata.version("torch")
+
+
+def test_a_gpu_is_available_only_where_there_is_one() -> None:
+    assert torch.cuda.is_available() == (torch.cuda.device_count() > 0)
+    drivers = (Path("/dev/kfd"), Path("/dev/nvidiactl"))
+    if os.name == "posix" and not any(driver.exists() for driver in drivers):
+        assert torch.cuda.is_available() is False
+
+
+def test_a_build_for_rocm_has_code_for_the_gpu(record_property: Callable[[str, object], None]) -> None:
+    if torch.version.hip is None:
+        pytest.skip("this torch is not built for ROCm")
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    here = torch.cuda.get_device_properties(0).gcnArchName.partition(":")[0]
+    assert here in {name.partition(":")[0] for name in torch.cuda.get_arch_list()}
+    record_property("device", here)
+
+
+def test_a_build_for_rocm_names_the_installed_sdk() -> None:
+    if torch.version.hip is None:
+        pytest.skip("this torch is not built for ROCm")
+    try:
+        rocm = metadata.version("rocm")
+    except metadata.PackageNotFoundError:
+        pytest.skip("the ROCm SDK packages are not installed: a fat wheel, or a ROCm of the system")
+    assert any(
+        f"rocm[libraries]=={rocm}" in text.replace(" ", "") for text in metadata.requires("torch") or []
+    )

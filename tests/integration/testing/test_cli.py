@@ -1,0 +1,163 @@
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from cairn.cli import test as test_command
+from cairn.cli.main import guarded
+from cairn.testing import record
+from cairn.wheels import set as wheel_sets
+from cairn.wheels.set import WheelSet
+
+SCRIPT = Path(__file__).parents[3] / "external-builds" / "pytorch" / "run_pytorch_smoke_tests.py"
+GOOD = (
+    '<testsuite tests="2"><testcase name="a"/>'
+    '<testcase name="b"><skipped message="no GPU"/></testcase></testsuite>'
+)
+BAD = '<testsuite tests="1"><testcase name="c"><failure message="1 is not 2"/></testcase></testsuite>'
+
+
+def cairn(*words: object) -> int:
+    parser = argparse.ArgumentParser()
+    test_command.register(parser.add_subparsers(required=True))
+    return guarded(parser.parse_args(["test", *map(str, words)]))
+
+
+def results(folder: Path, **texts: str) -> list[Path]:
+    paths = [folder / f"{name}.xml" for name in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        path.write_text(text, encoding="utf-8")
+    return paths
+
+
+def test_report_tells_counts_and_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cairn("report", *results(tmp_path, good=GOOD)) == 0
+    assert "1 tests passed; 1 skipped" in " ".join(capsys.readouterr().out.split())
+
+
+def test_report_fails_for_one_bad_file_among_good_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [*results(tmp_path, good=GOOD, bad=BAD, cut=BAD[:-5]), tmp_path / "none.xml"]
+    assert cairn("report", "--json", *paths) == 8
+    seen = capsys.readouterr()
+    rows = json.loads(seen.out)
+    assert [row["verdict"] for row in rows] == ["passed", "failed", "failed", "failed"]
+    assert rows[0]["counts"]["skipped"] == 1
+    assert "1 is not 2" in rows[1]["reason"]
+    assert "3 of 4 test runs did not pass: bad.xml, cut.xml, none.xml" in seen.err
+
+
+@pytest.mark.parametrize("floor", [["--floor", "2"], ["--device-floor", "1"]])
+def test_report_honours_floors(tmp_path: Path, floor: list[str]) -> None:
+    assert cairn("report", *floor, *results(tmp_path, good=GOOD)) == 8
+
+
+@pytest.fixture
+def trial(
+    tmp_path: Path,
+    make_wheel: Callable[..., Path],
+    make_set: Callable[..., WheelSet],
+    serve: Callable[[Sequence[Path]], str],
+) -> list[object]:
+    """The arguments that test a set of one wheel with a stack of its own, and where it is served."""
+    wheel = make_wheel("alpha", "1.0", {"alpha.py": "__version__ = '1.0'\n"})
+    wheel_sets.write(tmp_path / "set.json", make_set([wheel]))
+    (tmp_path / "stack" / "checks").mkdir(parents=True)
+    (tmp_path / "stack" / "checks" / "test_it.py").write_text(
+        "import alpha\ndef test_one():\n    pass\ndef test_two():\n    assert alpha.__version__ == '2'\n"
+    )
+    (tmp_path / "stack" / "stack.toml").write_text(
+        'schema = "cairn.stack/1"\nname = "trial"\nline = "x"\ntargets = ["cpu"]\nsmoke_tests = ["checks"]\n'
+        '[[projects]]\nname = "alpha"\ndistribution = "alpha"\ncheckout_dir = "alpha"\nhashtag = "main"\n'
+        'origin = { url = "none" }\nsmoke_imports = ["alpha"]\n'
+    )
+    where = ["--index-url", serve([wheel]), "--output-dir", tmp_path / "out"]
+    return ["smoke", "--set", tmp_path / "set.json", "--stack", tmp_path / "stack", *where]
+
+
+def test_smoke_runs_the_stacks_tests_and_fails_with_them(
+    trial: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cairn(*trial) == 8
+    seen = capsys.readouterr()
+    assert "FAILED stack.checks.test_it::test_two: AssertionError" in seen.out
+    assert "the smoke tests failed" in seen.err
+    assert record.read(tmp_path / "out" / "record.json").verdict == "failed"
+
+
+def test_smoke_passes_arguments_on_and_answers_in_json(
+    trial: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cairn(*trial, "--json", "--targets", "cpu", "--", "-k", "test_one") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer == json.loads((tmp_path / "out" / "record.json").read_text(encoding="utf-8"))
+    assert answer["verdict"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--targets", "gfx942"], "the set is for cpu, not for gfx942"),
+        (["--targets", "gfx9999"], "unknown GPU target"),
+        (["--stack", "/none"], "cannot read the stack"),
+        (["--set", "/none"], "cannot read /none"),
+    ],
+)
+def test_smoke_refuses_what_cannot_be_meant(
+    trial: list[object], more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cairn(*trial, *more) == 2
+    assert message in capsys.readouterr().err
+
+
+def run_script(tmp_path: Path, test: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a copy of the script that has other tests beside it."""
+    folder = tmp_path / "scripts"
+    (folder / "smoke-tests").mkdir(parents=True)
+    shutil.copy2(SCRIPT, folder / SCRIPT.name)
+    (folder / "smoke-tests" / "test_it.py").write_text(test, encoding="utf-8")
+    command = [sys.executable, str(folder / SCRIPT.name), *words]
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+
+def test_the_script_passes_arguments_on_to_pytest(tmp_path: Path) -> None:
+    text = "def test_a():\n    pass\ndef test_b():\n    assert False\n"
+    done = run_script(tmp_path, text, "--", "--log-cli-level=INFO", "-v", "-k", "test_a")
+    assert done.returncode == 0, done.stderr
+    assert "test_a PASSED" in done.stdout
+    assert "passed: 1 tests passed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("def test_a():\n    assert 1 == 2\n", "assert 1 == 2"),
+        ("import pytest\ndef test_a():\n    pytest.skip('no GPU')\n", "all 1 tests were skipped"),
+        ("import no_such_torch\n", "No module named 'no_such_torch'"),
+    ],
+)
+def test_the_script_fails_when_nothing_was_proved(tmp_path: Path, text: str, reason: str) -> None:
+    done = run_script(tmp_path, text)
+    assert done.returncode == 8
+    assert reason in done.stdout + done.stderr
+    assert "Traceback (most recent call last)" not in done.stderr
+
+
+def test_the_script_tests_what_is_installed_and_not_the_folder_it_is_called_in(tmp_path: Path) -> None:
+    (tmp_path / "packaging.py").write_text("raise RuntimeError('the source tree was imported')\n")
+    text = "import packaging\ndef test_a():\n    assert 'site-packages' in packaging.__file__\n"
+    done = run_script(tmp_path, text)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_script_says_how_to_install_cairn() -> None:
+    command = [sys.executable, "-S", "-I", str(SCRIPT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "Cairn is not installed: run `pip install -e " in done.stderr
