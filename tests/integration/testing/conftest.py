@@ -37,6 +37,7 @@ def make_wheel(tmp_path: Path) -> MakeWheel:
         *,
         requires: Sequence[str] = (),
         tag: str = "py3-none-any",
+        executable: Sequence[str] = (),
     ) -> Path:
         info = f"{name}-{version}.dist-info"
         metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
@@ -51,7 +52,9 @@ def make_wheel(tmp_path: Path) -> MakeWheel:
         target.parent.mkdir(exist_ok=True)
         with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
             for path, value in data.items():
-                archive.writestr(path, value)
+                member = zipfile.ZipInfo(path)
+                member.external_attr = (0o100755 if path in executable else 0o100644) << 16
+                archive.writestr(member, value)
         return target
 
     return make
@@ -99,20 +102,10 @@ def compile_library(tmp_path: Path) -> Compile:
         folder.mkdir(exist_ok=True)
         (folder / "source.c").write_text(source, encoding="utf-8")
         target = folder / soname
-        command = [
-            sys.executable,
-            "-m",
-            "ziglang",
-            "cc",
-            "-shared",
-            "-fPIC",
-            "-O1",
-            "source.c",
-            "-o",
-            soname,
-            "-Wl,--no-gc-sections",
-        ]
-        subprocess.run([*command, f"-Wl,-soname,{soname}", *arguments], cwd=folder, check=True)
+        # `-pie` among the arguments makes a program instead
+        kind = () if "-pie" in arguments else ("-shared", f"-Wl,-soname,{soname}")
+        command = [sys.executable, "-m", "ziglang", "cc", "-fPIC", "-O1", "-Wl,--no-gc-sections", *kind]
+        subprocess.run([*command, "source.c", "-o", soname, *arguments], cwd=folder, check=True)
         return target.read_bytes()
 
     return build

@@ -114,6 +114,27 @@ def test_each_defect_is_found_by_its_check_and_no_other(
     assert len(result.failures) == 5
 
 
+def test_a_program_needs_its_libraries_too(
+    make_wheel: Make, smoke: Smoke, compile_library: Callable[..., bytes]
+) -> None:
+    for name in ("shipped", "ghost"):
+        compile_library(f"int {name}(void) {{ return 1; }}\n", soname=f"lib{name}.so")
+    source = "int {0}(void); int main(void) {{ return {0}(); }}\n"
+    programs = {
+        name: compile_library(source.format(name), "-fPIE", "-pie", f"lib{name}.so", soname=f"use-{name}")
+        for name in ("shipped", "ghost")
+    }
+    library = compile_library("int shipped(void) { return 1; }\n", soname="libshipped.so")
+
+    def wheel(name: str, program: bytes) -> Path:
+        members = {f"{name}/__init__.py": "", f"{name}/run": program, f"{name}/libshipped.so": library}
+        return make_wheel(name, "1.0", members, tag=NATIVE, executable=(f"{name}/run",))
+
+    result = smoke([wheel("whole", programs["shipped"]), wheel("haunted", programs["ghost"])])
+    assert failed(result) == {"test_libraries_load[haunted]"}
+    assert result.failures[0].endswith("haunted/run: cannot find libghost.so")
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [

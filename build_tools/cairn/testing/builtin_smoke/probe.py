@@ -22,8 +22,10 @@ def main(request_path: str, answer_path: str) -> None:
     for name in request["modules"]:
         _import(name, answer)
     answer["library_errors"] = {path: why for path in request["libraries"] if (why := _open(path))}
-    answer["program_errors"] = {path: why for path in request["programs"] if (why := _unresolved(path))}
-    answer["mapped"] = _mapped()
+    mapped = _mapped()
+    loaded = {Path(path).name for path in mapped}
+    answer["program_errors"] = {p: why for p in request["programs"] if (why := _unresolved(p, loaded))}
+    answer["mapped"] = mapped
     answer["prefixes"] = [sys.prefix, sys.base_prefix]
     Path(answer_path).write_text(json.dumps(answer), encoding="utf-8")
 
@@ -49,16 +51,21 @@ def _open(path: str) -> str | None:
     return None
 
 
-def _unresolved(path: str) -> str | None:
-    """Which libraries the dynamic loader does not find for a program; it is not started (see ld.so(8))."""
+def _unresolved(path: str, loaded: set[str]) -> str | None:
+    """Which libraries a program needs that nobody brought; it is not started (see ld.so(8)).
+
+    A library that the loader does not find from there, but that this process has loaded, is there all the
+    same: PyTorch's wheels hold test programs without a run path, and linked wheels preload ROCm's libraries.
+    """
     try:
         listed = subprocess.run(  # noqa: PLW1510 - a failure is part of the answer
             [path], env={"LD_TRACE_LOADED_OBJECTS": "1"}, capture_output=True, text=True, timeout=60
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    missing = [line.strip() for line in listed.stdout.splitlines() if "not found" in line]
-    return "; ".join(missing) or None
+    lines = [line.split() for line in listed.stdout.splitlines() if line.endswith("=> not found")]
+    missing = sorted({words[0] for words in lines if words[0] not in loaded})
+    return f"cannot find {', '.join(missing)}" if missing else None
 
 
 def _mapped() -> list[str]:
