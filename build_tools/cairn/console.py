@@ -80,13 +80,12 @@ class Console:
             self._err.print(f"  what to do: {redact.mask(tip)}", markup=False)
 
     def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Print rows under a head as a result."""
-        table = rich.table.Table(box=None, pad_edge=False)
-        for name in head:
-            table.add_column(name, overflow="fold")
-        for row in rows:
-            table.add_row(*(rich.text.Text(redact.mask(cell)) for cell in row))
-        self._out.print(table)
+        """Print rows under a head as a result; a row is one line, however narrow the screen."""
+        cells = [[redact.mask(cell) for cell in row] for row in (head, *rows)]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+        for number, row in enumerate(cells):
+            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            self._out.print(rich.text.Text(line, style="bold" if number == 0 else ""), soft_wrap=True)
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[Stage]:

@@ -72,7 +72,7 @@ class Project:
         pin: where the torch checkout names its commit; None where nothing does.
         hipify: who hipifies it.
         source_dirs: folders of the tree that may hold the build's entry point; the first with one is taken.
-        version_file: file with the base version; None where the built wheel alone knows it.
+        version_file: file with the base version; empty where the built wheel alone knows it.
         version_edit: put the version into the built wheel, for a project that reads no version variable.
         environment: environment variables of its build.
         build_requires: requirements installed before it is built.
@@ -82,8 +82,8 @@ class Project:
         requires: requirements its METADATA must name, as templates; they are exact pins.
         requires_rocm: likewise, only for GPU targets.
         rocm_init: where to write the module that loads the ROCm SDK's libraries.
+        device_code: its wheel holds code objects for every GPU target; without, it must hold none.
         smoke_imports: modules that must import from the installed wheel.
-        optional: built only when asked for, or when its checkout is there.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Project:
     pin: PinKind | None = None
     hipify: HipifyKind = "none"
     source_dirs: tuple[str, ...] = (".",)
-    version_file: str | None = "version.txt"
+    version_file: str = "version.txt"
     version_edit: bool = False
     environment: Environment = field(default_factory=Environment)
     build_requires: tuple[str, ...] = ()
@@ -105,8 +105,8 @@ class Project:
     requires: tuple[str, ...] = ()
     requires_rocm: tuple[str, ...] = ()
     rocm_init: str | None = None
+    device_code: bool = False
     smoke_imports: tuple[str, ...] = ()
-    optional: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +116,8 @@ class Sdk:
     Attributes:
         version: a ROCm version; None takes the newest of the index.
         index_url: the package index that has it.
-        build: a command (templates `{python}`, `{prefix}`, `{targets}`) that makes an installed prefix to
-            package, for a stack that brings its own SDK; run in the stack's folder.
+        build: a command (templates `{python}`, `{stack_dir}`, `{prefix}`, `{targets}`) that makes an
+            installed prefix to package, for a stack that brings its own SDK.
         packages: the file that says what of the prefix goes into which package.
         build_requires: requirements of the `build` command.
         preload: shortnames of libraries that torch loads before its own.
@@ -129,6 +129,19 @@ class Sdk:
     packages: str | None = None
     build_requires: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feature:
+    """A part of the wheels that is on by default only where it can work.
+
+    Attributes:
+        needs: projects that must be built too.
+        targets: beginnings of the targets that have it; one match is enough.
+    """
+
+    needs: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +157,9 @@ class Stack:
         extra_wheels: requirements installed into every build and smoke environment, from the user's index.
         smoke_tests: folders with the pytest smoke tests of the installed wheels.
         projects: in any order.
+        install: distributions that people ask pip for; the others come with them. All when empty.
+        features: name to when it is on, for `{on_or_off:NAME}`.
+        folder: where the stack.toml is; set by `load`.
     """
 
     SCHEMA: ClassVar[str] = "cairn.stack/1"
@@ -156,6 +172,9 @@ class Stack:
     version_suffix: str | None = None
     extra_wheels: tuple[str, ...] = ()
     smoke_tests: tuple[str, ...] = ()
+    install: tuple[str, ...] = ()
+    features: Mapping[str, Feature] = field(default_factory=dict)
+    folder: str = ""
 
     def project(self, name: str) -> Project:
         """The project called `name`.
@@ -246,6 +265,7 @@ def _absolute(stack: Stack, root: Path) -> Stack:
         sdk = dataclasses.replace(sdk, packages=str(root / sdk.packages))
     return dataclasses.replace(
         stack,
+        folder=str(root),
         sdk=sdk,
         smoke_tests=tuple(str(root / folder) for folder in stack.smoke_tests),
         projects=tuple(_absolute_project(p, root) for p in stack.projects),

@@ -24,15 +24,24 @@ class Entry:
     file_name: str
     sha256: str
     seconds: float
+    identity: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hit:
-    """A wheel found in the cache: its file, and the seconds its build took."""
+    """A wheel found in the cache.
+
+    Attributes:
+        wheel: its file; never to be changed.
+        sha256: of the file.
+        seconds: what its build took.
+        identity: the key it was first built under, by which builds against it know it.
+    """
 
     wheel: Path
     sha256: str
     seconds: float
+    identity: str
 
 
 def key_of(inputs: Mapping[str, object]) -> str:
@@ -57,15 +66,25 @@ class WheelCache:
                 return None
         except (UsageError, OSError):
             return None
-        return Hit(wheel=wheel, sha256=entry.sha256, seconds=entry.seconds)
+        return Hit(wheel=wheel, sha256=entry.sha256, seconds=entry.seconds, identity=entry.identity)
 
-    def put(self, key: str, wheel: Path, *, seconds: float) -> Hit:
-        """Keep a wheel, under its own name."""
-        entry = Entry(file_name=wheel.name, sha256=files.sha256_of(wheel), seconds=seconds)
+    def put(self, key: str, wheel: Path, *, seconds: float, identity: str | None = None) -> Hit:
+        """Keep a wheel, under its own name.
+
+        Args:
+            key: of its inputs.
+            wheel: its file.
+            seconds: what its build took.
+            identity: the key it was first built under, when `key` is another name for the same inputs.
+        """
+        entry = Entry(
+            file_name=wheel.name, sha256=files.sha256_of(wheel), seconds=seconds, identity=identity or key
+        )
         with files.folder_beside(self._folder(key)) as folder:
             files.link_or_copy(wheel, folder / wheel.name)
             jsonfile.write(folder / "entry.json", entry)
-        return Hit(wheel=self._folder(key) / wheel.name, sha256=entry.sha256, seconds=seconds)
+        kept = self._folder(key) / wheel.name
+        return Hit(wheel=kept, sha256=entry.sha256, seconds=seconds, identity=entry.identity)
 
     def _folder(self, key: str) -> Path:
         return self._root / key[:2] / key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import shutil
@@ -55,6 +56,10 @@ class PipSource:
     find_links: tuple[str, ...] = ()
     cache_dir: Path | None = None
     pre: bool = False
+
+    def without_index(self) -> PipSource:
+        """The same, but with the person's own index: build requirements are not on a ROCm index."""
+        return dataclasses.replace(self, index_url=None, pre=False)
 
     def arguments(self) -> tuple[str, ...]:
         """These as pip's options."""

@@ -9,6 +9,7 @@
 | `{targets}` | GPU targets, joined by `;` |
 | `{rocm_version}`, `{rocm_home}`, `{rocm_bin}`, `{rocm_cmake}` | the ROCm SDK and its folders |
 | `{jobs}` | compile jobs that this build may run at once |
+| `{environment}` | the folder of the virtual environment that the build runs in |
 | `{source_dir}` | the folder of the tree that is built |
 | `{on_or_off:FEATURE}` | `ON` where the feature is enabled, else `OFF` |
 | `{PATH}` | `PATH` as it was |

@@ -1,12 +1,9 @@
-"""The command groups of `cairn`, in the order `--help` shows them."""
+"""The type that command groups register themselves with."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import TypeAlias
 
 # argparse has no public name for what `add_subparsers` gives.
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
-
-ALL: tuple[Callable[[Subparsers], None], ...] = ()

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from types import FrameType
 
 from cairn import __version__, console, process
-from cairn.cli import groups
+from cairn.cli import build, checkout, ci, index, manifest, release, rocm, test, wheel
 from cairn.errors import BuildError, CairnError, GateError, ProcessError
 
+_GROUPS = (checkout, manifest, rocm, build, wheel, test, index, release, ci)  # in the order --help shows them
 _INTERRUPTED = 130
 _EXIT_SYSTEM = 11
 
@@ -42,8 +43,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.add_argument("--quiet", action="store_true", help="say nothing but results, warnings and errors")
     subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for register in groups.ALL:
-        register(subparsers)
+    for group in _GROUPS:
+        group.register(subparsers)
     return parser
 
 

@@ -29,9 +29,7 @@ def register(subparsers: Subparsers) -> None:
         help="bring a set to another channel, if every demand holds",
         epilog="example: cairn release promote SET --store ./store --record record.json",
     )
-    parser.add_argument(
-        "set_id", metavar="SET", help="the set's id, or its set.json"
-    )
+    parser.add_argument("set_id", metavar="SET", help="the set's id, or its set.json")
     parser.add_argument("--store", required=True, help="the store: a path or file://…")
     parser.add_argument("--from", dest="source", default="staging", help="default: %(default)s")
     parser.add_argument("--to", dest="target", default="release", help="default: %(default)s")

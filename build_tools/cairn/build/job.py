@@ -1,0 +1,173 @@
+"""A build as a person asks for it, turned into a request: which checkouts, which SDK, which targets."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cairn import console, files
+from cairn import targets as gpu
+from cairn.build import outcome, plan, runner, sdk
+from cairn.build.plan import Plan
+from cairn.build.request import BuildRequest, BuiltWheel, CompilerCache, Sdk, python_tag
+from cairn.errors import SourceError, UsageError
+from cairn.sources import checkout
+from cairn.stack import Stack
+from cairn.wheels import version
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What a person wants built.
+
+    Attributes:
+        stack: the stack, on its line.
+        checkouts: project name to folder.
+        required: projects that must be built; others are left out where their checkout is missing.
+        output_dir: where the wheels go.
+        sdk: which ROCm SDK, if one is installed now.
+        install_rocm: install it first.
+        targets: as the person wrote them; None takes what the SDK serves, or the stack's.
+        version_suffix: as the person wrote it; None derives it from the SDK.
+        build_number: what upstream's `*_BUILD_NUMBER` variables get.
+        features: features switched on or off; others as the stack says.
+        channel: channel the SDK must be of, such as `nightly`; None takes any.
+        jobs: compile jobs at once; 0 is one per processor.
+        clean: build everything again.
+        compiler_cache: program put in front of the compilers.
+        env_dir: where environments are kept; None is a folder in the cache that belongs to the stack.
+    """
+
+    stack: Stack
+    checkouts: Mapping[str, Path]
+    required: frozenset[str] = frozenset()
+    output_dir: Path
+    sdk: sdk.Wanted = field(default_factory=sdk.Wanted)
+    install_rocm: bool = False
+    targets: str | None = None
+    version_suffix: str | None = None
+    build_number: str = "1"
+    features: Mapping[str, bool] = field(default_factory=dict)
+    channel: str | None = None
+    jobs: int = 0
+    clean: bool = False
+    compiler_cache: CompilerCache | None = None
+    env_dir: Path | None = None
+
+    def environments(self) -> Path:
+        """Where this job keeps its environments."""
+        if self.env_dir is not None:
+            return self.env_dir.absolute()
+        name = hashlib.sha256(os.fsencode(self.stack.folder)).hexdigest()[:12]
+        return files.cache_dir() / "envs" / f"{self.stack.name}-{name}-{python_tag()}"
+
+
+def plan_of(job: Job) -> Plan:
+    """What the job would build; nothing is installed.
+
+    Raises:
+        SourceError: a checkout is missing.
+        PrerequisiteError: no ROCm SDK is installed yet.
+    """
+    return plan.make(_request(job, _sdk(job, install=False)))
+
+
+def run(job: Job) -> tuple[BuiltWheel, ...]:
+    """Build the wheels, and write `manifest.json` and `set.json` beside them.
+
+    Raises:
+        CairnError: of whatever stopped it.
+    """
+    with files.locked(job.environments() / "build.lock"):
+        request = _request(job, _sdk(job, install=job.install_rocm))
+        made = plan.make(request)
+        wheels = runner.run(made)
+        trees = [checkout.inspect(step.project, step.checkout) for step in made.steps]
+        outcome.write(request, wheels, trees)
+        return wheels
+
+
+def install_rocm(job: Job) -> Sdk:
+    """Install the SDK for later builds of the same stack."""
+    with files.locked(job.environments() / "build.lock"):
+        return _installed(job)
+
+
+def features(
+    stack: Stack, targets: Collection[str], projects: Collection[str], chosen: Mapping[str, bool]
+) -> frozenset[str]:
+    """The features that are on: as chosen, else where the stack says that they work."""
+    able = {
+        name
+        for name, feature in stack.features.items()
+        if set(feature.needs) <= set(projects) and any(t.startswith(feature.targets) for t in targets)
+    }
+    return frozenset(
+        (able | {n for n, on in chosen.items() if on}) - {n for n, on in chosen.items() if not on}
+    )
+
+
+def _sdk(job: Job, *, install: bool) -> Sdk | None:
+    if job.stack.sdk is None or job.targets == gpu.CPU:
+        return None
+    return _installed(job) if install else sdk.existing(job.environments() / "sdk")
+
+
+def _installed(job: Job) -> Sdk:
+    log = job.environments() / "logs" / "install-rocm.log"
+    with console.current().stage("install the ROCm SDK") as stage:
+        return sdk.install(job.environments() / "sdk", job.sdk, log=log, say=stage.update)
+
+
+def _check_channel(job: Job, installed: Sdk) -> None:
+    found = version.channel_of(installed.info.version)
+    if job.channel not in (None, found):
+        raise UsageError(
+            f"a {job.channel} release was asked for, but ROCm {installed.info.version} is {found}",
+            tip="install the SDK of that channel, or leave --release-type out",
+        )
+
+
+def _request(job: Job, installed: Sdk | None) -> BuildRequest:
+    if installed is not None:
+        _check_channel(job, installed)
+    suffix = job.version_suffix
+    if suffix is None:
+        suffix = version.suffix(installed.info.version) if installed else job.stack.version_suffix or ""
+    served = installed.info.targets if installed else job.stack.targets
+    targets = gpu.parse_targets(job.targets or served)
+    checkouts = _present(job)
+    return BuildRequest(
+        stack=job.stack,
+        checkouts=checkouts,
+        output_dir=job.output_dir.absolute(),
+        work_dir=job.environments(),
+        cache_dir=files.cache_dir() / "wheels",
+        targets=targets,
+        sdk=installed,
+        version_suffix=suffix,
+        build_number=job.build_number,
+        features=features(job.stack, targets, checkouts, job.features),
+        jobs=job.jobs or os.cpu_count() or 1,
+        clean=job.clean,
+        compiler_cache=job.compiler_cache,
+        pip=job.sdk.source.without_index(),
+    )
+
+
+def _present(job: Job) -> dict[str, Path]:
+    present = {
+        name: path.absolute() for name, path in job.checkouts.items() if path.is_dir() or name in job.required
+    }
+    if not present:
+        folders = ", ".join(str(path) for path in job.checkouts.values())
+        raise SourceError(
+            f"there is nothing to build: no checkout at {folders}",
+            tip="check the projects out first, or name their folders",
+        )
+    for name in job.checkouts.keys() - present.keys():
+        console.current().info(f"no checkout of {name} at {job.checkouts[name]}: it is left out")
+    return present

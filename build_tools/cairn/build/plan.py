@@ -1,0 +1,144 @@
+"""What a build will do, before it does it: the order, the keys, and what is already in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import files
+from cairn.build import cache, toolchain, variables
+from cairn.build.request import BuildRequest, platform_tag, python_tag
+from cairn.errors import SourceError
+from cairn.sources import treestate
+from cairn.stack import Project
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One project of the plan.
+
+    Attributes:
+        project: what is built.
+        checkout: its tree.
+        base_version: of its version file; None where the built wheel alone knows it.
+        needs: name to key of the steps that come first.
+        key: of the cache, over everything that may change the wheel.
+        hit: the wheel, where the cache has it.
+    """
+
+    project: Project
+    checkout: Path
+    base_version: str | None
+    needs: Mapping[str, str]
+    key: str
+    hit: cache.Hit | None
+
+    def source_dir(self) -> Path:
+        """The folder whose build backend is called.
+
+        Raises:
+            SourceError: no folder of the tree has a `pyproject.toml` or a `setup.py`.
+        """
+        for name in self.project.source_dirs:
+            folder = self.checkout / name
+            if (folder / "pyproject.toml").exists() or (folder / "setup.py").exists():
+                return folder
+        raise SourceError(
+            f"{self.checkout} has nothing to build: no pyproject.toml or setup.py",
+            tip=f"check out {self.project.name} there, or name its checkout",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The steps, each after those it needs."""
+
+    request: BuildRequest
+    steps: tuple[Step, ...]
+
+
+def make(request: BuildRequest) -> Plan:
+    """Look at the trees and the cache; changes nothing.
+
+    Raises:
+        SourceError: a checkout is missing, or lacks its version file.
+    """
+    wheel_cache = cache.WheelCache(request.cache_dir)
+    keys: dict[str, str] = {}
+    steps = []
+    for project in request.projects():
+        checkout = request.checkouts[project.name]
+        if not checkout.is_dir():
+            raise SourceError(
+                f"there is no checkout of {project.name} at {checkout}",
+                tip="check it out first, or name its folder",
+            )
+        base_version = read_version(project, checkout)
+        needs = {name: keys[name] for name in project.needs if name in request.checkouts}
+        key = step_key(request, project, checkout=checkout, needs=needs)
+        hit = None if request.clean else wheel_cache.get(key)
+        keys[project.name] = hit.identity if hit else key
+        steps.append(
+            Step(project=project, checkout=checkout, base_version=base_version, needs=needs, key=key, hit=hit)
+        )
+    return Plan(request=request, steps=tuple(steps))
+
+
+def step_key(request: BuildRequest, project: Project, *, checkout: Path, needs: Mapping[str, str]) -> str:
+    """The cache key of a project's build, from its tree as it is now.
+
+    Args:
+        request: the build.
+        project: what is built.
+        checkout: its tree; local edits count.
+        needs: project name to key, for the wheels it is built against.
+    """
+    return cache.key_of(
+        {
+            "project": project.name,
+            "distribution": project.distribution,
+            "tree": treestate.tree_state(checkout),
+            "needs": dict(needs),
+            "environment": dict(variables.template_of(project, for_cpu=request.for_cpu)),
+            "requires": [*project.requires, *project.requires_rocm],
+            "build_requires": [*project.build_requires, *request.stack.extra_wheels],
+            "config_settings": dict(project.config_settings),
+            "rocm_init": [project.rocm_init, *(request.stack.sdk.preload if request.stack.sdk else ())],
+            "sdk": request.sdk.digest if request.sdk else None,
+            "targets": list(request.targets),
+            "version_suffix": request.version_suffix,
+            "build_number": request.build_number,
+            "features": sorted(request.features),
+            "python": python_tag(),
+            "platform": platform_tag(),
+            "toolchain": toolchain.identity(host_compiler=request.sdk is None),
+        }
+    )
+
+
+def read_version(project: Project, checkout: Path) -> str | None:
+    """The base version that a tree names, such as `2.10.0a0`; None where the project has no version file.
+
+    Raises:
+        SourceError: the file is missing, empty or holds a conflict marker.
+    """
+    if not project.version_file:
+        return None
+    path = checkout / project.version_file
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(
+            f"{project.name} has no readable {project.version_file} in {checkout}",
+            tip="is this the right repository? check it out again",
+        ) from error
+    if not text or "\n" in text or "<<<<" in text:
+        raise SourceError(f"{path} does not hold one version", tip="a merge may have gone wrong there")
+    return text
+
+
+def sdk_digest(site_packages: Path) -> str:
+    """One sha256 over the RECORDs of every installed package of the ROCm SDK."""
+    records = sorted(site_packages.glob("rocm*.dist-info/RECORD"))
+    return cache.key_of({path.parent.name: files.sha256_of(path) for path in records})

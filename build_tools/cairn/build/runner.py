@@ -1,0 +1,98 @@
+"""Carries a plan out: projects that need nothing of each other are built side by side."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import graphlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from cairn import console, files, process
+from cairn.build import cache, step
+from cairn.build.plan import Plan, Step
+from cairn.build.request import BuildRequest, BuiltWheel
+from cairn.wheels import inspect, metadata
+
+
+def run(plan: Plan) -> tuple[BuiltWheel, ...]:
+    """Build what the cache does not have, and put every wheel into the output folder.
+
+    A step that fails lets those under way end their current program, starts no other, and leaves the wheels
+    that are done in the cache, so that the next run carries on.
+
+    Raises:
+        BuildError: a step failed; it has the log and its last lines.
+        WheelError: a wheel was built but is not what was asked for.
+    """
+    plan.request.output_dir.mkdir(parents=True, exist_ok=True)
+    built: dict[str, BuiltWheel] = {}
+    waiting = {s.project.name: s for s in plan.steps}
+    sorter = graphlib.TopologicalSorter({s.project.name: s.needs for s in plan.steps})
+    sorter.prepare()
+    with concurrent.futures.ThreadPoolExecutor(thread_name_prefix="build") as pool:
+        running: dict[concurrent.futures.Future[BuiltWheel], str] = {}
+        try:
+            while sorter.is_active():
+                ready = sorter.get_ready()
+                side_by_side = len(ready) + len(running)
+                for name in ready:
+                    request = _with_jobs(plan.request, side_by_side)
+                    running[pool.submit(_one, waiting[name], request, dict(built))] = name
+                done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+                for future in done:
+                    name = running.pop(future)
+                    built[name] = future.result()
+                    sorter.done(name)
+        except BaseException:
+            # The pool's exit would wait for compilers that nobody wants any more.
+            process.terminate_all()
+            raise
+    return tuple(built[s.project.name] for s in plan.steps)
+
+
+def _with_jobs(request: BuildRequest, side_by_side: int) -> BuildRequest:
+    return dataclasses.replace(request, jobs=max(1, request.jobs // side_by_side))
+
+
+def _one(current: Step, request: BuildRequest, built: Mapping[str, BuiltWheel]) -> BuiltWheel:
+    started = time.time()
+    cached = current.hit is not None
+    if current.hit is not None:
+        hit = current.hit
+        console.current().info(f"✓ {current.project.name}: nothing changed, wheel taken from the cache")
+    else:
+        with console.current().stage(f"build {current.project.name}") as stage:
+            hit = step.build(current, request, built, stage)
+    return _delivered(current, request, hit, started=started, cached=cached)
+
+
+def _delivered(
+    current: Step, request: BuildRequest, hit: cache.Hit, *, started: float, cached: bool
+) -> BuiltWheel:
+    wheel = request.output_dir / hit.wheel.name
+    _remove_others(wheel, current)
+    if not (wheel.exists() and wheel.samefile(hit.wheel)):
+        files.link_or_copy(hit.wheel, wheel)
+    return BuiltWheel(
+        project=current.project.name,
+        wheel=wheel,
+        sha256=hit.sha256,
+        version=metadata.read(wheel).version,
+        targets=inspect.targets_of(wheel),
+        seconds=hit.seconds,
+        started=started,
+        ended=time.time(),
+        cached=cached,
+    )
+
+
+def _remove_others(wheel: Path, current: Step) -> None:
+    # An earlier wheel of the same project for the same Python would make the folder ambiguous for pip.
+    name, _, rest = wheel.name.partition("-")
+    tag = "-".join(rest.split("-")[-3:-1])
+    for other in wheel.parent.glob(f"{name}-*-{tag}-*.whl"):
+        if other != wheel:
+            console.current().info(f"  {other.name} makes way for the new wheel of {current.project.name}")
+            other.unlink()

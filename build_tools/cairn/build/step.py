@@ -1,0 +1,169 @@
+"""Building one project: its environment, its build backend, and what is done to the wheel afterwards."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import build as pypa_build
+
+from cairn import console, files, process
+from cairn.build import cache, environment, finish, rocm_init, templates, toolchain, tree, variables
+from cairn.build.environment import Environment, PipSource
+from cairn.build.plan import Step, step_key
+from cairn.build.request import BuildRequest, BuiltWheel
+from cairn.errors import BuildError, CairnError, ProcessError
+from cairn.rocm.sdk import available_libraries
+
+_TAIL = 12  # lines of a failed build that are shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """One step that is under way: what to build, what came before it, and where its output goes."""
+
+    step: Step
+    request: BuildRequest
+    built: Mapping[str, BuiltWheel]
+    stage: console.Stage
+    log: Path
+    work: Path
+
+
+def build(
+    step: Step, request: BuildRequest, built: Mapping[str, BuiltWheel], stage: console.Stage
+) -> cache.Hit:
+    """Build one wheel and put it into the cache.
+
+    Args:
+        step: what to build.
+        request: the build it is part of.
+        built: the wheels of the projects before it.
+        stage: shown to the person while it runs.
+
+    Raises:
+        BuildError: the environment or the build backend failed.
+        PrerequisiteError: the machine has no compiler, and the stack needs one.
+        WheelError: the wheel is not what was asked for.
+    """
+    started = time.monotonic()
+    if request.sdk is None:
+        toolchain.require_host_compiler()
+    name = step.project.name
+    log = request.output_dir / "logs" / f"{name}.log"
+    files.write_text(log, "")
+    run = _Run(step=step, request=request, built=built, stage=stage, log=log, work=request.work_dir / name)
+    env = _environment(run)
+    values = _values(run) | {"environment": str(env.path)}
+    _prepare_tree(run)
+    edits = tree.edits(step.checkout)
+    with tempfile.TemporaryDirectory(dir=run.work, prefix="wheel-") as folder:
+        raw = _call_backend(run, env, values, Path(folder, "raw"))
+        stage.update("repairing and proving the wheel")
+        context = finish.Context(step=step, request=request, env=env, values=values, built=built)
+        wheel = finish.finish(raw, context, Path(folder, "finished"))
+        hit = cache.WheelCache(request.cache_dir).put(step.key, wheel, seconds=time.monotonic() - started)
+    if tree.edits(step.checkout) == edits:
+        _keep_for_tree_as_built(step, request, hit)
+    return hit
+
+
+def _environment(run: _Run) -> Environment:
+    run.stage.update("making its environment")
+    env = environment.create(run.work / "env")
+    if run.request.sdk is not None:
+        environment.share(env, environment.describe(run.request.sdk.environment))
+    project, pip = run.step.project, run.request.pip
+    source = PipSource(
+        index_url=pip.index_url,
+        find_links=(*pip.find_links, str(run.request.output_dir)),
+        cache_dir=pip.cache_dir,
+    )
+    siblings = [str(run.built[name].wheel) for name in run.step.needs]
+    wanted = [*project.build_requires, *run.request.stack.extra_wheels, *siblings]
+    if project.build_requires_file and (run.step.checkout / project.build_requires_file).exists():
+        wanted += ["-r", str(run.step.checkout / project.build_requires_file)]
+    environment.pip_install(env, wanted, source, log=run.log, on_line=run.stage.update)
+    return env
+
+
+def _values(run: _Run) -> dict[str, str]:
+    values = variables.placeholder_values(
+        run.request,
+        base_version=run.step.base_version,
+        built={name: wheel.version for name, wheel in run.built.items()},
+        source_dir=run.step.source_dir(),
+    )
+    pins = variables.exact_requirements(run.step.project, values, request=run.request)
+    return values | {"requirements": "|".join(pins)}
+
+
+def _prepare_tree(run: _Run) -> None:
+    checkout, project, request = run.step.checkout, run.step.project, run.request
+    # setuptools adds whatever lies here to the wheel, also files that the tree has no longer.
+    for stale in (*checkout.glob("build/lib.*"), *checkout.glob("build/bdist.*")):
+        shutil.rmtree(stale)
+    if request.clean:
+        shutil.rmtree(checkout / "build", ignore_errors=True)
+    if project.rocm_init is not None and request.sdk is not None:
+        tree.exclude(checkout, project.rocm_init)
+        wanted = request.stack.sdk.preload if request.stack.sdk else ()
+        python = environment.describe(request.sdk.environment).python
+        preloads = available_libraries(python, wanted)
+        text = rocm_init.module_text(preloads=preloads, rocm_version=request.sdk.info.version)
+        files.write_text(checkout / project.rocm_init, text)
+
+
+def _call_backend(run: _Run, env: Environment, values: Mapping[str, str], output_dir: Path) -> Path:
+    project = run.step.project
+    given = variables.build_variables(
+        project, env, values, request=run.request, epoch=tree.commit_time(run.step.checkout)
+    )
+
+    def runner(
+        cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None
+    ) -> None:
+        process.run(
+            cmd,
+            cwd=Path(cwd) if cwd else None,
+            env=given | dict(extra_environ or {}),
+            log=run.log,
+            on_line=run.stage.update,
+        )
+
+    builder = pypa_build.ProjectBuilder(
+        run.step.source_dir(), python_executable=str(env.python), runner=runner
+    )
+    settings = templates.expand_all(
+        project.config_settings, values, where=f"config_settings of {project.name}"
+    )
+    try:
+        return Path(builder.build("wheel", output_dir, dict(settings)))
+    except (pypa_build.BuildException, pypa_build.BuildBackendException) as error:
+        raise _failure(run, error) from error
+
+
+def _failure(run: _Run, error: Exception) -> CairnError:
+    cause = getattr(error, "exception", None)
+    if isinstance(cause, CairnError) and not isinstance(cause, ProcessError):
+        return cause
+    output = run.log.read_text(encoding="utf-8", errors="replace")
+    return BuildError(
+        f"building {run.step.project.name} failed",
+        log=run.log,
+        tail=process.tail(output, _TAIL) or (str(error),),
+        tip="mend what the lines above name and run the same command again: finished wheels are kept",
+    )
+
+
+def _keep_for_tree_as_built(step: Step, request: BuildRequest, hit: cache.Hit) -> None:
+    # A build may generate files that git does not ignore: the next run finds them in the tree, and must know
+    # that they are the build's own. Not so when somebody edited the tree meanwhile.
+    after = step_key(request, step.project, checkout=step.checkout, needs=step.needs)
+    if after != step.key:
+        store = cache.WheelCache(request.cache_dir)
+        store.put(after, hit.wheel, seconds=hit.seconds, identity=hit.identity)

@@ -1,0 +1,114 @@
+"""`cairn build`: wheels from the checkouts of a stack."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from cairn import console
+from cairn.build import job
+from cairn.build.plan import Plan
+from cairn.build.request import BuiltWheel
+from cairn.cli import options as common
+from cairn.cli.groups import Subparsers
+
+_EXAMPLE = (
+    "example: cairn build --stack external-builds/pytorch --install-rocm "
+    "--index-url https://rocm.nightlies.amd.com/v2/gfx110X-all/ --targets gfx1100 --output-dir out"
+)
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command to the program."""
+    parser = subparsers.add_parser(
+        "build",
+        help="build wheels from checkouts",
+        description="Build the wheels of a stack from its checkouts; what has not changed is not built "
+        "again. `cairn build plan …` shows what would be built.",
+        epilog=_EXAMPLE,
+        allow_abbrev=False,
+    )
+    parser.add_argument("action", nargs="?", choices=("run", "plan"), default="run", help="default: run")
+    common.add_stack(parser)
+    common.add_pip(parser)
+    parser.add_argument("--install-rocm", action="store_true", help="install the ROCm SDK first")
+    parser.add_argument(
+        "--source-dir", type=Path, help="folder with the checkouts (default: the stack's folder)"
+    )
+    parser.add_argument("--output-dir", type=Path, required=True, help="where the wheels go")
+    parser.add_argument("--targets", help="GPU targets or families (default: what the SDK serves)")
+    parser.add_argument("--version-suffix", help="local version, such as +rocm7.10.0 (default: the SDK's)")
+    parser.add_argument(
+        "--jobs", type=int, default=0, help="compile jobs at once (default: one per processor)"
+    )
+    parser.add_argument("--clean", action="store_true", help="build everything again")
+    parser.add_argument("--env-dir", type=Path, help="where environments are kept")
+    common.json_flag(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    stack = common.read_stack(options)
+    folder = options.source_dir or Path(stack.folder)
+    wanted = job.Job(
+        stack=stack,
+        checkouts={p.name: folder / p.checkout_dir for p in stack.projects},
+        output_dir=options.output_dir,
+        sdk=common.wanted_sdk(options),
+        install_rocm=options.install_rocm,
+        targets=options.targets,
+        version_suffix=options.version_suffix,
+        jobs=options.jobs,
+        clean=options.clean,
+        env_dir=options.env_dir,
+    )
+    if options.action == "plan":
+        return show_plan(job.plan_of(wanted), as_json=options.json)
+    return show_wheels(job.run(wanted), as_json=options.json)
+
+
+def show_plan(plan: Plan, *, as_json: bool) -> int:
+    """Print what would be built."""
+    rows = [(s.project.name, "build" if s.hit is None else "cached", str(s.checkout)) for s in plan.steps]
+    if as_json:
+        console.current().json(
+            [dict(zip(("project", "action", "checkout"), row, strict=True)) for row in rows]
+        )
+    else:
+        console.current().table(("project", "action", "checkout"), rows)
+    return 0
+
+
+def show_wheels(wheels: Sequence[BuiltWheel], *, as_json: bool = False) -> int:
+    """Print what was built."""
+    if as_json:
+        console.current().json(
+            [
+                {
+                    "project": w.project,
+                    "file": str(w.wheel),
+                    "version": w.version,
+                    "sha256": w.sha256,
+                    "targets": list(w.targets),
+                    "seconds": round(w.seconds, 2),
+                    "cached": w.cached,
+                }
+                for w in wheels
+            ]
+        )
+        return 0
+    console.current().table(
+        ("wheel", "size", "targets", "sha256", "time"),
+        [
+            (
+                w.wheel.name,
+                console.size(w.wheel.stat().st_size),
+                " ".join(w.targets) or "-",
+                w.sha256[:16],
+                "cached" if w.cached else console.clock(w.seconds),
+            )
+            for w in wheels
+        ],
+    )
+    return 0

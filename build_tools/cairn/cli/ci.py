@@ -1,0 +1,97 @@
+"""`cairn ci run`: the whole trail of a stack on this machine."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from cairn import console, files, jsonfile
+from cairn import targets as gpu
+from cairn.cli import options as common
+from cairn.cli.groups import Subparsers
+from cairn.trail import run as trail
+from cairn.trail.request import TrailRequest, TrailResult
+
+_EXAMPLE = "example: cairn ci run --stack external-builds/sample --line release/2.9 --targets gfx942,gfx1100"
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the group to the program."""
+    parser = subparsers.add_parser("ci", help="run whole trails", epilog=_EXAMPLE)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    run = commands.add_parser(
+        "run",
+        help="checkout, build, stage, smoke-test, gate, promote, install",
+        description="Run the whole trail of a stack on this machine. What is finished is kept: run it again "
+        "after an error or an interrupt, and it carries on.",
+        epilog=_EXAMPLE,
+        allow_abbrev=False,
+    )
+    common.add_stack(run)
+    run.add_argument("--work-dir", type=Path, default=Path(".cairn"), help="default: %(default)s")
+    run.add_argument("--targets", help="GPU targets or families (default: the stack's)")
+    run.add_argument("--jobs", type=int, help="compile jobs at once (default: one per processor)")
+    run.add_argument("--force", action="store_true", help="drop local edits in the checkouts")
+    common.json_flag(run)
+    run.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    request = _request(options)
+    result = trail.run(request)
+    if options.json:
+        console.current().json(_plain(result))
+    else:
+        _show(result)
+    return 0
+
+
+def _request(options: argparse.Namespace) -> TrailRequest:
+    stack = common.read_stack(options)
+    given = {"jobs": options.jobs} if options.jobs else {}
+    return TrailRequest(
+        stack=stack,
+        targets=gpu.parse_targets(options.targets or stack.targets),
+        work_dir=options.work_dir.absolute(),
+        cache_dir=files.cache_dir() / "wheels",
+        force=options.force,
+        **given,
+    )
+
+
+def _show(result: TrailResult) -> None:
+    show = console.current()
+    show.table(
+        ("wheel", "size", "targets", "sha256", "time"),
+        [
+            (
+                wheel.wheel.name,
+                console.size(wheel.wheel.stat().st_size),
+                " ".join(wheel.targets) or "-",
+                wheel.sha256[:16],
+                "cached" if wheel.cached else console.clock(wheel.seconds),
+            )
+            for wheel in result.wheels
+        ],
+    )
+    show.out("")
+    show.out(
+        f"set {result.wheel_set.set_id} is in the release index; {' and '.join(result.installers)} install it"
+    )
+    show.out(f"report: {result.report.as_uri()}")
+    show.out("install it in any environment:")
+    show.out(f"  {result.pip_line}")
+
+
+def _plain(result: TrailResult) -> dict[str, object]:
+    return {
+        "schema": "cairn.trail/1",
+        "set": jsonfile.to_plain(result.wheel_set),
+        "record": jsonfile.to_plain(result.record),
+        "report": str(result.report),
+        "pip": result.pip_line,
+        "wheels": [
+            {"file": str(w.wheel), "sha256": w.sha256, "seconds": w.seconds, "cached": w.cached}
+            for w in result.wheels
+        ],
+    }

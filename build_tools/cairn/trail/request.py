@@ -1,0 +1,78 @@
+"""What a run of the trail is asked for, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cairn.build.request import BuiltWheel
+from cairn.release.promote import Promotion
+from cairn.sources.checkout import Checkout
+from cairn.stack import Stack
+from cairn.testing.record import TestRecord
+from cairn.trail.timeline import Span
+from cairn.wheels.set import WheelSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrailRequest:
+    """A run of the trail.
+
+    Attributes:
+        stack: the stack, on its line.
+        targets: GPU targets, or `cpu` alone.
+        work_dir: holds checkouts, environments, wheels, the index and the report.
+        cache_dir: built wheels by their inputs.
+        jobs: compile jobs at once.
+        force: drop local edits in the checkouts.
+    """
+
+    stack: Stack
+    targets: tuple[str, ...]
+    work_dir: Path
+    cache_dir: Path
+    jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
+    force: bool = False
+
+    @property
+    def wheels_dir(self) -> Path:
+        """Where the wheels of the run go."""
+        return self.work_dir / "wheels"
+
+    @property
+    def store_dir(self) -> Path:
+        """The store with the staging and the release channel."""
+        return self.work_dir / "index"
+
+    @property
+    def logs_dir(self) -> Path:
+        """Where the logs of the run go."""
+        return self.work_dir / "logs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrailResult:
+    """What a run of the trail has made.
+
+    Attributes:
+        checkouts: what was built from.
+        wheels: what was built.
+        wheel_set: the set they form.
+        record: of the smoke tests.
+        promotion: of the set to the release channel.
+        installers: programs that installed the set from the release index.
+        pip_line: what a person types to install.
+        report: the HTML report.
+        spans: when each stage ran.
+    """
+
+    checkouts: tuple[Checkout, ...]
+    wheels: tuple[BuiltWheel, ...]
+    wheel_set: WheelSet
+    record: TestRecord
+    promotion: Promotion
+    installers: tuple[str, ...]
+    pip_line: str
+    report: Path
+    spans: tuple[Span, ...]

@@ -1,0 +1,58 @@
+"""One run of the whole trail, shared by the tests of this folder; they belong in one worker."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = ROOT / "external-builds" / "sample"
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def clean_environment(cache: Path) -> dict[str, str]:
+    """The caller's variables; Cairn's cache is the test's own, and colours and plugins of pytest are out."""
+    dropped = ("PYTEST_", "CAIRN_", "GITHUB_ACTIONS", "VIRTUAL_ENV", "PYTHONPATH")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
+    shared = os.environ.get("CAIRN_TEST_CACHE", str(ROOT / ".cairn" / "test-cache"))
+    return kept | {"CAIRN_CACHE_DIR": str(cache), "ZIG_GLOBAL_CACHE_DIR": f"{shared}/zig", "COLUMNS": "200"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trail:
+    """A run of `cairn ci run` on the sample stack."""
+
+    work: Path
+    cache: Path
+    answer: dict[str, Any]
+    progress: str
+
+    @property
+    def wheels(self) -> list[Path]:
+        return sorted((self.work / "wheels").glob("*.whl"))
+
+    def environment(self) -> dict[str, str]:
+        return clean_environment(self.cache)
+
+
+def cairn(*words: str | Path, env: dict[str, str], **given: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cairn", *map(str, words)]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=900, **given)
+
+
+@pytest.fixture(scope="session")
+def trail(tmp_path_factory: pytest.TempPathFactory) -> Trail:
+    folder = tmp_path_factory.mktemp("trail é and spaces")
+    work, cache = folder / "work", folder / "cache"
+    done = cairn(
+        *("ci", "run", "--stack", SAMPLE, "--work-dir", work, "--json"), env=clean_environment(cache)
+    )
+    assert done.returncode == 0, done.stderr
+    return Trail(work=work, cache=cache, answer=json.loads(done.stdout), progress=done.stderr)

@@ -1,0 +1,215 @@
+"""From upstream repositories to `pip install`, on the sample stack, as a newcomer runs it."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from installer.sources import WheelFile
+
+from cairn.release import layout, serve
+
+from .conftest import SAMPLE, Trail, cairn, clean_environment
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trail")]
+
+STAGES = [
+    "check out release/2.9",
+    "make the ROCm SDK",
+    "build torch",
+    "stage the set",
+    "smoke-test the installed wheels",
+    "pass the gate and promote",
+    "install from the release index",
+]
+IMPORTS = "import torch, torchvision, torchaudio; assert torch.version.hip; print(torch.cuda.is_available())"
+
+
+def test_every_stage_is_shown_and_the_record_passed(trail: Trail) -> None:
+    for stage in STAGES:
+        assert f"✓ {stage}" in trail.progress
+    assert trail.answer["record"]["verdict"] == "passed"
+    assert trail.answer["record"]["counts"]["failed"] == 0
+    assert {w["sha256"] for w in trail.answer["record"]["wheels"]} == {
+        w["sha256"] for w in trail.answer["wheels"]
+    }
+
+
+def test_wheels_hold_exactly_the_targets_and_pins(trail: Trail) -> None:
+    wheels = {w["distribution"]: w for w in trail.answer["set"]["wheels"]}
+    assert wheels["torch"]["version"] == "2.9.0+rocm7.10.0"
+    assert sorted(wheels["torch"]["targets"]) == ["gfx1100", "gfx942"]
+    assert sorted(wheels["torchvision"]["targets"]) == ["gfx1100", "gfx942"]
+    assert wheels["triton"]["targets"] == []
+    requires = {path.name.split("-")[0]: requirements_of(path) for path in trail.wheels}
+    assert {"triton==3.5.0+rocm7.10.0", "rocm[libraries]==7.10.0"} <= requires["torch"]
+    assert requires["torchvision"] == requires["torchaudio"] == {"torch==2.9.0+rocm7.10.0"}
+
+
+def requirements_of(wheel: Path) -> set[str]:
+    text = subprocess.run(
+        ["unzip", "-p", wheel, "*.dist-info/METADATA"], capture_output=True, text=True, check=True
+    )
+    return {
+        line.removeprefix("Requires-Dist: ")
+        for line in text.stdout.splitlines()
+        if line.startswith("Requires-Dist")
+    }
+
+
+def test_the_printed_line_works_in_a_new_environment(trail: Trail, tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+    env = trail.environment() | {"PIP_CONFIG_FILE": os.devnull, "PATH": f"{venv}/bin:{os.environ['PATH']}"}
+    env = {k: v for k, v in env.items() if k == "PIP_CONFIG_FILE" or not k.startswith("PIP_")}
+    line = trail.answer["pip"]
+    assert "--extra-index-url" not in line
+    assert line.endswith("torch torchvision torchaudio")
+    subprocess.run(line, shell=True, check=True, env=env)  # noqa: S602 - just what a person would type
+    out = subprocess.run(
+        [venv / "bin" / "python", "-c", IMPORTS], env=env, capture_output=True, text=True, check=True
+    )
+    assert out.stdout.strip() == "False"
+
+
+def test_uv_installs_over_http_with_the_index_alone(trail: Trail, tmp_path: Path) -> None:
+    uv = [sys.executable, "-m", "uv", "--no-config"]
+    env = {k: v for k, v in trail.environment().items() if not k.startswith("UV_")}
+    env["UV_CACHE_DIR"] = str(tmp_path / "cache")
+    subprocess.run([*uv, "venv", tmp_path / "venv", "--python", sys.executable], check=True, env=env)
+    python = tmp_path / "venv" / "bin" / "python"
+    with serve.serving(trail.work / "index") as server:
+        url = layout.index_url(server.url, "release")
+        names = ["torch", "torchvision", "torchaudio"]
+        subprocess.run(
+            [*uv, "pip", "install", "--python", python, "--index-url", url, *names], check=True, env=env
+        )
+    subprocess.run([python, "-c", IMPORTS], check=True)
+
+
+def test_peers_accept_the_wheels(trail: Trail) -> None:
+    for wheel in trail.wheels:
+        with WheelFile.open(wheel) as source:
+            source.validate_record(validate_contents=True)
+        subprocess.run(["unzip", "-tq", wheel], check=True, capture_output=True)
+        shown = subprocess.run(
+            [sys.executable, "-m", "auditwheel", "show", wheel], capture_output=True, text=True, check=False
+        )
+        assert shown.returncode == 0, shown.stderr
+    check = Path(sys.executable).with_name("check-wheel-contents")
+    subprocess.run([check, *trail.wheels], check=True)
+
+
+def test_history_of_a_checkout_is_what_the_readme_shows(trail: Trail) -> None:
+    for folder in ("pytorch", "pytorch/third_party/cudakit"):
+        log = subprocess.run(
+            ["git", "log", "--oneline", "--decorate"],
+            cwd=trail.work / "src" / folder, capture_output=True, text=True, check=True,
+        ).stdout.splitlines()  # fmt: skip
+        assert re.search(r"tag: THEROCK_HIPIFY_DIFFBASE\) DO NOT SUBMIT: HIPIFY$", log[0])
+        assert "tag: THEROCK_UPSTREAM_DIFFBASE" in log[1]
+
+
+class _Links(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        wanted = {"script": "src", "img": "src", "link": "href", "iframe": "src"}.get(tag)
+        self.loaded += [value or "" for name, value in attrs if name == wanted]
+
+
+def test_the_report_is_one_file_that_loads_nothing(trail: Trail) -> None:
+    text = (trail.work / "report.html").read_text()
+    links = _Links()
+    links.feed(text)
+    assert links.loaded == []
+    for needed in ("2.9.0+rocm7.10.0", trail.answer["set"]["set_id"], "pip install", "no GPU"):
+        assert needed in text
+
+
+def test_a_second_run_builds_nothing_and_changes_nothing(trail: Trail) -> None:
+    before = {p: p.stat().st_mtime_ns for p in trail.wheels}
+    done = cairn(
+        *("ci", "run", "--stack", SAMPLE, "--work-dir", trail.work, "--json"), env=trail.environment()
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert all(w["cached"] for w in answer["wheels"])
+    assert answer["set"] == trail.answer["set"]
+    assert {p: p.stat().st_mtime_ns for p in trail.wheels} == before
+    assert "✓ build" not in done.stderr
+
+
+def test_an_edit_rebuilds_what_it_touches_and_what_depends_on_it(trail: Trail, tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    shutil.copytree(trail.work / "src", source, symlinks=True)
+    ops = source / "pytorch" / "torch" / "functional.py"
+    ops = ops if ops.exists() else source / "pytorch" / "torch" / "__init__.py"
+    ops.write_text(ops.read_text() + "\n# an edit\n")
+    done = cairn(
+        *(
+            "build",
+            "plan",
+            "--json",
+            "--stack",
+            SAMPLE,
+            "--source-dir",
+            source,
+            "--output-dir",
+            tmp_path / "out",
+        ),
+        *("--targets", "gfx942,gfx1100", "--env-dir", trail.work / "envs"),
+        env=trail.environment(),
+    )
+    assert done.returncode == 0, done.stderr
+    actions = {step["project"]: step["action"] for step in json.loads(done.stdout)}
+    assert actions == {"triton": "cached", "torch": "build", "audio": "build", "vision": "build"}
+
+
+def test_an_interrupt_leaves_nothing_half_written_and_the_next_run_carries_on(
+    trail: Trail, tmp_path: Path
+) -> None:
+    # The SDK and the origins come from the shared cache's work folder, so that the interrupt hits the builds.
+    work = tmp_path / "work"
+    work.mkdir()
+    shutil.copytree(trail.work / "sdk", work / "sdk", symlinks=True)
+    env = clean_environment(tmp_path / "cache")
+    command = [sys.executable, "-m", "cairn", "ci", "run", "--stack", SAMPLE, "--work-dir", work]
+    with subprocess.Popen(
+        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stderr is not None
+        seen = []
+        for line in child.stderr:
+            seen.append(line)
+            if "→ build torch" in line:
+                time.sleep(1)
+                child.send_signal(signal.SIGINT)
+                break
+        rest = child.stderr.read()
+        assert child.wait(60) == 130, rest
+    assert "error: interrupted" in rest
+    assert "Traceback" not in rest
+    finished = {p.name for p in (work / "wheels").glob("*.whl")}
+    assert all(name.startswith("triton-") for name in finished)
+    assert not list((work / "wheels").glob(".*part"))
+    again = cairn("ci", "run", "--stack", SAMPLE, "--work-dir", work, "--json", env=env)
+    assert again.returncode == 0, again.stderr
+    answer = json.loads(again.stdout)
+    assert {w["file"].rpartition("/")[2].split("-")[0] for w in answer["wheels"] if w["cached"]} == {"triton"}
+
+
+def test_the_quoted_pip_line_is_one_shell_command(trail: Trail) -> None:
+    words = shlex.split(trail.answer["pip"])
+    assert words[:2] == ["pip", "install"]
+    assert words[3].startswith("file:///")
