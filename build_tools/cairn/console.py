@@ -21,6 +21,7 @@ import rich.text
 
 from cairn import redact
 
+_LINE = 120  # characters of a program's last line that are shown
 _HEARTBEAT = 15.0  # seconds between signs of life where nothing can be redrawn
 
 
@@ -147,7 +148,7 @@ class Console:
             if stage.seconds >= next_at and stage in self._stages:
                 next_at += _HEARTBEAT
                 self._err.print(
-                    redact.mask(f"  {stage.name} {clock(stage.seconds)}  {stage.line}"), markup=False
+                    redact.mask(f"  {stage.name} {clock(stage.seconds)}  {stage.line[:_LINE]}"), markup=False
                 )
 
 

@@ -121,6 +121,7 @@ class Sdk:
         packages: the file that says what of the prefix goes into which package.
         build_requires: requirements of the `build` command.
         preload: shortnames of libraries that torch loads before its own.
+        devices: its runtime can reach a GPU; where it cannot, the GPUs of a machine say nothing about a test.
     """
 
     version: str | None = None
@@ -129,6 +130,7 @@ class Sdk:
     packages: str | None = None
     build_requires: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
+    devices: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

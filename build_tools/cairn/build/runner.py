@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import graphlib
+import math
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,7 +54,10 @@ def run(plan: Plan) -> tuple[BuiltWheel, ...]:
 
 
 def _with_jobs(request: BuildRequest, side_by_side: int) -> BuildRequest:
-    return dataclasses.replace(request, jobs=max(1, request.jobs // side_by_side))
+    # Half as many again as a fair share: builds side by side seldom compile all the time, and the last one
+    # cannot be given the share of those that are done.
+    share = math.ceil(request.jobs * 1.5 / side_by_side)
+    return dataclasses.replace(request, jobs=min(request.jobs, share))
 
 
 def _one(current: Step, request: BuildRequest, built: Mapping[str, BuiltWheel]) -> BuiltWheel:

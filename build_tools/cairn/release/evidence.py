@@ -36,6 +36,10 @@ class Bypass:
 
 def problems(wheel_set: WheelSet, records: Sequence[TestRecord], bypass: Bypass | None) -> tuple[str, ...]:
     """Why a set counts as untested; nothing where a record or a bypass lets it through."""
+    failed = [r for r in records if r.verdict == "failed" and _same_bytes(wheel_set, r)]
+    if failed:
+        # A bypass stands for tests that could not run, and the pages will say untested: not so here.
+        return tuple(f"{r.kind} record: failed: {r.reason}" for r in failed)
     if bypass is not None or passing(wheel_set, records):
         return ()
     if not records:
@@ -75,6 +79,8 @@ def _hardware_objection(wheel_set: WheelSet, record: TestRecord) -> str | None:
         return f"it was made without any hardware of {wheel_set.family}"
     if not hardware.matches(record.hardware, wheel_set.targets):
         return f"it was made on {', '.join(record.hardware)}, not on {wheel_set.family}"
+    if not record.counts.device_passed:
+        return "none of its tests used the GPU"
     return None
 
 

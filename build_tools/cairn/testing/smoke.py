@@ -55,6 +55,7 @@ class SmokeRequest:
         floor: fewest tests that must have run.
         log: receives the output of every program; by default in `work_dir`.
         gpus: where the kernel describes the GPUs of the machine.
+        devices: the wheels' ROCm can reach a GPU; where it cannot, the machine's GPUs count as absent.
     """
 
     wheel_set: WheelSet
@@ -73,6 +74,7 @@ class SmokeRequest:
     floor: int = 1
     log: Path | None = None
     gpus: Path = hardware.KFD_NODES
+    devices: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,11 +235,17 @@ def _together(runs: tuple[Run, ...]) -> JUnit:
     return JUnit(cases=cases, announced=sum(outcome.announced for outcome in outcomes))
 
 
+def _gpus(request: SmokeRequest) -> tuple[str, ...]:
+    if not request.devices:
+        return ()
+    return hardware.visible(hardware.seen(request.gpus), os.environ.get("ROCR_VISIBLE_DEVICES"))
+
+
 def _record(
     request: SmokeRequest, runs: tuple[Run, ...], junit_path: Path, *, started: datetime, seconds: float
 ) -> TestRecord:
     wheel_set = request.wheel_set
-    gpus = hardware.visible(hardware.seen(request.gpus), os.environ.get("ROCR_VISIBLE_DEVICES"))
+    gpus = _gpus(request)
     verdict, results = _judge(request, runs, gpus), _together(runs)
     return TestRecord(
         set_id=wheel_set.set_id,

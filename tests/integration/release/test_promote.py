@@ -38,7 +38,7 @@ def record_of(made: WheelSet, **changes: Any) -> TestRecord:
         "family": made.family,
         "targets": made.targets,
         "hardware": (),
-        "counts": Counts(passed=5),
+        "counts": Counts(passed=5, device_passed=2 if changes.get("hardware") else 0),
         "junit_sha256": None,
         "started": "2025-01-02T03:04:05Z",
         "duration_seconds": 1.0,
@@ -137,6 +137,7 @@ def test_a_wheel_with_a_finding_is_held_back(store: LocalStore, stage: Stage) ->
         ({"family": "gfx110X-all", "hardware": ("gfx1100",)}, "of gfx110X-all"),
         ({}, "without any hardware"),
         ({"hardware": ("gfx942", "gfx1100")}, "on gfx942, gfx1100"),
+        ({"hardware": ("gfx942",), "counts": Counts(passed=5)}, "none of its tests used the GPU"),
     ],
 )
 def test_a_record_that_proves_nothing_does_not_hold(
@@ -157,6 +158,15 @@ def test_hardware_of_the_family_holds_and_a_failure_beside_it_does_not(
     bad = record_of(made, hardware=("gfx942",), kind="suite", verdict="failed", reason="1 failed")
     assert check(store, made.set_id, records=[good]).demands[1].holds
     assert not check(store, made.set_id, records=[good, bad]).demands[1].holds
+
+
+def test_a_bypass_does_not_stand_against_tests_that_failed(store: LocalStore, stage: Stage) -> None:
+    made = stage(family="gfx94X-dcgpu")
+    failed = record_of(made, verdict="failed", reason="1 failed")
+    bypass = Bypass(who="ann", reason="no GPU here")
+    demand = check(store, made.set_id, records=[failed], bypass=bypass).demands[1]
+    assert not demand.holds
+    assert "1 failed" in demand.reason
 
 
 def test_a_bypass_is_named_and_shown(store: LocalStore, stage: Stage) -> None:
