@@ -43,16 +43,8 @@ def free_port(folder: Path) -> int:
 def test_step_by_step(tmp_path: Path) -> None:
     project = tmp_path / "project"
     copy_of_the_project(project)
-    # An environment of its own that has Cairn and its dependencies, as `.venv` has after dev.py.
-    subprocess.run([sys.executable, "-m", "venv", project / ".venv"], check=True)
-    own = next((project / ".venv").glob("lib/python*/site-packages"))
-    have = Path(pytest.__file__).resolve().parents[1]
-    (own / "shared.pth").write_text(f"{project / 'build_tools'}\n{have}\n")
-    program = project / ".venv" / "bin" / "cairn"
-    program.write_text(
-        f"#!{project}/.venv/bin/python\nimport sys\nfrom cairn.cli.main import main\nsys.exit(main())\n"
-    )
-    program.chmod(0o755)
+    # As `dev.py` leaves it, without running a trail first.
+    subprocess.run([sys.executable, "-c", "import dev; dev.install('')"], cwd=project, check=True)
 
     script = block_under(ROOT / "README.md", "The same, step by step")
     script = script.replace("8000", str(free_port(tmp_path)))
