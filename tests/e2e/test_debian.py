@@ -1,0 +1,56 @@
+"""The sample stack with Debian's real hipcc and libamdhip64 in place of the miniature ROCm."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from cairn.release import layout, serve
+
+from .conftest import SAMPLE, cairn, clean_environment
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("debian")]
+
+TARGETS = "gfx90a,gfx1030"
+VERSION = "5.2.3"
+
+
+@pytest.mark.skipif(
+    shutil.which("hipcc") is None, reason="Debian's hipcc and libamdhip64-dev are not installed"
+)
+def test_the_same_stack_with_real_hip(tmp_path: Path) -> None:
+    env = clean_environment(tmp_path / "cache")
+
+    def run(*words: str | Path) -> str:
+        done = cairn(*words, env=env, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("checkout", "all", "--stack", SAMPLE, "--root-checkout-dir", "src")
+    description = SAMPLE / "rocm" / "debian" / "packages.toml"
+    run(
+        *("rocm", "package", "--prefix", "/usr", "--description", description, "--rocm-version", VERSION),
+        *("--targets", TARGETS, "--output-dir", "sdk"),
+    )
+    dists = sorted((tmp_path / "sdk").iterdir())
+    run("index", "publish", "--store", "store", *dists)
+    with serve.serving(tmp_path / "store") as server:
+        index_url = layout.index_url(server.url, "staging")
+        run(
+            *("build", "--stack", SAMPLE, "--source-dir", "src", "--output-dir", "out", "--targets", TARGETS),
+            *("--install-rocm", "--index-url", index_url),
+        )
+        wheels = sorted((tmp_path / "out").glob("*.whl"))
+        run("index", "publish", "--store", "store", "--set", "out/set.json", *wheels)
+        run(
+            *("test", "smoke", "--stack", SAMPLE, "--set", "out/set.json", "--index-url", index_url),
+            *("--output-dir", "smoke"),
+        )
+    made = {w["distribution"]: w for w in json.loads((tmp_path / "out" / "set.json").read_text())["wheels"]}
+    assert made["torch"]["version"] == f"2.9.0+rocm{VERSION}"
+    assert sorted(made["torch"]["targets"]) == sorted(TARGETS.split(","))
+    record = json.loads((tmp_path / "smoke" / "record.json").read_text())
+    assert record["verdict"] == "passed"
+    shown = json.loads(run("wheel", "show", "--json", next(w for w in wheels if w.name.startswith("torch-"))))
+    assert "libamdhip64.so.5" in json.dumps(shown)
