@@ -22,6 +22,7 @@ _TAIL_LINES = 40
 
 _live: set[subprocess.Popen[bytes]] = set()
 _live_lock = threading.Lock()
+_of_thread = threading.local()  # `.group`: the Group of a thread that joined one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,22 +64,24 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
         cwd: its working folder.
         env: its whole environment; None is ours.
         log: a file that receives the command line and every line of output as it comes (appended).
-        on_line: called with each line of output as it comes, from a reader thread.
+        on_line: called with each line of output as it comes, by the thread that calls `run`.
         timeout: seconds after which the whole group is killed.
         check: raise when it fails.
         separate_stderr: keep standard error out of `output`; needs `log` and `on_line` unset.
-        stdin: what it reads; nothing by default.
+        stdin: what it reads, nothing by default; needs `log` and `on_line` unset.
 
     Raises:
         PrerequisiteError: there is no such program.
-        ProcessError: it failed (with `check`) or ran out of time.
+        ProcessError: it failed (with `check`), ran out of time, or may not start: its `Group` has ended.
     """
     command = tuple(os.fspath(a) for a in args)
     started = time.monotonic()
     with _spawned(command, cwd=cwd, env=env, separate_stderr=separate_stderr) as child:
         watchdog = _Watchdog(child, timeout)
-        output, stderr = _collect(child, command, log=log, on_line=on_line, stdin=stdin)
-        watchdog.cancel()
+        try:
+            output, stderr = _collect(child, command, log=log, on_line=on_line, stdin=stdin)
+        finally:
+            watchdog.cancel()
     done = Completed(
         args=command,
         returncode=child.returncode,
@@ -97,8 +100,24 @@ def terminate_all() -> None:
     """End every program that is running, with all its children; for an interrupt."""
     with _live_lock:
         children = list(_live)
-    for child in children:
-        _kill_group(child)
+    _kill_groups(children)
+
+
+class Group:
+    """Threads whose programs end together: after `end`, none of them can start another."""
+
+    def __init__(self) -> None:
+        self.ended = False
+
+    def join(self) -> None:
+        """Make the calling thread one of the group; fit to be the initializer of a thread pool."""
+        _of_thread.group = self
+
+    def end(self) -> None:
+        """End every program that is running, and let the threads of the group start no other."""
+        with _live_lock:
+            self.ended = True
+        terminate_all()
 
 
 def tail(text: str, lines: int = _TAIL_LINES) -> tuple[str, ...]:
@@ -111,15 +130,7 @@ def _spawned(
     command: tuple[str, ...], *, cwd: Path | None, env: Mapping[str, str] | None, separate_stderr: bool
 ) -> Iterator[subprocess.Popen[bytes]]:
     try:
-        child = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env=None if env is None else dict(env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if separate_stderr else subprocess.STDOUT,
-            start_new_session=True,
-        )
+        child = _start(command, cwd=cwd, env=env, separate_stderr=separate_stderr)
     except FileNotFoundError as error:
         if cwd is not None and not cwd.is_dir():
             raise PrerequisiteError(f"cannot run {command[0]}: no folder {cwd}") from error
@@ -128,12 +139,10 @@ def _spawned(
         ) from error
     except PermissionError as error:
         raise PrerequisiteError(f"{command[0]} cannot be run: {error.strerror}") from error
-    with _live_lock:
-        _live.add(child)
     try:
         yield child
     except BaseException:
-        _kill_group(child)
+        _kill_groups([child])
         raise
     finally:
         child.wait()
@@ -143,6 +152,27 @@ def _spawned(
                     stream.close()
         with _live_lock:
             _live.discard(child)
+
+
+def _start(
+    command: tuple[str, ...], *, cwd: Path | None, env: Mapping[str, str] | None, separate_stderr: bool
+) -> subprocess.Popen[bytes]:
+    group: Group | None = getattr(_of_thread, "group", None)
+    with _live_lock:  # held while it starts, so that no program slips past the end of its group
+        if group is not None and group.ended:
+            message = f"{_name(command)} was not started: what it is part of has ended"
+            raise ProcessError(message, returncode=-signal.SIGTERM)
+        child = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=None if env is None else dict(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if separate_stderr else subprocess.STDOUT,
+            start_new_session=True,
+        )
+        _live.add(child)
+    return child
 
 
 def _collect(
@@ -179,7 +209,7 @@ def _opened_log(log: Path | None, command: tuple[str, ...]) -> Iterator[Callable
         yield lambda _line: None
         return
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a", encoding="utf-8") as file:
+    with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
         file.write(f"$ {redact.mask(shlex.join(command))}\n")
 
         def write(line: str) -> None:
@@ -206,19 +236,27 @@ class _Watchdog:
 
     def _fire(self) -> None:
         self.fired = True
-        _kill_group(self._child)
+        _kill_groups([self._child])
 
 
-def _kill_group(child: subprocess.Popen[bytes]) -> None:
+def _kill_groups(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    for child in children:
+        _signal_group(child, signal.SIGTERM)
+    deadline = time.monotonic() + _GRACE
+    try:
+        while any(child.poll() is None for child in children) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    finally:  # also when a person who will not wait presses Ctrl-C again
+        for child in children:
+            _signal_group(child, getattr(signal, "SIGKILL", signal.SIGTERM))
+
+
+def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
     if not hasattr(os, "killpg"):
         child.kill()
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGTERM)
-        deadline = time.monotonic() + _GRACE
-        while child.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
-        os.killpg(child.pid, signal.SIGKILL)
+        os.killpg(child.pid, number)
 
 
 def _failure(done: Completed, message: str) -> ProcessError:

@@ -20,8 +20,8 @@ from cairn.wheels import inspect, metadata
 def run(plan: Plan) -> tuple[BuiltWheel, ...]:
     """Build what the cache does not have, and put every wheel into the output folder.
 
-    A step that fails lets those under way end their current program, starts no other, and leaves the wheels
-    that are done in the cache, so that the next run carries on.
+    A step that fails ends the programs of those under way, which start no others. The wheels that are done
+    stay in the cache, so that the next run carries on.
 
     Raises:
         BuildError: a step failed; it has the log and its last lines.
@@ -32,7 +32,8 @@ def run(plan: Plan) -> tuple[BuiltWheel, ...]:
     waiting = {s.project.name: s for s in plan.steps}
     sorter = graphlib.TopologicalSorter({s.project.name: s.needs for s in plan.steps})
     sorter.prepare()
-    with concurrent.futures.ThreadPoolExecutor(thread_name_prefix="build") as pool:
+    group = process.Group()
+    with concurrent.futures.ThreadPoolExecutor(thread_name_prefix="build", initializer=group.join) as pool:
         running: dict[concurrent.futures.Future[BuiltWheel], str] = {}
         try:
             while sorter.is_active():
@@ -48,7 +49,7 @@ def run(plan: Plan) -> tuple[BuiltWheel, ...]:
                     sorter.done(name)
         except BaseException:
             # The pool's exit would wait for compilers that nobody wants any more.
-            process.terminate_all()
+            group.end()
             raise
     return tuple(built[s.project.name] for s in plan.steps)
 

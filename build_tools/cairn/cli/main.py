@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import os
 import signal
@@ -55,7 +56,9 @@ def guarded(options: argparse.Namespace) -> int:
     try:
         return int(options.run(options) or 0)
     except KeyboardInterrupt:
-        process.terminate_all()
+        # A second one cuts the waiting short: what is left then is killed.
+        with contextlib.suppress(KeyboardInterrupt):
+            process.terminate_all()
         console.current().error("interrupted", tip="run the same command again: finished steps are kept")
         return _INTERRUPTED
     except BrokenPipeError:

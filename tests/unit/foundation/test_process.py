@@ -2,6 +2,7 @@ import os
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -105,3 +106,59 @@ def gone(pid: int) -> bool:
         time.sleep(0.05)
     os.kill(pid, 9)
     return False
+
+
+def test_the_threads_of_a_group_that_has_ended_start_nothing(tmp_path: Path) -> None:
+    group, marker = process.Group(), tmp_path / "second"
+    up: list[str] = []
+
+    def work() -> None:
+        process.run(
+            python("import time; print('up', flush=True); time.sleep(60)"), on_line=up.append, check=False
+        )
+        process.run(python(f"open({str(marker)!r}, 'w')"), check=False)
+
+    with ThreadPoolExecutor(1, initializer=group.join) as pool:
+        future = pool.submit(work)
+        while not up:
+            time.sleep(0.01)
+        group.end()
+        with pytest.raises(ProcessError, match="not started"):
+            future.result(30)
+    assert not marker.exists()
+    assert process.run(python("print('others may')")).output == "others may\n"
+
+
+def test_an_interrupt_while_programs_end_kills_them(tmp_path: Path) -> None:
+    code = f"""
+import os, signal, sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from cairn import process
+stubborn = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+stubborn += "print(os.getpid(), flush=True); time.sleep(60)"
+pid = []
+def work():
+    process.run([sys.executable, "-c", stubborn], on_line=pid.append, check=False)
+thread = threading.Thread(target=work)
+thread.start()
+while not pid:
+    time.sleep(0.01)
+Path({str(tmp_path / "pid")!r}).write_text(pid[0])
+process._GRACE = 1000
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    process.terminate_all()
+except KeyboardInterrupt:
+    thread.join()
+    sys.exit(42)
+"""
+    done = process.run(python(code), check=False, timeout=40)
+    assert done.returncode == 42, done.output
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_path_that_is_not_utf8_can_be_logged(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    process.run([*python("pass"), os.fsdecode(b"caf\xe9")], log=log)
+    assert "\\udce9" in log.read_text(encoding="utf-8")
