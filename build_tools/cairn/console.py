@@ -25,7 +25,7 @@ _LINE = 120  # characters of a program's last line that are shown
 _HEARTBEAT = 15.0  # seconds between signs of life where nothing can be redrawn
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Stage:
     """One thing under way: its name, when it began and the last line its programs wrote."""
 
@@ -48,9 +48,13 @@ class Console:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
-        self._out = rich.console.Console(file=sys.stdout, highlight=False, soft_wrap=True)
-        self._err = rich.console.Console(file=sys.stderr, highlight=False, soft_wrap=True)
+        # emoji=False: what we print may hold `:x:`, and must stay as it is.
+        self._out = rich.console.Console(file=sys.stdout, highlight=False, soft_wrap=True, emoji=False)
+        self._err = rich.console.Console(file=sys.stderr, highlight=False, soft_wrap=True, emoji=False)
         self._in_actions = os.environ.get("GITHUB_ACTIONS") == "true"
+        # rich takes FORCE_COLOR, which CI sets, for a terminal; lines can be drawn again on a real one only.
+        self._redraws = sys.stderr.isatty() and self._err.is_terminal and not self._err.is_dumb_terminal
+        self._group: Stage | None = None  # the stage whose fold group is open in GitHub Actions
         self._stages: list[Stage] = []
         self._live: rich.live.Live | None = None
         self._lock = threading.RLock()
@@ -105,14 +109,27 @@ class Console:
             self._stages.append(stage)
             if self.quiet:
                 return
-            if self._err.is_terminal and self._live is None:
+            if not self._redraws:
+                self._announce(stage)
+                threading.Thread(target=self._beat, args=(stage,), daemon=True).start()
+            elif self._live is None:
                 self._live = rich.live.Live(
                     get_renderable=self._running, console=self._err, refresh_per_second=8, transient=True
                 )
                 self._live.start()
-            elif not self._err.is_terminal:
-                self._err.print(f"{'::group::' if self._in_actions else '→ '}{stage.name}", markup=False)
-                threading.Thread(target=self._beat, args=(stage,), daemon=True).start()
+
+    def _announce(self, stage: Stage) -> None:
+        # GitHub Actions cannot nest groups: one is folded only while its stage runs alone.
+        self._close_group()
+        alone = len(self._stages) == 1
+        if self._in_actions and alone:
+            self._group = stage
+        self._err.print(f"{'→ ' if self._group is None else '::group::'}{stage.name}", markup=False)
+
+    def _close_group(self) -> None:
+        if self._group is not None:
+            self._group = None
+            self._err.print("::endgroup::", markup=False)
 
     def _end(self, stage: Stage, sign: str, style: str) -> None:
         with self._lock:
@@ -122,8 +139,8 @@ class Console:
                 self._live = None
             if self.quiet:
                 return
-            if self._in_actions:
-                self._err.print("::endgroup::", markup=False)
+            if stage is self._group:
+                self._close_group()
             self._err.print(
                 rich.text.Text.assemble((sign, style), f" {stage.name} ", (clock(stage.seconds), "dim"))
             )

@@ -1,0 +1,63 @@
+import json
+
+import pytest
+
+from cairn.console import Console
+
+
+@pytest.fixture
+def in_actions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+
+
+def test_json_is_alone_on_standard_output_and_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"target": "a:x:b :smile:", "markup": "[bold]x[/bold]", "long": "word " * 100, "é": "\x1b\t"}
+    console = Console()
+    with console.stage("work") as stage:
+        stage.update("line")
+        console.info("said")
+        console.warn("warned")
+        console.json(value)
+    assert json.loads(capsys.readouterr().out) == value
+
+
+def test_quiet_leaves_results_warnings_and_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console(quiet=True)
+    with console.stage("work"):
+        console.info("said")
+    console.out("result")
+    console.warn("careful")
+    console.error("wrong", tip="mend it")
+    shown = capsys.readouterr()
+    assert shown.out == "result\n"
+    assert shown.err.splitlines() == ["warning: careful", "error: wrong", "  what to do: mend it"]
+
+
+@pytest.mark.usefixtures("in_actions")
+def test_stages_that_follow_each_other_are_folded(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console()
+    for name in ("one", "two"):
+        with console.stage(name):
+            pass
+    shown = [line.split(" 0.")[0] for line in capsys.readouterr().err.splitlines()]
+    assert shown == ["::group::one", "::endgroup::", "✓ one", "::group::two", "::endgroup::", "✓ two"]
+
+
+@pytest.mark.usefixtures("in_actions")
+def test_stages_side_by_side_never_nest_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console()
+    with console.stage("one"), console.stage("two"):
+        pass
+    shown = [line.split(" 0.")[0] for line in capsys.readouterr().err.splitlines()]
+    assert shown == ["::group::one", "::endgroup::", "→ two", "✓ two", "✓ one"]
+
+
+@pytest.mark.usefixtures("in_actions")
+def test_forced_colour_does_not_make_a_log_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    console = Console()
+    with console.stage("one"):
+        pass
+    assert capsys.readouterr().err.splitlines()[:2] == ["::group::one", "::endgroup::"]
