@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cairn.rocm.payload import _dist, _gpu
+from cairn.rocm import archive
+from cairn.rocm.archive import File
+from cairn.rocm.payload import _devel, _dist, _gpu
 
 DIST = {
     "version": "7.10.0",
@@ -76,3 +81,23 @@ def test_a_family_that_is_not_there_is_refused() -> None:
 def test_a_family_without_libraries_still_has_the_extra() -> None:
     assert _dist.requirements("gfx110X-all")["libraries"] == []
     assert _dist.requirements("gfx94X-dcgpu")["libraries"] == ["rocm-sdk-libraries-gfx94X-dcgpu==7.10.0"]
+
+
+def test_the_devel_tree_unpacks_where_tarfile_has_no_filters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "rocm_sdk_devel"
+    package.mkdir()
+    archive.write_tar(package / "devel.tar", [File(path="bin/hipcc", data=b"x", executable=True)])
+    (package / "links.json").write_text(json.dumps([]), encoding="utf-8")
+    extractall: Callable[..., None] = tarfile.TarFile.extractall
+
+    def as_in_python_3_11_2(self: tarfile.TarFile, path: Path) -> None:
+        assert self.extraction_filter is None
+        self.extraction_filter = lambda member, _path: member
+        extractall(self, path)
+
+    monkeypatch.setattr(tarfile.TarFile, "extractall", as_in_python_3_11_2)
+    monkeypatch.delattr(tarfile, "data_filter")
+    _devel._unpack(package, tmp_path / "_rocm_sdk_devel", "stamp")
+    assert (tmp_path / "_rocm_sdk_devel/bin/hipcc").stat().st_mode & 0o111

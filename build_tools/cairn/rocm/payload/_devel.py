@@ -85,7 +85,9 @@ def _unpack(package: Path, target: Path, stamp: str) -> None:
     part = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
     try:
         with tarfile.open(package / "devel.tar") as archive:
-            archive.extractall(part, filter="data")
+            # Set rather than passed: `extractall` takes no filter before 3.11.4 (PEP 706).
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)
+            archive.extractall(part)  # noqa: S202
         _link(package, part)
         (part / _STAMP).write_text(stamp, encoding="utf-8")
         part.chmod(0o755)
