@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +16,8 @@ from filelock import FileLock, Timeout
 
 from cairn.errors import SystemFailureError
 
-_CHUNK = 1 << 20
+# What a system says of a folder renamed to where there is one (POSIX, Windows).
+_OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, *((errno.EACCES,) if os.name == "nt" else ()))
 
 
 def cache_dir() -> Path:
@@ -40,14 +43,13 @@ def writing_beside(path: Path) -> Iterator[Path]:
 
     Readers of `path` see the old bytes or all of the new ones. The folder is made when missing.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name[:100]}.", suffix=".part", dir=path.parent)
-    os.close(handle)
-    part = Path(name)
+    part = _part_of(path)
+    # Made by hand, not by tempfile: the kernel applies the umask, which Python can only read by changing it
+    # under the other threads.
+    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         yield part
         _sync(part)
-        part.chmod(0o666 & ~_umask())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
@@ -68,20 +70,13 @@ def write_text(path: Path, text: str) -> None:
 def folder_beside(path: Path) -> Iterator[Path]:
     """Yield a new empty folder beside `path`; rename it to `path` on success, delete it otherwise.
 
-    An existing folder at `path` is replaced as a whole.
+    An existing folder at `path` is replaced as a whole; of several writers at once, the last one wins.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{path.name[:100]}.", suffix=".part", dir=path.parent))
+    part = _part_of(path)
+    part.mkdir()
     try:
         yield part
-        part.chmod(0o777 & ~_umask())
-        if path.exists():
-            old = Path(tempfile.mkdtemp(prefix=".old.", suffix=".part", dir=path.parent))
-            path.replace(old / "was")
-            part.replace(path)
-            shutil.rmtree(old)
-        else:
-            part.replace(path)
+        _replace_folder(part, path)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -118,13 +113,32 @@ def locked(path: Path, *, timeout: float = 600) -> Iterator[None]:
         ) from error
 
 
+def _part_of(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A name has at most 255 bytes, of which a character may take four.
+    return path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.part")
+
+
+def _replace_folder(part: Path, path: Path) -> None:
+    aside: list[Path] = []
+    while not _renamed(part, path):
+        aside.append(Path(tempfile.mkdtemp(prefix=".old.", suffix=".part", dir=path.parent)))
+        with contextlib.suppress(FileNotFoundError):  # another writer has moved it first
+            path.replace(aside[-1] / "was")
+    for old in aside:
+        shutil.rmtree(old)
+
+
+def _renamed(part: Path, path: Path) -> bool:
+    try:
+        part.replace(path)
+    except OSError as error:
+        if error.errno in _OCCUPIED:
+            return False
+        raise
+    return True
+
+
 def _sync(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
-
-
-def _umask() -> int:
-    # There is no call that only reads it; two threads at once could both read 0, hence the fixed fallback.
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

@@ -1,6 +1,9 @@
 import hashlib
 import os
+import subprocess
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -69,3 +72,57 @@ def test_lock_excludes_and_says_who_waits(tmp_path: Path) -> None:
     thread.join()
     with files.locked(lock, timeout=1):
         pass
+
+
+def test_threads_that_write_leave_the_umask_as_it_was(tmp_path: Path) -> None:
+    # In a process of its own, since a umask belongs to all threads.
+    code = f"""
+import os, threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from cairn import files
+os.umask(0o077)
+sys.setswitchinterval(1e-6)
+folder = Path({str(tmp_path)!r})
+def write(name):
+    for number in range(100):
+        files.write_text(folder / name, str(number))
+        assert (folder / name).stat().st_mode & 0o777 == 0o600
+    with files.folder_beside(folder / (name + ".d")) as part:
+        pass
+    assert (folder / (name + ".d")).stat().st_mode & 0o777 == 0o700
+failed = []
+threading.excepthook = failed.append
+threads = [threading.Thread(target=write, args=(name,)) for name in "abcdefgh"]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert not failed, failed
+assert os.umask(0) == 0o077
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_many_writers_of_one_folder_leave_one_whole_folder(tmp_path: Path) -> None:
+    def write(number: int) -> None:
+        with files.folder_beside(tmp_path / "folder") as part:
+            for name in ("a", "b"):
+                (part / name).write_text(str(number))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(200)))
+    assert os.listdir(tmp_path) == ["folder"]
+    assert (tmp_path / "folder" / "a").read_text() == (tmp_path / "folder" / "b").read_text()
+
+
+def test_a_link_keeps_the_permissions_of_what_it_links(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.touch()
+    source.chmod(0o444)
+    files.link_or_copy(source, tmp_path / "target")
+    assert source.stat().st_mode & 0o777 == 0o444
+
+
+def test_a_long_name_in_any_script_can_be_written(tmp_path: Path) -> None:
+    target = tmp_path / ("石" * 80)
+    files.write_text(target, "text")
+    assert os.listdir(tmp_path) == [target.name]
