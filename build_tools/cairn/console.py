@@ -65,7 +65,8 @@ class Console:
 
     def json(self, value: object) -> None:
         """Print a result for a program to read."""
-        self._out.print(redact.mask(json.dumps(value, indent=2, ensure_ascii=False)), markup=False)
+        # ASCII alone is JSON in every encoding that standard output may have.
+        self._out.print(redact.mask(json.dumps(value, indent=2)), markup=False)
 
     def info(self, text: str) -> None:
         """Say what is done."""

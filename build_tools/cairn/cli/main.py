@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
+import io
 import os
 import signal
 import sys
@@ -51,6 +52,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def guarded(options: argparse.Namespace) -> int:
     """Run the command that `options` hold, and report its failure as a person can use it."""
+    _show_any_text()
     console.use(console.Console(quiet=getattr(options, "quiet", False)))
     _treat_termination_as_interrupt()
     try:
@@ -97,6 +99,13 @@ def _report_system(error: OSError) -> None:
     where = f": {error.filename}" if error.filename else ""
     tip = "free some space and run the same command again" if error.errno == errno.ENOSPC else None
     console.current().error(f"{error.strerror or error}{where}", tip=tip)
+
+
+def _show_any_text() -> None:
+    # A path may have characters that the screen's encoding lacks, or bytes that are no text.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _treat_termination_as_interrupt() -> None:

@@ -1,4 +1,7 @@
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -61,3 +64,18 @@ def test_forced_colour_does_not_make_a_log_a_terminal(
     with console.stage("one"):
         pass
     assert capsys.readouterr().err.splitlines()[:2] == ["::group::one", "::endgroup::"]
+
+
+def test_a_result_that_the_screen_cannot_show_is_escaped() -> None:
+    code = """
+import argparse
+from cairn import console
+from cairn.cli import main
+def show(options):
+    console.current().out("pyt\\u00f6rch \\udcff")
+    console.current().json("\\u00f6")
+main.guarded(argparse.Namespace(run=show))
+"""
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["pyt\\xf6rch \\udcff", '"\\u00f6"'], done.stderr
