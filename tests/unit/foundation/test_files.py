@@ -77,8 +77,7 @@ def test_lock_excludes_and_says_who_waits(tmp_path: Path) -> None:
 def test_threads_that_write_leave_the_umask_as_it_was(tmp_path: Path) -> None:
     # In a process of its own, since a umask belongs to all threads.
     code = f"""
-import os, threading
-from concurrent.futures import ThreadPoolExecutor
+import os, sys, threading
 from pathlib import Path
 from cairn import files
 os.umask(0o077)
