@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import files
-from cairn.build import cache, toolchain, variables
+from cairn.build import cache, rocm_init, toolchain, variables
 from cairn.build.request import BuildRequest, platform_tag, python_tag
 from cairn.errors import SourceError
 from cairn.sources import treestate
@@ -101,10 +101,14 @@ def step_key(request: BuildRequest, project: Project, *, checkout: Path, needs: 
             "tree": treestate.tree_state(checkout),
             "needs": dict(needs),
             "environment": dict(variables.template_of(project, for_cpu=request.for_cpu)),
-            "requires": [*project.requires, *project.requires_rocm],
+            "source_dirs": list(project.source_dirs),
+            "version": [project.version_file, project.version_edit],
+            "device_code": project.device_code,
+            "requires": [list(project.requires), list(project.requires_rocm)],
             "build_requires": [*project.build_requires, *request.stack.extra_wheels],
+            "build_requires_file": project.build_requires_file,
             "config_settings": dict(project.config_settings),
-            "rocm_init": [project.rocm_init, *(request.stack.sdk.preload if request.stack.sdk else ())],
+            "rocm_init": [project.rocm_init, _rocm_init(request)],
             "sdk": request.sdk.digest if request.sdk else None,
             "targets": list(request.targets),
             "version_suffix": request.version_suffix,
@@ -115,6 +119,13 @@ def step_key(request: BuildRequest, project: Project, *, checkout: Path, needs: 
             "toolchain": toolchain.identity(host_compiler=request.sdk is None),
         }
     )
+
+
+def _rocm_init(request: BuildRequest) -> str | None:
+    """The module as it is written where the SDK has every library; the SDK's digest tells what it lacks."""
+    if request.sdk is None or request.stack.sdk is None:
+        return None
+    return rocm_init.module_text(preloads=request.stack.sdk.preload, rocm_version=request.sdk.info.version)
 
 
 def read_version(project: Project, checkout: Path) -> str | None:

@@ -12,6 +12,14 @@ from cairn.build.environment import Environment, clean_variables
 from cairn.build.request import BuildRequest
 from cairn.stack import Project
 
+# Compilers, their flags and search paths (GCC manual, "Environment Variables"; hipcc's own), and the switches
+# of torch's setup.py that `clean_variables` lets through.
+_TOOLCHAIN = (
+    *("CC", "CXX", "HIPCXX", "AR", "LD", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "HIPFLAGS"),
+    *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "CCC_OVERRIDE_OPTIONS"),
+    *("HIPCC_COMPILE_FLAGS_APPEND", "HIPCC_LINK_FLAGS_APPEND", "DEBUG", "REL_WITH_DEB_INFO"),
+)
+
 
 def template_of(project: Project, *, for_cpu: bool) -> Mapping[str, str]:
     """The variables that stack.toml gives a project on this platform, unexpanded."""
@@ -109,6 +117,5 @@ def build_variables(
 
 def toolchain_variables() -> dict[str, str]:
     """The person's own variables that change what compilers make; part of every cache key."""
-    names = ("CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS")
-    found = {name: os.environ[name] for name in names if name in os.environ}
+    found = {name: os.environ[name] for name in _TOOLCHAIN if name in os.environ}
     return found | {"python": sys.version}

@@ -1,0 +1,81 @@
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from cairn.build import plan
+from cairn.build.request import BuildRequest, Sdk
+from cairn.rocm.sdk import SdkInfo
+from cairn.stack import Feature, Project
+from cairn.stack import Sdk as StackSdk
+
+from .conftest import MakeRequest
+
+
+def key(request: BuildRequest) -> str:
+    return plan.make(request).steps[0].key
+
+
+def with_project(request: BuildRequest, **changes: object) -> BuildRequest:
+    (old,) = request.stack.projects
+    changed: Project = dataclasses.replace(old, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(request, stack=dataclasses.replace(request.stack, projects=(changed,)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"source_dirs": (".", "python")},
+        {"version_edit": True},
+        {"version_file": "backend.py"},
+        {"device_code": True},
+        {"build_requires": ("cmake",)},
+        {"build_requires_file": "requirements.txt"},
+        {"config_settings": {"a": "b"}},
+        {"requires": ("numpy==2.0",)},
+        {"requires_rocm": ("numpy==2.0",)},
+    ],
+)
+def test_what_the_stack_says_of_a_project_is_in_the_key(
+    request_for: MakeRequest, changes: dict[str, object]
+) -> None:
+    request = request_for(a="one line")
+    assert key(with_project(request, **changes)) != key(request)
+
+
+def test_a_requirement_for_rocm_alone_is_another_than_one_for_all(request_for: MakeRequest) -> None:
+    request = request_for(a="")
+    for_all = with_project(request, requires=("numpy==2.0",))
+    assert key(for_all) != key(with_project(request, requires_rocm=("numpy==2.0",)))
+
+
+@pytest.mark.parametrize(
+    "name", ["CXX", "CXXFLAGS", "CPLUS_INCLUDE_PATH", "HIPCC_COMPILE_FLAGS_APPEND", "DEBUG"]
+)
+def test_variables_that_change_what_compilers_make_are_in_the_key(
+    request_for: MakeRequest, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = request_for(a="")
+    before = key(request)
+    monkeypatch.setenv(name, "cat")
+    assert key(request) != before
+
+
+def test_the_preloaded_libraries_and_the_sdk_are_in_the_key(request_for: MakeRequest, tmp_path: Path) -> None:
+    info = SdkInfo(version="7.0", targets=(), root=tmp_path, bin=tmp_path, cmake=tmp_path)
+    sdk = Sdk(environment=tmp_path, info=info, digest="d")
+    request = dataclasses.replace(request_for(a=""), targets=("gfx942",), sdk=sdk)
+
+    def preloading(*names: str) -> BuildRequest:
+        return dataclasses.replace(
+            request, stack=dataclasses.replace(request.stack, sdk=StackSdk(preload=names))
+        )
+
+    other = dataclasses.replace(preloading("a"), sdk=dataclasses.replace(sdk, digest="e"))
+    assert len({key(preloading("a")), key(preloading("b")), key(other)}) == 3
+
+
+def test_an_unused_feature_of_the_stack_is_not_in_the_key(request_for: MakeRequest) -> None:
+    request = request_for(a="")
+    more = dataclasses.replace(request.stack, features={"f": Feature()})
+    assert key(dataclasses.replace(request, stack=more)) == key(request)
