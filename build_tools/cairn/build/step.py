@@ -104,11 +104,10 @@ def _values(run: _Run) -> dict[str, str]:
 
 def _prepare_tree(run: _Run) -> None:
     checkout, project, request = run.step.checkout, run.step.project, run.request
-    # setuptools adds whatever lies here to the wheel, also files that the tree has no longer.
-    for stale in (*checkout.glob("build/lib.*"), *checkout.glob("build/bdist.*")):
-        shutil.rmtree(stale)
-    if request.clean:
-        shutil.rmtree(checkout / "build", ignore_errors=True)
+    for folder in {checkout, run.step.source_dir()}:
+        _remove_stale(folder / "build")
+        if request.clean:
+            shutil.rmtree(folder / "build", ignore_errors=True)
     if project.rocm_init is not None and request.sdk is not None:
         tree.exclude(checkout, project.rocm_init)
         wanted = request.stack.sdk.preload if request.stack.sdk else ()
@@ -116,6 +115,16 @@ def _prepare_tree(run: _Run) -> None:
         preloads = available_libraries(python, wanted)
         text = rocm_init.module_text(preloads=preloads, rocm_version=request.sdk.info.version)
         files.write_text(checkout / project.rocm_init, text)
+
+
+def _remove_stale(folder: Path) -> None:
+    # setuptools adds whatever lies here to the wheel, also files that the tree has no longer. A CMake build
+    # in the same folder keeps its libraries in `lib`: an hour's work, and none of setuptools' business.
+    stale = [*folder.glob("lib.*"), *folder.glob("bdist.*")]
+    if not (folder / "CMakeCache.txt").exists():
+        stale += folder.glob("lib")
+    for path in stale:
+        shutil.rmtree(path)
 
 
 def _call_backend(run: _Run, env: Environment, values: Mapping[str, str], output_dir: Path) -> Path:
@@ -135,27 +144,30 @@ def _call_backend(run: _Run, env: Environment, values: Mapping[str, str], output
             on_line=run.stage.update,
         )
 
-    builder = pypa_build.ProjectBuilder(
-        run.step.source_dir(), python_executable=str(env.python), runner=runner
-    )
+    source_dir = run.step.source_dir()
     settings = templates.expand_all(
         project.config_settings, values, where=f"config_settings of {project.name}"
     )
     try:
+        # Also this reads pyproject.toml, and says what is wrong with it.
+        builder = pypa_build.ProjectBuilder(source_dir, python_executable=str(env.python), runner=runner)
         return Path(builder.build("wheel", output_dir, dict(settings)))
     except (pypa_build.BuildException, pypa_build.BuildBackendException) as error:
         raise _failure(run, error) from error
 
 
-def _failure(run: _Run, error: Exception) -> CairnError:
+def _failure(run: _Run, error: Exception) -> Exception:
     cause = getattr(error, "exception", None)
-    if isinstance(cause, CairnError) and not isinstance(cause, ProcessError):
+    # A full disk (OSError) is no fault of the project, and has its own exit code.
+    if isinstance(cause, CairnError | OSError) and not isinstance(cause, ProcessError):
         return cause
     output = run.log.read_text(encoding="utf-8", errors="replace")
+    # Where no program failed, the log does not know what did.
+    own = () if isinstance(cause, ProcessError) else (str(error),)
     return BuildError(
         f"building {run.step.project.name} failed",
         log=run.log,
-        tail=process.tail(output, _TAIL) or (str(error),),
+        tail=(*process.tail(output, _TAIL), *own) or (str(error),),
         tip="mend what the lines above name and run the same command again: finished wheels are kept",
     )
 

@@ -1,20 +1,14 @@
-import subprocess
-from collections.abc import Callable
+import dataclasses
+import resource
 from pathlib import Path
 
 import pytest
 
 from cairn.build import plan, runner
-from cairn.build.request import BuildRequest
 from cairn.errors import BuildError
-from cairn.stack import Origin, Project, Stack
 
-BACKEND = """
-[build-system]
-requires = []
-build-backend = "backend"
-backend-path = ["."]
-"""
+from .conftest import MakeRequest
+
 SLOW = """
 import pathlib, time
 def build_wheel(folder, settings=None, metadata=None):
@@ -28,50 +22,15 @@ def build_wheel(folder, settings=None, metadata=None):
         time.sleep(0.01)
     raise SystemExit("the reason it failed")
 """
-MakeRequest = Callable[..., BuildRequest]
-
-
-def project(name: str) -> Project:
-    return Project(
-        name=name,
-        distribution=name,
-        checkout_dir=name,
-        origin=Origin(url="u"),
-        hashtag="main",
-        version_file="",
-    )
-
-
-def repository(path: Path, files: dict[str, str]) -> Path:
-    path.mkdir(parents=True)
-    for name, text in files.items():
-        (path / name).write_text(text)
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(path)]
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
-        subprocess.run([*git, *words], check=True)
-    return path
-
-
-@pytest.fixture
-def request_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeRequest:
-    # These builds compile nothing; the stack's demand for a compiler must not make the test need one.
-    monkeypatch.setenv("CXX", "git")
-
-    def make(**backends: str) -> BuildRequest:
-        tree = {"pyproject.toml": BACKEND}
-        return BuildRequest(
-            stack=Stack(
-                name="s", line="l", targets=("cpu",), projects=tuple(project(name) for name in backends)
-            ),
-            checkouts={n: repository(tmp_path / n, {**tree, "backend.py": b}) for n, b in backends.items()},
-            output_dir=tmp_path / "out",
-            work_dir=tmp_path / "work",
-            cache_dir=tmp_path / "cache",
-            targets=("cpu",),
-            jobs=2,
-        )
-
-    return make
+LISTING = """
+import os
+def build_wheel(folder, settings=None, metadata=None):
+    raise SystemExit("build holds " + " ".join(sorted(os.listdir("build"))))
+"""
+TALKING = """
+def build_wheel(folder, settings=None, metadata=None):
+    print("x" * 2_000_000)
+"""
 
 
 def test_a_failure_ends_the_build_beside_it_and_is_what_is_reported(
@@ -84,3 +43,49 @@ def test_a_failure_ends_the_build_beside_it_and_is_what_is_reported(
     assert any("the reason it failed" in line for line in caught.value.tail)
     assert caught.value.log == request.output_dir / "logs" / "failing.log"
     assert not list(request.output_dir.glob("*.whl"))
+
+
+def test_a_broken_pyproject_is_one_clear_line(request_for: MakeRequest) -> None:
+    request = request_for(a="")
+    (request.checkouts["a"] / "pyproject.toml").write_text("[build-system\n")
+    with pytest.raises(BuildError, match="building a failed") as caught:
+        runner.run(plan.make(request))
+    assert "pyproject.toml" in caught.value.tail[-1]
+
+
+def test_a_log_that_cannot_be_written_is_not_called_a_failed_build(request_for: MakeRequest) -> None:
+    made = plan.make(request_for(a=TALKING))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            runner.run(made)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(
+    ("folders", "kept"),
+    [
+        (("lib", "lib.linux", "bdist.linux", "temp.linux"), "temp.linux"),
+        (("lib", "lib.linux", "CMakeCache.txt"), "CMakeCache.txt lib"),
+    ],
+)
+def test_what_setuptools_would_add_again_is_removed_where_it_builds(
+    request_for: MakeRequest, folders: tuple[str, ...], kept: str
+) -> None:
+    request = request_for(a="")
+    tree = request.checkouts["a"]
+    (tree / "python").mkdir()
+    for name in ("pyproject.toml", "backend.py"):
+        (tree / name).rename(tree / "python" / name)
+    (tree / "python" / "backend.py").write_text(LISTING)
+    for name in folders:
+        (tree / "python" / "build" / name).mkdir(parents=True)
+    stack = request.stack
+    stack = dataclasses.replace(
+        stack, projects=tuple(dataclasses.replace(p, source_dirs=(".", "python")) for p in stack.projects)
+    )
+    with pytest.raises(BuildError) as caught:
+        runner.run(plan.make(dataclasses.replace(request, stack=stack)))
+    assert f"build holds {kept}" in caught.value.tail
