@@ -42,6 +42,6 @@ def _install(program: str, env: environment.Environment, url: str, names: list[s
         process.run([*head, "--index-url", url, *names], env=variables)
     except ProcessError as error:
         raise StoreError(
-            f"{program} cannot install the set from {url}: {process.tail(error.output, 3)}",
+            f"{program} cannot install the set from {url}: {'; '.join(process.tail(error.output, 3))}",
             tip="cairn index audit tells what is wrong with the index",
         ) from error

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cairn import files
 from cairn import targets as gpu
-from cairn.build import cache, environment, outcome, plan, runner, sdk
+from cairn.build import cache, environment, job, outcome, plan, runner, sdk
 from cairn.build.environment import PipSource
 from cairn.build.request import BuildRequest, BuiltWheel, Sdk
 from cairn.release import gate, layout, mirror, promote, publish, serve, store
@@ -26,6 +26,7 @@ from cairn.wheels import version
 from cairn.wheels.set import WheelSet
 
 STAGING, RELEASE = "staging", "release"
+_LOCK_WAIT = 2.0  # seconds: a run takes minutes, and whoever starts another one should not wait in silence
 
 
 def run(request: TrailRequest) -> TrailResult:
@@ -35,8 +36,13 @@ def run(request: TrailRequest) -> TrailResult:
 
     Raises:
         CairnError: of the stage that failed; what was promoted before stays as it was.
+        SystemFailureError: another run is under way in the same work folder.
     """
-    timeline = Timeline()
+    with files.locked(request.work_dir / "run.lock", timeout=_LOCK_WAIT):
+        return _run(request, Timeline())
+
+
+def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
     tools = _tools(request, timeline)
     checkouts = _checkouts(request, tools, timeline)
     sdk_dists = _sdk_dists(request, timeline)
@@ -136,21 +142,29 @@ def _sdk(request: TrailRequest, dists: Sequence[Path], index_url: str, timeline:
         )
 
 
-def _build(
-    request: TrailRequest, checkouts: Sequence[Checkout], installed: Sdk | None, timeline: Timeline
-) -> tuple[BuiltWheel, ...]:
+def build_request(
+    request: TrailRequest, checkouts: Mapping[str, Path], installed: Sdk | None
+) -> BuildRequest:
+    """What the trail asks of the build, with the features on where the stack says that they work."""
     suffix = version.suffix(installed.info.version) if installed else request.stack.version_suffix or ""
-    asked = BuildRequest(
+    return BuildRequest(
         stack=request.stack,
-        checkouts={c.project.name: c.path for c in checkouts},
+        checkouts=checkouts,
         output_dir=request.wheels_dir,
         work_dir=request.work_dir / "envs",
         cache_dir=request.cache_dir,
         targets=request.targets,
         sdk=installed,
         version_suffix=suffix,
+        features=job.features(request.stack, request.targets, checkouts, {}),
         jobs=request.jobs,
     )
+
+
+def _build(
+    request: TrailRequest, checkouts: Sequence[Checkout], installed: Sdk | None, timeline: Timeline
+) -> tuple[BuiltWheel, ...]:
+    asked = build_request(request, {c.project.name: c.path for c in checkouts}, installed)
     wheels = runner.run(plan.make(asked))
     outcome.write(asked, wheels, checkouts)
     for wheel in wheels:

@@ -1,0 +1,44 @@
+from pathlib import Path
+
+import pytest
+
+from cairn import files
+from cairn.build import environment
+from cairn.errors import StoreError, SystemFailureError
+from cairn.stack import Feature, Stack
+from cairn.trail import install, run
+from cairn.trail.request import TrailRequest
+
+from .conftest import project
+
+
+def trail_request(work_dir: Path) -> TrailRequest:
+    stack = Stack(
+        name="s",
+        line="l",
+        targets=("gfx942",),
+        projects=(project("torch"), project("triton")),
+        features={"flash_attention": Feature(needs=("triton",), targets=("gfx94",))},
+    )
+    return TrailRequest(stack=stack, targets=("gfx942",), work_dir=work_dir, cache_dir=work_dir / "cache")
+
+
+def test_two_runs_never_share_a_work_folder(tmp_path: Path) -> None:
+    with files.locked(tmp_path / "run.lock"), pytest.raises(SystemFailureError, match="another run"):
+        run.run(trail_request(tmp_path))
+
+
+def test_the_trail_builds_with_the_features_that_work(tmp_path: Path) -> None:
+    request = trail_request(tmp_path)
+    both = run.build_request(request, {"torch": tmp_path, "triton": tmp_path}, None)
+    assert both.features == {"flash_attention"}
+    assert not run.build_request(request, {"torch": tmp_path}, None).features
+
+
+def test_an_install_that_fails_is_told_in_words(tmp_path: Path) -> None:
+    env = environment.create(tmp_path / "env")
+    (tmp_path / "simple").mkdir()
+    with pytest.raises(StoreError, match="cannot install the set") as caught:
+        install._install("pip", env, (tmp_path / "simple").as_uri() + "/", ["no-such-project==1"])
+    assert "No matching distribution found for no-such-project==1" in str(caught.value)
+    assert "('" not in str(caught.value)
