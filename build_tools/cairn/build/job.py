@@ -111,7 +111,7 @@ def features(
 
 
 def _sdk(job: Job, *, install: bool) -> Sdk | None:
-    if job.stack.sdk is None or job.targets == gpu.CPU:
+    if job.stack.sdk is None or (job.targets and gpu.parse_targets(job.targets) == (gpu.CPU,)):
         return None
     return _installed(job) if install else sdk.existing(job.environments() / "sdk")
 

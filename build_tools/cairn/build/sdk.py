@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,6 +185,7 @@ def _prefix(stack: Stack, targets: Sequence[str], folder: Path, *, log: Path, sa
     say("making an environment for its tools")
     env = environment.create(folder / "tools")
     environment.pip_install(env, stack.sdk.build_requires, PipSource(), log=log, on_line=say)
+    shutil.rmtree(folder / "prefix", ignore_errors=True)  # half of one, where an earlier run was ended
     values = {
         "python": str(env.python),
         "stack_dir": stack.folder,

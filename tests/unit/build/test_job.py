@@ -1,7 +1,13 @@
+import dataclasses
+from pathlib import Path
+
 import pytest
 
 from cairn.build import job
-from cairn.stack import Feature, Origin, Project, Stack
+from cairn.errors import PrerequisiteError
+from cairn.stack import Feature, Origin, Project, Sdk, Stack
+
+from .conftest import repository
 
 STACK = Stack(
     name="s",
@@ -30,3 +36,17 @@ def test_a_feature_is_on_where_it_can_work_unless_chosen(
 ) -> None:
     found = job.features(STACK, targets, projects, chosen)
     assert ("flash_attention" in found) is on
+
+
+@pytest.mark.parametrize("written", ["cpu", " cpu ", "cpu,"])
+def test_cpu_needs_no_sdk_however_it_is_written(written: str, tmp_path: Path) -> None:
+    tree = repository(tmp_path / "t", {"version.txt": "1.0", "setup.py": ""})
+    stack = dataclasses.replace(STACK, sdk=Sdk(version="7.0"))
+    wanted = job.Job(
+        stack=stack, checkouts={"torch": tree}, output_dir=tmp_path, targets=written, env_dir=tmp_path / "env"
+    )
+    planned = job.plan_of(wanted)
+    assert planned.request.for_cpu
+    assert planned.request.sdk is None
+    with pytest.raises(PrerequisiteError):
+        job.plan_of(dataclasses.replace(wanted, targets="gfx942"))
