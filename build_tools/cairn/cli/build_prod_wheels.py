@@ -24,6 +24,7 @@ _DIRS = {
     "triton": "triton_dir",
 }
 _SWITCHES = {"audio": "build_pytorch_audio", "vision": "build_pytorch_vision", "triton": "build_triton"}
+_INDEX = "--index-url https://rocm.nightlies.amd.com/v2/gfx110X-all/"  # in the examples
 _RELEASE_TYPES = ("dev", "nightly", "prerelease", "stable")
 
 
@@ -43,8 +44,7 @@ def _parser(script: Path) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=script.name,
         description="Build PyTorch wheels for ROCm from checkouts made by the pytorch_*_repo.py scripts.",
-        epilog=f"example: python {script.name} build --install-rocm "
-        "--index-url https://rocm.nightlies.amd.com/v2/gfx110X-all/ --output-dir out",
+        epilog=f"example: python {script.name} build --install-rocm {_INDEX} --output-dir out",
         allow_abbrev=False,
     )
     common.add_pip(parser)
@@ -52,11 +52,20 @@ def _parser(script: Path) -> argparse.ArgumentParser:
     parser.add_argument("--stack", type=Path, default=script.parent, help=argparse.SUPPRESS)
     commands = parser.add_subparsers(required=True, metavar="install-rocm|build")
     install = commands.add_parser(
-        "install-rocm", help="install the ROCm SDK for later builds", allow_abbrev=False
+        "install-rocm",
+        help="install the ROCm SDK for later builds",
+        epilog=f"example: python {script.name} install-rocm {_INDEX}",
+        allow_abbrev=False,
     )
     _repeat_pip(install)
     install.set_defaults(run=_install_rocm)
-    build = commands.add_parser("build", help="build the wheels", allow_abbrev=False)
+    build = commands.add_parser(
+        "build",
+        help="build the wheels",
+        epilog=f"example: python {script.name} build --install-rocm {_INDEX} "
+        "--pytorch-rocm-arch gfx1100 --output-dir out",
+        allow_abbrev=False,
+    )
     _repeat_pip(build)
     _add_build(build, script)
     build.set_defaults(run=_build)
@@ -100,9 +109,8 @@ def _add_build(parser: argparse.ArgumentParser, script: Path) -> None:
 
 def _install_rocm(options: argparse.Namespace) -> int:
     stack = stacks.load(options.stack)
-    folder = Path.cwd() / "logs"
     installed = job.install_rocm(
-        job.Job(stack=stack, checkouts={}, output_dir=folder, sdk=common.wanted_sdk(options))
+        job.Job(stack=stack, checkouts={}, output_dir=Path(), sdk=common.wanted_sdk(options))
     )
     console.current().out(f"ROCm SDK {installed.info.version} at {installed.info.root}")
     return 0
