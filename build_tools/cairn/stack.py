@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import graphlib
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ checkout; the project's own `setup.py` while it builds; nobody."""
 PinKind = Literal["related_commits", "ci_commit_pins"]
 """Where the torch checkout names this project's commit: `related_commits` in its root, or
 `.ci/docker/ci_commit_pins/<project>.txt`."""
+
+_VERSION_OF = re.compile(r"\{version:([A-Za-z0-9_-]+)\}")  # see cairn.build.templates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,12 +256,36 @@ def _validate(stack: Stack, path: Path) -> None:
         for origin in (project.origin, *(line.origin for line in project.lines.values() if line.origin)):
             if sum(bool(v) for v in (origin.url, origin.tree, origin.sdist)) != 1:
                 raise UsageError(f"{path}: the origin of {project.name} must have one of url, tree and sdist")
+    _validate_order(stack, path)
+
+
+def _validate_order(stack: Stack, path: Path) -> None:
     try:
         stack.ranks()
     except graphlib.CycleError as error:
         raise UsageError(
             f"{path}: projects need each other in a circle: {' -> '.join(error.args[1])}"
         ) from error
+    for project in stack.projects:
+        if early := _versions_named(project) - _all_needs(stack, project):
+            raise UsageError(
+                f"{path}: {project.name} names the version of {', '.join(sorted(early))}, "
+                "which need not be built before it",
+                tip=f"add it to the needs of {project.name}",
+            )
+
+
+def _versions_named(project: Project) -> set[str]:
+    environment = project.environment
+    texts = [*project.requires, *project.requires_rocm, *project.config_settings.values()]
+    for name in ("always", "linux", "windows", "rocm", "cpu"):
+        texts += getattr(environment, name).values()
+    return {match[1] for text in texts for match in _VERSION_OF.finditer(text)}
+
+
+def _all_needs(stack: Stack, project: Project) -> set[str]:
+    direct = set(project.needs)
+    return direct.union(*(_all_needs(stack, stack.project(name)) for name in direct))
 
 
 def _absolute(stack: Stack, root: Path) -> Stack:

@@ -66,3 +66,11 @@ def test_a_missing_stack_says_how_to_name_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         stack.load(tmp_path / "absent.toml")
     assert "--stack" in str(caught.value.tip)
+
+
+def test_only_the_version_of_what_is_built_before_can_be_named(tmp_path: Path) -> None:
+    pinned = 'requires = ["a=={version:a}"]'
+    chain = HEAD + project("a") + project("b", needs='["a"]')
+    assert load(tmp_path, chain + project("c", needs='["b"]', more=pinned)).project("c").requires
+    with pytest.raises(UsageError, match="c names the version of a"):
+        load(tmp_path, chain + project("c", more=pinned))
