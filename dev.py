@@ -10,20 +10,28 @@ python3 dev.py check                    ruff, mypy and the contract on imports
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows; two first runs at once are rare there
+    fcntl = None  # type: ignore[assignment]
 
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+STAMP = VENV / "cairn-stamp"
 MINIMUM_PYTHON = (3, 11)
 EXIT_PREREQUISITE = 3
+EXIT_SYSTEM = 11
 EXIT_INTERRUPTED = 130
 
 
@@ -35,11 +43,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_PREREQUISITE
     try:
         if not ready(options.extra):
-            install(options.extra)
+            with alone():
+                if not ready(options.extra):
+                    install(options.extra)
         return int(options.run(options, rest))
     except subprocess.CalledProcessError as error:
         print(f"error: {' '.join(map(str, error.cmd[:6]))} … failed ({error.returncode})", file=sys.stderr)
         return 1
+    except OSError as error:
+        print(f"error: {error.strerror}: {error.filename}", file=sys.stderr)
+        return EXIT_SYSTEM
     except KeyboardInterrupt:
         print("interrupted; run the same command again to carry on", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -77,31 +90,62 @@ def missing_prerequisite() -> str | None:
     return None
 
 
+def interpreter() -> str:
+    """The Python that runs this; an environment made with another one is made anew."""
+    return f"{sys.version_info[:3]} {sys.base_prefix} {ROOT}"
+
+
 def stamp(extra: str) -> str:
     """What the virtual environment was made from; another value means that it must be installed again."""
-    digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes())
-    digest.update(f"{sys.version_info[:3]} {ROOT}".encode())
-    return f"{digest.hexdigest()} {extra}"
+    digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    return f"{interpreter()}\n{digest} {extra}"
+
+
+def made_from() -> str:
+    """The stamp that the last whole installation left; empty when there is none."""
+    try:
+        return STAMP.read_text(encoding="utf-8")
+    except OSError:
+        return ""
 
 
 def ready(extra: str) -> bool:
     """Whether `.venv` holds Cairn with these extras (or with more)."""
+    return made_from() in {stamp(extra), stamp("dev,fast,s3")} and works("cairn.cli.main")
+
+
+def works(*modules: str) -> bool:
+    """Whether the interpreter of `.venv` starts and imports these; not so after half of it was deleted."""
+    command = [str(python()), "-c", f"import {', '.join(modules)}"]
     try:
-        made_from = (VENV / "cairn-stamp").read_text(encoding="utf-8")
+        return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
     except OSError:
         return False
-    return made_from in {stamp(extra), stamp("dev,fast,s3")}
 
 
 def install(extra: str) -> None:
     """Make `.venv` and install Cairn there, editable."""
     print(f"installing Cairn into {VENV} …", file=sys.stderr)
-    if not (BIN / "python").exists() and not (BIN / "python.exe").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", VENV], check=True)
+    if not made_from().startswith(f"{interpreter()}\n") or not works("pip", "cairn.cli.main"):
+        # Not `sys.executable`: that may be the one of the very environment that is cleared.
+        base = getattr(sys, "_base_executable", sys.executable)
+        subprocess.run([base, "-m", "venv", "--clear", VENV], check=True)
+    STAMP.unlink(missing_ok=True)
     requirement = f"{ROOT}[{extra}]" if extra else str(ROOT)
     pip = [str(python()), "-m", "pip", "--disable-pip-version-check", "--quiet"]
     subprocess.run([*pip, "install", "--editable", requirement], check=True, cwd=ROOT)
-    (VENV / "cairn-stamp").write_text(stamp(extra), encoding="utf-8")
+    STAMP.write_text(stamp(extra), encoding="utf-8")
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Let one process at a time make `.venv`; a lock ends with its process, however that ends."""
+    folder = ROOT / ".cairn"
+    folder.mkdir(exist_ok=True)
+    with (folder / "dev.lock").open("w") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def python() -> Path:

@@ -1,0 +1,49 @@
+"""`dev.py`: when its environment may be used, and when it must be made anew."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import venv
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+DEV = Path(__file__).resolve().parents[3] / "dev.py"
+
+
+@pytest.fixture
+def dev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("dev", DEV)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    folder = tmp_path / ".venv"
+    monkeypatch.setattr(module, "VENV", folder)
+    monkeypatch.setattr(module, "BIN", folder / "bin")
+    monkeypatch.setattr(module, "STAMP", folder / "cairn-stamp")
+    return module
+
+
+def test_a_stamp_is_not_believed_where_half_of_the_environment_is_gone(dev: ModuleType) -> None:
+    venv.create(dev.VENV, with_pip=False, symlinks=True)
+    dev.STAMP.write_text(dev.stamp(""), encoding="utf-8")
+    assert dev.works("json")
+    assert not dev.works("cairn.cli.main")
+    assert not dev.ready("")
+    dev.python().unlink()
+    assert not dev.works("json")
+
+
+def test_another_python_or_another_place_needs_another_environment(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = dev.interpreter()
+    assert dev.stamp("dev").startswith(before)
+    monkeypatch.setattr(sys, "version_info", (3, 99, 0, "final", 0))
+    assert dev.interpreter() != before
+    monkeypatch.undo()
+    monkeypatch.setattr(dev, "ROOT", Path("/elsewhere"))
+    assert dev.interpreter() != before
