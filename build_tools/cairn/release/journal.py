@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 from cairn import jsonfile
 from cairn.release import layout
 from cairn.release.channel import Channel
+from cairn.release.store import MissingKeyError
 
 Kind = Literal["publish", "stage", "promote", "yank"]
 Outcome = Literal["open", "done", "undone"]
@@ -68,14 +69,22 @@ def end(channel: Channel, entry_id: str, outcome: Outcome) -> None:
     open_key, ended_key = (
         make(channel.name, entry_id) for make in (layout.open_journal_key, layout.journal_key)
     )
-    found = next((key for key in (open_key, ended_key) if store.exists(key)), None)
-    if found is None:
+    # Another run may end it under our hands; it writes the ended entry before it takes the open one away.
+    entry = _read(channel, open_key) or _read(channel, ended_key)
+    if entry is None:
         return
-    entry = jsonfile.loads(store.read(found).data, Entry, name=found)
     if entry.outcome not in ("done", outcome):
         ended = dataclasses.replace(entry, outcome=outcome, finished=now())
         store.write(ended_key, jsonfile.dumps(ended).encode())
     store.delete(open_key)
+
+
+def _read(channel: Channel, key: str) -> Entry | None:
+    try:
+        data = channel.store.read(key).data
+    except MissingKeyError:
+        return None
+    return jsonfile.loads(data, Entry, name=key)
 
 
 def under_way(channel: Channel) -> tuple[str, ...]:
