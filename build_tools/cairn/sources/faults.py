@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -11,6 +10,7 @@ from typing import TypeVar
 
 from cairn import redact
 from cairn.errors import CairnError, NetworkError, SourceError, SystemFailureError
+from cairn.sources.parallel import pause
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ def again(what: Callable[[], T], *, patience: Patience, say: Callable[[str], Non
             return what()
         except NetworkError as error:
             say(f"{error}; trying again in {wait:g} s ({attempt} of {patience.attempts - 1})")
-            time.sleep(wait)
+            pause(wait)
             wait *= patience.factor
     return what()
 

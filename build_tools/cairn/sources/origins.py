@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import files
-from cairn.errors import ProcessError, SourceError, UsageError
+from cairn.errors import SourceError, UsageError
 from cairn.sources import origins_git, origins_history, origins_sdist
 
 # Part of every digest: raised when the same description would give another repository.
@@ -134,7 +134,7 @@ class _Commits:
     def __call__(self, repository: str, ref: str) -> str:
         try:
             return origins_git.resolve(self.folders[repository], ref)
-        except ProcessError as error:
+        except SourceError as error:
             raise UsageError(f"{self.path}: {repository} has no branch or tag {ref!r}") from error
 
 

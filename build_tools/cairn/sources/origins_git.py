@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from cairn import process
+from cairn.sources import git
 
 FILE = "100644"
 EXECUTABLE = "100755"
@@ -72,35 +71,23 @@ def write_repository(repository: Repository, folder: Path) -> None:
 
     Raises:
         PrerequisiteError: git is not on this machine.
-        ProcessError: git refused.
+        SourceError: git refused.
     """
     branch = f"--initial-branch={repository.default_branch}"
-    _git(folder, "init", "--quiet", "--bare", "--template=", "--object-format=sha1", branch)
+    git.run(folder, "init", "--quiet", "--bare", "--template=", "--object-format=sha1", branch)
     for name in _SERVED_LIKE_A_HOST:
-        _git(folder, "config", name, "true")
+        git.run(folder, "config", name, "true")
     stream = b"".join(_stream(repository))
-    _git(folder, "-c", "fastimport.unpackLimit=1", "fast-import", "--quiet", "--done", stdin=stream)
+    git.run(folder, "-c", "fastimport.unpackLimit=1", "fast-import", "--quiet", "--done", stdin=stream)
 
 
 def resolve(folder: Path, ref: str) -> str:
     """The name of the commit that a branch or tag of a repository means.
 
     Raises:
-        ProcessError: there is no such branch or tag.
+        SourceError: there is no such branch or tag.
     """
-    return _git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}").strip()
-
-
-def _git(folder: Path, *arguments: str, stdin: bytes | None = None) -> str:
-    done = process.run(["git", *arguments], cwd=folder, env=_environment(), stdin=stdin)
-    return done.output
-
-
-def _environment() -> dict[str, str]:
-    """Ours, less everything by which a person configures git: none of it may change what is written."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    isolated = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "LC_ALL": "C"}
-    return kept | isolated
+    return git.line(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
 
 
 def _stream(repository: Repository) -> Iterator[bytes]:

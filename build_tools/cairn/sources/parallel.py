@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from cairn import process
@@ -11,19 +13,69 @@ from cairn import process
 A = TypeVar("A")
 B = TypeVar("B")
 
+_of_thread = threading.local()  # `.crew`: the _Crew of a thread that works for one
+
+
+class _Crew:
+    """The threads of one piece of work, those of its parts included: they end together."""
+
+    def __init__(self) -> None:
+        self.failure: BaseException | None = None
+        self.ended = threading.Event()
+        self._group = process.Group()
+        self._lock = threading.Lock()
+
+    def join(self) -> None:
+        """Make the calling thread one of the crew."""
+        _of_thread.crew = self
+        self._group.join()
+
+    def fail(self, failure: BaseException) -> None:
+        """Remember the first failure, which is the cause of all others, and end every program."""
+        with self._lock:
+            if self.failure is not None:
+                return
+            self.failure = failure
+        self.ended.set()
+        self._group.end()
+
 
 def side_by_side(work: Callable[[A], B], items: Iterable[A], *, jobs: int) -> tuple[B, ...]:
     """What `work` gives for each item, in their order.
 
-    The first failure is raised, when what is under way has ended; what has not begun is dropped. On an
-    interrupt the programs under way are ended too: nobody would wait for them.
+    A failure, or an interrupt, ends the programs that run for other items, at whatever depth such calls are
+    within each other, and is raised; what has not begun is dropped.
     """
-    pool = ThreadPoolExecutor(max(1, jobs))
+    crew = getattr(_of_thread, "crew", None) or _Crew()
+
+    def one(item: A) -> B:
+        try:
+            return work(item)
+        except BaseException as error:
+            crew.fail(error)
+            raise
+
+    pool = ThreadPoolExecutor(max(1, jobs), initializer=crew.join)
     try:
-        futures = [pool.submit(work, item) for item in items]
-        return tuple(future.result() for future in futures)
-    except KeyboardInterrupt:
-        process.terminate_all()
+        return _results([pool.submit(one, item) for item in items], crew)
+    except BaseException as error:
+        crew.fail(error)
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+def pause(seconds: float) -> None:
+    """Wait, but not on when the crew of the calling thread has ended."""
+    crew: _Crew | None = getattr(_of_thread, "crew", None)
+    if crew is None:
+        time.sleep(seconds)
+    else:
+        crew.ended.wait(seconds)
+
+
+def _results(futures: list[Future[B]], crew: _Crew) -> tuple[B, ...]:
+    done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+    if crew.failure is not None and any(future.exception() for future in done):
+        raise crew.failure
+    return tuple(future.result() for future in futures)

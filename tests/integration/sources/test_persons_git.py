@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cairn.sources import git
+from cairn.sources import git, origins
 
 HOSTILE = """\
 [user]
@@ -176,3 +176,35 @@ def test_a_read_only_origin(bench: Any, upstream: Any) -> None:
     finally:
         for folder in folders:
             folder.chmod(0o755)
+
+
+HISTORY = """\
+schema = "cairn.history/1"
+author = "Up Stream <up@example.invalid>"
+default_branch = "main"
+branches = {{ main = "first" }}
+
+[[commits]]
+name = "first"
+message = "Begin"
+date = "2025-01-01T00:00:00+00:00"
+write = {write}
+"""
+
+
+def test_a_made_origin_in_a_cache_that_another_user_owns(tmp_path: Path, home: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to give files away")
+    assert home.is_dir()
+    for name, write in (("kit", '{ "a" = "1" }'), ("torch", '{ "pin" = "{commit:kit:main}" }')):
+        folder = tmp_path / "repos" / name
+        (folder / "tree").mkdir(parents=True)
+        (folder / "history.toml").write_text(HISTORY.format(write=write))
+    kit = origins.TreeOrigin(name="kit", path=tmp_path / "repos/kit")
+    cache = tmp_path / "cache"
+    made = origins.materialise([kit], cache)["kit"]
+    for path in (made, *made.rglob("*")):
+        os.chown(path, 65534, 65534)
+    torch = origins.TreeOrigin(name="torch", path=tmp_path / "repos/torch")
+    found = origins.materialise([torch], cache)["torch"]
+    assert git.line(found, "show", "main:pin") == git.line(made, "rev-parse", "main")
