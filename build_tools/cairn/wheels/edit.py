@@ -7,14 +7,17 @@ that they always agree.
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cairn import files
 from cairn.errors import WheelError
-from cairn.wheels import edit_metadata, metadata, writing
+from cairn.wheels import edit_elf, edit_metadata, metadata, writing
 from cairn.wheels.archive import Archive
+from cairn.wheels.edit_elf import BinaryEdit
 from cairn.wheels.edit_metadata import MetadataEdit
 from cairn.wheels.metadata import FileName, WheelInfo
 from cairn.wheels.record import UNLISTED, RecordRow, format_record, row_of
@@ -36,6 +39,7 @@ class Edit:
         add_files: path in the wheel to content; there must be no such file.
         replace_files: path in the wheel to new content; its run bit stays as it is.
         remove_files: paths that must be there.
+        binaries: path in the wheel of an ELF file to the change of its run paths and needed libraries.
     """
 
     version: str | None = None
@@ -48,6 +52,7 @@ class Edit:
     add_files: Mapping[str, Path | bytes] = field(default_factory=dict)
     replace_files: Mapping[str, Path | bytes] = field(default_factory=dict)
     remove_files: tuple[str, ...] = ()
+    binaries: Mapping[str, BinaryEdit] = field(default_factory=dict)
 
 
 def apply(wheel: Path, edit: Edit, output_dir: Path) -> Path:
@@ -58,14 +63,34 @@ def apply(wheel: Path, edit: Edit, output_dir: Path) -> Path:
             not there (or adds what is).
     """
     name = metadata.parse_file_name(wheel.name)
-    with Archive.open(wheel) as archive:
+    with ExitStack() as stack:
+        archive = stack.enter_context(Archive.open(wheel))
         info = metadata.read_archive(archive, name)
         _check_record(archive, info)
         _check_files(archive, edit, info)
         names = _Names.of(name, info, edit)
+        if edit.binaries:
+            output_dir.mkdir(parents=True, exist_ok=True)
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".edit.", dir=output_dir))
+            edit = _with_binaries(archive, edit, Path(folder))
         target = output_dir / names.file_name
         writing.write(target, _entries(archive, info, edit, names), archive)
     return target
+
+
+def _with_binaries(archive: Archive, edit: Edit, folder: Path) -> Edit:
+    """The edit with each binary that it changes as a file to replace the one in the wheel."""
+    changed: dict[str, Path | bytes] = dict(edit.replace_files)
+    for number, (path, change) in enumerate(edit.binaries.items()):
+        copy = folder / str(number)
+        with copy.open("wb") as file:
+            file.writelines(archive.stream(archive.member(path)))
+        try:
+            edit_elf.change(copy, change)
+        except WheelError as error:
+            raise WheelError(f"{path}: {error}", tip=error.tip) from error
+        changed[path] = copy
+    return replace(edit, replace_files=changed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,8 +205,11 @@ def _check_files(archive: Archive, edit: Edit, info: WheelInfo) -> None:
     for path in edit.add_files:
         if path in archive:
             raise WheelError(f"{archive.path.name} already has {path}", tip="replace the file instead")
-    for path in (*edit.replace_files, *edit.remove_files):
+    for path in (*edit.replace_files, *edit.remove_files, *edit.binaries):
         archive.member(path)
+    twice = edit.binaries.keys() & {*edit.replace_files, *edit.remove_files}
+    if twice:
+        raise WheelError(f"{min(twice)} is to be changed in two ways at once")
     own = {f"{info.dist_info}/{name}" for name in ("METADATA", "WHEEL", "RECORD")}
     touched = own & {*edit.add_files, *edit.replace_files, *edit.remove_files}
     if touched:
