@@ -1,21 +1,18 @@
-"""Inflating and deflating streams, by isal where it is installed and by the standard library otherwise."""
+"""Inflating and deflating streams: by isal where it is installed, else zlib-ng, else the standard library.
+
+What is deflated is the same on every machine that has the same one of them.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import itertools
 import os
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from types import ModuleType
 from typing import Any
-
-_fast: ModuleType
-try:
-    from isal import isal_zlib as _fast
-except ImportError:
-    _fast = zlib
 
 PIECE = 1 << 20
 """Bytes that one worker deflates at a time; fixed, so that the result does not depend on the machine."""
@@ -23,8 +20,18 @@ PIECE = 1 << 20
 _OUT = 1 << 18
 _WINDOW = 1 << 15
 _RAW = -15
-_LEVEL = 2 if _fast is not zlib else 6
+_FEW = 2  # pieces that are deflated sooner than threads are started
 
+
+def _fastest() -> tuple[Any, int]:
+    """The module that deflates fastest, and the level to use it at."""
+    for name, level in (("isal.isal_zlib", 2), ("zlib_ng.zlib_ng", 6)):
+        with contextlib.suppress(ImportError):
+            return importlib.import_module(name), level
+    return zlib, 6
+
+
+_fast, _LEVEL = _fastest()
 InflateError = (zlib.error, getattr(_fast, "error", zlib.error))
 
 
@@ -63,14 +70,22 @@ def deflate(pieces: Iterable[bytes], *, workers: int | None = None) -> Iterator[
     that the results can stand one after the other.
     """
     iterator = iter(pieces)
-    head = list(itertools.islice(iterator, 2))
-    if len(head) <= 1:
-        yield _packed(b"".join(head), b"", last=True)
-        return
-    count = workers or os.cpu_count() or 1
+    head = list(itertools.islice(iterator, _FEW + 1)) or [b""]
+    parts = _with_windows(itertools.chain(head, iterator))
+    if len(head) <= _FEW:
+        for piece, window, last in parts:
+            yield _packed(piece, window, last=last)
+    else:
+        yield from _on_all_cores(parts, workers or os.cpu_count() or 1)
+
+
+def _on_all_cores(parts: Iterable[tuple[bytes, bytes, bool]], count: int) -> Iterator[bytes]:
+    # Loaded here because most edits change a few small files, and it costs more than they do.
+    from concurrent.futures import Future, ThreadPoolExecutor  # noqa: PLC0415
+
     with ThreadPoolExecutor(count) as pool:
         waiting: deque[Future[bytes]] = deque()
-        for piece, window, last in _with_windows(itertools.chain(head, iterator)):
+        for piece, window, last in parts:
             waiting.append(pool.submit(_packed, piece, window, last=last))
             if len(waiting) > 2 * count:
                 yield waiting.popleft().result()

@@ -22,7 +22,13 @@ from cairn.wheels.guards import Limits
 from cairn.wheels.rawfile import RawFile
 from cairn.wheels.zipformat import MAX_16, MAX_32, Member
 
+# A torch wheel has 12,000 members: what is done for each is bound once, and members are made by the tuple's
+# own constructor, which takes half the time of the named one.
+_new = tuple.__new__
+_CENTRAL = zipformat.CENTRAL.unpack_from
+_LOCAL = zipformat.LOCAL.unpack_from
 _LONGEST_COMMENT = 0xFFFF
+_HEADERS_WINDOW = 1 << 16
 _DESCRIPTOR_SIZES = (12, 16, 20, 24)
 
 
@@ -42,8 +48,7 @@ def read_directory(file: RawFile, limits: Limits) -> tuple[Member, ...]:
     if end.members > limits.members or end.size > limits.directory_size:
         raise BombError(f"{file.path.name} has {end.members} members in {end.size} bytes of directory")
     entries = tuple(_entries(file.at(end.offset, end.size), end))
-    for member in entries:
-        guards.check_member(member, limits)
+    guards.check_members(entries, limits)
     guards.check_together(entries, limits)
     return _located(file, entries, end.offset)
 
@@ -111,9 +116,9 @@ def _entries(table: bytes, end: _End) -> Iterator[Member]:
 
 
 def _entry(table: bytes, position: int, number: int) -> tuple[Member, int]:
-    fields = zipformat.CENTRAL.unpack_from(table, position)
-    magic, made_by, _needed, flags, method, stamp, crc = fields[:7]
-    name_size, extra_size, comment_size, disk, internal, external, _offset = fields[9:]
+    fields = _CENTRAL(table, position)
+    magic, made_by, _, flags, method, stamp, crc, compressed, size = fields[:9]
+    name_size, extra_size, comment_size, disk, internal, external, offset = fields[9:]
     name_at = position + zipformat.CENTRAL.size
     extra_at = name_at + name_size
     comment_at = extra_at + extra_size
@@ -124,36 +129,19 @@ def _entry(table: bytes, position: int, number: int) -> tuple[Member, int]:
         raise UnsupportedArchiveError("the archive is one part of several")
     raw_name = table[name_at:extra_at]
     name = _decoded(raw_name, flags)
-    compressed, size, offset = fields[7], fields[8], fields[15]
-    extra = table[extra_at:comment_at]
-    if extra:
-        zip64, extra = zipformat.split_extra(extra, where=name)
+    extra = b""
+    if extra_size:
+        zip64, extra = zipformat.split_extra(table[extra_at:comment_at], where=name)
         size, compressed, offset = zipformat.widen((size, compressed, offset), zip64, where=name)
-    member = Member(
-        name,
-        raw_name,
-        flags,
-        method,
-        stamp,
-        crc,
-        compressed,
-        size,
-        external,
-        internal,
-        made_by,
-        extra,
-        table[comment_at:end],
-        offset,
-        0,
-        0,
-    )
-    return member, end
+    numbers = (flags, method, stamp, crc, compressed, size, external, internal, made_by)
+    comment = table[comment_at:end] if comment_size else b""
+    return _new(Member, (name, raw_name, *numbers, extra, comment, offset, 0, 0)), end
 
 
 def _decoded(raw: bytes, flags: int) -> str:
     # Without the flag names are code page 437 (APPNOTE, appendix D), which is what Python's zipfile reads.
     try:
-        return raw.decode("utf-8" if flags & zipformat.FLAG_UTF8 else "cp437")
+        return raw.decode("utf-8" if flags & zipformat.FLAG_UTF8 or raw.isascii() else "cp437")
     except UnicodeDecodeError as error:
         raise LyingHeaderError(f"the member name {raw!r} is not the UTF-8 it claims to be") from error
 
@@ -161,6 +149,7 @@ def _decoded(raw: bytes, flags: int) -> str:
 def _located(file: RawFile, entries: Sequence[Member], directory: int) -> tuple[Member, ...]:
     order = sorted(range(len(entries)), key=lambda index: entries[index].offset)
     found: list[Member] = list(entries)
+    headers = _Headers(file)
     expected = 0
     for place, index in enumerate(order):
         member = entries[index]
@@ -169,42 +158,60 @@ def _located(file: RawFile, entries: Sequence[Member], directory: int) -> tuple[
                 f"{member.name} begins at byte {member.offset} where {expected} was due: "
                 "members overlap, or leave room for what no header lists"
             )
-        bound = entries[order[place + 1]].offset if place + 1 < len(order) else directory
-        found[index] = _locate(file, member, bound)
-        expected = bound
+        expected = entries[order[place + 1]].offset if place + 1 < len(order) else directory
+        found[index] = _locate(headers, member, expected)
     if expected != directory:
         raise LyingHeaderError(f"{file.path.name} has {directory} bytes before its directory and no members")
     return tuple(found)
 
 
-def _locate(file: RawFile, member: Member, bound: int) -> Member:
-    name_size = len(member.raw_name)
-    head = file.at(member.offset, zipformat.LOCAL.size + name_size)
-    magic, _needed, flags, method, _stamp, crc, compressed, size, name_length, extra_length = (
-        zipformat.LOCAL.unpack_from(head)
-    )
-    if magic != zipformat.LOCAL_MAGIC or name_length != name_size or head[30:] != member.raw_name:
+class _Headers:
+    """The local headers, read in passing: those of many small members come with one read."""
+
+    def __init__(self, file: RawFile) -> None:
+        self.file = file
+        self._start = 0
+        self._window = b""
+
+    def at(self, offset: int, size: int) -> tuple[bytes, int]:
+        """Bytes that hold those asked for, and where in them they begin."""
+        place = offset - self._start
+        if place < 0 or place + size > len(self._window):
+            self._start, place = offset, 0
+            self._window = self.file.at(offset, max(size, min(_HEADERS_WINDOW, self.file.size - offset)))
+        return self._window, place
+
+
+def _locate(headers: _Headers, member: Member, bound: int) -> Member:
+    raw_name = member.raw_name
+    head_size = zipformat.LOCAL.size + len(raw_name)
+    window, place = headers.at(member.offset, head_size)
+    magic, _, flags, method, _, crc, compressed, size, name_length, extra_length = _LOCAL(window, place)
+    if (
+        magic != zipformat.LOCAL_MAGIC
+        or name_length != len(raw_name)
+        or not window.startswith(raw_name, place + zipformat.LOCAL.size)
+    ):
         raise LyingHeaderError(f"the local header of {member.name} is missing, or names another member")
-    data_offset = member.offset + len(head) + extra_length
+    data_offset = member.offset + head_size + extra_length
     end = data_offset + member.compressed_size
     if end > bound:
         raise LyingHeaderError(f"{member.name} is longer than the room it has: members overlap")
     if extra_length and MAX_32 in (compressed, size):
-        zip64, _ = zipformat.split_extra(file.at(member.offset + len(head), extra_length), where=member.name)
+        zip64, _ = zipformat.split_extra(
+            headers.file.at(member.offset + head_size, extra_length), where=member.name
+        )
         size, compressed = zipformat.widen((size, compressed), zip64, where=member.name)
-    described = (crc, compressed, size)
-    true = (member.crc, member.compressed_size, member.size)
-    late = bool(flags & zipformat.FLAG_DESCRIPTOR)
+    described = (flags, method, crc, compressed, size)
+    late = flags & zipformat.FLAG_DESCRIPTOR
     # With a data descriptor the local numbers may be left at zero.
-    if (flags, method) != (member.flags, member.method) or not (
-        described == true or (late and not any(described))
-    ):
+    if described != member[2:4] + member[5:8] and not (late and described == (*member[2:4], 0, 0, 0)):
         raise LyingHeaderError(f"the two headers of {member.name} contradict each other")
     if late:
-        _check_descriptor(file, member, end, bound)
+        _check_descriptor(headers.file, member, end, bound)
     elif end != bound:
         raise LyingHeaderError(f"{bound - end} bytes after {member.name} belong to no member")
-    return Member(*member[:-2], data_offset, bound)  # far faster than _replace
+    return _new(Member, (*member[:-2], data_offset, bound))
 
 
 def _check_descriptor(file: RawFile, member: Member, start: int, end: int) -> None:

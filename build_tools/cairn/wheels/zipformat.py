@@ -170,17 +170,19 @@ def local_header(member: Member, *, zip64: bool) -> bytes:
 
 def central_entry(member: Member, limits: Zip64At) -> bytes:
     """The entry of `member` in the central directory."""
-    values = (member.size, member.compressed_size, member.offset)
-    size, compressed_size, offset = values
-    extra, wide = member.extra, []
-    if max(values) >= limits.size:
-        wide = [value for value in values if value >= limits.size]
-        size, compressed_size, offset = (MAX_32 if value >= limits.size else value for value in values)
+    size, compressed_size, offset, extra = member.size, member.compressed_size, member.offset, member.extra
+    needed = _NEEDS_DEFLATE
+    most = limits.size
+    if size >= most or compressed_size >= most or offset >= most:
+        values = (size, compressed_size, offset)
+        wide = [value for value in values if value >= most]
+        size, compressed_size, offset = (MAX_32 if value >= most else value for value in values)
         extra = _EXTRA_HEAD.pack(_EXTRA_ZIP64, 8 * len(wide)) + struct.pack(f"<{len(wide)}Q", *wide) + extra
+        needed = _NEEDS_ZIP64
     head = CENTRAL.pack(
         CENTRAL_MAGIC,
         member.made_by,
-        _NEEDS_ZIP64 if wide else _NEEDS_DEFLATE,
+        needed,
         member.flags,
         member.method,
         member.stamp,
