@@ -7,11 +7,11 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from cairn import console, redact
+from cairn import console, jsonfile, redact
 from cairn.cli import options as common
 from cairn.cli.groups import Subparsers
 from cairn.errors import UsageError
-from cairn.sources import several
+from cairn.sources import hipify_report, several
 from cairn.sources.checkout import Checkout
 from cairn.stack import Project, Stack
 
@@ -138,6 +138,8 @@ def show(checkouts: Sequence[Checkout], *, as_json: bool = False) -> None:
         return
     for checkout in checkouts:
         console.current().out(_line(checkout))
+        for line in hipify_report.summary(checkout.report) if checkout.report else ():
+            console.current().out(f"  {line}")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -192,11 +194,7 @@ def _line(checkout: Checkout) -> str:
     """One line that does not break, whatever the width of the screen: paths are copied from it."""
     named = "" if checkout.hashtag == checkout.commit else f" ({checkout.hashtag})"
     version = f" {checkout.version}" if checkout.version else ""
-    report = checkout.report
-    hipified = (
-        f", hipify changed {len(report.changed)} and made {len(report.generated)} files" if report else ""
-    )
-    return f"{checkout.project.name}{version} at {checkout.commit[:12]}{named}{hipified}: {checkout.path}"
+    return f"{checkout.project.name}{version} at {checkout.commit[:12]}{named}: {checkout.path}"
 
 
 def _plain(checkout: Checkout) -> dict[str, object]:
@@ -210,7 +208,7 @@ def _plain(checkout: Checkout) -> dict[str, object]:
         "tree": checkout.tree,
         "version": checkout.version,
         "submodules": [dataclasses.asdict(module) for module in checkout.submodules],
-        "report": dataclasses.asdict(checkout.report) if checkout.report else None,
+        "report": jsonfile.to_plain(checkout.report) if checkout.report else None,
     }
 
 

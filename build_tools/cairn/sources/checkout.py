@@ -203,7 +203,7 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     repository.borrow_objects(root, mirror_path)
     if not request.submodules and root.exists():
         submodules.remove_all(root)
-    hipifying.remove_generated(root, note)
+    hipifying.remove_generated(root)
     repository.place(root, found.commit)
     repository.move_refs(root, _refs(found))
     if request.submodules:

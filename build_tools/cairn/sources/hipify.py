@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator
+import tempfile
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import process
 from cairn.errors import ProcessError, SourceError
-from cairn.sources import submodules
+from cairn.sources import hipify_findings, submodules
+from cairn.sources.hipify_report import HipifyReport
 from cairn.sources.repository import Repository
-from cairn.sources.state import HipifyReport
 from cairn.stack import HipifyKind
 
 Say = Callable[[str], None]
@@ -25,22 +27,9 @@ _CUDA_INCLUDE = (
     r"#[[:space:]]*include[[:space:]]*[<\"](cuda|cublas|curand|cufft|cusparse|cudnn|nccl|thrust/|cub/)"
 )
 
-# What the extension builder of torch does at build time (torch/utils/cpp_extension.py, CUDAExtension), for
-# every file of the tree. Only the tree's own files are taken, so nothing of the environment is rewritten.
-_TORCH_UTILS = """
-import os
-from torch.utils.hipify import hipify_python
-here = os.getcwd()
-hipify_python.hipify(
-    project_directory=here,
-    output_directory=here,
-    header_include_dirs=sorted(d for d in ("csrc", "include", "src") if os.path.isdir(d)),
-    show_detailed=False,
-    is_pytorch_extension=True,
-)
-"""
-
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+_WATCH = Path(__file__).with_name("hipify_watch.py")
 
 # All that stays of the caller's environment, so that no PYTHONPATH or ROCM_HOME of theirs steers hipify.
 _KEPT_VARIABLES = ("PATH", "HOME", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "USERPROFILE", "LD_LIBRARY_PATH")
@@ -75,22 +64,38 @@ def run(
         SourceError: there is no hipify program, it failed, or it matched nothing although there are CUDA
             sources.
     """
-    _execute(root.work_tree, kind, python=python or Path(sys.executable), say=say)
+    notes = _execute(root.work_tree, kind, python=python or Path(sys.executable), say=say)
     parts = tuple(_parts(root))
     changed: list[str] = []
     generated = [name for name in ignored(root) - set(ignored_before) if not _is_byproduct(name)]
     for part in parts:
         edited, new = _differences(part.repository)
         changed += [part.prefix + name for name in edited]
-        generated += [part.prefix + name for name in new]
-    unchanged = tuple(sorted(set(_gpu_sources(parts)) - set(changed)))
-    if not changed and not generated and (cuda := unchanged or tuple(_cuda_users(parts))):
+        generated += [part.prefix + name for name in new if not _is_byproduct(name)]
+    sources = set(_gpu_sources(parts))
+    unchanged = sources - set(changed)
+    if not changed and not generated and (cuda := sorted(unchanged) or tuple(_cuda_users(parts))):
         raise SourceError(
             f"hipify changed nothing in {root.work_tree}, which has CUDA sources ({', '.join(cuda[:3])})",
             tip="see what the project's own hipify program matches; --no-hipify checks out without it",
         )
+    unread = unchanged - notes.read
+    left = hipify_findings.look(
+        root.work_tree,
+        written=[*changed, *generated],
+        unread=unread,
+        known=[*_tracked(parts), *generated],
+        unsupported=notes.unsupported,
+    )
     return HipifyReport(
-        changed=tuple(sorted(changed)), generated=tuple(sorted(generated)), unchanged=unchanged
+        kind=kind,
+        read=tuple(sorted(notes.read)),
+        changed=tuple(sorted(changed)),
+        generated=tuple(sorted(generated)),
+        unchanged=tuple(sorted(unchanged)),
+        unread=tuple(sorted(unread)),
+        unsupported=left.unsupported,
+        cuda_includes=left.cuda_includes,
     )
 
 
@@ -136,21 +141,40 @@ def is_hipified(root: Repository) -> bool:
     return root.run("log", "-1", "--format=%s").strip() == SUBJECT
 
 
-def _execute(tree: Path, kind: HipifyKind, *, python: Path, say: Say) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Notes:
+    """What was seen while the hipify program ran; see `hipify_watch`."""
+
+    read: frozenset[str]
+    unsupported: Mapping[str, str]
+
+
+def _execute(tree: Path, kind: HipifyKind, *, python: Path, say: Say) -> _Notes:
     if kind == "build_amd" and not (tree / BUILD_AMD).is_file():
         raise SourceError(
             f"{tree} has no {BUILD_AMD}", tip="is it a checkout of torch? else pass --no-hipify"
         )
-    # Isolated (-I), so that a folder `torch` in the tree is not taken for the installed one.
-    what = [BUILD_AMD] if kind == "build_amd" else ["-IB", "-X", "utf8", "-c", _TORCH_UTILS]
-    try:
-        # The folder matters: build_amd.py names some of the files it edits relative to it.
-        process.run(
-            [python, *what], cwd=tree, env=_environment(), on_line=lambda line: say(_COLOUR.sub("", line))
-        )
-    except ProcessError as error:
-        reason = error.output.splitlines()[-1] if error.output else str(error)
-        raise SourceError(f"hipify of {tree} failed: {reason}", tip=_tip(kind, error.output)) from error
+    with tempfile.TemporaryDirectory(prefix="cairn-hipify-") as folder:
+        notes = Path(folder, "notes.json")
+        # Isolated (-I), so that a folder `torch` in the tree is not taken for the installed one.
+        isolated = ["-IB", "-X", "utf8"] if kind == "torch-utils" else []
+        program = BUILD_AMD if kind == "build_amd" else "--torch-utils"
+        try:
+            # The folder matters: build_amd.py names some of the files it edits relative to it.
+            process.run(
+                [python, *isolated, _WATCH, notes, program],
+                cwd=tree,
+                env=_environment(),
+                on_line=lambda line: say(_COLOUR.sub("", line)),
+            )
+        except ProcessError as error:
+            reason = error.output.splitlines()[-1] if error.output else str(error)
+            raise SourceError(f"hipify of {tree} failed: {reason}", tip=_tip(kind, error.output)) from error
+        if not notes.exists():
+            # It has left by a way that skips every end of Python's (os._exit).
+            return _Notes(read=frozenset(), unsupported={})
+        data = json.loads(notes.read_text(encoding="utf-8"))
+    return _Notes(read=frozenset(data["read"]), unsupported=data["unsupported"])
 
 
 def _tip(kind: HipifyKind, output: str) -> str:
@@ -191,6 +215,12 @@ def _is_byproduct(name: str) -> bool:
 def _gpu_sources(parts: tuple[_Part, ...]) -> Iterator[str]:
     for part in parts:
         listed = part.repository.run("ls-files", "-z", "--", *_GPU_SOURCES)
+        yield from (part.prefix + name for name in listed.split("\0") if name)
+
+
+def _tracked(parts: tuple[_Part, ...]) -> Iterator[str]:
+    for part in parts:
+        listed = part.repository.run("ls-files", "-z")
         yield from (part.prefix + name for name in listed.split("\0") if name)
 
 

@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from cairn import files
-from cairn.sources import hipify, repository, submodules, treestate
+from cairn.sources import hipify, hipify_report, repository, submodules, treestate
+from cairn.sources.hipify_report import HipifyReport
 from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
-from cairn.sources.state import HipifyReport, State, write
+from cairn.sources.state import State, write
 from cairn.stack import HipifyKind, Project
 
 Say = Callable[[str], None]
@@ -35,7 +36,9 @@ def hipify_tree(root: Repository, note: State, *, kind: HipifyKind, python: Path
     if note.committed:
         _commit(root, report, heads)
     edited = None if note.committed else treestate.tree_state(root.work_tree)
-    write(root.git_dir, dataclasses.replace(note, phase="ready", heads={}, files=edited, report=report))
+    if report is not None:
+        hipify_report.write(root.git_dir, report)
+    write(root.git_dir, dataclasses.replace(note, phase="ready", heads={}, files=edited))
 
 
 def _commit(root: Repository, report: HipifyReport | None, heads: Mapping[str, str]) -> None:
@@ -64,16 +67,18 @@ def recovered(root: Repository, note: State | None) -> State | None:
             repository.move_refs(part, {f"refs/tags/{HIPIFY_TAG}": None})
     for name in hipify.ignored(root) - _remembered_ignored(root):
         (root.work_tree / name).unlink(missing_ok=True)
+    hipify_report.forget(root.git_dir)
     undone = dataclasses.replace(note, phase="placed", heads={})
     write(root.git_dir, undone)
     return undone
 
 
-def remove_generated(root: Repository, note: State | None) -> None:
+def remove_generated(root: Repository) -> None:
     """Remove what an earlier hipify made; git would keep the files it ignores, for sources that are gone."""
-    if note is not None and note.report is not None:
-        for name in note.report.generated:
-            (root.work_tree / name).unlink(missing_ok=True)
+    report = hipify_report.read(root.git_dir) if root.git_dir.is_dir() else None
+    for name in report.generated if report else ():
+        (root.work_tree / name).unlink(missing_ok=True)
+    hipify_report.forget(root.git_dir)
 
 
 def adopt(root: Repository, project: Project) -> State:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import redact
 from cairn.errors import SourceError
-from cairn.sources import state, submodules, urls
+from cairn.sources import hipify_report, state, submodules, urls
+from cairn.sources.hipify_report import HipifyReport
 from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
-from cairn.sources.state import HipifyReport
 from cairn.sources.treestate import work_tree_id
 from cairn.stack import Project
 
@@ -23,7 +22,7 @@ class Submodule:
 
     Attributes:
         path: from the root, with `/`.
-        origin: where it came from, credentials masked.
+        origin: where it came from, without credentials.
         commit: what upstream names.
         hipify_commit: with hipify's edits; the same where there were none; None where none were committed.
         tree: git's id of its files as they are now.
@@ -43,7 +42,7 @@ class Checkout:
     Attributes:
         project: in the stack.
         path: the working tree.
-        origin: where it came from, credentials masked.
+        origin: where it came from, without credentials.
         hashtag: what was asked for.
         commit: what that was (`THEROCK_UPSTREAM_DIFFBASE`).
         hipify_commit: with hipify's edits (`THEROCK_HIPIFY_DIFFBASE`); `commit` itself where there were none;
@@ -51,7 +50,6 @@ class Checkout:
         tree: git's id of the root's files as they are now: after hipify, with local edits.
         submodules: those that are checked out, by path.
         version: base version, from the project's version file; None where it has none.
-        report: what hipify did; None where it does not run at checkout, or not by us.
     """
 
     project: Project
@@ -63,7 +61,11 @@ class Checkout:
     tree: str
     submodules: tuple[Submodule, ...] = ()
     version: str | None = None
-    report: HipifyReport | None = None
+
+    @property
+    def report(self) -> HipifyReport | None:
+        """What hipify did; None where it has not run, or not by us. Read when asked for: it may be large."""
+        return hipify_report.read(root_at(self.path).git_dir)
 
 
 def inspect(project: Project, path: Path) -> Checkout:
@@ -83,14 +85,13 @@ def inspect(project: Project, path: Path) -> Checkout:
     return Checkout(
         project=project,
         path=root.work_tree,
-        origin=redact.mask(origin),
+        origin=urls.without_credentials(origin),
         hashtag=note.hashtag if note else head,
         commit=root.tag(UPSTREAM_TAG) or head,
         hipify_commit=root.tag(HIPIFY_TAG),
         tree=work_tree_id(root),
         submodules=_submodules(root, origin),
         version=base_version(project, root.work_tree),
-        report=note.report if note else None,
     )
 
 

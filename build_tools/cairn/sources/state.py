@@ -21,21 +21,6 @@ Phase = Literal["moving", "placed", "hipifying", "ready"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class HipifyReport:
-    """What hipify did, by paths from the root (a submodule's with its own path before it).
-
-    Attributes:
-        changed: files of upstream that it edited, or removed.
-        generated: files it made.
-        unchanged: GPU sources that are as upstream gave them.
-    """
-
-    changed: tuple[str, ...] = ()
-    generated: tuple[str, ...] = ()
-    unchanged: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class State:
     """The note.
 
@@ -50,7 +35,6 @@ class State:
         committed: whether hipify's edits are a commit.
         heads: while hipifying, the commit each repository had before, by path (empty for the root).
         files: where hipify's edits are no commit, the state of the files that they led to.
-        report: what hipify did; None where it did not run.
     """
 
     SCHEMA: ClassVar[str] = "cairn.checkout/1"
@@ -65,7 +49,6 @@ class State:
     committed: bool = True
     heads: Mapping[str, str] = field(default_factory=dict)
     files: str | None = None
-    report: HipifyReport | None = None
 
 
 def read(git_dir: Path) -> State | None:
