@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-# user:password@ or token@ in a URL of any scheme; the host that follows stays readable.
-_USERINFO = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^/\s@'\"]+@", re.IGNORECASE)
+# user:password@ or token@ in a URL of any scheme, up to the last @, since a password may hold one; the host
+# that follows stays readable.
+_USERINFO = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^/\s'\"]+@", re.IGNORECASE)
 
 
 def mask(text: str) -> str:

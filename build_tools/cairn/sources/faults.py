@@ -126,15 +126,19 @@ def again(what: Callable[[], T], *, patience: Patience, say: Callable[[str], Non
     Raises:
         NetworkError: the last try failed too.
     """
-    wait = patience.wait
-    for attempt in range(1, patience.attempts):
+    for failures in range(1, patience.attempts):
         try:
             return what()
         except NetworkError as error:
-            say(f"{error}; trying again in {wait:g} s ({attempt} of {patience.attempts - 1})")
-            pause(wait)
-            wait *= patience.factor
+            wait_after(error, failures, patience=patience, say=say)
     return what()
+
+
+def wait_after(error: NetworkError, failures: int, *, patience: Patience, say: Callable[[str], None]) -> None:
+    """Say what failed, for the `failures`-th time in a row, and wait: longer each time."""
+    wait = patience.wait * patience.factor ** (failures - 1)
+    say(f"{error}; trying again in {wait:g} s ({failures} of {patience.attempts - 1})")
+    pause(wait)
 
 
 def _verb(args: Sequence[str]) -> str:

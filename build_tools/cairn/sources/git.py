@@ -56,6 +56,7 @@ _FIXED: Mapping[str, str] = {
     "tag.forceSignAnnotated": "false",
     "tag.gpgSign": "false",
     "uploadpack.allowAnySHA1InWant": "true",
+    "uploadpack.allowFilter": "true",
 }
 
 _CONNECTION_VARIABLES = re.compile(

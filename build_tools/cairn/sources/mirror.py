@@ -6,7 +6,8 @@ drop them, even when the origin moved its branch away. Names are resolved at the
 never stored: they move. What is fetched is what a name needs, not the origin's thousands of branches.
 
 Shallow histories live in a mirror of their own, since a shallow commit would cut the history of every
-other checkout at that point.
+other checkout at that point. Commits alone, without their files, are enough for a changelog and for what a
+branch was at a date, and cheap: they too have a mirror of their own, where the whole one is not here.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 
 from cairn import files
 from cairn.errors import SourceError
-from cairn.sources import faults, git, stale, urls
+from cairn.sources import faults, fetching, git, stale, urls
 
 Say = Callable[[str], None]
 
@@ -28,6 +29,7 @@ _KEPT = "refs/cairn/kept"
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _ABBREVIATED = re.compile(r"[0-9a-f]{7,39}")
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|^[-/+]|/$|\.lock$|^$")
+_PULL_REQUEST = re.compile(r"^#(\d+)$")
 _FETCHED = re.compile(r"^([0-9a-f]+)\t(?:not-for-merge)?\t(?:(?:(branch|tag) )?'([^']*)' of )?")
 _LOCK_WAIT = 4 * 3600.0  # seconds; the other holder may be at the first fetch of a big repository
 
@@ -57,12 +59,14 @@ class Mirror:
         origin: its URL, credentials included, or absolute path.
         path: the bare repository; made by the first fetch.
         depth: commits of history wanted; None for all of it.
+        only: git's filter of what is wanted; None for everything.
         patience: with network faults.
     """
 
     origin: str
     path: Path
     depth: int | None = None
+    only: str | None = None
     patience: faults.Patience = field(default_factory=faults.Patience)
 
     def find(self, hashtag: str, *, say: Say) -> Found:
@@ -72,7 +76,7 @@ class Mirror:
             SourceError: the origin has no such hashtag, or there is no origin.
             NetworkError: it could not be reached.
         """
-        hashtag = hashtag.strip()
+        hashtag = _PULL_REQUEST.sub(r"refs/pull/\1/head", hashtag.strip())
         if _FORBIDDEN.search(hashtag):
             raise SourceError(f"{hashtag!r} is no repo hashtag", tip="give a branch, a tag or a commit")
         with self._held():
@@ -91,7 +95,11 @@ class Mirror:
             return self._found_in_everything(hashtag, say)
         match = _FETCHED.match((self.path / "FETCH_HEAD").read_text(encoding="utf-8"))
         if match is None:
-            raise self._unknown(hashtag)
+            # Git takes nothing, and says nothing, where the origin has a part of the history only.
+            raise SourceError(
+                f"{urls.without_credentials(self.origin)} does not have the whole history of {hashtag}",
+                tip="pass --depth 1, or complete the origin with `git fetch --unshallow`",
+            )
         found = self._kept(match[1])
         return replace(found, kind=match[2] or "", name=match[3] or "")
 
@@ -104,19 +112,15 @@ class Mirror:
         return self._kept(git.line(self.path, "rev-parse", "--verify", f"{hashtag}^{{commit}}"))
 
     def _fetch(self, say: Say, *refs: str) -> None:
-        options = ["--quiet", "--no-tags", "--no-recurse-submodules", "--force"]
-        if self.depth is not None:
-            options.append(f"--depth={self.depth}")
-        settings = {"remote.origin.url": self.origin}
-
-        def once() -> None:
-            git.run(self.path, "fetch", *options, "origin", *refs, config=settings, online=True)
-
-        try:
-            faults.again(once, patience=self.patience, say=say)
-        except faults.UnreachableError as error:
-            origin = urls.without_credentials(self.origin)
-            raise SourceError(f"cannot read the origin {origin}: {error}", tip=error.tip) from error
+        source = fetching.Source(
+            origin=self.origin,
+            path=self.path,
+            depth=self.depth,
+            only=self.only,
+            patience=self.patience,
+            say=say,
+        )
+        fetching.fetch(source, *refs)
 
     def _kept(self, target: str) -> Found:
         if not git.succeeds(self.path, "rev-parse", "--verify", "--quiet", f"{target}^{{commit}}"):
@@ -132,7 +136,9 @@ class Mirror:
             return False  # the history here may be shorter than the one asked for
         if git.succeeds(self.path, "rev-parse", "--verify", "--quiet", f"{_KEPT}/{commit}"):
             return True
-        if self.depth is not None or not git.succeeds(self.path, "cat-file", "-e", f"{commit}^{{commit}}"):
+        if self.depth is not None or self.only is not None or fetching.is_unfinished(self.path):
+            return False
+        if not git.succeeds(self.path, "cat-file", "-e", f"{commit}^{{commit}}"):
             return False
         return git.succeeds(
             self.path, "rev-list", "--objects", "--quiet", commit, "--not", f"--glob={_KEPT}/*"
@@ -173,14 +179,24 @@ def of(origin: str, *, depth: int | None = None, patience: faults.Patience | Non
 
     A depth makes the first fetch of an origin small. Where the whole history is here already, that is used.
     """
+    whole = _whole(origin, patience)
+    if depth is None or whole.path.exists():
+        return whole
+    return replace(whole, path=whole.path.with_suffix(".shallow.git"), depth=depth)
+
+
+def of_commits(origin: str, *, patience: faults.Patience | None = None) -> Mirror:
+    """The whole history of an origin, perhaps without files: of its commits only what they say is there."""
+    whole = _whole(origin, patience)
+    if whole.path.exists():
+        return whole
+    return replace(whole, path=whole.path.with_suffix(".commits.git"), only="tree:0")
+
+
+def _whole(origin: str, patience: faults.Patience | None) -> Mirror:
     origin = urls.absolute(origin)
-    folder = files.cache_dir() / "mirrors"
-    whole = folder / f"{urls.slug(origin)}.git"
-    patience = patience or faults.Patience()
-    if depth is None or whole.exists():
-        return Mirror(origin=origin, path=whole, patience=patience)
-    shallow = folder / f"{urls.slug(origin)}.shallow.git"
-    return Mirror(origin=origin, path=shallow, depth=depth, patience=patience)
+    path = files.cache_dir() / "mirrors" / f"{urls.slug(origin)}.git"
+    return Mirror(origin=origin, path=path, patience=patience or faults.Patience())
 
 
 def _similar(hashtag: str, names: list[str]) -> str | None:

@@ -11,7 +11,9 @@ from cairn.errors import SourceError
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SCP_LIKE = re.compile(r"(?:[^/@\s]+@)?(?P<host>[^/:\s]{2,}):(?!//)(?P<path>.*)")
-_HTTP_USER = re.compile(r"^(?P<scheme>https?://)[^/@\s]+@", re.IGNORECASE)
+# Up to the last @ before the path, as git's HTTP reads it: a password may hold one.
+_HTTP_USER = re.compile(r"^(?P<scheme>https?://)[^/\s]+@", re.IGNORECASE)
+_PASSWORD = re.compile(r"^(?P<user>[a-z][a-z0-9+.-]*://[^/:@\s]+):[^/\s]*@", re.IGNORECASE)
 
 
 def absolute(origin: str) -> str:
@@ -34,7 +36,7 @@ def is_local(origin: str) -> bool:
 
 def without_credentials(origin: str) -> str:
     """The origin as it may be written down. The user of an ssh URL is part of the address and stays."""
-    return _HTTP_USER.sub(r"\g<scheme>", origin)
+    return _PASSWORD.sub(r"\g<user>@", _HTTP_USER.sub(r"\g<scheme>", origin))
 
 
 def identity(origin: str) -> str:

@@ -94,7 +94,7 @@ def test_an_abbreviated_commit(bench: Any, upstream: Any) -> None:
     assert bench(commit[:10]).commit == commit
 
 
-@pytest.mark.parametrize("name", ["refs/pull/7/head", "pull/7/head"])
+@pytest.mark.parametrize("name", ["refs/pull/7/head", "pull/7/head", "#7"])
 def test_a_pull_requests_ref(bench: Any, upstream: Any, run_git: Git, name: str) -> None:
     commit = upstream.commit("torch", {"version.txt": "7\n"}, "Seven", branch="seven")
     bare = Path(upstream.origin("torch"))
@@ -189,6 +189,16 @@ def test_depth_fetches_no_more_history(bench: Any, upstream: Any) -> None:
     assert bench().commit == deeper
     assert bench(hipify=False).commit == deeper
     assert "Begin torch" in bench.git("log", "--format=%s").splitlines()
+
+
+def test_an_origin_that_is_shallow_itself(bench: Any, upstream: Any, run_git: Git, tmp_path: Path) -> None:
+    url = f"file://{upstream.origin('torch')}"
+    run_git(tmp_path, "clone", "--quiet", "--bare", "--depth=1", url, "part.git")
+    origin = str(tmp_path / "part.git")
+    with pytest.raises(SourceError, match="does not have the whole history of main") as error:
+        bench(origin=origin, submodules=False, hipify=False)
+    assert "--depth" in (error.value.tip or "")
+    assert bench(origin=origin, submodules=False, hipify=False, depth=1).version == "2.9.0a0"
 
 
 def test_a_project_that_hipifies_at_build_gets_both_tags_at_one_commit(bench: Any, torch: Any) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn import redact
 from cairn.errors import SourceError
 from cairn.sources import urls
 
@@ -42,6 +43,22 @@ def test_credentials_change_neither_the_identity_nor_the_mirror() -> None:
     assert urls.slug(plain) == urls.slug(secret)
     assert "t0ken" not in urls.slug(secret) + urls.without_credentials(secret)
     assert urls.without_credentials("ssh://git@h/a") == "ssh://git@h/a"
+    assert urls.without_credentials("git@h:a/b@c") == "git@h:a/b@c"
+
+
+@pytest.mark.parametrize(
+    ("secret", "shown"),
+    [
+        ("https://t0ken@h/a", "https://h/a"),
+        ("https://user:p@t0ken@h/a", "https://h/a"),
+        ("HTTPS://user:t0ken@h/a/b@c", "HTTPS://h/a/b@c"),
+        ("ssh://git:t0ken@h/a", "ssh://git@h/a"),
+        ("ssh://git:p@t0ken@h:22/a", "ssh://git@h:22/a"),
+    ],
+)
+def test_no_part_of_a_secret_is_left(secret: str, shown: str) -> None:
+    assert urls.without_credentials(secret) == shown
+    assert "t0ken" not in redact.mask(f"fatal: cannot read '{secret}': gone")
 
 
 def test_different_origins_have_different_mirrors() -> None:
