@@ -180,7 +180,7 @@ def of(origin: str, *, depth: int | None = None, patience: faults.Patience | Non
     A depth makes the first fetch of an origin small. Where the whole history is here already, that is used.
     """
     whole = _whole(origin, patience)
-    if depth is None or whole.path.exists():
+    if depth is None or _is_in_use(whole.path):
         return whole
     return replace(whole, path=whole.path.with_suffix(".shallow.git"), depth=depth)
 
@@ -188,7 +188,7 @@ def of(origin: str, *, depth: int | None = None, patience: faults.Patience | Non
 def of_commits(origin: str, *, patience: faults.Patience | None = None) -> Mirror:
     """The whole history of an origin, perhaps without files: of its commits only what they say is there."""
     whole = _whole(origin, patience)
-    if whole.path.exists():
+    if _is_in_use(whole.path):
         return whole
     return replace(whole, path=whole.path.with_suffix(".commits.git"), only="tree:0")
 
@@ -197,6 +197,12 @@ def _whole(origin: str, patience: faults.Patience | None) -> Mirror:
     origin = urls.absolute(origin)
     path = files.cache_dir() / "mirrors" / f"{urls.slug(origin)}.git"
     return Mirror(origin=origin, path=path, patience=patience or faults.Patience())
+
+
+def _is_in_use(path: Path) -> bool:
+    """Whether anything was ever found in a mirror; without asking git, which takes longer."""
+    packed = path / "packed-refs"
+    return (path / _KEPT).is_dir() or (packed.exists() and _KEPT in packed.read_text(encoding="utf-8"))
 
 
 def _similar(hashtag: str, names: list[str]) -> str | None:
