@@ -93,6 +93,8 @@ class ElfFile:
         self.sections: Mapping[str, bytes] = properties.get("sections", {})  # type: ignore[assignment]
         self.interpreter = bool(properties.get("interpreter"))
         self.machine = int(properties.get("machine", 62))  # type: ignore[call-overload]
+        self.flags = int(properties.get("flags", 0x4C if self.machine == 224 else 0))  # type: ignore[call-overload]
+        self.abi_version = int(properties.get("abi_version", 4))  # type: ignore[call-overload]
 
     def build(self) -> bytes:
         strings = bytearray(b"\0")
@@ -131,9 +133,10 @@ class ElfFile:
             names += name.encode() + b"\0"
             blobs += blob
         count = len(self.sections) + 2
-        header = b"\x7fELF\x02\x01\x01" + bytes(9)
+        header = b"\x7fELF\x02\x01\x01\0" + bytes([self.abi_version if self.machine == 224 else 0]) + bytes(7)
         header += struct.pack(
-            "<HHIQQQIHHHHHH", 3, self.machine, 1, 0, 64, at + len(blobs), 0, 64, 56, 3, 64, count, count - 1
+            "<HHIQQQIHHHHHH",
+            *(3, self.machine, 1, 0, 64, at + len(blobs), self.flags, 64, 56, 3, 64, count, count - 1),
         )
         header += struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, at, at, 4096)
         header += struct.pack("<IIQQQQQQ", 2, 6, dynamic_at, dynamic_at, 0, len(dynamic), len(dynamic), 8)

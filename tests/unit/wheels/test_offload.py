@@ -101,3 +101,41 @@ def test_a_whole_library_and_a_whole_wheel(
         ("gfx942",),
         (),
     ]
+
+
+# The flags that clang 22 writes.
+@pytest.mark.parametrize(
+    ("flags", "abi_version", "target"),
+    [
+        (0x54C, 4, "gfx942"),
+        (0x53F, 4, "gfx90a"),
+        (0xE3F, 4, "gfx90a:sramecc+:xnack-"),
+        (0xB30, 3, "gfx908:sramecc-:xnack+"),
+        (0x330, 1, "gfx908:sramecc+:xnack+"),
+        (0x02F, 1, "gfx906"),
+        (0x041, 2, "gfx1100"),
+        (0x04E, 4, "gfx1201"),
+        (0x0100055F, 4, "gfx9-4-generic"),
+        (0x01000054, 4, "gfx11-generic"),
+    ],
+)
+def test_a_code_object_of_its_own(
+    make_elf: Callable[..., bytes], flags: int, abi_version: int, target: str
+) -> None:
+    data = make_elf(machine=224, flags=flags, abi_version=abi_version)
+    (code,) = offload.of_elf(data)
+    assert (str(code.target), code.size, code.compressed) == (target, len(data), False)
+
+
+@pytest.mark.parametrize("processor", [0, 1, 0x1F, 0x27, 0x60, 0xFF])
+def test_a_code_object_for_nobody_is_refused(make_elf: Callable[..., bytes], processor: int) -> None:
+    with pytest.raises(WheelError, match="unknown processor"):
+        offload.of_elf(make_elf(machine=224, flags=processor))
+
+
+def test_code_objects_count_as_targets_of_a_wheel(
+    make_elf: Callable[..., bytes], make_wheel: Callable[..., Path]
+) -> None:
+    files = {"demo/a.hsaco": make_elf(machine=224), "demo/b.co": make_elf(machine=224, flags=0x41)}
+    wheel = make_wheel(files=files | {"demo/__init__.py": b""})
+    assert inspect.targets_of(wheel) == ("gfx1100", "gfx942")

@@ -1,0 +1,195 @@
+"""Clang's offload bundles, plain and compressed, as they lie in a `.hip_fatbin` section.
+
+A section holds any number of bundles with zeros between them. A plain one begins with a table of its entries;
+a compressed one (`CCOB`) has a header of one of three versions, then a plain bundle packed by zlib or zstd.
+To list the entries only as much is unpacked as the table takes.
+
+Source: LLVM's docs/ClangOffloadBundler.rst and clang/lib/Driver/OffloadBundler.cpp.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import zstandard
+
+from cairn.errors import WheelError
+from cairn.wheels.unpacking import Reader, ViewReader, exactly, stream_length, unpacker
+from cairn.wheels.views import View
+
+PLAIN_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
+PACKED_MAGIC = b"CCOB"
+ZLIB, ZSTD = 0, 1
+HOST = "host-"
+"""What the id of an entry that is not for a device begins with."""
+
+_HEAD = struct.Struct("<4sHH")
+_SIZES = {1: struct.Struct("<I8x"), 2: struct.Struct("<II8x"), 3: struct.Struct("<QQ8x")}
+_ENTRY = struct.Struct("<QQQ")
+_MOST_ENTRIES = 4096
+_LONGEST_ID = 1024
+_STEP = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One line of a bundle's table.
+
+    Attributes:
+        id: such as `hipv4-amdgcn-amd-amdhsa--gfx90a:xnack+`.
+        offset: where its code begins, counted from the start of the unpacked bundle.
+        size: bytes of the code.
+        id_at: where the id itself stands in the unpacked bundle.
+    """
+
+    id: str
+    offset: int
+    size: int
+    id_at: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packing:
+    """How a bundle is compressed.
+
+    Attributes:
+        version: of the header, 1 to 3.
+        method: ZLIB or ZSTD.
+        header_size: bytes before the compressed data.
+        plain_size: bytes of the bundle when unpacked, as the header says.
+    """
+
+    version: int
+    method: int
+    header_size: int
+    plain_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """One bundle.
+
+    Attributes:
+        at: where it begins in what was read.
+        size: how many bytes it takes there.
+        entries: its table.
+        packing: how it is compressed, or None.
+    """
+
+    at: int
+    size: int
+    entries: tuple[Entry, ...]
+    packing: Packing | None = None
+
+    @property
+    def device_entries(self) -> tuple[Entry, ...]:
+        """The entries that are code for a device."""
+        return tuple(entry for entry in self.entries if not entry.id.startswith(HOST))
+
+
+def read_range(view: View, start: int, end: int) -> Iterator[Bundle]:
+    """Every bundle between two places.
+
+    Raises:
+        WheelError: there is something else than bundles and zeros between them.
+    """
+    at = _next(view, start, end)
+    while at < end:
+        magic = view.read(at, min(len(PLAIN_MAGIC), end - at))
+        if magic == PLAIN_MAGIC:
+            bundle = _read_plain(view, at, end)
+        elif magic.startswith(PACKED_MAGIC):
+            bundle = _read_packed(view, at, end)
+        else:
+            raise WheelError(f"device code is malformed: no offload bundle at byte {at - start}")
+        yield bundle
+        at = _next(view, at + bundle.size, end)
+
+
+def unpack(view: View, bundle: Bundle) -> bytes:
+    """The whole plain bundle inside a compressed one.
+
+    Raises:
+        WheelError: it is not what its header says.
+    """
+    packing = bundle.packing
+    if packing is None:
+        return view.read(bundle.at, bundle.size)
+    packed = ViewReader(view, bundle.at + packing.header_size, bundle.at + bundle.size)
+    try:
+        plain = exactly(unpacker(packed, zlib_stream=packing.method == ZLIB), packing.plain_size)
+    except (zlib.error, zstandard.ZstdError, MemoryError) as error:
+        raise WheelError(f"a compressed offload bundle cannot be unpacked: {error}") from error
+    return plain
+
+
+def header(packing: Packing, *, total: int, digest: bytes) -> bytes:
+    """The header of a compressed bundle of `total` bytes whose content has the 8 bytes of hash `digest`."""
+    fields = {1: (packing.plain_size,), 2: (total, packing.plain_size), 3: (total, packing.plain_size)}
+    layout = {1: "<I", 2: "<II", 3: "<QQ"}[packing.version]
+    head = _HEAD.pack(PACKED_MAGIC, packing.version, packing.method)
+    return head + struct.pack(layout, *fields[packing.version]) + digest
+
+
+def _next(view: View, at: int, end: int) -> int:
+    while at < end:
+        part = view.read(at, min(_STEP, end - at))
+        rest = part.lstrip(b"\0")
+        if rest:
+            return at + len(part) - len(rest)
+        at += len(part)
+    return end
+
+
+def _read_plain(view: View, at: int, end: int) -> Bundle:
+    entries, size = _read_table(ViewReader(view, at, end), end - at)
+    return Bundle(at=at, size=size, entries=entries)
+
+
+def _read_packed(view: View, at: int, end: int) -> Bundle:
+    version, method = _fields(_HEAD, view, at, end)[1:]
+    if version not in _SIZES or method not in (ZLIB, ZSTD):
+        raise WheelError(f"a compressed offload bundle of unknown version {version} or method {method}")
+    sizes = _fields(_SIZES[version], view, at + _HEAD.size, end)
+    header_size = _HEAD.size + _SIZES[version].size
+    begin = at + header_size
+    try:
+        stop = at + sizes[0]
+        if version == 1:
+            stop = begin + stream_length(ViewReader(view, begin, end), zlib_stream=method == ZLIB)
+        if not begin < stop <= end:
+            raise WheelError(f"a compressed offload bundle of {stop - at} bytes where {end - at} are left")
+        reader = unpacker(ViewReader(view, begin, stop), zlib_stream=method == ZLIB)
+        entries, _ = _read_table(reader, sizes[-1])
+    except (zlib.error, zstandard.ZstdError, MemoryError) as error:
+        raise WheelError(f"a compressed offload bundle cannot be unpacked: {error}") from error
+    packing = Packing(version=version, method=method, header_size=header_size, plain_size=sizes[-1])
+    return Bundle(at=at, size=stop - at, entries=entries, packing=packing)
+
+
+def _fields(layout: struct.Struct, view: View, at: int, end: int) -> tuple[int, ...]:
+    if at + layout.size > end:
+        raise WheelError("an offload bundle ends inside its header")
+    return layout.unpack(view.read(at, layout.size))
+
+
+def _read_table(reader: Reader, limit: int) -> tuple[tuple[Entry, ...], int]:
+    """The entries of a plain bundle, and how many bytes it takes."""
+    if exactly(reader, len(PLAIN_MAGIC)) != PLAIN_MAGIC:
+        raise WheelError("an offload bundle without its magic text")
+    count = int.from_bytes(exactly(reader, 8), "little")
+    if count > _MOST_ENTRIES:
+        raise WheelError(f"an offload bundle of {count} entries")
+    at = len(PLAIN_MAGIC) + 8
+    entries = []
+    for _ in range(count):
+        offset, size, length = _ENTRY.unpack(exactly(reader, _ENTRY.size))
+        if length > _LONGEST_ID or offset + size > limit:
+            raise WheelError("an offload bundle with an entry that leads out of it")
+        name = exactly(reader, length).decode("utf-8", "backslashreplace")
+        entries.append(Entry(id=name, offset=offset, size=size, id_at=at + _ENTRY.size))
+        at += _ENTRY.size + length
+    return tuple(entries), max((at, *(entry.offset + entry.size for entry in entries)))
