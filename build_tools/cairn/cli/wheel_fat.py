@@ -1,0 +1,119 @@
+"""`cairn wheel fat`, and the scripts that keep upstream's name for it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cairn import console, jsonfile
+from cairn.cli import main as program
+from cairn.cli.groups import Subparsers
+from cairn.errors import UsageError
+from cairn.wheels import fat, fat_targets
+from cairn.wheels.fat_report import Report
+
+_DESCRIPTION = (
+    "Write a wheel that carries the ROCm libraries and data it needs, for the wanted targets alone, and that "
+    "works without any ROCm SDK package. It gets a version of its own, such as 2.9.0+fat.rocm7.10.0."
+)
+
+
+def register(commands: Subparsers) -> None:
+    """Add the command to `cairn wheel`."""
+    parser = commands.add_parser(
+        "fat",
+        help="put the ROCm libraries into a wheel",
+        description=_DESCRIPTION,
+        epilog="example: cairn wheel fat --output-dir fat dist/torch-….whl /opt/rocm",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--output-dir", type=Path, required=True, help="where the new wheel goes")
+    _add_arguments(parser)
+    parser.set_defaults(run=_run, windows=None)
+
+
+def main(argv: Sequence[str] | None = None, *, script: Path, windows: bool) -> int:
+    """Run `patch_fat_wheel.py` or its sibling for Windows; returns the exit code.
+
+    Args:
+        argv: its arguments; the command line's by default.
+        script: its own file.
+        windows: whether it is the one for Windows wheels.
+    """
+    parser = argparse.ArgumentParser(
+        prog=script.name,
+        description=_DESCRIPTION,
+        epilog=f"example: python {script.name} torch-….whl /opt/rocm --output-path fat",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.add_argument(
+        "--output-path", type=Path, required=True, help="folder of the new wheel", dest="output_dir"
+    )
+    _add_arguments(parser)
+    parser.set_defaults(run=_run, windows=windows)
+    return program.guarded(parser.parse_args(argv))
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("wheel", type=Path, metavar="WHEEL", help="the linked wheel")
+    parser.add_argument("rocm", type=Path, metavar="ROCM_PATH", help="the ROCm to take libraries from")
+    parser.add_argument(
+        "--targets", help="targets or families to serve (default: those the wheel has code for)"
+    )
+    parser.add_argument("--version", help="the whole version of the fat wheel")
+    parser.add_argument(
+        "--library", action="append", default=[], metavar="NAME", help="a library to take besides"
+    )
+    parser.add_argument(
+        "--provided",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="a library that another wheel supplies",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON for a program to read")
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.windows is not None and options.windows != ("-win" in options.wheel.name):
+        other = "patch_fat_wheel.py" if options.windows else "windows_patch_fat_wheel.py"
+        raise UsageError(f"{options.wheel.name} is not for this script", tip=f"use {other}")
+    request = fat.Request(
+        wheel=options.wheel,
+        rocm=options.rocm,
+        output_dir=options.output_dir,
+        targets=fat_targets.parse(options.targets) if options.targets else None,
+        version=options.version,
+        libraries=tuple(options.library),
+        provided=tuple(options.provided),
+    )
+    screen = console.current()
+    with screen.stage(f"putting ROCm into {options.wheel.name}"):
+        report = fat.make(request)
+    if options.json:
+        screen.json(jsonfile.to_plain(report))
+    else:
+        _show(report)
+    return 0
+
+
+def _show(report: Report) -> None:
+    screen = console.current()
+    rows = [
+        (part.name, console.size(part.size), str(part.files), _by_target(part.sizes)) for part in report.parts
+    ]
+    screen.table(("carries", "size", "files", "by target"), rows)
+    screen.table(("target", "size"), [(name, console.size(count)) for name, count in report.sizes.items()])
+    for name in report.dropped:
+        screen.out(f"requires no longer: {name}")
+    for member in report.changed:
+        screen.out(f"run path changed: {member}")
+    for left in report.left_out:
+        screen.out(f"left out: {left.name}: {left.reason}")
+    screen.out(f"{report.wheel} ({console.size(report.size)})")
+
+
+def _by_target(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{target} {console.size(count)}" for target, count in sorted(sizes.items()))

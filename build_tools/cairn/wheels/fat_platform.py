@@ -1,0 +1,76 @@
+"""What platform a wheel is for, and which tag its fat wheel may have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from cairn.errors import WheelError
+from cairn.wheels import policy
+from cairn.wheels.fat_binaries import Binary, Linux, Platform, Windows
+from cairn.wheels.metadata import WheelInfo
+from cairn.wheels.policy import Policy
+
+_LINUX = re.compile(r"(?P<policy>linux|manylinux[0-9]+|manylinux_[0-9]+_[0-9]+)_(?P<machine>.+)")
+_WINDOWS = re.compile(r"win(?:32|_amd64|_arm64)")
+
+
+def platform_of(info: WheelInfo) -> Platform:
+    """The platform of a wheel.
+
+    Raises:
+        WheelError: it is for none, or for several, that have ROCm.
+    """
+    tags = sorted({tag.split("-")[2] for tag in info.tags})
+    linux = [match for tag in tags if (match := _LINUX.fullmatch(tag))]
+    machines = {match["machine"] for match in linux}
+    if len(linux) == len(tags) and len(machines) == 1:
+        return Linux(machines.pop(), judge=any(match["policy"] == "linux" for match in linux))
+    if len(tags) == 1 and _WINDOWS.fullmatch(tags[0]):
+        return Windows(tags[0])
+    raise WheelError(
+        f"{info.file_name} is for {', '.join(tags)}, where there is no ROCm",
+        tip="a fat wheel is made from a wheel for one Linux or Windows platform",
+    )
+
+
+def tags_of(
+    info: WheelInfo, platform: Platform, binaries: Sequence[Binary], provided: Sequence[str]
+) -> tuple[str, ...] | None:
+    """The tags of the fat wheel: of the oldest systems on which it runs, but none older than it had.
+
+    Args:
+        info: the wheel so far.
+        platform: its platform.
+        binaries: all binaries that it will hold.
+        provided: globs of libraries that other wheels supply.
+
+    Returns:
+        None when they stay as they are.
+
+    Raises:
+        WheelError: no tag promises what the libraries need.
+    """
+    if not isinstance(platform, Linux):
+        return None
+    # Those of the wheel were judged when it got its tag; `version_needs` was read of all in any case.
+    libraries = [binary.library for binary in binaries if binary.library is not None]
+    elsewhere = (*provided, *(binary.name for binary in binaries))
+    for candidate in _candidates(info, platform.machine):
+        if policy.runs_on(candidate, libraries, elsewhere):
+            tag = f"{candidate.name}_{platform.machine}"
+            return tuple(sorted({"-".join((*text.split("-")[:2], tag)) for text in info.tags}))
+    newest = policy.newest()
+    wrong = {objection for library in libraries for objection in newest.objections(library)}
+    raise WheelError(
+        f"no manylinux tag promises what the libraries need: {', '.join(sorted(wrong)[:5])}",
+        tip="take a ROCm that was built on an older system",
+    )
+
+
+def _candidates(info: WheelInfo, machine: str) -> Sequence[Policy]:
+    """The policies that may become the tag, from the oldest systems on."""
+    known = [entry for entry in policy.policies() if machine in entry.versions]
+    platforms = {tag.split("-")[2] for tag in info.tags}
+    own = [known.index(found) for name in platforms if (found := policy.policy_of(name)) in known]
+    return known[min(own, default=0) :]

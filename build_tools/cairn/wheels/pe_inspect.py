@@ -1,0 +1,133 @@
+"""The PE files in a wheel, what they need, and what Windows has of it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import re
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from cairn.errors import PrerequisiteError, WheelError
+from cairn.wheels import offload, pe
+from cairn.wheels.archive import Archive
+from cairn.wheels.offload import CodeObject
+from cairn.wheels.pe import Pe
+from cairn.wheels.views import MemberView, View
+from cairn.wheels.zipformat import Member
+
+DEVICE_CODE = ".hip_fat"
+"""The section with the offload bundles: `.hip_fatbin` in the eight characters that a name may have."""
+
+SUFFIXES = (".dll", ".pyd", ".exe")
+_PYTHON = re.compile(r"(?:python|libpypy|vcruntime)[0-9].*\.dll")
+_SMALLEST = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeLibrary:
+    """A PE file in a wheel.
+
+    Attributes:
+        member: its path.
+        size: bytes unpacked.
+        pe: what the loader reads of it.
+        code_objects: its device code.
+    """
+
+    member: str
+    size: int
+    pe: Pe
+    code_objects: tuple[CodeObject, ...] = ()
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The targets it has code for, sorted."""
+        return tuple(sorted({str(code.target) for code in self.code_objects}))
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The DLLs it needs at once or later, in lower case."""
+        return tuple(dict.fromkeys(name.lower() for name in (*self.pe.imports, *self.pe.delay_imports)))
+
+
+def read_libraries(archive: Archive) -> tuple[PeLibrary, ...]:
+    """Every PE file in a wheel, by path, on all cores.
+
+    Raises:
+        WheelError: one of them is malformed; the message names it.
+    """
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        found = pool.map(lambda member: read_library(archive, member), pe_members(archive))
+        return tuple(sorted(found, key=lambda library: library.member))
+
+
+def pe_members(archive: Archive) -> Iterator[Member]:
+    """The members that a loader of Windows would open, by name and first bytes."""
+    for member in archive.members:
+        if member.size >= _SMALLEST and member.name.lower().endswith(SUFFIXES):
+            view = MemberView(archive, member)
+            if pe.is_pe(view.read(0, len(pe.MAGIC))):
+                yield member
+
+
+def read_library(archive: Archive, member: Member) -> PeLibrary:
+    """One PE file.
+
+    Raises:
+        WheelError: it is malformed; the message names it.
+    """
+    try:
+        view = MemberView(archive, member)
+        parsed = pe.read_view(view)
+        return PeLibrary(
+            member=member.name, size=member.size, pe=parsed, code_objects=device_code(view, parsed)
+        )
+    except WheelError as error:
+        raise WheelError(f"{member.name}: {error}", tip=error.tip) from error
+
+
+def device_code(view: View, parsed: Pe) -> tuple[CodeObject, ...]:
+    """The code objects of a PE file.
+
+    Raises:
+        WheelError: they are malformed.
+    """
+    ranges = [
+        (section.offset, section.offset + min(section.size, section.memory_size))
+        for section in parsed.sections
+        if section.name == DEVICE_CODE
+    ]
+    return tuple(found for start, end in ranges for found in offload.read_range(view, start, end))
+
+
+def shipped(libraries: Iterable[PeLibrary]) -> frozenset[str]:
+    """The names by which the files of a wheel are found, in lower case."""
+    return frozenset(library.member.rpartition("/")[2].lower() for library in libraries)
+
+
+def on_system(name: str, machine: str) -> bool:
+    """Whether every Windows, or every Python on it, has a DLL of that name.
+
+    Args:
+        name: the DLL.
+        machine: as platform tags have it, such as `win_amd64`.
+
+    Raises:
+        PrerequisiteError: delvewheel, whose list this is, is not installed.
+    """
+    name = name.lower()
+    names, patterns = _known(machine)
+    return name in names or bool(_PYTHON.fullmatch(name)) or any(p.fullmatch(name) for p in patterns)
+
+
+@functools.cache
+def _known(machine: str) -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
+    try:
+        lists = importlib.import_module("delvewheel._dll_list")
+    except ModuleNotFoundError as error:
+        raise PrerequisiteError("delvewheel is not installed", tip="pip install delvewheel") from error
+    kind = lists.MachineType.platform_tag_to_type(machine)
+    return frozenset(lists.ignore_names.get(kind, ())), tuple(lists.ignore_regexes)
