@@ -63,12 +63,16 @@ def apply(wheel: Path, edit: Edit, output_dir: Path) -> Path:
             not there (or adds what is).
     """
     name = metadata.parse_file_name(wheel.name)
+    with Archive.open(wheel) as archive:
+        return apply_to(archive, metadata.read_archive(archive, name), edit, output_dir)
+
+
+def apply_to(archive: Archive, info: WheelInfo, edit: Edit, output_dir: Path) -> Path:
+    """Like `apply`, for a wheel that is open and was read already."""
     with ExitStack() as stack:
-        archive = stack.enter_context(Archive.open(wheel))
-        info = metadata.read_archive(archive, name)
         _check_record(archive, info)
         _check_files(archive, edit, info)
-        names = _Names.of(name, info, edit)
+        names = _Names.of(metadata.parse_file_name(info.file_name), info, edit)
         if edit.binaries:
             output_dir.mkdir(parents=True, exist_ok=True)
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".edit.", dir=output_dir))

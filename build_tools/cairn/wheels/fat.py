@@ -90,27 +90,13 @@ def make(request: Request) -> Report:
         UsageError: no such ROCm tree.
         WheelError: the wheel cannot be made fat: a library, its data or the place that loads them is missing.
     """
-    plan = _plan(request)
-    version = request.version or fat_version(plan.info.version)
-    own_edits = dict(_own_edits(plan))
-    dropped = _sdk_requirements(plan.info)
-    request.output_dir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fat.", dir=request.output_dir) as folder:
-        module = f"{plan.package}/{fat_loader.MODULE}"
-        text = fat_loader.module_text(_preloads(plan)).encode() if plan.hooked else None
-        has_module = any(row.path == module for row in plan.info.record)
-        change = Edit(
-            version=version,
-            tags=fat_platform.tags_of(
-                plan.info, plan.platform, (*plan.own, *plan.bundle.libraries), request.provided
-            ),
-            remove_requirements=dropped,
-            add_files=dict(_added(plan, Path(folder))) | ({module: text} if text and not has_module else {}),
-            replace_files={module: text} if text and has_module else {},
-            binaries=own_edits,
-        )
-        made = edit.apply(request.wheel, change, request.output_dir)
-    return _report(plan, made, version=version, changed=tuple(own_edits), dropped=dropped)
+    with Archive.open(request.wheel) as archive:
+        plan = _plan(request, archive)
+        request.output_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".fat.", dir=request.output_dir) as folder:
+            change = _edit(plan, request, Path(folder))
+            made = edit.apply_to(archive, plan.info, change, request.output_dir)
+    return _report(plan, change, made)
 
 
 def fat_version(version: str) -> str:
@@ -131,17 +117,15 @@ def fat_version(version: str) -> str:
     return f"{parsed.public}+{'.'.join(part for part in (_MARK, local) if part)}"
 
 
-def _plan(request: Request) -> _Plan:
-    name = metadata.parse_file_name(request.wheel.name)
-    with Archive.open(request.wheel) as archive:
-        info = metadata.read_archive(archive, name)
-        fat_version(info.version)
-        platform = fat_platform.platform_of(info)
-        package = fat_loader.package_of(archive, info)
-        hooked = fat_loader.is_hooked(archive, package, needed=platform.name == "windows")
-        preloads = fat_loader.preloads(archive, package)
-        own = platform.of_wheel(archive)
-        targets = request.targets or _targets_of(request.wheel, own)
+def _plan(request: Request, archive: Archive) -> _Plan:
+    info = metadata.read_archive(archive, metadata.parse_file_name(request.wheel.name))
+    fat_version(info.version)
+    platform = fat_platform.platform_of(info)
+    package = fat_loader.package_of(archive, info)
+    hooked = fat_loader.is_hooked(archive, package, needed=platform.name == "windows")
+    preloads = fat_loader.preloads(archive, package)
+    own = platform.of_wheel(archive)
+    targets = request.targets or _targets_of(request.wheel, own)
     rules = recipe(platform.name)
     tree = Tree(root=request.rocm, system=system_folders() if platform.name == "linux" else ())
     sought = Sought(own=own, preloads=preloads, extra=request.libraries, provided=request.provided)
@@ -161,6 +145,22 @@ def _plan(request: Request) -> _Plan:
         bundle=bundle,
         folders=folders,
         left_out=(*bundle.left_out, *missing),
+    )
+
+
+def _edit(plan: _Plan, request: Request, folder: Path) -> Edit:
+    """All changes of the wheel; `folder` gets the libraries that must not stay as the tree has them."""
+    module = f"{plan.package}/{fat_loader.MODULE}"
+    text = {module: fat_loader.module_text(_preloads(plan)).encode()} if plan.hooked else {}
+    is_there = any(row.path == module for row in plan.info.record)
+    libraries = plan.bundle.libraries
+    return Edit(
+        version=request.version or fat_version(plan.info.version),
+        tags=fat_platform.tags_of(plan.info, plan.platform, plan.own, libraries, request.provided),
+        remove_requirements=_sdk_requirements(plan.info),
+        add_files=dict(_added(plan, folder)) | ({} if is_there else text),
+        replace_files=text if is_there else {},
+        binaries=dict(_own_edits(plan)),
     )
 
 
@@ -249,18 +249,16 @@ def _preloads(plan: _Plan) -> list[str]:
     return [b.name for b in plan.bundle.libraries if plain(stem_of(b.name)[0]) in wanted | opened]
 
 
-def _report(
-    plan: _Plan, made: Path, *, version: str, changed: tuple[str, ...], dropped: tuple[str, ...]
-) -> Report:
+def _report(plan: _Plan, change: Edit, made: Path) -> Report:
     parts = fat_report.parts_of(plan.bundle, plan.folders)
     return Report(
         wheel=str(made),
-        version=version,
+        version=str(change.version),
         targets=tuple(map(str, plan.targets)),
         parts=parts,
         sizes=fat_report.totals(parts),
-        changed=changed,
-        dropped=dropped,
+        changed=tuple(change.binaries),
+        dropped=change.remove_requirements,
         left_out=(*plan.left_out, *fat_report.shortfalls(plan.bundle, plan.folders, plan.targets)),
         size=made.stat().st_size,
     )

@@ -65,11 +65,12 @@ class Linux:
             judge: whether to read of the wheel's binaries too what a manylinux tag takes to justify.
         """
         self.machine = machine
-        self._watched = policy.watched_symbols() if judge else frozenset[str]()
+        self.judge = judge
 
     def of_wheel(self, archive: Archive) -> tuple[Binary, ...]:
         """See `Platform.of_wheel`."""
-        found = inspect.read_libraries(archive, device_code=False, look_for=self._watched)
+        watched = policy.watched_symbols() if self.judge else frozenset[str]()
+        found = inspect.read_libraries(archive, device_code=False, look_for=watched)
         return tuple(_of_elf(library, library.member) for library in found if library.elf.machine != "amdgpu")
 
     def of_tree(self, path: Path) -> Binary:

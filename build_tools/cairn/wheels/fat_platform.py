@@ -35,14 +35,19 @@ def platform_of(info: WheelInfo) -> Platform:
 
 
 def tags_of(
-    info: WheelInfo, platform: Platform, binaries: Sequence[Binary], provided: Sequence[str]
+    info: WheelInfo,
+    platform: Platform,
+    own: Sequence[Binary],
+    added: Sequence[Binary],
+    provided: Sequence[str],
 ) -> tuple[str, ...] | None:
     """The tags of the fat wheel: of the oldest systems on which it runs, but none older than it had.
 
     Args:
         info: the wheel so far.
         platform: its platform.
-        binaries: all binaries that it will hold.
+        own: the binaries it has.
+        added: those it gets.
         provided: globs of libraries that other wheels supply.
 
     Returns:
@@ -53,11 +58,12 @@ def tags_of(
     """
     if not isinstance(platform, Linux):
         return None
-    # Those of the wheel were judged when it got its tag; `version_needs` was read of all in any case.
-    libraries = [binary.library for binary in binaries if binary.library is not None]
-    elsewhere = (*provided, *(binary.name for binary in binaries))
+    # Those of a wheel with a manylinux tag were judged when it got it.
+    judged = [*own, *added] if platform.judge else added
+    beside = policy.shipped(binary.library for binary in own if binary.library is not None)
+    libraries = [binary.library for binary in judged if binary.library is not None]
     for candidate in _candidates(info, platform.machine):
-        if policy.runs_on(candidate, libraries, elsewhere):
+        if policy.runs_on(candidate, libraries, provided, beside=beside):
             tag = f"{candidate.name}_{platform.machine}"
             return tuple(sorted({"-".join((*text.split("-")[:2], tag)) for text in info.tags}))
     newest = policy.newest()

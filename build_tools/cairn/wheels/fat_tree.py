@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +15,10 @@ from cairn.wheels.fat_recipe import plain
 _FIRST = ("lib", "lib64", "bin")
 _SDK_PREFIX = "_rocm_sdk_"
 _SYSTEM = ("/usr/lib64", "/lib64", "/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib", "/lib")
+# No libraries lie here, but the half of all files.
+_PASSED_OVER = frozenset(("__pycache__", "cmake", "doc", "docs", "include", "man", "share", "src"))
 _VERSION_FILE = ".info/version"
+_MAYBE = re.compile(r"\.so(?:\.[0-9.]+)?$|\.dll$", re.IGNORECASE)
 _LIBRARY = re.compile(r"(?P<stem>.+?)\.so(?:\.(?P<version>[0-9.]+))?")
 # hiprtc0702.dll, amdhip64_7.dll, hipblas.dll
 _DLL = re.compile(r"(?P<stem>.+?)(?:[_-]?(?P<version>[0-9]+(?:[._][0-9]+)*))?\.dll", re.IGNORECASE)
@@ -32,8 +36,6 @@ class Tree:
 
     root: Path
     system: tuple[Path, ...] = ()
-    _near: dict[str, Path] | None = None
-    _all: dict[str, Path] | None = None
     _roots: tuple[Path, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,30 +57,34 @@ class Tree:
     def find(self, name: str) -> Path | None:
         """A library by its exact name: in lib, lib64 and bin, then anywhere, then on the system."""
         key = _key(name.rpartition("/")[2])
-        found = self._index_near().get(key) or self._index_all().get(key)
+        found = self._near.names.get(key) or self._all.names.get(key)
         if found is not None:
             return found
-        return next((path for folder in self.system if (path := folder / name).is_file()), None)
+        return next((path for folder in self.system if (path := folder / key).is_file()), None)
 
     def find_stem(self, stem: str) -> Path | None:
         """The library of a stem, with or without `lib`, of its highest version."""
-        for index in (self._index_near, self._index_all):
-            paths = [path for path in index().values() if plain(stem_of(path.name)[0]) == plain(stem)]
-            if paths:
-                # The name with a version is the one that programs ask for.
-                return max(paths, key=lambda path: stem_of(path.name)[1])
-        return None
+        key = plain(stem)
+        paths = self._near.stems.get(key) or self._all.stems.get(key)
+        # A name with a version is the one that programs ask for.
+        return max(paths, key=lambda path: stem_of(path.name)[1]) if paths else None
 
-    def _index_near(self) -> dict[str, Path]:
-        if self._near is None:
-            folders = [root / name for root in self._roots for name in _FIRST]
-            self._near = _indexed(path for f in folders if f.is_dir() for path in sorted(f.iterdir()))
-        return self._near
+    @functools.cached_property
+    def _near(self) -> _Index:
+        folders = [root / name for root in self._roots for name in _FIRST]
+        return _indexed(path for f in folders if f.is_dir() for path in sorted(f.iterdir()))
 
-    def _index_all(self) -> dict[str, Path]:
-        if self._all is None:
-            self._all = _indexed(path for root in self._roots for path in _walk(root))
-        return self._all
+    @functools.cached_property
+    def _all(self) -> _Index:
+        return _indexed(path for root in self._roots for path in _walk(root))
+
+
+@dataclass(kw_only=True, eq=False)
+class _Index:
+    """Libraries by name and by stem."""
+
+    names: dict[str, Path] = field(default_factory=dict)
+    stems: dict[str, list[Path]] = field(default_factory=dict)
 
 
 def system_folders() -> tuple[Path, ...]:
@@ -100,18 +106,17 @@ def _key(name: str) -> str:
     return name.lower() if name.lower().endswith(".dll") else name
 
 
-def _indexed(paths: Iterator[Path]) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+def _indexed(paths: Iterable[Path]) -> _Index:
+    index = _Index()
     for path in paths:
-        key = _key(path.name)
-        if key not in found and stem_of(path.name)[0] != path.name and path.is_file():
-            found[key] = path
-    return found
+        stem, key = stem_of(path.name)[0], _key(path.name)
+        if stem != path.name and key not in index.names and path.is_file():
+            index.names[key] = path
+            index.stems.setdefault(plain(stem), []).append(path)
+    return index
 
 
 def _walk(root: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(root):
-        folders.sort()
-        yield from (
-            Path(folder, name) for name in sorted(names) if ".so" in name or name.lower().endswith(".dll")
-        )
+        folders[:] = sorted(name for name in folders if name not in _PASSED_OVER)
+        yield from (Path(folder, name) for name in sorted(names) if _MAYBE.search(name))

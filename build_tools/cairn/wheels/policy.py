@@ -107,9 +107,22 @@ def lowest(libraries: Iterable[Library], elsewhere: Sequence[str], machine: str)
     return next((policy for policy in fitting if runs_on(policy, binaries, elsewhere)), None)
 
 
-def runs_on(policy: Policy, libraries: Sequence[Library], elsewhere: Sequence[str]) -> bool:
-    """Whether these binaries run, as they are, on every system that fulfils `policy`."""
-    own = shipped(libraries)
+def runs_on(
+    policy: Policy,
+    libraries: Sequence[Library],
+    elsewhere: Sequence[str],
+    *,
+    beside: frozenset[str] = frozenset(),
+) -> bool:
+    """Whether these binaries run, as they are, on every system that fulfils `policy`.
+
+    Args:
+        policy: what systems promise.
+        libraries: the binaries.
+        elsewhere: globs of libraries that something else than the system supplies.
+        beside: names of libraries that lie in the wheel too.
+    """
+    own = shipped(libraries) | beside
     return all(_runs_on(policy, library, own, elsewhere) for library in libraries)
 
 
