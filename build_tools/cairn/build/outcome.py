@@ -26,7 +26,7 @@ def write(request: BuildRequest, wheels: Sequence[BuiltWheel], checkouts: Sequen
         stack=request.stack.name,
         line=request.stack.line,
         targets=request.targets,
-        python=python_version(),
+        pythons=(python_version(),),
         platform=platform_tag(),
         sdk_version=request.sdk.info.version if request.sdk else None,
         toolchain=toolchain.identity(host_compiler=request.sdk is None),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 from cairn import console, jsonfile, redact
 from cairn.cli import options as common
 from cairn.cli.groups import Subparsers
 from cairn.errors import UsageError
-from cairn.sources import hipify_report, several
+from cairn.sources import hipify_report, history, several
 from cairn.sources.checkout import Checkout
 from cairn.stack import Project, Stack
 
@@ -51,7 +52,7 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 def add_choice(parser: argparse.ArgumentParser, *, related: bool = True, release: bool = True) -> None:
     """Which origin and hashtag: these win over pins, and pins over defaults."""
     parser.add_argument("--gitrepo-origin", metavar="URL", help="git URL or path of the repository")
-    parser.add_argument("--repo-hashtag", metavar="REF", help="branch, tag or commit")
+    parser.add_argument("--repo-hashtag", metavar="REF", help="branch, tag, commit, or #N for a pull request")
     if related or release:
         parser.add_argument("--torch-dir", type=Path, help="torch checkout that pins the others")
     if related:
@@ -73,8 +74,9 @@ def add_choice(parser: argparse.ArgumentParser, *, related: bool = True, release
 def add_how(parser: argparse.ArgumentParser) -> None:
     """How to check out."""
     flag = argparse.BooleanOptionalAction
-    parser.add_argument("--depth", type=_positive, help="fetch so many commits of history (default: all)")
-    parser.add_argument("--jobs", type=_positive, default=0, help="fetch so many submodules at once")
+    parser.add_argument("--depth", type=positive, help="fetch so many commits of history (default: all)")
+    parser.add_argument("--jobs", type=positive, default=0, help="fetch so many submodules at once")
+    add_as_of(parser)
     parser.add_argument("--submodules", action=flag, default=True, help="check submodules out too")
     parser.add_argument("--hipify", action=flag, default=True, help="hipify, where it is done at checkout")
     parser.add_argument("--force", action="store_true", help="drop local work that stands in the way")
@@ -95,6 +97,7 @@ def add_hipify(parser: argparse.ArgumentParser) -> None:
 def how(options: argparse.Namespace) -> several.Options:
     """What `add_how` added, as a value."""
     return several.Options(
+        as_of=options.as_of,
         depth=options.depth,
         jobs=options.jobs,
         submodules=options.submodules,
@@ -212,7 +215,25 @@ def _plain(checkout: Checkout) -> dict[str, object]:
     }
 
 
-def _positive(text: str) -> int:
+def add_as_of(parser: argparse.ArgumentParser) -> None:
+    """The past."""
+    parser.add_argument(
+        "--as-of",
+        type=_moment,
+        metavar="DATE",
+        help="take branches as they were at this date (its end, UTC) or time, ISO 8601",
+    )
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return history.moment(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(f"{error}: {error.tip}") from error
+
+
+def positive(text: str) -> int:
+    """An option's value that counts something."""
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not positive")

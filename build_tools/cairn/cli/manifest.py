@@ -1,49 +1,122 @@
-"""`cairn manifest`: the inputs of a build, frozen and compared with checkouts."""
+"""`cairn manifest`: the inputs of a build, frozen, made again, compared."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cairn import console, jsonfile
-from cairn.build.request import platform_tag, python_tag
+from cairn import targets as gpu
+from cairn.build import toolchain
+from cairn.build.request import platform_tag, python_version
+from cairn.cli import checkout as checkout_command
 from cairn.cli import options as common
 from cairn.cli.groups import Subparsers
 from cairn.errors import SourceError, UsageError
-from cairn.sources import manifest
-from cairn.sources.checkout import inspect
+from cairn.sources import changelog, changelog_page, manifest, provenance, reproduce, several, urls
+from cairn.sources.checkout import Checkout, inspect
+from cairn.sources.manifest import Manifest
 from cairn.stack import Stack
+
+_SHOWN = 12  # problems
 
 
 def register(subparsers: Subparsers) -> None:
     """Add the group to the program's parser."""
-    group = subparsers.add_parser("manifest", help="freeze what a build is made from, and verify it")
+    group = subparsers.add_parser(
+        "manifest", help="freeze what a build is made from; make and compare it again"
+    )
     commands = group.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    create = commands.add_parser(
+    _register_create(commands)
+    _register_checkout(commands)
+    _register_diff(commands)
+    _register_verify(commands)
+
+
+def _register_create(commands: Subparsers) -> None:
+    create = _command(
+        commands,
         "create",
-        help="write the manifest of a stack's checkouts",
+        _create,
+        about="write the manifest of a stack's checkouts. Refused are commits that their origins do not "
+        "have, and local edits. With --as-of, the stack is checked out first, as its branches were then.",
         epilog="example: cairn manifest create --stack external-builds/pytorch --output manifest.json",
-        allow_abbrev=False,
     )
     common.add_stack(create)
     _add_checkouts(create)
-    create.add_argument("--targets", help="GPU targets, joined by commas (default: the stack's)")
-    create.add_argument("--sdk-version", help="version of the ROCm SDK")
+    create.add_argument("--targets", help="GPU targets or families, joined by commas (default: the stack's)")
+    create.add_argument("--sdk-version", help="version of the ROCm SDK (default: the stack's)")
+    create.add_argument("--python", help="versions of Python, joined by commas (default: this one's)")
     create.add_argument("--output", type=Path, required=True, help="the manifest to write")
-    common.json_flag(create)
-    create.set_defaults(run=_create)
-    verify = commands.add_parser(
+    create.add_argument(
+        "--allow-local",
+        action="store_true",
+        help="freeze local edits and commits too; nobody else can make such a manifest's checkouts",
+    )
+    checkout_command.add_as_of(create)
+
+
+def _register_checkout(commands: Subparsers) -> None:
+    again = _command(
+        commands,
+        "checkout",
+        _checkout,
+        about="make the checkouts that a manifest froze, and prove by their trees that they are the same",
+        epilog="example: cairn manifest checkout manifest.json --root-checkout-dir src",
+    )
+    again.add_argument("manifest", type=Path, help="a manifest.json")
+    common.add_stack(again, required=False)
+    _add_checkouts(again)
+    again.add_argument("--depth", type=checkout_command.positive, help="fetch so many commits of history")
+    again.add_argument(
+        "--jobs", type=checkout_command.positive, default=0, help="fetch so many submodules at once"
+    )
+    again.add_argument("--force", action="store_true", help="drop local work that stands in the way")
+    again.add_argument("--python", type=Path, help="interpreter that hipify runs in (default: this one)")
+
+
+def _register_diff(commands: Subparsers) -> None:
+    diff = _command(
+        commands,
+        "diff",
+        _diff,
+        about="what changed between two manifests: commits, submodules, SDK, toolchain",
+        epilog="example: cairn manifest diff monday.json tuesday.json --html changelog.html",
+    )
+    diff.add_argument("before", type=Path, help="the older manifest.json")
+    diff.add_argument("after", type=Path, help="the newer manifest.json")
+    diff.add_argument(
+        "--commits",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="name the commits between, which are fetched from their origins",
+    )
+    diff.add_argument("--html", type=Path, metavar="FILE", help="write a page for browsers too")
+
+
+def _register_verify(commands: Subparsers) -> None:
+    verify = _command(
+        commands,
         "verify",
-        help="compare checkouts with a manifest",
+        _verify,
+        about="compare checkouts with a manifest",
         epilog="example: cairn manifest verify manifest.json --stack external-builds/pytorch",
-        allow_abbrev=False,
     )
     verify.add_argument("manifest", type=Path, help="a manifest.json")
-    common.add_stack(verify)
+    common.add_stack(verify, required=False)
     _add_checkouts(verify)
-    common.json_flag(verify)
-    verify.set_defaults(run=_verify)
+
+
+def _command(
+    commands: Subparsers, name: str, run: Callable[[argparse.Namespace], int], *, about: str, epilog: str
+) -> argparse.ArgumentParser:
+    first, _, rest = about.partition(". ")
+    text = f"{first[0].upper()}{first[1:]}. {rest}".strip()
+    parser = commands.add_parser(name, help=first, description=text, epilog=epilog, allow_abbrev=False)
+    common.json_flag(parser)
+    parser.set_defaults(run=run)
+    return parser
 
 
 def _add_checkouts(parser: argparse.ArgumentParser) -> None:
@@ -61,19 +134,20 @@ def _add_checkouts(parser: argparse.ArgumentParser) -> None:
 
 def _create(options: argparse.Namespace) -> int:
     stack = common.read_stack(options)
-    folders = _folders(stack, options)
-    targets = options.targets.split(",") if options.targets else stack.targets
+    checkouts = _checkouts(stack, options)
+    _refuse_what_nobody_else_has(checkouts, allow_local=options.allow_local)
+    sdk_version = options.sdk_version or (stack.sdk.version if stack.sdk else None)
+    targets = gpu.parse_targets(options.targets) if options.targets else stack.targets
     made = manifest.create(
-        [inspect(p, folders[p.name]) for p in stack.in_order() if folders[p.name].is_dir()],
+        checkouts,
         stack=stack.name,
         line=stack.line,
         targets=targets,
-        python=python_tag(),
+        pythons=options.python.split(",") if options.python else (python_version(),),
         platform=platform_tag(),
-        sdk_version=options.sdk_version,
+        sdk_version=sdk_version,
+        toolchain=toolchain.identity(host_compiler=targets == (gpu.CPU,)),
     )
-    if not made.projects:
-        raise SourceError("no project of the stack is checked out", tip="run `cairn checkout all` first")
     manifest.write(options.output, made)
     if options.json:
         console.current().json({"digest": made.digest(), **jsonfile.to_plain(made)})
@@ -82,34 +156,133 @@ def _create(options: argparse.Namespace) -> int:
     return 0
 
 
+def _checkouts(stack: Stack, options: argparse.Namespace) -> list[Checkout]:
+    folders = _folders(stack, options, names=[p.name for p in stack.projects])
+    if options.as_of is not None:
+        if options.checkout:
+            raise UsageError(
+                "--as-of checks the whole stack out, and --checkout names one that is elsewhere",
+                tip="name the folder of all with --root-checkout-dir",
+            )
+        with console.current().stage(f"check out {stack.name} as of {options.as_of}") as stage:
+            how = several.Options(as_of=options.as_of)
+            several.checkout_stack(stack, _root(stack, options), options=how, say=stage.update)
+    found = [inspect(p, folders[p.name]) for p in stack.in_order() if folders[p.name].is_dir()]
+    if not found:
+        raise SourceError("no project of the stack is checked out", tip="run `cairn checkout all` first")
+    return found
+
+
+def _refuse_what_nobody_else_has(checkouts: Sequence[Checkout], *, allow_local: bool) -> None:
+    with console.current().stage("look for the commits at their origins") as stage:
+        problems = [*provenance.missing(checkouts, say=stage.update)]
+    tip = "push the commits to the origin, or check out what it has"
+    if not allow_local and (local := provenance.local_work(checkouts)):
+        problems += local
+        tip = "commit them to the origin and check that out; or pass --allow-local for edits of your own"
+    if problems:
+        raise SourceError(f"nobody else could build this: {_some(problems)}", tip=tip)
+
+
+def _checkout(options: argparse.Namespace) -> int:
+    wanted = manifest.read(options.manifest)
+    stack = _stack_of(options)
+    folders = _folders(stack, options, names=[p.name for p in wanted.projects])
+    with console.current().stage(f"check out what {options.manifest.name} froze") as stage:
+        reproduce.reproduce(
+            wanted,
+            folders,
+            origins=_local_origins(stack, wanted),
+            options=several.Options(
+                depth=options.depth, jobs=options.jobs, force=options.force, python=options.python
+            ),
+            say=stage.update,
+        )
+        stage.update("comparing the trees")
+        problems = manifest.verify(wanted, folders)
+    return _answer(options, wanted, problems, folders=folders)
+
+
 def _verify(options: argparse.Namespace) -> int:
     wanted = manifest.read(options.manifest)
-    problems = manifest.verify(wanted, _folders(common.read_stack(options), options))
+    folders = _folders(_stack_of(options), options, names=[p.name for p in wanted.projects])
+    return _answer(options, wanted, manifest.verify(wanted, folders), folders=folders)
+
+
+def _answer(
+    options: argparse.Namespace, wanted: Manifest, problems: Sequence[str], *, folders: Mapping[str, Path]
+) -> int:
     if options.json:
-        console.current().json({"digest": wanted.digest(), "problems": list(problems)})
-    else:
-        _say(problems)
+        trees = {p.name: {"path": str(folders[p.name]), "tree": p.tree} for p in wanted.projects}
+        answer = {"digest": wanted.digest(), "problems": list(problems), "projects": trees}
+        console.current().json(answer)
+    elif not problems:
+        for project in wanted.projects:
+            modules = f" and {len(project.submodules)} submodules" if project.submodules else ""
+            console.current().out(
+                f"{project.name}: tree {project.tree}{modules}, as frozen: {folders[project.name]}"
+            )
     if problems:
         raise SourceError(
-            f"the checkouts are not what {options.manifest} froze ({len(problems)} differences)",
-            tip="check the projects out again at the commits that it names",
+            f"the checkouts are not what {options.manifest} froze: {_some(problems)}",
+            tip="make them with `cairn manifest checkout`, and --force where local work may go",
         )
     return 0
 
 
-def _say(problems: Sequence[str]) -> None:
-    for problem in problems:
-        console.current().out(problem)
-    if not problems:
-        console.current().out("the checkouts are exactly what the manifest froze")
+def _diff(options: argparse.Namespace) -> int:
+    before, after = manifest.read(options.before), manifest.read(options.after)
+    with console.current().stage("compare") as stage:
+        found = changelog.between(before, after, commits=options.commits, say=stage.update)
+    if options.html:
+        changelog_page.write_page(options.html, found)
+    if options.json:
+        console.current().json(jsonfile.to_plain(found))
+        return 0
+    for line in changelog_page.lines(found):
+        console.current().out(line)
+    return 0
 
 
-def _folders(stack: Stack, options: argparse.Namespace) -> dict[str, Path]:
-    root = (options.root_checkout_dir or Path(stack.folder)).absolute()
-    folders = {p.name: root / p.checkout_dir for p in stack.projects}
+def _some(problems: Sequence[str]) -> str:
+    more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+    return "; ".join(problems[:_SHOWN]) + more
+
+
+def _stack_of(options: argparse.Namespace) -> Stack | None:
+    """The stack, which says where checkouts are; not needed where their folder is named."""
+    if options.stack is not None:
+        return common.read_stack(options)
+    if options.root_checkout_dir is None:
+        raise UsageError(
+            "where are the checkouts?", tip="name their folder with --root-checkout-dir, or a --stack"
+        )
+    return None
+
+
+def _local_origins(stack: Stack | None, wanted: Manifest) -> dict[str, str]:
+    """Repositories that the stack describes and this machine makes: another has them elsewhere."""
+    if stack is None:
+        return {}
+    gone = [p.name for p in wanted.projects if urls.is_local(p.origin) and not Path(p.origin).exists()]
+    made = {name: several.materialised(stack.project(name)) for name in gone}
+    return {name: origin for name, origin in made.items() if origin is not None}
+
+
+def _root(stack: Stack | None, options: argparse.Namespace) -> Path:
+    given: Path | None = options.root_checkout_dir
+    return (given or Path(stack.folder if stack else ".")).absolute()
+
+
+def _folders(stack: Stack | None, options: argparse.Namespace, *, names: Sequence[str]) -> dict[str, Path]:
+    root = _root(stack, options)
+    folders = {name: root / (stack.project(name).checkout_dir if stack else name) for name in names}
     for text in options.checkout:
         name, sign, folder = text.partition("=")
         if not sign:
             raise UsageError(f"--checkout {text} is not NAME=FOLDER")
-        folders[stack.project(name).name] = Path(folder).absolute()
+        name = stack.project(name).name if stack else name
+        if name not in folders:
+            raise UsageError(f"--checkout names {name!r}", tip=f"the projects are {', '.join(folders)}")
+        folders[name] = Path(folder).absolute()
     return folders

@@ -9,11 +9,13 @@ import dataclasses
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from cairn.errors import SourceError
 from cairn.sources import (
     hipifying,
+    history,
     losses,
     mirror,
     repository,
@@ -26,7 +28,7 @@ from cairn.sources import (
 )
 from cairn.sources.faults import Patience
 from cairn.sources.inspection import Checkout, Submodule, inspect
-from cairn.sources.mirror import Found
+from cairn.sources.mirror import Found, Mirror
 from cairn.sources.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.state import State
 from cairn.stack import Project
@@ -45,6 +47,8 @@ class CheckoutRequest:
         checkout_dir: the working tree; made when missing.
         origin: a git URL or a path.
         hashtag: a branch, tag, commit or any other ref of the origin.
+        commit: what the hashtag is to mean, whatever it means at the origin now; None asks the origin.
+        as_of: take a branch as it was at this moment (`cairn.sources.history` has the rule).
         depth: commits of history to fetch; None for all.
         jobs: how much is done side by side; 0 for one per processor.
         submodules: check them out too.
@@ -59,6 +63,8 @@ class CheckoutRequest:
     checkout_dir: Path
     origin: str
     hashtag: str
+    commit: str | None = None
+    as_of: datetime | None = None
     depth: int | None = None
     jobs: int = 0
     submodules: bool = True
@@ -92,7 +98,7 @@ def checkout(request: CheckoutRequest, *, say: Say = _silent) -> Checkout:
         note = _recovered(root, request, say=say)
         _refuse_foreign(root, note)
         source = mirror.of(request.origin, depth=request.depth, patience=request.patience)
-        found = source.find(request.hashtag, say=say)
+        found = source.find(_name(request, source, say), say=say)
         wanted = _wanted(request, found)
         if not _is_current(root, note, wanted):
             _move(root, request, found, source.path, note=note, wanted=wanted, say=say)
@@ -147,6 +153,16 @@ def _refuse_foreign(root: Repository, note: State | None) -> None:
         raise SourceError(
             f"{path} has files and is not a git checkout", tip="name another --checkout-dir, or move it away"
         )
+
+
+def _name(request: CheckoutRequest, source: Mirror, say: Say) -> str:
+    """What to ask the origin for."""
+    if request.commit is not None:
+        return request.commit
+    if request.as_of is None:
+        return request.hashtag
+    whole = source if source.depth is None else mirror.of_commits(request.origin, patience=request.patience)
+    return history.as_of(whole, request.hashtag, request.as_of, say=say)
 
 
 def _wanted(request: CheckoutRequest, found: Found) -> State:

@@ -67,6 +67,11 @@ class Checkout:
         """What hipify did; None where it has not run, or not by us. Read when asked for: it may be large."""
         return hipify_report.read(root_at(self.path).git_dir)
 
+    @property
+    def is_hipified(self) -> bool:
+        """Whether hipify has run, or has nothing to do before the build."""
+        return self.hipify_commit is not None or self.report is not None
+
 
 def inspect(project: Project, path: Path) -> Checkout:
     """The checkout at `path`, whoever made it.

@@ -12,7 +12,7 @@ from typing import ClassVar
 from cairn import jsonfile
 from cairn.errors import CairnError
 from cairn.sources.inspection import Checkout, inspect
-from cairn.stack import Origin, Project
+from cairn.stack import HipifyKind, Origin, Project
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,7 @@ class ProjectSource:
         hashtag: what was asked for.
         commit: what that was at its origin; never a commit of hipify.
         tree: git's id of its files after hipify, with local edits.
+        hipify: who hipified them; `none` where nobody did, whatever the stack says.
         version: base version; None where the built wheel alone knows it.
         submodules: by path.
     """
@@ -53,6 +54,7 @@ class ProjectSource:
     hashtag: str
     commit: str
     tree: str
+    hipify: HipifyKind = "none"
     version: str | None = None
     submodules: tuple[SubmoduleSource, ...] = ()
 
@@ -66,7 +68,7 @@ class Manifest:
         line: release line.
         projects: in the order of building.
         targets: GPU targets, or `cpu`.
-        python: tag of the interpreter, `cp311`.
+        pythons: versions of the interpreters, `3.11`.
         platform: tag of the machine, `linux_x86_64`.
         sdk_version: of the ROCm SDK; None without.
         toolchain: versions of the tools that make the bytes, by name.
@@ -78,7 +80,7 @@ class Manifest:
     line: str
     projects: tuple[ProjectSource, ...]
     targets: tuple[str, ...]
-    python: str
+    pythons: tuple[str, ...]
     platform: str
     sdk_version: str | None = None
     toolchain: Mapping[str, str] = field(default_factory=dict)
@@ -96,7 +98,7 @@ def create(  # noqa: PLR0913 - each is one independent input of a build
     stack: str,
     line: str,
     targets: Sequence[str],
-    python: str,
+    pythons: Sequence[str],
     platform: str,
     sdk_version: str | None = None,
     toolchain: Mapping[str, str] | None = None,
@@ -107,7 +109,7 @@ def create(  # noqa: PLR0913 - each is one independent input of a build
         line=line,
         projects=tuple(_source(checkout) for checkout in checkouts),
         targets=tuple(targets),
-        python=python,
+        pythons=tuple(pythons),
         platform=platform,
         sdk_version=sdk_version,
         toolchain=dict(toolchain or {}),
@@ -146,7 +148,7 @@ def verify(manifest: Manifest, checkouts: Mapping[str, Path]) -> tuple[str, ...]
 
 def _differences(wanted: ProjectSource, folder: Path) -> list[str]:
     try:
-        found = _source(inspect(_undemanding(wanted), folder))
+        found = _source(inspect(project_of(wanted), folder))
     except CairnError as error:
         return [f"{wanted.name}: {error}"]
     pairs = [("commit", wanted.commit, found.commit), ("tree", wanted.tree, found.tree)]
@@ -159,14 +161,15 @@ def _differences(wanted: ProjectSource, folder: Path) -> list[str]:
     return [f"{wanted.name}: {what} is {has}, expected {want}" for what, want, has in pairs if want != has]
 
 
-def _undemanding(wanted: ProjectSource) -> Project:
-    """Just enough of a project to look at its checkout."""
+def project_of(source: ProjectSource) -> Project:
+    """Just enough of a project to make its checkout, and to look at it."""
     return Project(
-        name=wanted.name,
-        distribution=wanted.distribution,
-        checkout_dir=wanted.name,
-        origin=Origin(url=wanted.origin),
-        hashtag=wanted.hashtag,
+        name=source.name,
+        distribution=source.distribution,
+        checkout_dir=source.name,
+        origin=Origin(url=source.origin),
+        hashtag=source.hashtag,
+        hipify=source.hipify,
         version_file="",
     )
 
@@ -179,6 +182,7 @@ def _source(checkout: Checkout) -> ProjectSource:
         hashtag=checkout.hashtag,
         commit=checkout.commit,
         tree=checkout.tree,
+        hipify=checkout.project.hipify if checkout.is_hipified else "none",
         version=checkout.version,
         submodules=tuple(
             SubmoduleSource(path=m.path, origin=m.origin, commit=m.commit, tree=m.tree)

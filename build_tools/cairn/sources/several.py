@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from cairn import files
@@ -24,6 +25,7 @@ _PINNING = "torch"  # the project whose checkout names the others' commits (cair
 class Options:
     """How to check out; as in `cairn.sources.checkout.CheckoutRequest`."""
 
+    as_of: datetime | None = None
     depth: int | None = None
     jobs: int = 0
     submodules: bool = True
@@ -114,6 +116,7 @@ def checkout_project(
         checkout_dir=folder,
         origin=what.origin,
         hashtag=what.hashtag,
+        as_of=options.as_of,
         depth=options.depth,
         jobs=options.jobs,
         submodules=options.submodules,

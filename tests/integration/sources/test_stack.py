@@ -120,7 +120,7 @@ def test_the_release_branch_of_torchs_triton_version(stack: Stack, triton: Proje
 def test_a_manifest_holds_until_something_changes(stack: Stack, tmp_path: Path) -> None:
     done = several.checkout_stack(stack, tmp_path / "src")
     frozen = manifest.create(
-        done, stack="mini", line="main", targets=["cpu"], python="cp311", platform="linux_x86_64"
+        done, stack="mini", line="main", targets=["cpu"], pythons=["3.11"], platform="linux_x86_64"
     )
     manifest.write(tmp_path / "manifest.json", frozen)
     read = manifest.read(tmp_path / "manifest.json")
@@ -143,7 +143,7 @@ def test_a_manifest_holds_until_something_changes(stack: Stack, tmp_path: Path) 
 def test_the_same_sources_elsewhere_have_the_same_digest(stack: Stack, tmp_path: Path) -> None:
     def digest(folder: str) -> str:
         done = several.checkout_stack(stack, tmp_path / folder)
-        return manifest.create(done, stack="m", line="l", targets=[], python="p", platform="q").digest()
+        return manifest.create(done, stack="m", line="l", targets=[], pythons=["p"], platform="q").digest()
 
     assert digest("one") == digest("two")
 
