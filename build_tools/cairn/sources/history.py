@@ -77,7 +77,7 @@ def as_of(source: Mirror, hashtag: str, when: datetime, *, say: Say) -> str:
     commit = git.line(source.path, "rev-list", *walk, found.commit)
     if not commit:
         raise SourceError(
-            f"{hashtag} of {urls.without_credentials(source.origin)} has no commit as old as {when.isoformat()}",
+            f"{hashtag} of {urls.without_credentials(source.origin)} has no commit as old as {when}",
             tip="name a later --as-of, or the branch that was used then",
         )
     say(f"{hashtag} was {commit[:12]} as of {when.isoformat()}")
