@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from types import FrameType
 
 from cairn import __version__, console, process
-from cairn.cli import build, checkout, ci, index, manifest, release, rocm, test, wheel
+from cairn.cli import build, checkout, ci, index, manifest, patches, release, rocm, test, wheel
 from cairn.errors import BuildError, CairnError, GateError, ProcessError
 
-_GROUPS = (checkout, manifest, rocm, build, wheel, test, index, release, ci)  # in the order --help shows them
+# In the order --help shows them.
+_GROUPS = (checkout, manifest, patches, rocm, build, wheel, test, index, release, ci)
 _INTERRUPTED = 130
 _EXIT_SYSTEM = 11
 

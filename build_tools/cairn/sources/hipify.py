@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 SUBJECT = "DO NOT SUBMIT: HIPIFY"
 BUILD_AMD = "tools/amd_build/build_amd.py"
-_GPU_SOURCES = ("*.cu", "*.cuh")
+GPU_SUFFIXES = (".cu", ".cuh")
 _CUDA_INCLUDE = (
     r"#[[:space:]]*include[[:space:]]*[<\"](cuda|cublas|curand|cufft|cusparse|cudnn|nccl|thrust/|cub/)"
 )
@@ -72,7 +72,8 @@ def run(
         edited, new = _differences(part.repository)
         changed += [part.prefix + name for name in edited]
         generated += [part.prefix + name for name in new if not _is_byproduct(name)]
-    sources = set(_gpu_sources(parts))
+    known = tracked(root)
+    sources = {name for name in known if name.endswith(GPU_SUFFIXES)}
     unchanged = sources - set(changed)
     if not changed and not generated and (cuda := sorted(unchanged) or tuple(_cuda_users(parts))):
         raise SourceError(
@@ -84,7 +85,7 @@ def run(
         root.work_tree,
         written=[*changed, *generated],
         unread=unread,
-        known=[*_tracked(parts), *generated],
+        known=[*known, *generated],
         unsupported=notes.unsupported,
     )
     return HipifyReport(
@@ -104,6 +105,15 @@ def ignored(root: Repository) -> set[str]:
     found: set[str] = set()
     for part in _parts(root):
         listed = part.repository.run("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
+        found |= {part.prefix + name for name in listed.split("\0") if name}
+    return found
+
+
+def tracked(root: Repository) -> set[str]:
+    """Files that git knows, by their paths from the root, submodules' included."""
+    found: set[str] = set()
+    for part in _parts(root):
+        listed = part.repository.run("ls-files", "-z")
         found |= {part.prefix + name for name in listed.split("\0") if name}
     return found
 
@@ -210,18 +220,6 @@ def _differences(repository: Repository) -> tuple[list[str], list[str]]:
 
 def _is_byproduct(name: str) -> bool:
     return "__pycache__/" in name or name.endswith(".pyc")
-
-
-def _gpu_sources(parts: tuple[_Part, ...]) -> Iterator[str]:
-    for part in parts:
-        listed = part.repository.run("ls-files", "-z", "--", *_GPU_SOURCES)
-        yield from (part.prefix + name for name in listed.split("\0") if name)
-
-
-def _tracked(parts: tuple[_Part, ...]) -> Iterator[str]:
-    for part in parts:
-        listed = part.repository.run("ls-files", "-z")
-        yield from (part.prefix + name for name in listed.split("\0") if name)
 
 
 def _cuda_users(parts: tuple[_Part, ...]) -> Iterator[str]:

@@ -42,7 +42,7 @@ def hipify_tree(root: Repository, note: State, *, kind: HipifyKind, python: Path
 
 
 def _commit(root: Repository, report: HipifyReport | None, heads: Mapping[str, str]) -> None:
-    made = _by_part(report.generated if report else (), heads)
+    made = by_part(report.generated if report else (), heads)
 
     def one(item: tuple[str, Repository]) -> None:
         path, part = item
@@ -129,7 +129,7 @@ def _remembered_ignored(root: Repository) -> set[str]:
     return set(map(os.fsdecode, path.read_bytes().split(b"\0"))) if path.exists() else hipify.ignored(root)
 
 
-def _by_part(names: Collection[str], parts: Collection[str]) -> dict[str, list[str]]:
+def by_part(names: Collection[str], parts: Collection[str]) -> dict[str, list[str]]:
     """Files by the root (empty) or submodule they are in, with paths from there."""
     made: dict[str, list[str]] = {path: [] for path in parts}
     deepest_first = sorted(parts, key=len, reverse=True)

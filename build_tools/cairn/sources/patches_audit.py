@@ -1,0 +1,218 @@
+"""What is in a checkout beyond what upstream gave: explained by hipify and the allowlist, or a problem."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import jsonfile
+from cairn.errors import SourceError
+from cairn.sources import hipify_build, hipify_report, patches_commits, rehipify, scratch, state
+from cairn.sources.patches_allowlist import Allowed
+from cairn.sources.patches_commits import LocalCommit
+from cairn.sources.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
+from cairn.sources.scratch import Part
+from cairn.stack import HipifyKind
+
+Say = Callable[[str], None]
+
+_RECHECK = "check the project out again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Something that nothing explains.
+
+    Attributes:
+        kind: what it is about.
+        path: the submodule it is in; empty for the root.
+        text: for people, with what to do.
+        files: the files that differ, by paths from the root.
+        commit: the commit that is not allowed.
+        patch: its digest, for an entry of the allowlist.
+    """
+
+    kind: str
+    path: str
+    text: str
+    files: tuple[str, ...] = ()
+    commit: str | None = None
+    patch: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    """A commit above the second tag, and the entry that allows it."""
+
+    path: str
+    commit: LocalCommit
+    entry: Allowed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """The verdict.
+
+    Attributes:
+        parts: how many repositories were looked at: the root and its submodules.
+        hipify: who hipified.
+        problems: all that nothing explains.
+        explained: the commits that the allowlist has.
+    """
+
+    parts: int
+    hipify: HipifyKind
+    problems: tuple[Problem, ...]
+    explained: tuple[Explained, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRequest:
+    """What to audit.
+
+    Attributes:
+        checkout: the working tree.
+        project: in the stack; entries of other projects do not count.
+        kind: who hipifies it.
+        allowed: the allowlist.
+        today: an entry is expired on the day after its last.
+        python: the interpreter hipify runs in; ours when None.
+    """
+
+    checkout: Path
+    project: str
+    kind: HipifyKind
+    allowed: Sequence[Allowed]
+    today: dt.date
+    python: Path | None = None
+
+
+def audit(request: AuditRequest, *, say: Say) -> Audit:
+    """Explain everything in a checkout, or name what cannot be explained. Nothing in it is touched.
+
+    Raises:
+        SourceError: it is no checkout, is unfinished, has no diff base, or hipify cannot be run again.
+    """
+    root = root_at(request.checkout.absolute())
+    base = _base(root)
+    with state.alone(request.checkout):
+        parts = scratch.parts_at(root, base)
+        problems = [problem for part in parts for problem in _tag_problems(part)]
+        if not problems:
+            say(f"explaining what is between the tags of {len(parts)} repositories")
+            differing = rehipify.differences(parts, request.kind, python=request.python, say=say)
+            problems += [_unexplained(part, files) for part, files in differing if files]
+        allowed = [entry for entry in request.allowed if entry.project == request.project]
+        explained: list[Explained] = []
+        for part in parts:
+            if part.repository.tag(HIPIFY_TAG):
+                more, wrong = _commits(part, [entry for entry in allowed if entry.path == part.path])
+                explained += more
+                problems += wrong
+            problems += _edits(root, part)
+    problems += [_expired(entry) for entry in allowed if entry.expires < request.today]
+    return Audit(parts=len(parts), hipify=request.kind, problems=tuple(problems), explained=tuple(explained))
+
+
+def plain(found: Audit) -> dict[str, object]:
+    """The verdict as plain JSON values."""
+    return {
+        "ok": not found.problems,
+        "parts": found.parts,
+        "hipify": found.hipify,
+        "problems": [jsonfile.to_plain(problem) for problem in found.problems],
+        "allowed": [
+            {
+                "path": explained.path,
+                "commit": explained.commit.id,
+                "subject": explained.commit.subject,
+                "why": explained.entry.why,
+                "upstream": explained.entry.upstream,
+                "owner": explained.entry.owner,
+                "expires": explained.entry.expires.isoformat(),
+            }
+            for explained in found.explained
+        ],
+    }
+
+
+def _base(root: Repository) -> str:
+    if not root.exists():
+        raise SourceError(f"{root.work_tree} is not a git checkout", tip="name the folder of a checkout")
+    note = state.read(root.git_dir)
+    if note is not None and note.phase != "ready":
+        raise SourceError(f"the checkout {root.work_tree} is unfinished", tip=_RECHECK)
+    base = root.tag(UPSTREAM_TAG)
+    if base is None:
+        raise SourceError(f"{root.work_tree} has no tag {UPSTREAM_TAG}", tip=_RECHECK)
+    return base
+
+
+def _tag_problems(part: Part) -> Iterator[Problem]:
+    own = part.repository
+    first, second = own.tag(UPSTREAM_TAG), own.tag(HIPIFY_TAG)
+    note = None if part.path else state.read(own.git_dir)
+    upstream = note.commit if note else part.commit
+
+    def problem(text: str) -> Problem:
+        return Problem(kind="tags", path=part.path, text=text)
+
+    if first != upstream:
+        yield problem(f"{UPSTREAM_TAG} is at {_short(first)}, and upstream's commit is {_short(upstream)}")
+    if second is None:
+        yield problem(f"there is no {HIPIFY_TAG}: nothing says what hipify did (--hipify --commit-hipify)")
+        return
+    if not own.succeeds("merge-base", "--is-ancestor", part.commit, second):
+        yield problem(f"{HIPIFY_TAG} does not descend from {_short(part.commit)}")
+    if not own.at_or_above(second):
+        yield problem(f"HEAD does not descend from {HIPIFY_TAG}")
+
+
+def _unexplained(part: Part, files: tuple[str, ...]) -> Problem:
+    shown = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")  # noqa: PLR2004
+    text = f"between the tags are edits that hipify does not make: {shown}"
+    return Problem(kind="hipify", path=part.path, text=text, files=files)
+
+
+def _commits(part: Part, allowed: Sequence[Allowed]) -> tuple[list[Explained], list[Problem]]:
+    explained: list[Explained] = []
+    problems: list[Problem] = []
+    digests = _digests(part.repository, allowed)
+    for commit in patches_commits.above(part.repository, HIPIFY_TAG):
+        digest = None if commit.is_merge else patches_commits.digest(part.repository, commit.id)
+        entry = next((e for e in allowed if e.commit == commit.id), None) or digests.get(digest or "")
+        if entry is not None:
+            explained.append(Explained(path=part.path, commit=commit, entry=entry))
+            continue
+        text = f"{commit.id[:12]} {commit.subject!r} of {commit.author} is not on the allowlist"
+        problems.append(Problem(kind="commit", path=part.path, text=text, commit=commit.id, patch=digest))
+    return explained, problems
+
+
+def _digests(own: Repository, allowed: Sequence[Allowed]) -> dict[str, Allowed]:
+    """The entries by what they change; also those that name no digest, where their commit is here."""
+    found = {entry.patch: entry for entry in allowed if entry.patch}
+    for entry in allowed:
+        if entry.patch is None and own.succeeds("cat-file", "-e", f"{entry.commit}^{{commit}}"):
+            found[patches_commits.digest(own, entry.commit)] = entry
+    return found
+
+
+def _edits(root: Repository, part: Part) -> Iterator[Problem]:
+    names = [part.named(name) for name in part.repository.changes()]
+    if files := hipify_build.without_recorded(root, names):
+        text = f"{hipify_report.count(files, 'edited or new file')} in no commit: {', '.join(files[:5])}"
+        yield Problem(kind="edits", path=part.path, text=text, files=files)
+
+
+def _expired(entry: Allowed) -> Problem:
+    text = (
+        f"{entry.where}: {entry.commit[:12]} was allowed until {entry.expires}; {entry.owner} looks after it"
+    )
+    return Problem(kind="expired", path=entry.path, text=text, commit=entry.commit)
+
+
+def _short(commit: str | None) -> str:
+    return commit[:12] if commit else "no commit"

@@ -1,0 +1,314 @@
+"""What a checkout has beyond upstream: explained, exported, and applied elsewhere."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn.cli.main import main
+from cairn.errors import SourceError, UsageError
+from cairn.sources import patches_allowlist, patches_apply, patches_audit, patches_export
+from cairn.sources.checkout import hipify_checkout
+
+UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
+TODAY = dt.date(2026, 6, 1)
+
+
+def silent(_line: str) -> None:
+    """Say nothing."""
+
+
+def allowed(commit: str, **changes: Any) -> patches_allowlist.Allowed:
+    fields: dict[str, Any] = {
+        "project": "torch",
+        "commit": commit,
+        "why": "Nothing links without it.",
+        "upstream": "https://github.com/pytorch/pytorch/pull/7",
+        "owner": "Jo",
+        "expires": TODAY,
+    }
+    return patches_allowlist.Allowed(**(fields | changes))
+
+
+def audit(bench: Any, *entries: patches_allowlist.Allowed, **changes: Any) -> patches_audit.Audit:
+    fields: dict[str, Any] = {
+        "checkout": bench.path,
+        "project": "torch",
+        "kind": "build_amd",
+        "allowed": entries,
+        "today": TODAY,
+    }
+    return patches_audit.audit(patches_audit.AuditRequest(**(fields | changes)), say=silent)
+
+
+def commit(bench: Any, name: str, text: str, message: str, *, part: str = "") -> str:
+    folder = bench.path / part
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text, encoding="utf-8")
+    at = ("-C", part) if part else ()
+    bench.git(*at, "add", "--force", name)
+    author = ("-c", "user.name=Dévelopeuse", "-c", "user.email=dev@example.invalid")
+    bench.git(*at, *author, "commit", "--quiet", "--allow-empty", "-m", message)
+    return str(bench.git(*at, "rev-parse", "HEAD"))
+
+
+def said(found: patches_audit.Audit) -> list[tuple[str, str]]:
+    return [(problem.kind, problem.path) for problem in found.problems]
+
+
+def test_a_fresh_checkout_is_explained_and_untouched(bench: Any) -> None:
+    bench()
+    before = bench.git("status", "--porcelain", "--ignored"), bench.git("show-ref")
+    found = audit(bench)
+    assert (said(found), found.parts) == ([], 4)
+    assert (bench.git("status", "--porcelain", "--ignored"), bench.git("show-ref")) == before
+
+
+def test_a_checkout_without_submodules_or_at_build(bench: Any, torch: Any) -> None:
+    bench(submodules=False)
+    assert audit(bench).parts == 1
+    bench(project=torch.__class__(**{**vars(torch), "hipify": "at-build"}))
+    assert said(audit(bench, kind="at-build")) == []
+
+
+def test_an_edit_that_hipify_does_not_make_is_named(bench: Any) -> None:
+    """The mistake of tagging after a local patch, and of amending hipify's commit."""
+    bench()
+    (bench.path / "src/device.cpp").write_text("smuggled")
+    (bench.path / "src/extra é.cpp").write_text("smuggled")
+    bench.git("add", "--all")
+    bench.git("commit", "--quiet", "--amend", "--no-edit")
+    bench.git("tag", "-f", HIPIFY)
+    bench.git("-C", "third_party/plain", "commit", "--quiet", "--allow-empty", "-m", "Nothing")
+    (bench.path / "third_party/plain/plain.h").write_text("smuggled")
+    bench.git("-C", "third_party/plain", "commit", "--quiet", "-a", "-m", "Smuggled")
+    bench.git("-C", "third_party/plain", "tag", "-f", HIPIFY)
+    found = audit(bench)
+    assert said(found) == [("hipify", ""), ("hipify", "third_party/plain")]
+    assert found.problems[0].files == ("src/device.cpp", "src/extra é.cpp")
+    assert found.problems[1].files == ("third_party/plain/plain.h",)
+
+
+def test_every_commit_must_be_allowed(bench: Any) -> None:
+    bench()
+    mine = commit(bench, "mine.txt", "1", "Mine")
+    theirs = commit(bench, "fill.cu", "2", "In a submodule", part="third_party/cudakit")
+    found = audit(bench)
+    assert [p.commit for p in found.problems] == [mine, theirs]
+    entries = [allowed(mine), allowed(theirs, path="third_party/cudakit")]
+    assert said(audit(bench, *entries)) == []
+    assert len(audit(bench, *entries).explained) == 2
+    assert said(audit(bench, entries[0], allowed(theirs))) == [("commit", "third_party/cudakit")]
+    assert said(audit(bench, *entries, project="audio")) == [
+        ("commit", ""),
+        ("commit", "third_party/cudakit"),
+    ]
+
+
+def test_a_patch_is_known_on_another_base_by_what_it_changes(bench: Any) -> None:
+    bench()
+    commit(bench, "src/mine.py", "if x:\n    y()\nz()\n", "Mine")
+    (problem,) = audit(bench).problems
+    bench.git("commit", "--quiet", "--amend", "-m", "Mine, on another day")
+    assert problem.patch is not None
+    entry = allowed("0" * 40, patch=problem.patch)
+    assert said(audit(bench, entry)) == []
+    # The old commit is still among the objects here: its id says what it changes.
+    assert problem.commit is not None
+    assert said(audit(bench, allowed(problem.commit))) == []
+    (bench.path / "src/mine.py").write_text("if x:\n    y()\n    z()\n")
+    bench.git("commit", "--quiet", "--amend", "-a", "--no-edit")
+    assert said(audit(bench, entry)) == [("commit", "")]
+
+
+def test_an_expired_entry_fails_even_unused(bench: Any) -> None:
+    bench()
+    mine = commit(bench, "mine.txt", "1", "Mine")
+    old = TODAY - dt.timedelta(days=1)
+    assert said(audit(bench, allowed(mine, expires=old))) == [("expired", "")]
+    assert said(audit(bench, allowed(mine), allowed("0" * 40, expires=old))) == [("expired", "")]
+    assert said(audit(bench, allowed(mine), allowed("0" * 40, expires=old, project="audio"))) == []
+
+
+def test_edits_in_no_commit_are_named(bench: Any) -> None:
+    bench()
+    (bench.path / "src/device.cpp").write_text("edited")
+    (bench.path / "third_party/plain/deps/inner/new.h").write_text("new")
+    found = audit(bench)
+    assert [p.files for p in found.problems] == [("src/device.cpp",), ("third_party/plain/deps/inner/new.h",)]
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        ("tag", "-f", UPSTREAM, "HEAD"),
+        ("tag", "-d", HIPIFY),
+        ("-C", "third_party/plain", "tag", "-d", HIPIFY),
+        ("-C", "third_party/cudakit", "tag", "-f", UPSTREAM, "HEAD"),
+        ("reset", "--quiet", "--hard", "HEAD~1"),
+    ],
+)
+def test_a_moved_tag_is_a_problem(bench: Any, move: tuple[str, ...]) -> None:
+    bench()
+    bench.git(*move)
+    assert {kind for kind, _ in said(audit(bench))} == {"tags"}
+
+
+def test_what_cannot_be_audited(bench: Any, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="not a git checkout"):
+        audit(bench, checkout=tmp_path)
+    bench(hipify=False)
+    assert said(audit(bench))[0] == ("tags", "")
+    bench.git("tag", "-d", UPSTREAM)
+    with pytest.raises(SourceError, match=f"no tag {UPSTREAM}"):
+        audit(bench)
+
+
+def test_the_command(bench: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bench()
+    mine = commit(bench, "mine.txt", "1", "Mine")
+    path = tmp_path / "allowlist.toml"
+    path.write_text('schema = "cairn.patches/1"\n')
+    command = ["patches", "audit", str(bench.path), "--allowlist", str(path)]
+    assert main(command) == 4
+    out = capsys.readouterr()
+    assert f'commit = "{mine}"' in out.out
+    assert "1 thing that nothing explains" in out.err
+    patch = next(line for line in out.out.splitlines() if "patch =" in line)
+    entry = f'commit = "{mine}"\n{patch}\nwhy = "It is a test."\nowner = "Jo"\nexpires = 9999-01-01\n'
+    url = 'upstream = "https://example.invalid/pull/1"\n'
+    path.write_text(f'schema = "cairn.patches/1"\n[[patch]]\nproject = "torch"\n{entry}{url}')
+    assert main([*command, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["ok"], answer["parts"], answer["allowed"][0]["commit"]) == (True, 4, mine)
+    path.write_text("schema = ")
+    assert main(command) == 2
+    assert "allowlist.toml:1: " in capsys.readouterr().err
+
+
+def test_export_and_apply_keep_authors_dates_and_messages(bench: Any, tmp_path: Path) -> None:
+    bench()
+    commit(
+        bench, "a b é.txt", "1\r\n2\r\n", "[ROCm] Fix: ü\n\nWhy: because.\n\nSigned-off-by: Jo <j@x.invalid>"
+    )
+    (bench.path / "blob.bin").write_bytes(bytes(range(256)))
+    (bench.path / "run.sh").write_text("#!/bin/sh\n")
+    (bench.path / "run.sh").chmod(0o755)
+    (bench.path / "latin.txt").write_bytes(b"J\xf6\n")
+    commit(bench, "src/device.cpp", "edited\n", "Binary, mode, odd bytes")
+    commit(bench, "x", "", "Nothing in it")
+    commit(bench, "deep.h", "deep\n", "Deep", part="third_party/plain/deps/inner")
+    folder = tmp_path / "patches ü"
+    exported = patches_export.export(bench.path, folder)
+    assert [p.path for p in exported.patches] == ["", "", "", "third_party/plain/deps/inner"]
+    first = {p: p.read_bytes() for p in folder.rglob("*.patch")}
+    patches_export.export(bench.path, folder)
+    assert {p: p.read_bytes() for p in folder.rglob("*.patch")} == first
+
+    other = type(bench)(
+        bench.request.__class__(**{**vars(bench.request), "checkout_dir": tmp_path / "other"})
+    )
+    other()
+    done = patches_apply.apply(other.path, folder, say=silent)
+    assert all(applied.commit for applied in done)
+    form = "--format=%an|%ae|%at|%T|%B"
+    assert other.git("log", form, f"{HIPIFY}..") == bench.git("log", form, f"{HIPIFY}..")
+    inner = ("-C", "third_party/plain/deps/inner", "log", form, f"{HIPIFY}..")
+    assert other.git(*inner) == bench.git(*inner)
+    assert other.git("status", "--porcelain") == ""
+
+    heads = other.git("rev-parse", "HEAD")
+    again = patches_apply.apply(other.path, folder, say=silent)
+    assert [applied.commit for applied in again] == [None] * 4
+    assert other.git("rev-parse", "HEAD") == heads
+    assert patches_export.export(other.path, tmp_path / "back").patches != ()
+    assert {p.name: p.read_bytes() for p in (tmp_path / "back").rglob("*.patch")} == {
+        p.name: data for p, data in first.items()
+    }
+
+
+def test_apply_on_a_branch_moves_the_branch(bench: Any, tmp_path: Path) -> None:
+    bench()
+    commit(bench, "mine.txt", "1", "Mine")
+    patches_export.export(bench.path, tmp_path / "patches")
+    bench.git("checkout", "--quiet", "-B", "topic", HIPIFY)
+    patches_apply.apply(bench.path, tmp_path / "patches", say=silent)
+    assert bench.git("log", "-1", "--format=%s", "topic") == "Mine"
+    assert bench.git("symbolic-ref", "--short", "HEAD") == "topic"
+
+
+def test_all_or_none(bench: Any, tmp_path: Path) -> None:
+    bench()
+    commit(bench, "mine.txt", "1", "Mine")
+    commit(bench, "README", "kit\nmore\n", "More", part="third_party/cudakit")
+    patches_export.export(bench.path, tmp_path / "patches")
+    bench(force=True)
+    bench.git("reset", "--quiet", "--hard", HIPIFY)
+    bench.git("-C", "third_party/cudakit", "reset", "--quiet", "--hard", HIPIFY)
+    commit(bench, "README", "another\n", "Another", part="third_party/cudakit")
+    head = bench.git("rev-parse", "HEAD")
+    with pytest.raises(
+        SourceError, match=r"0001-More\.patch does not apply to submodule third_party/cudakit"
+    ):
+        patches_apply.apply(bench.path, tmp_path / "patches", say=silent)
+    assert bench.git("rev-parse", "HEAD") == head
+    assert bench.git("status", "--porcelain") == ""
+    assert not (bench.path / ".git/rebase-apply").exists()
+
+
+def test_patches_of_plain_git_lose_their_bracket(bench: Any, tmp_path: Path) -> None:
+    bench()
+    commit(bench, "mine.txt", "1", "[ROCm] Mine")
+    bench.git("format-patch", "--quiet", "-o", str(tmp_path / "patches"), f"{HIPIFY}..")
+    bench.git("reset", "--quiet", "--hard", HIPIFY)
+    assert patches_apply.apply(bench.path, tmp_path / "patches", say=silent)[0].commit
+    assert bench.git("log", "-1", "--format=%s") == "[ROCm] Mine"
+    assert patches_apply.apply(bench.path, tmp_path / "patches", say=silent)[0].commit is None
+
+
+def test_what_export_and_apply_refuse(bench: Any, tmp_path: Path) -> None:
+    bench()
+    folder = tmp_path / "patches"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("precious")
+    with pytest.raises(UsageError, match=r"other files than patches .*thesis\.txt"):
+        patches_export.export(bench.path, folder)
+    assert (folder / "thesis.txt").exists()
+    with pytest.raises(UsageError, match=r"has no \*\.patch"):
+        patches_apply.apply(bench.path, folder, say=silent)
+    (folder / "0001-x.patch").write_text("no mail\n")
+    with pytest.raises(UsageError, match="is no patch of git format-patch"):
+        patches_apply.apply(bench.path, folder, say=silent)
+    (folder / "nowhere").mkdir()
+    (folder / "0001-x.patch").rename(folder / "nowhere/0001-x.patch")
+    with pytest.raises(SourceError, match="has no submodule nowhere"):
+        patches_apply.apply(bench.path, folder, say=silent)
+    (bench.path / "src/device.cpp").write_text("edited")
+    assert patches_export.export(bench.path, tmp_path / "other").edits == ("src/device.cpp",)
+    bench.git("stash", "--quiet")
+    bench.git("switch", "--quiet", "-c", "side")
+    commit(bench, "side.txt", "1", "Side")
+    bench.git("checkout", "--quiet", "--detach", HIPIFY)
+    commit(bench, "main.txt", "1", "Main")
+    bench.git("merge", "--quiet", "-m", "Both", "side")
+    with pytest.raises(SourceError, match=r"'Both' .* is a merge"):
+        patches_export.export(bench.path, tmp_path / "other")
+
+
+def test_the_report_command(bench: Any, torch: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    bench(hipify=False)
+    assert main(["patches", "report", str(bench.path)]) == 4
+    capsys.readouterr()
+    hipify_checkout(torch, bench.path)
+    assert main(["patches", "report", str(bench.path), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["schema"] == "cairn.hipify/1"
+    assert report["read"] == ["src/cuda/kernel.cu", "src/device.cpp", "third_party/cudakit/fill.cu"]
+    assert main(["patches", "report", str(bench.path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "hipify: 3 files read, 2 changed, 2 generated, 1 GPU source unchanged"
+    assert "generated: src/hip/kernel.hip" in lines
