@@ -125,6 +125,12 @@ def _add_repair(commands: Subparsers) -> None:
         "--exclude", action="append", default=[], metavar="GLOB", help="a library that another wheel supplies"
     )
     parser.add_argument("--platform", help="platform tag to give (default: the lowest that fits)")
+    parser.add_argument(
+        "--sdk", type=Path, metavar="SITE_PACKAGES", help="where the ROCm SDK it was linked with is installed"
+    )
+    parser.add_argument(
+        "--library-path", action="append", default=[], type=Path, metavar="DIR", help="libraries to bundle"
+    )
     _add_output(parser)
     parser.set_defaults(run=_repair)
 
@@ -202,7 +208,12 @@ def _new_version(old: str, options: argparse.Namespace) -> str:
 def _repair(options: argparse.Namespace) -> int:
     for wheel in options.wheels:
         made = repair.repair_linked(
-            wheel, options.output_dir, exclude=options.exclude, platform=options.platform
+            wheel,
+            options.output_dir,
+            exclude=options.exclude,
+            platform=options.platform,
+            sdk=options.sdk,
+            search=options.library_path,
         )
         console.current().out(str(made))
     return 0

@@ -10,6 +10,7 @@ from cairn.wheels import policy
 from cairn.wheels.findings import Expectation, Finding
 from cairn.wheels.inspect import Library
 from cairn.wheels.metadata import FileName
+from cairn.wheels.pe_inspect import PeLibrary
 from cairn.wheels.policy import Policy
 
 _ORIGIN = ("$ORIGIN", "${ORIGIN}")
@@ -17,8 +18,10 @@ _ANY = "any"
 _DEVICE = "amdgpu"
 
 
-def check(libraries: Sequence[Library], name: FileName, expected: Expectation) -> Iterator[Finding]:
-    """Breaches by binary."""
+def check(
+    libraries: Sequence[Library], name: FileName, expected: Expectation, *, dlls: Sequence[PeLibrary] = ()
+) -> Iterator[Finding]:
+    """Breaches by binary; `dlls` are those of Windows, judged here only by their device code."""
     host = [library for library in libraries if library.elf.machine != _DEVICE]
     platforms = sorted({tag.split("-")[2] for tag in name.tags})
     if host:
@@ -30,7 +33,7 @@ def check(libraries: Sequence[Library], name: FileName, expected: Expectation) -
         yield from _check_needed(library, own, rules, expected)
         yield from _check_paths(library)
     if expected.targets is not None:
-        yield from _check_targets(libraries, expected)
+        yield from _check_targets((*libraries, *dlls), expected)
 
 
 def _check_platforms(platforms: Sequence[str], expected: Expectation) -> Iterator[Finding]:
@@ -110,7 +113,7 @@ def _path_problem(member: str, path: str) -> str | None:
     return "which is outside of site-packages" if place.split("/")[0] == ".." else None
 
 
-def _check_targets(libraries: Sequence[Library], expected: Expectation) -> Iterator[Finding]:
+def _check_targets(libraries: Sequence[Library | PeLibrary], expected: Expectation) -> Iterator[Finding]:
     wanted = set(expected.targets or ()) - {CPU}
     with_code = [library for library in libraries if library.code_objects]
     if expected.require_device_code and wanted and not with_code:
@@ -123,10 +126,11 @@ def _check_targets(libraries: Sequence[Library], expected: Expectation) -> Itera
         yield from _check_code(library, wanted)
 
 
-def _check_code(library: Library, wanted: set[str]) -> Iterator[Finding]:
+def _check_code(library: Library | PeLibrary, wanted: set[str]) -> Iterator[Finding]:
     there = set(library.targets)
     # A code object of its own is for one target; its siblings may be for the others.
-    missing = set() if library.elf.machine == _DEVICE else wanted - there
+    alone = isinstance(library, Library) and library.elf.machine == _DEVICE
+    missing = set() if alone else wanted - there
     for code, names, reason in (
         ("targets-missing", missing, "it has no code for"),
         ("targets-unexpected", there - wanted, "it has code that was not asked for:"),

