@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -22,6 +23,8 @@ import rich.text
 from cairn import redact
 
 _LINE = 120  # characters of a program's last line that are shown
+# CSI sequences (ECMA-48) and other control characters: a program may think that it has the screen to itself.
+_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 _HEARTBEAT = 15.0  # seconds between signs of life where nothing can be redrawn
 
 
@@ -34,8 +37,8 @@ class Stage:
     line: str = ""
 
     def update(self, line: str) -> None:
-        """Show `line` as the latest sign of life."""
-        self.line = line
+        """Show `line` as the latest sign of life, without the colours and moves of the program it is from."""
+        self.line = _CONTROLS.sub("", line)
 
     @property
     def seconds(self) -> float:

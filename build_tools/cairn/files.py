@@ -9,15 +9,16 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-
-from filelock import FileLock, Timeout
 
 from cairn.errors import SystemFailureError
 
 # What a system says of a folder renamed to where there is one (POSIX, Windows).
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, *((errno.EACCES,) if os.name == "nt" else ()))
+
+_NOTICEABLE = 0.5  # seconds a person waits without asking why
+_AT_ONCE = 1 << 30  # bytes asked of one call; the kernel gives no more than 2 GiB
 
 
 def cache_dir() -> Path:
@@ -91,26 +92,54 @@ def link_or_copy(source: Path, target: Path) -> None:
             shutil.copyfile(source, part)
 
 
+def copy(source: Path, target: Path) -> None:
+    """Put the bytes of `source` at `target` atomically, copy-on-write where the file system can."""
+    with writing_beside(target) as part:
+        try:
+            _copy_range(source, part)
+        except (AttributeError, OSError):  # no such call on this system, or not between these file systems
+            shutil.copyfile(source, part)
+
+
 @contextlib.contextmanager
-def locked(path: Path, *, timeout: float = 600) -> Iterator[None]:
+def locked(path: Path, *, timeout: float = 600, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold the lock file `path` (its folder is made) against other processes and threads.
 
     Args:
         path: the lock file itself, by custom `<what it guards>.lock`.
         timeout: seconds to wait for the other holder.
+        on_wait: called once when there is another holder, so that nobody waits in silence.
 
     Raises:
         SystemFailureError: the lock was not free in time.
     """
+    # Loaded here because many commands take no lock, and it costs more than they do.
+    from filelock import FileLock, Timeout  # noqa: PLC0415
+
     path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path)
     try:
-        with FileLock(path, timeout=timeout):
-            yield
+        try:
+            lock.acquire(timeout=min(timeout, _NOTICEABLE))
+        except Timeout:
+            if on_wait is not None:
+                on_wait()
+            lock.acquire(timeout=timeout)
     except Timeout as error:
         raise SystemFailureError(
             f"another run has held {path} for {timeout:.0f} seconds",
             tip="wait for it to end; the lock goes with the process that holds it",
         ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _copy_range(source: Path, target: Path) -> None:
+    with source.open("rb") as read, target.open("wb") as write:
+        while os.copy_file_range(read.fileno(), write.fileno(), _AT_ONCE):
+            pass
 
 
 def _part_of(path: Path) -> Path:

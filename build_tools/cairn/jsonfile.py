@@ -17,6 +17,8 @@ from cairn.errors import UsageError
 
 T = TypeVar("T")
 
+_MAKE_AGAIN = "restore the file from a copy, or run the command that wrote it again"
+
 _UNIONS = (types.UnionType, typing.Union)
 _SCALARS: Mapping[object, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
@@ -72,7 +74,7 @@ def loads(text: bytes | str, cls: type[T], *, name: str) -> T:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{name} is not JSON: {error}") from error
+        raise UsageError(f"{name} is not JSON: {error}", tip=_MAKE_AGAIN) from error
     return from_plain(data, cls, name=name)
 
 
@@ -87,7 +89,7 @@ def from_plain(data: object, cls: type[T], *, name: str) -> T:
     first = next(iter(sorted(validator.iter_errors(data), key=str)), None)
     if first is not None:
         where = "/".join(str(p) for p in first.absolute_path) or "the top"
-        raise UsageError(f"{name}, at {where}: {first.message[:300]}")
+        raise UsageError(f"{name}, at {where}: {first.message[:300]}", tip=_MAKE_AGAIN)
     return typing.cast("T", _build(cls, data))
 
 

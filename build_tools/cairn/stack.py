@@ -118,7 +118,6 @@ class Sdk:
 
     Attributes:
         version: a ROCm version; None takes the newest of the index.
-        index_url: the package index that has it.
         build: a command (templates `{python}`, `{stack_dir}`, `{prefix}`, `{targets}`) that makes an
             installed prefix to package, for a stack that brings its own SDK.
         packages: the file that says what of the prefix goes into which package.
@@ -128,7 +127,6 @@ class Sdk:
     """
 
     version: str | None = None
-    index_url: str | None = None
     build: tuple[str, ...] = ()
     packages: str | None = None
     build_requires: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ except ModuleNotFoundError as error:
         raise
     root = Path(__file__).resolve().parents[2]
     print(
-        f"error: Cairn is not installed: run `pip install -e {root}`, or `python3 {root}/dev.py check`, "
+        f"error: Cairn is not installed: run `pip install -e '{root}'`, or `python3 '{root}/dev.py' check`, "
         "which makes a .venv with it",
         file=sys.stderr,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Collection, Mapping
@@ -81,7 +82,7 @@ def run(job: Job) -> tuple[BuiltWheel, ...]:
     Raises:
         CairnError: of whatever stopped it.
     """
-    with files.locked(job.environments() / "build.lock"):
+    with _alone(job):
         request = _request(job, _sdk(job, install=job.install_rocm))
         made = plan.make(request)
         wheels = runner.run(made)
@@ -92,8 +93,16 @@ def run(job: Job) -> tuple[BuiltWheel, ...]:
 
 def install_rocm(job: Job) -> Sdk:
     """Install the SDK for later builds of the same stack."""
-    with files.locked(job.environments() / "build.lock"):
+    with _alone(job):
         return _installed(job)
+
+
+def _alone(job: Job) -> contextlib.AbstractContextManager[None]:
+    folder = job.environments()
+    return files.locked(
+        folder / "build.lock",
+        on_wait=lambda: console.current().info(f"waiting for another build that uses {folder}"),
+    )
 
 
 def features(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -84,7 +84,8 @@ def make(stack: Stack, targets: Sequence[str], work_dir: Path, *, log: Path, say
         raise UsageError(f"the stack {stack.name} does not say how to make its ROCm SDK")
     sources = Path(stack.sdk.packages).parent
     inputs = {
-        "sources": {str(p.relative_to(sources)): files.sha256_of(p) for p in _files_of(sources)},
+        "sources": _digests(sources),
+        "packager": _digests(Path(package.__file__).parent),
         "build": [*stack.sdk.build, *stack.sdk.build_requires],
         "version": stack.sdk.version,
         "targets": list(targets),
@@ -198,5 +199,6 @@ def _prefix(stack: Stack, targets: Sequence[str], folder: Path, *, log: Path, sa
     return folder / "prefix"
 
 
-def _files_of(folder: Path) -> Iterator[Path]:
-    return (p for p in sorted(folder.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
+def _digests(folder: Path) -> dict[str, str]:
+    found = (p for p in sorted(folder.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
+    return {p.relative_to(folder).as_posix(): files.sha256_of(p) for p in found}

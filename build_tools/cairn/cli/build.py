@@ -27,7 +27,6 @@ def register(subparsers: Subparsers) -> None:
         description="Build the wheels of a stack from its checkouts; what has not changed is not built "
         "again. `cairn build plan …` shows what would be built.",
         epilog=_EXAMPLE,
-        allow_abbrev=False,
     )
     parser.add_argument("action", nargs="?", choices=("run", "plan"), default="run", help="default: run")
     common.add_stack(parser)

@@ -15,6 +15,7 @@ from cairn.build import job
 from cairn.cli import main
 from cairn.cli import options as common
 from cairn.cli.build import show_wheels
+from cairn.cli.groups import Parser
 from cairn.errors import UsageError
 
 _DIRS = {
@@ -41,11 +42,10 @@ def run(argv: Sequence[str] | None = None, *, script: Path) -> int:
 
 
 def _parser(script: Path) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=script.name,
         description="Build PyTorch wheels for ROCm from checkouts made by the pytorch_*_repo.py scripts.",
         epilog=f"example: python {script.name} build --install-rocm {_INDEX} --output-dir out",
-        allow_abbrev=False,
     )
     common.add_pip(parser)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -55,7 +55,6 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         "install-rocm",
         help="install the ROCm SDK for later builds",
         epilog=f"example: python {script.name} install-rocm {_INDEX}",
-        allow_abbrev=False,
     )
     _repeat_pip(install)
     install.set_defaults(run=_install_rocm)
@@ -64,7 +63,6 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         help="build the wheels",
         epilog=f"example: python {script.name} build --install-rocm {_INDEX} "
         "--pytorch-rocm-arch gfx1100 --output-dir out",
-        allow_abbrev=False,
     )
     _repeat_pip(build)
     _add_build(build, script)
@@ -78,6 +76,8 @@ def _repeat_pip(parser: argparse.ArgumentParser) -> None:
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way to reach an option's default
         if action.dest != "help":
             action.default = argparse.SUPPRESS
+        if action.dest == "find_links":  # the links before the command would be lost, not added to
+            action.dest = common.MORE_FIND_LINKS
 
 
 def _add_build(parser: argparse.ArgumentParser, script: Path) -> None:

@@ -25,7 +25,6 @@ def register(subparsers: Subparsers) -> None:
         description="Run the whole trail of a stack on this machine. What is finished is kept: run it again "
         "after an error or an interrupt, and it carries on.",
         epilog=_EXAMPLE,
-        allow_abbrev=False,
     )
     common.add_stack(run)
     run.add_argument("--work-dir", type=Path, default=Path(".cairn"), help="default: %(default)s")

@@ -1,9 +1,20 @@
-"""The type that command groups register themselves with."""
+"""What command groups register themselves with."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TypeAlias
+from typing import Any, TypeAlias
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that takes no abbreviation of an option: a new option could give it another meaning.
+
+    argparse makes the parsers of the commands below of the same class.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - whatever argparse takes
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
 
 # argparse has no public name for what `add_subparsers` gives.
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001

@@ -15,6 +15,7 @@ from types import FrameType
 
 from cairn import __version__, console, process
 from cairn.cli import build, checkout, ci, index, manifest, patches, release, rocm, test, wheel
+from cairn.cli.groups import Parser
 from cairn.errors import BuildError, CairnError, GateError, ProcessError
 
 # In the order --help shows them.
@@ -36,11 +37,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the whole program."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="cairn",
         description="Build, test and promote PyTorch wheels for AMD GPUs (ROCm).",
         epilog="example: cairn ci run --stack external-builds/sample/stack.toml",
-        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"cairn {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")

@@ -9,6 +9,8 @@ from cairn import stack as stacks
 from cairn.build import sdk
 from cairn.build.environment import PipSource
 
+MORE_FIND_LINKS = "more_find_links"  # where a parser that repeats the options of `add_pip` keeps its own
+
 
 def add_stack(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """`--stack` and `--line`."""
@@ -44,7 +46,7 @@ def wanted_sdk(options: argparse.Namespace, *, family: str | None = None) -> sdk
     return sdk.Wanted(
         source=PipSource(
             index_url=options.index_url,
-            find_links=tuple(options.find_links),
+            find_links=(*options.find_links, *getattr(options, MORE_FIND_LINKS, ())),
             cache_dir=options.pip_cache_dir,
             pre=options.pre,
         ),

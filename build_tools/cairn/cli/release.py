@@ -89,9 +89,7 @@ def _show(done: Promotion, target: str) -> None:
 
 
 def _show_demands(report: GateReport) -> None:
-    rows = [
-        (str(d.number), d.name, "holds" if d.holds else "does not hold", d.reason) for d in report.demands
-    ]
+    rows = [(str(d.number), d.name, d.status, d.reason) for d in report.demands]
     console.current().table(("", "demand", "", "why"), rows)
 
 
@@ -103,6 +101,7 @@ def _plain(done: Promotion) -> dict[str, object]:
         "already": list(done.already),
         "dry_run": done.dry_run,
         "demands": [
-            {"number": d.number, "name": d.name, "holds": d.holds, "reason": d.reason} for d in demands
+            {"number": d.number, "name": d.name, "holds": d.holds, "bypassed": d.bypassed, "reason": d.reason}
+            for d in demands
         ],
     }

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from cairn import console
+from cairn.cli.groups import Parser
 from cairn.cli.main import guarded
 from cairn.errors import TestsFailedError
 from cairn.testing.here import run_here
@@ -13,12 +14,11 @@ from cairn.testing.here import run_here
 
 def main(script: Path) -> int:
     """Run the tests of the folder `smoke-tests` beside `script`; arguments after `--` go to pytest."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=script.name,
         description="Run sample computations on the PyTorch that is installed in this environment. "
         "Without a GPU, the tests that need one are skipped.",
         epilog=f"example: python {script.name} -- --log-cli-level=INFO -v",
-        allow_abbrev=False,
     )
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.add_argument("pytest_args", nargs="*", metavar="-- PYTEST ARGS", help="passed on to pytest")

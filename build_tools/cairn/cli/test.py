@@ -25,7 +25,6 @@ def register(subparsers: Subparsers) -> None:
         "test",
         help="smoke-test wheels, read test results",
         description="Test built wheels as they will be installed, and judge the results.",
-        allow_abbrev=False,
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_smoke(commands)
@@ -40,7 +39,6 @@ def _add_smoke(commands: Subparsers) -> None:
         "run the built-in checks and the stack's own tests. Writes record.json and junit.xml.",
         epilog="example: cairn test smoke --set out/set.json --stack external-builds/sample "
         "--index-url http://127.0.0.1:8000/staging/simple/ -- -k cpu",
-        allow_abbrev=False,
     )
     parser.add_argument("--set", type=Path, required=True, metavar="FILE", help="set.json of the wheels")
     parser.add_argument("--index-url", help="the only index that pip may use")
@@ -73,7 +71,6 @@ def _add_report(commands: Subparsers) -> None:
         description="Judge JUnit XML files as a test run is judged: a file that is missing, truncated or has "
         "nothing but skips is a failure.",
         epilog="example: cairn test report --floor 100 results/*.xml",
-        allow_abbrev=False,
     )
     parser.add_argument("junit", type=Path, nargs="+", metavar="JUNIT")
     parser.add_argument("--floor", type=int, default=1, help="fewest tests that must have run in each file")

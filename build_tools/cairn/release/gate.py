@@ -36,12 +36,21 @@ class Demand:
         name: what is demanded.
         holds: whether it does.
         reason: why, or why not.
+        bypassed: it holds on a person's word alone.
     """
 
     number: int
     name: str
     holds: bool
     reason: str
+    bypassed: bool = False
+
+    @property
+    def status(self) -> str:
+        """How it stands, in a word or two."""
+        if not self.holds:
+            return "does not hold"
+        return "bypassed" if self.bypassed else "holds"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +146,11 @@ def _judged(case: _Case) -> Iterator[Demand]:
             problems = (str(error),)
         kept = good or evidence.why(case.wheel_set, case.records, case.bypass)
         yield Demand(
-            number=number, name=name, holds=not problems, reason="; ".join(problems) if problems else kept
+            number=number,
+            name=name,
+            holds=not problems,
+            reason="; ".join(problems) if problems else kept,
+            bypassed=judge is _untested and not evidence.passing(case.wheel_set, case.records),
         )
 
 

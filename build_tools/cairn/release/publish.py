@@ -18,6 +18,8 @@ from cairn.release.dist import Dist
 from cairn.release.state import FileEntry, StagedSet
 from cairn.release.store import Store
 
+_BLOCK = 1 << 20  # bytes
+
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
@@ -130,8 +132,19 @@ def _entry(item: Dist, taken: str) -> FileEntry:
 def _put_files(store: Store, dists: Sequence[Dist]) -> None:
     for item in dists:
         key = layout.file_key(item.sha256, item.path.name)
-        if not store.exists(key):
+        if not _intact(store, key, item.sha256):
             store.put_file(key, item.path)
         sidecar = layout.sidecar_key(item.sha256, item.path.name)
-        if not store.exists(sidecar):
+        if not _intact(store, sidecar, hashlib.sha256(item.metadata).hexdigest()):
             store.write(sidecar, item.metadata)
+
+
+def _intact(store: Store, key: str, sha256: str) -> bool:
+    """Whether the store holds just these bytes; damaged ones are put right by publishing the file again."""
+    if not store.exists(key):
+        return False
+    digest = hashlib.sha256()
+    with store.open(key) as stream:
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest() == sha256

@@ -157,14 +157,18 @@ def decode_state(data: bytes, *, name: str) -> ChannelState:
     try:
         plain: Any = json.loads(data)
     except ValueError as error:
-        raise StoreError(f"{name} is not JSON: {error}") from error
+        tip = "the store was damaged from outside: restore this file from a copy of the store"
+        raise StoreError(f"{name} is not JSON: {error}", tip=tip) from error
     # A general validator needs seconds for the two long mappings, so these are checked here, by hand.
     long = {}
     if isinstance(plain, dict):
         long = {key: plain.pop(key) for key in ("projects", "sets") if key in plain}
     for key, mapping in long.items():
         if not isinstance(mapping, dict) or not all(isinstance(v, str) for v in mapping.values()):
-            raise StoreError(f"{name}: {key} is not a mapping of names to digests")
+            raise StoreError(
+                f"{name}: {key} is not a mapping of names to digests",
+                tip="restore this file from a copy of the store",
+            )
     return dataclasses.replace(jsonfile.from_plain(plain, ChannelState, name=name), **long)
 
 

@@ -70,7 +70,7 @@ class Store(Protocol):
         """
 
     def put_file(self, key: str, source: Path) -> None:
-        """Put the bytes of a local file under `key`, without a copy where the store can."""
+        """Put the bytes of a local file under `key`."""
 
     def delete(self, key: str) -> None:
         """Take away the object under `key`, if there is one."""
@@ -130,8 +130,8 @@ class LocalStore:
         return True
 
     def put_file(self, key: str, source: Path) -> None:
-        """See `Store.put_file`; a hard link where source and store share a file system."""
-        files.link_or_copy(source, self._path(key))
+        """See `Store.put_file`; no hard link, through which whoever edits `source` would edit the store."""
+        files.copy(source, self._path(key))
 
     def delete(self, key: str) -> None:
         """See `Store.delete`."""

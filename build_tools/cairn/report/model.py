@@ -92,11 +92,11 @@ class TestRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """One demand of the gate, and whether it holds."""
+    """One demand of the gate, how it stands in a word or two, and why."""
 
     number: int
     name: str
-    holds: bool
+    status: str
     reason: str
 
 

@@ -10,8 +10,8 @@ from cairn import console, files
 from cairn.report import timeline
 from cairn.report.model import Report
 
-_GOOD = ("passed", "promoted", "built", "staged")
-_BAD = ("failed", "invalid", "refused", "interrupted")
+_GOOD = ("passed", "promoted", "built", "staged", "holds")
+_BAD = ("failed", "invalid", "refused", "interrupted", "does not hold")
 
 
 def write_report(path: Path, report: Report) -> None:

@@ -97,6 +97,8 @@ def _run(start: Sequence[str | Path], session: Session, on_line: Callable[[str],
     options = ["-p", "no:cacheprovider", "--import-mode=importlib", "-ra", "--color=no", "--tb=short"]
     # Ours come last: a person's own arguments must not send the results elsewhere.
     fixed = [f"--config-file={ini}", f"--rootdir={session.tests.parent}", f"--junit-xml={session.junit}"]
+    # The shared folder of all pytest runs may be another person's, or too full to be cleaned in time.
+    fixed.append(f"--basetemp={session.folder / 'pytest-tmp'}")
     try:
         done = process.run(
             [*start, *options, *session.arguments, *fixed, session.tests],

@@ -50,7 +50,7 @@ def _report(request: TrailRequest, result: TrailResult) -> report.Report:
         ),
         tests=(_tests(result),),
         demands=tuple(
-            report.Demand(number=d.number, name=d.name, holds=d.holds, reason=d.reason)
+            report.Demand(number=d.number, name=d.name, status=d.status, reason=d.reason)
             for d in (result.promotion.report.demands if result.promotion.report else ())
         ),
     )

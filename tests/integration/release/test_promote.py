@@ -174,6 +174,8 @@ def test_a_bypass_is_named_and_shown(store: LocalStore, stage: Stage) -> None:
     promote(store, made.set_id, records=[record_of(made)], bypass=Bypass(who="ann", reason="no GPU here"))
     page = json.loads(store.read("release/simple/torch/index.json").data)
     assert page["files"][0]["_untested"] == "bypassed by ann: no GPU here"
+    bypassed = check(store, made.set_id, bypass=Bypass(who="ann", reason="no GPU here")).demands[1]
+    assert (bypassed.holds, bypassed.status) == (True, "bypassed")
     with pytest.raises(UsageError, match="name and a reason"):
         Bypass(who="ann", reason=" ")
 

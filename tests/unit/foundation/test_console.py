@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from cairn.console import Console
+from cairn.console import Console, Stage
 
 
 @pytest.fixture
@@ -79,3 +79,9 @@ main.guarded(argparse.Namespace(run=show))
     env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["pyt\\xf6rch \\udcff", '"\\u00f6"'], done.stderr
+
+
+def test_a_programs_colours_and_moves_are_left_out_of_the_live_line() -> None:
+    stage = Stage(name="build")
+    stage.update("\x1b[2K\x1b[1;32mCompiling\x1b[0m 石\r")
+    assert stage.line == "Compiling 石"

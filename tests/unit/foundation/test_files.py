@@ -54,6 +54,26 @@ def test_link_or_copy_replaces_what_was_there(tmp_path: Path) -> None:
     assert files.sha256_of(target) == hashlib.sha256(b"new").hexdigest()
 
 
+def test_a_copy_does_not_follow_what_happens_to_its_source(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "t" / "target"
+    source.write_bytes(b"as published" * 1000)
+    files.copy(source, target)
+    with source.open("r+b") as file:
+        file.write(b"edited later")
+    assert target.read_bytes() == b"as published" * 1000
+    files.copy(source, target)
+    assert target.read_bytes() == source.read_bytes()
+
+
+def test_a_copy_works_where_the_kernel_cannot_copy_a_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "copy_file_range")
+    (tmp_path / "source").write_bytes(b"bytes")
+    files.copy(tmp_path / "source", tmp_path / "target")
+    assert (tmp_path / "target").read_bytes() == b"bytes"
+
+
 def test_lock_excludes_and_says_who_waits(tmp_path: Path) -> None:
     lock = tmp_path / "x.lock"
     entered, release = threading.Event(), threading.Event()
@@ -66,8 +86,13 @@ def test_lock_excludes_and_says_who_waits(tmp_path: Path) -> None:
     thread = threading.Thread(target=hold)
     thread.start()
     entered.wait(20)
-    with pytest.raises(SystemFailureError, match="another run"), files.locked(lock, timeout=0.1):
+    waits: list[str] = []
+    with (
+        pytest.raises(SystemFailureError, match="another run"),
+        files.locked(lock, timeout=0.1, on_wait=lambda: waits.append("said")),
+    ):
         pass
+    assert waits == ["said"]
     release.set()
     thread.join()
     with files.locked(lock, timeout=1):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.cli import build_prod_wheels, main
+from cairn.cli import build_prod_wheels, main, options
 
 
 def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -23,3 +23,15 @@ PARSERS = (main.make_parser(), build_prod_wheels._parser(Path("build_prod_wheels
 def test_every_command_has_an_example(command: argparse.ArgumentParser) -> None:
     assert command.epilog is not None
     assert "example: " in command.epilog
+
+
+@pytest.mark.parametrize("command", [c for p in PARSERS for c in leaves(p)], ids=lambda c: c.prog)
+def test_no_command_takes_an_abbreviation(command: argparse.ArgumentParser) -> None:
+    assert not command.allow_abbrev
+
+
+def test_links_before_and_after_the_command_are_all_kept() -> None:
+    parser = build_prod_wheels._parser(Path("build_prod_wheels.py"))
+    given = ["--find-links", "a", "build", "--find-links", "b", "--find-links", "c", "--output-dir", "out"]
+    assert options.wanted_sdk(parser.parse_args(given)).source.find_links == ("a", "b", "c")
+    assert options.wanted_sdk(parser.parse_args(given[2:3] + given[-2:])).source.find_links == ()

@@ -223,3 +223,17 @@ def test_a_channel_cannot_be_called_anything(
 ) -> None:
     with pytest.raises(UsageError, match="cannot name a channel"):
         publish(store, channel, [dists.make_wheel(tmp_path, "a", "1.0")])
+
+
+def test_a_file_damaged_in_the_store_is_put_right_by_publishing_it_again(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    wheel = dists.make_wheel(tmp_path, "torch", "2.9.0")
+    publish(store, "staging", [wheel])
+    (stored,) = (store.path / key for key in store.list("files/") if key.endswith(".whl"))
+    with stored.open("r+b") as file:
+        file.write(b"damaged")
+    assert wheel.read_bytes()[:7] != b"damaged"
+    assert audit(store, "staging", hashes=True) != ()
+    publish(store, "staging", [wheel])
+    assert audit(store, "staging", hashes=True) == ()

@@ -52,7 +52,7 @@ REPORT = Report(
             skips=(Skip(test="test_add", reason="no GPU"),),
         ),
     ),
-    demands=(Demand(number=2, name="tested", holds=False, reason="no record"),),
+    demands=(Demand(number=2, name="tested", status="does not hold", reason="no record"),),
 )
 VOID = ("meta", "line", "rect")
 

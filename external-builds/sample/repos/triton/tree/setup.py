@@ -93,11 +93,17 @@ class BuildExtension(build_ext):
 
 def python_include() -> list[str]:
     folder = Path(sysconfig.get_paths()["include"])
-    if (folder / "Python.h").exists():
+    if (folder / "Python.h").exists() and not is_multiarch(folder):
         return [f"-I{folder}"]
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         raise SystemExit("error: a free-threaded Python needs its headers to build extensions")
     return []
+
+
+def is_multiarch(folder: Path) -> bool:
+    """Whether `pyconfig.h` includes the system's, as Debian's does; a compiler with its own libc has none."""
+    config = folder / "pyconfig.h"
+    return config.exists() and f"<{sysconfig.get_config_var('MULTIARCH')}/" in config.read_text(encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -124,11 +124,17 @@ def hip_version(rocm: Path) -> str:
 def python_include() -> list[str]:
     """The folder of Python's headers, when this Python has them."""
     folder = Path(sysconfig.get_paths()["include"])
-    if (folder / "Python.h").exists():
+    if (folder / "Python.h").exists() and not _is_multiarch(folder):
         return [str(folder)]
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         raise fail("a free-threaded Python needs its headers: install its development package")
     return []
+
+
+def _is_multiarch(folder: Path) -> bool:
+    """Whether `pyconfig.h` includes the system's, as Debian's does; a compiler with its own libc has none."""
+    config = folder / "pyconfig.h"
+    return config.exists() and f"<{_multiarch()}/" in config.read_text(encoding="utf-8")
 
 
 def compile_all(
