@@ -1,0 +1,123 @@
+"""A linked wheel built with Debian's real HIP, made fat, and imported where there is no SDK package."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cairn.wheels import fat, inspect, metadata, offload
+from cairn.wheels.repair import repair_linked
+from cairn.wheels.verify import Expectation, verify
+
+PREFIX = Path("/usr")
+HIP = "libamdhip64.so.5"
+TARGETS = ("gfx1030", "gfx90a")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        shutil.which("hipcc") is None or not (PREFIX / "lib/x86_64-linux-gnu" / HIP).exists(),
+        reason="Debian's hipcc and libamdhip64-dev are not installed",
+    ),
+]
+
+SOURCE = """
+#include <hip/hip_runtime.h>
+__global__ void twice(float *x) { x[threadIdx.x] *= 2; }
+extern "C" int devices() {
+    int count = -1;
+    return hipGetDeviceCount(&count) == hipSuccess ? count : 0;
+}
+extern "C" void launch(float *x) { twice<<<1, 64>>>(x); }
+"""
+PACKAGE = """
+import ctypes, pathlib
+from . import _rocm_init
+_rocm_init.initialize()
+devices = ctypes.CDLL(str(pathlib.Path(__file__).with_name("_hip.so"))).devices
+"""
+LINKED = """
+def initialize():
+    import rocm_sdk
+    rocm_sdk.initialize_process(preload_shortnames=["amd_comgr", "amdhip64"], check_version="5.2.3")
+"""
+PROBE = """
+import importlib.util, json, demo
+loaded = {line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}
+print(json.dumps({
+    "devices": demo.devices(),
+    "sdk": importlib.util.find_spec("rocm_sdk") is not None,
+    "loaded": sorted(loaded),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def extension(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("hip")
+    (folder / "hip.cpp").write_text(SOURCE)
+    command = ["hipcc", "-shared", "-fPIC", "-s", "-o", "_hip.so", "hip.cpp"]
+    command += [f"--offload-arch={target}" for target in TARGETS]
+    # As in a build against the SDK packages, whose libraries lie beside the wheel's own package.
+    command += ["-Wl,-rpath,$ORIGIN/../_rocm_sdk_core/lib"]
+    env = {**os.environ, "HIP_PLATFORM": "amd"}
+    subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True)
+    return (folder / "_hip.so").read_bytes()
+
+
+def test_a_fat_wheel_needs_no_sdk(extension: bytes, pack: Callable[..., Path], tmp_path: Path) -> None:
+    members = {
+        "demo/__init__.py": PACKAGE.encode(),
+        "demo/_rocm_init.py": LINKED.encode(),
+        "demo/_hip.so": extension,
+    }
+    requires = ("rocm[libraries]==5.2.3", "rocm-sdk-core==5.2.3", "filelock")
+    wheel = pack(members, requires=requires)
+    linked = repair_linked(wheel, tmp_path / "linked", exclude=(HIP,))
+    assert verify(linked, Expectation(targets=TARGETS, provided_libraries=(HIP,))) == ()
+    report = fat.make(fat.Request(wheel=linked, rocm=PREFIX, output_dir=tmp_path / "fat"))
+    made = Path(report.wheel)
+    assert [path.name for path in (tmp_path / "fat").iterdir()] == [made.name]
+    assert verify(made, Expectation()) == ()
+    info = metadata.read(made)
+    assert (info.version, info.requires_dist) == ("1.0+fat", ("filelock",))
+    assert report.targets == TARGETS
+    assert report.changed == ("demo/_hip.so",)
+    carried = {part.name: part for part in report.parts}
+    # What is opened by name, and what that needs in turn.
+    assert {"lib/libamd_comgr.so.2", "lib/libLLVM-15.so.1", f"lib/{HIP}"} <= carried.keys()
+    own = next(lib for lib in inspect.libraries_of(made) if lib.member == "demo/_hip.so")
+    assert (own.elf.rpath, own.elf.runpath) == (("$ORIGIN/lib",), ())
+    assert own.code_objects == offload.of_elf(extension)
+
+    python = environment(tmp_path / "env")
+    run_pip(python, made)
+    probe = [str(python), "-I", "-c", PROBE]
+    done = subprocess.run(probe, check=True, capture_output=True, text=True, cwd=tmp_path)
+    found = json.loads(done.stdout)
+    assert not found["sdk"]
+    assert found["devices"] >= 0
+    site = str(tmp_path / "env")
+    for part in ("libamdhip64", "libamd_comgr", "libLLVM-15", "libhsa-runtime64", "libnuma", "libelf"):
+        assert [path for path in found["loaded"] if part in path and path.startswith(site)], part
+        assert not [path for path in found["loaded"] if part in path and not path.startswith(site)], part
+
+
+def environment(folder: Path) -> Path:
+    venv.create(folder, with_pip=False)
+    return folder / "bin" / "python"
+
+
+def run_pip(python: Path, wheel: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    env["PIP_CONFIG_FILE"] = os.devnull
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--no-deps"]
+    subprocess.run([*command, str(wheel)], check=True, capture_output=True, env=env)
