@@ -153,10 +153,9 @@ def _edit(plan: _Plan, request: Request, folder: Path) -> Edit:
     module = f"{plan.package}/{fat_loader.MODULE}"
     text = {module: fat_loader.module_text(_preloads(plan)).encode()} if plan.hooked else {}
     is_there = any(row.path == module for row in plan.info.record)
-    libraries = plan.bundle.libraries
     return Edit(
         version=request.version or fat_version(plan.info.version),
-        tags=fat_platform.tags_of(plan.info, plan.platform, plan.own, libraries, request.provided),
+        tags=fat_platform.tags_of(plan.info, plan.platform, plan.own, plan.bundle, request.provided),
         remove_requirements=_sdk_requirements(plan.info),
         add_files=dict(_added(plan, folder)) | ({} if is_there else text),
         replace_files=text if is_there else {},

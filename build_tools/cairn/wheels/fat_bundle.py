@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -120,8 +120,15 @@ class _Collector:
             raise _missing(self._state.missing, self._tree)
         names = {given: name for given, name in self._state.names.items() if given != name}
         _check_names(self._state.binaries.values())
-        ordered = _in_order(self._state.binaries.values(), names)
-        return Bundle(libraries=ordered, names=names, left_out=tuple(self._state.left_out))
+        ordered = _in_order(self._state.binaries.values(), self._loaded_before)
+        left_out = {plain(entry.name): entry for entry in reversed(self._state.left_out)}
+        return Bundle(libraries=ordered, names=names, left_out=tuple(reversed(left_out.values())))
+
+    def _loaded_before(self, binary: Binary) -> list[str]:
+        """The names of the libraries that one needs, or opens by name."""
+        stems = {entry.opened.lower() for entry in self._recipe.opened_by(stem_of(binary.name)[0])}
+        opened = [b.name for b in self._state.binaries.values() if plain(stem_of(b.name)[0]) in stems]
+        return [*(self._state.names.get(name, name) for name in binary.needed), *opened]
 
     def _is_elsewhere(self, name: str) -> bool:
         own = name in self._own or self._platform.on_system(name)
@@ -195,7 +202,7 @@ def _missing(missing: Mapping[str, str], tree: Tree) -> WheelError:
     )
 
 
-def _in_order(binaries: Iterable[Binary], names: Mapping[str, str]) -> tuple[Binary, ...]:
+def _in_order(binaries: Iterable[Binary], before: Callable[[Binary], Iterable[str]]) -> tuple[Binary, ...]:
     """What others need first; libraries that need each other in a circle as they come."""
     by_name = {binary.name: binary for binary in binaries}
     done: dict[str, Binary] = {}
@@ -203,10 +210,9 @@ def _in_order(binaries: Iterable[Binary], names: Mapping[str, str]) -> tuple[Bin
     def visit(binary: Binary, above: frozenset[str]) -> None:
         if binary.name in done or binary.name in above:
             return
-        for name in binary.needed:
-            inner = by_name.get(names.get(name, name))
-            if inner is not None:
-                visit(inner, above | {binary.name})
+        for name in before(binary):
+            if name in by_name:
+                visit(by_name[name], above | {binary.name})
         done.setdefault(binary.name, binary)
 
     for name in sorted(by_name):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from cairn.errors import WheelError
 from cairn.wheels import policy
 from cairn.wheels.fat_binaries import Binary, Linux, Platform, Windows
+from cairn.wheels.fat_bundle import Bundle
 from cairn.wheels.metadata import WheelInfo
 from cairn.wheels.policy import Policy
 
@@ -35,11 +36,7 @@ def platform_of(info: WheelInfo) -> Platform:
 
 
 def tags_of(
-    info: WheelInfo,
-    platform: Platform,
-    own: Sequence[Binary],
-    added: Sequence[Binary],
-    provided: Sequence[str],
+    info: WheelInfo, platform: Platform, own: Sequence[Binary], bundle: Bundle, provided: Sequence[str]
 ) -> tuple[str, ...] | None:
     """The tags of the fat wheel: of the oldest systems on which it runs, but none older than it had.
 
@@ -47,7 +44,7 @@ def tags_of(
         info: the wheel so far.
         platform: its platform.
         own: the binaries it has.
-        added: those it gets.
+        bundle: what it gets.
         provided: globs of libraries that other wheels supply.
 
     Returns:
@@ -59,8 +56,9 @@ def tags_of(
     if not isinstance(platform, Linux):
         return None
     # Those of a wheel with a manylinux tag were judged when it got it.
-    judged = [*own, *added] if platform.judge else added
+    judged = [*own, *bundle.libraries] if platform.judge else bundle.libraries
     beside = policy.shipped(binary.library for binary in own if binary.library is not None)
+    beside |= bundle.names.keys()
     libraries = [binary.library for binary in judged if binary.library is not None]
     for candidate in _candidates(info, platform.machine):
         if policy.runs_on(candidate, libraries, provided, beside=beside):

@@ -1,0 +1,317 @@
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import UsageError, WheelError
+from cairn.targets import parse_target_id
+from cairn.wheels import elf, fat, metadata
+from cairn.wheels.fat_report import Report
+
+MakeWheel = Callable[..., Path]
+MakeElf = Callable[..., bytes]
+MakeBundle = Callable[..., bytes]
+
+TAGS = ("cp311-cp311-manylinux_2_28_x86_64",)
+HOOKED = b"from . import _rocm_init\n_rocm_init.initialize()\n"
+MODULE = b'def initialize():\n    f(preload_shortnames=["amdhip64", "miopen"], check_version="7")\n'
+REQUIRES = ("rocm[libraries]==7.10.0", "rocm-sdk-core==7.10.0", "triton==3.5.0", "filelock")
+
+
+class Rocm:
+    """A ROCm tree whose libraries are put together byte by byte."""
+
+    def __init__(self, root: Path, make_elf: MakeElf) -> None:
+        self.root = root
+        self._make_elf = make_elf
+        (root / "lib").mkdir(parents=True)
+
+    def add(self, soname: str, *needed: str, at: str = "lib", **properties: object) -> Path:
+        """A library under its full version, with the usual links to it."""
+        folder = self.root / at
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{soname}.0.1"
+        path.write_bytes(self._make_elf(soname=soname, needed=needed, **properties))
+        path.chmod(0o755)
+        (folder / soname).symlink_to(path.name)
+        bare = soname.partition(".so")[0] + ".so"
+        if not (folder / bare).exists():
+            (folder / bare).symlink_to(soname)
+        return path
+
+    def data(self, path: str, *names: str) -> None:
+        for name in names:
+            file = self.root / path / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(name.encode())
+
+
+@pytest.fixture
+def rocm(tmp_path: Path, make_elf: MakeElf) -> Rocm:
+    tree = Rocm(tmp_path / "rocm tree é", make_elf)
+    tree.add("libamdhip64.so.7", "libhsa-runtime64.so.1", "libc.so.6", runpath="$ORIGIN/../lib:/opt/x")
+    tree.add("libhsa-runtime64.so.1", "libc.so.6", at="lib64")
+    tree.add("libamd_comgr.so.3", at="deep/below")
+    tree.add("libMIOpen.so.1", "libamdhip64.so.7", "librocblas.so.5")
+    tree.add("librocblas.so.5", "libamdhip64.so.7")
+    tree.data("lib/rocblas/library", "a_gfx942.co", "a_gfx1100.co", "all.dat")
+    tree.data("share/miopen/db", "gfx942130.db.txt", "gfx110030.db.txt", "gfx90a68.db.txt")
+    return tree
+
+
+@pytest.fixture
+def linked(make_wheel: MakeWheel, make_elf: MakeElf, make_bundle: MakeBundle) -> Callable[..., Path]:
+    def make(*needed: str, files: Mapping[str, bytes] | None = None, **properties: object) -> Path:
+        code = make_bundle({"gfx942": b"code"})
+        core = make_elf(
+            soname="libdemo_hip.so",
+            needed=needed or ("libamdhip64.so.7", "libc.so.6"),
+            runpath="$ORIGIN/../../_rocm_sdk_core/lib:$ORIGIN",
+            sections={".hip_fatbin": code},
+        )
+        content = {
+            "demo/__init__.py": HOOKED,
+            "demo/_rocm_init.py": MODULE,
+            "demo/_C.so": make_elf(needed=("libdemo_hip.so",), rpath="$ORIGIN/lib"),
+            "demo/lib/libdemo_hip.so": core,
+            "demo/bin/tool": b"#!/bin/sh\n",
+            **(files or {}),
+        }
+        settings: dict[str, object] = {"version": "2.0+rocm7.10.0", "tags": TAGS, "requires": REQUIRES}
+        return make_wheel(
+            **{**settings, "files": content, "executables": ("demo/bin/tool",), "pure": False, **properties}
+        )
+
+    return make
+
+
+def make(wheel: Path, rocm: Rocm, output_dir: Path, **properties: object) -> Report:
+    return fat.make(fat.Request(wheel=wheel, rocm=rocm.root, output_dir=output_dir, **properties))  # type: ignore[arg-type]
+
+
+def read(wheel: str, member: str) -> elf.Elf:
+    with zipfile.ZipFile(wheel) as archive:
+        return elf.read(archive.read(member))
+
+
+def test_libraries_come_under_their_sonames(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+    wheel = linked()
+    before = wheel.read_bytes()
+    report = make(wheel, rocm, tmp_path / "out")
+    assert wheel.read_bytes() == before
+    assert os.listdir(tmp_path / "out") == [Path(report.wheel).name]
+    with zipfile.ZipFile(report.wheel) as archive:
+        modes = {m.filename: m.external_attr >> 16 & 0o777 for m in archive.infolist()}
+    libraries = {name for name in modes if name.startswith("demo/lib/lib")}
+    assert libraries == {
+        "demo/lib/libdemo_hip.so",
+        "demo/lib/libMIOpen.so.1",
+        "demo/lib/libamd_comgr.so.3",
+        "demo/lib/libamdhip64.so.7",
+        "demo/lib/libhsa-runtime64.so.1",
+        "demo/lib/librocblas.so.5",
+    }
+    assert modes["demo/lib/libamdhip64.so.7"] == 0o755
+    assert modes["demo/bin/tool"] == 0o755
+    for name in libraries:
+        parsed = read(report.wheel, name)
+        assert (parsed.rpath, parsed.runpath) == (("$ORIGIN",), ())
+    assert read(report.wheel, "demo/_C.so").rpath == ("$ORIGIN/lib",)
+    assert report.changed == ("demo/lib/libdemo_hip.so",)
+
+
+def test_the_wheel_is_one_of_its_own(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+    report = make(linked(), rocm, tmp_path / "out")
+    info = metadata.read(Path(report.wheel))
+    assert info.file_name == f"demo-2.0+fat.rocm7.10.0-{TAGS[0]}.whl"
+    assert (info.version, info.dist_info) == ("2.0+fat.rocm7.10.0", "demo-2.0+fat.rocm7.10.0.dist-info")
+    assert info.requires_dist == ("triton==3.5.0", "filelock")
+    assert report.dropped == ("rocm", "rocm-sdk-core")
+    with pytest.raises(WheelError, match="already"):
+        make(Path(report.wheel), rocm, tmp_path / "again")
+    named = make(linked(), rocm, tmp_path / "out", version="9.9+mine")
+    assert metadata.read(Path(named.wheel)).version == "9.9+mine"
+
+
+def test_the_module_loads_what_is_inside(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+    report = make(linked(), rocm, tmp_path / "out")
+    with zipfile.ZipFile(report.wheel) as archive:
+        text = archive.read("demo/_rocm_init.py").decode()
+    names: dict[str, object] = {}
+    exec(compile(text, "_rocm_init.py", "exec"), names)  # noqa: S102 - our own module
+    # In order of need: what a library opens by name is loaded before it looks for that elsewhere.
+    assert names["_LIBRARIES"] == ("libamd_comgr.so.3", "libamdhip64.so.7", "libMIOpen.so.1")
+    assert "rocm_sdk" not in text
+
+
+def test_only_data_of_wanted_targets(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+    report = make(linked(), rocm, tmp_path / "out")
+    with zipfile.ZipFile(report.wheel) as archive:
+        names = set(archive.namelist())
+    data = {name for name in names if "/rocblas/" in name or "/miopen/" in name}
+    assert data == {
+        "demo/lib/rocblas/library/a_gfx942.co",
+        "demo/lib/rocblas/library/all.dat",
+        "demo/share/miopen/db/gfx942130.db.txt",
+    }
+    parts = {part.name: part for part in report.parts}
+    assert parts["lib/rocblas/library"].sizes == {"gfx942": len("a_gfx942.co"), "any": len("all.dat")}
+    left = {entry.name: entry.reason for entry in report.left_out}
+    assert "1 files" in left["lib/rocblas/library"]
+    assert "libhipblas" in left
+    chosen = make(linked(), rocm, tmp_path / "other", targets=(parse_target_id("gfx11-generic"),))
+    with zipfile.ZipFile(chosen.wheel) as archive:
+        assert "demo/lib/rocblas/library/a_gfx1100.co" in archive.namelist()
+        assert "demo/lib/rocblas/library/a_gfx942.co" not in archive.namelist()
+
+
+def test_a_target_without_data_is_told(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+    report = make(linked(), rocm, tmp_path / "out", targets=(parse_target_id("gfx950"),))
+    reasons = {entry.reason for entry in report.left_out if entry.name == "lib/rocblas/library"}
+    assert "it has no file for gfx950" in reasons
+
+
+def test_needs_are_renamed_to_sonames(
+    linked: Callable[..., Path], rocm: Rocm, make_elf: MakeElf, tmp_path: Path
+) -> None:
+    (rocm.root / "lib" / "libodd.so").write_bytes(make_elf(needed=("/abs/lib/libamdhip64.so",)))
+    wheel = linked("libamdhip64.so", "libodd.so")
+    report = make(wheel, rocm, tmp_path / "out")
+    assert read(report.wheel, "demo/lib/libdemo_hip.so").needed == ("libamdhip64.so.7", "libodd.so")
+    assert read(report.wheel, "demo/lib/libodd.so").needed == ("libamdhip64.so.7",)
+
+
+def test_what_is_missing_is_named(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+    wheel = linked("libamdhip64.so.7", "libhipfft.so.0", "libnowhere.so.3")
+    with pytest.raises(
+        WheelError, match=r"libhipfft\.so\.0 .*libnowhere\.so\.3 \(needed by libdemo_hip\.so\)"
+    ):
+        make(wheel, rocm, tmp_path / "out")
+    for path in (rocm.root / "deep" / "below").iterdir():
+        path.unlink()
+    with pytest.raises(WheelError, match=r"amd_comgr \(needed by libamdhip64"):
+        make(linked(), rocm, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_other_wheels_supply_is_left(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+    wheel = linked("libamdhip64.so.7", "libtorch.so")
+    report = make(wheel, rocm, tmp_path / "out", provided=("libtorch*.so",))
+    assert read(report.wheel, "demo/lib/libdemo_hip.so").needed == ("libamdhip64.so.7", "libtorch.so")
+
+
+def test_a_preload_that_is_missing_is_named(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+    module = MODULE.replace(b"miopen", b"rocm-openblas")
+    with pytest.raises(WheelError, match="rocm-openblas"):
+        make(linked(files={"demo/_rocm_init.py": module}), rocm, tmp_path / "out")
+
+
+def test_missing_data_is_named(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+    (rocm.root / "lib" / "rocblas").rename(rocm.root / "elsewhere")
+    with pytest.raises(WheelError, match=r"rocblas/library for librocblas\.so\.5"):
+        make(linked(), rocm, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        ({"demo/__init__.py": b""}, r"demo/__init__\.py .* does not import _rocm_init"),
+        ({"demo/_rocm_init.py": b"def initialize(): pass\n"}, "does not say preload_shortnames"),
+        ({"demo/_rocm_init.py": b"def initialize(:\n"}, "no Python"),
+    ],
+)
+def test_a_missing_anchor_is_named(
+    linked: Callable[..., Path], rocm: Rocm, tmp_path: Path, files: dict[str, bytes], problem: str
+) -> None:
+    with pytest.raises(WheelError, match=problem):
+        make(linked(files=files), rocm, tmp_path / "out")
+
+
+def test_wheels_that_cannot_be_fat(
+    linked: Callable[..., Path], make_wheel: MakeWheel, rocm: Rocm, tmp_path: Path
+) -> None:
+    with pytest.raises(WheelError, match="no ROCm"):
+        make(make_wheel(), rocm, tmp_path / "out")
+    with pytest.raises(WheelError, match="no ROCm"):
+        make(linked(tags=("cp311-cp311-macosx_11_0_arm64",)), rocm, tmp_path / "out")
+    with pytest.raises(WheelError, match="device code"):
+        make(make_wheel(tags=TAGS, pure=False), rocm, tmp_path / "out")
+    with pytest.raises(UsageError, match="no folder"):
+        fat.make(fat.Request(wheel=linked(), rocm=tmp_path / "none", output_dir=tmp_path / "out"))
+
+
+def test_libraries_that_cannot_be_bundled(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+    hip = rocm.root / "lib" / "libamdhip64.so.7.0.1"
+    whole = hip.read_bytes()
+    foreign = bytearray(whole)
+    foreign[18:20] = (183).to_bytes(2, "little")
+    for content, problem in ((b"", "empty"), (whole[:90], "header"), (bytes(foreign), "aarch64")):
+        hip.write_bytes(content)
+        with pytest.raises(WheelError, match=rf"libamdhip64\.so.* cannot be bundled: .*{problem}"):
+            make(linked(), rocm, tmp_path / "out")
+
+
+def test_newer_libraries_make_the_tag_newer(
+    linked: Callable[..., Path], rocm: Rocm, make_elf: MakeElf, tmp_path: Path
+) -> None:
+    hip = rocm.root / "lib" / "libamdhip64.so.7.0.1"
+    needs = {"soname": "libamdhip64.so.7", "needed": ("libc.so.6",)}
+    hip.write_bytes(make_elf(**needs, versions={"libc.so.6": ("GLIBC_2.34",)}))
+    report = make(linked(), rocm, tmp_path / "out")
+    assert report.wheel.endswith("-cp311-cp311-manylinux_2_34_x86_64.whl")
+    hip.write_bytes(make_elf(**needs, versions={"libc.so.6": ("GLIBC_2.99",)}))
+    with pytest.raises(WheelError, match=r"GLIBC_2\.99"):
+        make(linked(), rocm, tmp_path / "out")
+
+
+def test_a_wheel_that_was_never_repaired_is_judged_too(
+    linked: Callable[..., Path], rocm: Rocm, make_elf: MakeElf, tmp_path: Path
+) -> None:
+    new = make_elf(needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.35",)})
+    wheel = linked(tags=("cp311-cp311-linux_x86_64",), files={"demo/_C.so": new})
+    report = make(wheel, rocm, tmp_path / "out")
+    assert report.wheel.endswith("-manylinux_2_35_x86_64.whl")
+
+
+def test_links_in_circles_and_out_of_the_tree(
+    linked: Callable[..., Path], rocm: Rocm, tmp_path: Path
+) -> None:
+    library = rocm.root / "lib" / "rocblas" / "library"
+    (library / "loop").symlink_to(library)
+    (library / "dangling.dat").symlink_to(tmp_path / "nothing")
+    (tmp_path / "outside.dat").write_bytes(b"content")
+    (library / "link.dat").symlink_to(tmp_path / "outside.dat")
+    report = make(linked(), rocm, tmp_path / "out")
+    with zipfile.ZipFile(report.wheel) as archive:
+        assert archive.read("demo/lib/rocblas/library/link.dat") == b"content"
+        assert "demo/lib/rocblas/library/dangling.dat" not in archive.namelist()
+        assert not [name for name in archive.namelist() if "loop" in name]
+
+
+def test_packages_of_the_sdk_are_a_tree(
+    linked: Callable[..., Path], make_elf: MakeElf, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    core = Rocm(site / "_rocm_sdk_core", make_elf)
+    core.add("libamdhip64.so.7")
+    core.add("libamd_comgr.so.3")
+    libraries = Rocm(site / "_rocm_sdk_libraries_gfx94X", make_elf)
+    libraries.add("libMIOpen.so.1", "libamdhip64.so.7")
+    libraries.data("share/miopen/db", "gfx942.kdb")
+    report = make(linked(), core, tmp_path / "out")
+    assert {part.name for part in report.parts} == {
+        "lib/libMIOpen.so.1",
+        "lib/libamdhip64.so.7",
+        "lib/libamd_comgr.so.3",
+        "share/miopen/db",
+    }
+
+
+def test_the_version_of_a_fat_wheel() -> None:
+    assert fat.fat_version("2.9.0+rocm7.10.0") == "2.9.0+fat.rocm7.10.0"
+    assert fat.fat_version("2.9.0") == "2.9.0+fat"
+    assert fat.fat_version("2.12.0a0+git1a2b.rocm7.13.0") == "2.12.0a0+fat.git1a2b.rocm7.13.0"
