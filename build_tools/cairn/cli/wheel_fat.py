@@ -28,7 +28,9 @@ def register(commands: Subparsers) -> None:
         epilog="example: cairn wheel fat --output-dir fat dist/torch-….whl /opt/rocm",
         allow_abbrev=False,
     )
-    parser.add_argument("--output-dir", type=Path, required=True, help="where the new wheel goes")
+    parser.add_argument(
+        "--output-dir", type=Path, required=True, metavar="DIR", help="folder of the new wheel"
+    )
     _add_arguments(parser)
     parser.set_defaults(run=_run, windows=None)
 
@@ -49,7 +51,12 @@ def main(argv: Sequence[str] | None = None, *, script: Path, windows: bool) -> i
     )
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.add_argument(
-        "--output-path", type=Path, required=True, help="folder of the new wheel", dest="output_dir"
+        "--output-path",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder of the new wheel",
+        dest="output_dir",
     )
     _add_arguments(parser)
     parser.set_defaults(run=_run, windows=windows)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import zipfile
 from collections.abc import Callable, Mapping
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cairn.cli import main as program
+from cairn.cli import wheel_fat
 from cairn.errors import UsageError, WheelError
 from cairn.targets import parse_target_id
 from cairn.wheels import elf, fat, metadata
@@ -315,3 +318,28 @@ def test_the_version_of_a_fat_wheel() -> None:
     assert fat.fat_version("2.9.0+rocm7.10.0") == "2.9.0+fat.rocm7.10.0"
     assert fat.fat_version("2.9.0") == "2.9.0+fat"
     assert fat.fat_version("2.12.0a0+git1a2b.rocm7.13.0") == "2.12.0a0+fat.git1a2b.rocm7.13.0"
+
+
+def test_the_script_and_the_command_write_the_same_wheel(
+    linked: Callable[..., Path], rocm: Rocm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = linked()
+    script = tmp_path / "patch_fat_wheel.py"
+    arguments = [str(wheel), str(rocm.root)]
+    assert (
+        wheel_fat.main([*arguments, "--output-path", str(tmp_path / "a")], script=script, windows=False) == 0
+    )
+    told = capsys.readouterr().out
+    assert "lib/libamdhip64.so.7" in told
+    assert "requires no longer: rocm" in told
+    assert "left out: libhipblas: " in told
+    command = ["wheel", "fat", "--json", "--output-dir", str(tmp_path / "b"), *arguments]
+    assert program.main(command) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["targets"] == ["gfx942"]
+    (first,), (second,) = (tmp_path / "a").iterdir(), (tmp_path / "b").iterdir()
+    assert first.read_bytes() == second.read_bytes()
+    assert report["wheel"] == str(second)
+    refused = [*arguments, "--output-path", str(tmp_path / "c")]
+    assert wheel_fat.main(refused, script=script, windows=True) == UsageError.exit_code
+    assert "use patch_fat_wheel.py" in capsys.readouterr().err
