@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -14,7 +16,7 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
-from cairn.errors import WheelError
+from cairn.errors import UsageError, WheelError
 from cairn.wheels import elf, inspect, metadata
 from cairn.wheels.edit import Edit, apply
 from cairn.wheels.repair import repair_linked
@@ -158,6 +160,85 @@ def test_a_missing_library_is_bundled_by_auditwheel(
         assert archive.getinfo("demo/bin/tool").external_attr >> 16 & 0o111
     again = repair_linked(wheel, tmp_path / "again", exclude=())
     assert again.read_bytes() == made.read_bytes()
+
+
+def test_run_paths_to_the_sdk(
+    compile_library: Compile,
+    pack: Pack,
+    libraries: dict[str, bytes],
+    accepted: Callable[[Path], None],
+    tmp_path: Path,
+) -> None:
+    site = tmp_path / "env"
+    for folder in ("_rocm_sdk_core/lib", "_rocm_sdk_core/lib/rocm_sysdeps/lib", "_rocm_sdk_libraries_x/lib"):
+        (site / folder).mkdir(parents=True)
+    (site / "_rocm_sdk_core/lib/libamdhip64.so.6").write_bytes(libraries["sdk"])
+    (site / "_rocm_sdk_core/lib/rocm_sysdeps/lib/libdrm.so.2").write_bytes(libraries["sdk"])
+    (site / "_rocm_sdk_libraries_x/lib/libopened.so.1").write_bytes(libraries["sdk"])
+    # Nothing says where the SDK is, and one of its libraries is opened by name alone.
+    source = """
+        #include <dlfcn.h>
+        int hip_answer(void);
+        int answer(void) { return dlopen("libopened.so.1", RTLD_NOW) ? hip_answer() : -1; }
+    """
+    core = compile_library("libanswer.so", source, links=("-l:libamdhip64.so.6",))
+    wheel = pack({"demo/__init__.py": b"", "demo/lib/libanswer.so": core, "demo/ext.so": libraries["ext"]})
+    made = repair_linked(wheel, tmp_path / "out", exclude=("libcore.so",), sdk=site)
+    accepted(made)
+    found = {library.member: library.elf for library in inspect.libraries_of(made)}
+    assert found["demo/lib/libanswer.so"].rpath == (
+        "$ORIGIN/../../_rocm_sdk_core/lib",
+        "$ORIGIN/../../_rocm_sdk_core/lib/rocm_sysdeps/lib",
+        "$ORIGIN/../../_rocm_sdk_libraries_x/lib",
+    )
+    assert found["demo/ext.so"].runpath == ("$ORIGIN/lib",)
+    provided = Expectation(provided_libraries=("libamdhip64.so.*", "libcore.so"))
+    assert verify(made, provided) == ()
+    with zipfile.ZipFile(made) as archive:
+        archive.extractall(site)
+    code = f"import ctypes; print(ctypes.CDLL({str(site / 'demo/lib/libanswer.so')!r}).answer())"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert loaded.stdout.strip() == "42"
+    again = repair_linked(made, tmp_path / "again", exclude=("libcore.so",), sdk=site)
+    assert again.read_bytes() == made.read_bytes()
+    with pytest.raises(UsageError, match="no ROCm SDK"):
+        repair_linked(wheel, tmp_path / "out", exclude=(), sdk=tmp_path)
+
+
+GOMP = Path("/usr/lib/x86_64-linux-gnu/libgomp.so.1")
+
+
+@pytest.mark.skipif(
+    not GOMP.exists() or shutil.which("dpkg") is None, reason="no libgomp that a Debian package owns"
+)
+def test_what_auditwheel_bundles_keeps_its_sbom(
+    compile_library: Compile, pack: Pack, libraries: dict[str, bytes], tmp_path: Path
+) -> None:
+    site = tmp_path / "env"
+    (site / "_rocm_sdk_core" / "lib").mkdir(parents=True)
+    (site / "_rocm_sdk_core" / "lib" / "libamdhip64.so.6").write_bytes(libraries["sdk"])
+    source = """
+        int omp_get_max_threads(void);
+        int hip_answer(void);
+        int user(void) { return omp_get_max_threads() > 0 ? hip_answer() : 0; }
+    """
+    links = ("-l:libamdhip64.so.6", "-Wl,--allow-shlib-undefined", str(GOMP))
+    user = compile_library("user.so", source, links=links)
+    wheel = pack({"demo/__init__.py": b"", "demo/user.so": user})
+    made = repair_linked(wheel, tmp_path / "out", exclude=(), sdk=site, search=(GOMP.parent,))
+    assert verify(made, Expectation(provided_libraries=("libamdhip64.so.*",))) == ()
+    found = {library.member: library.elf for library in inspect.libraries_of(made)}
+    assert found["demo/user.so"].rpath == ("$ORIGIN/../_rocm_sdk_core/lib", "$ORIGIN/../demo.libs")
+    changed = apply(made, Edit(version="2.0"), tmp_path / "edited")
+    for path, version in ((made, "1.0"), (changed, "2.0")):
+        with zipfile.ZipFile(path) as archive:
+            sbom = json.loads(archive.read(f"demo-{version}.dist-info/sboms/auditwheel.cdx.json"))
+        assert any("libgomp" in component["name"] for component in sbom["components"])
+    with zipfile.ZipFile(changed) as archive:
+        archive.extractall(site)
+    code = f"import ctypes; print(ctypes.CDLL({str(site / 'demo/user.so')!r}).user())"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert loaded.stdout.strip() == "42"
 
 
 @pytest.mark.slow
