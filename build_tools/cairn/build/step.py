@@ -18,6 +18,7 @@ from cairn.build.plan import Step, step_key
 from cairn.build.request import BuildRequest, BuiltWheel
 from cairn.errors import BuildError, CairnError, ProcessError
 from cairn.rocm.sdk import available_libraries
+from cairn.sources import hipify_build
 
 _TAIL = 12  # lines of a failed build that are shown
 
@@ -62,7 +63,8 @@ def build(
     _prepare_tree(run)
     edits = tree.edits(step.checkout)
     with tempfile.TemporaryDirectory(dir=run.work, prefix="wheel-") as folder:
-        raw = _call_backend(run, env, values, Path(folder, "raw"))
+        with hipify_build.recorded(step.checkout, step.project.hipify, gpu=request.sdk is not None):
+            raw = _call_backend(run, env, values, Path(folder, "raw"))
         stage.update("repairing and proving the wheel")
         context = finish.Context(step=step, request=request, env=env, values=values, built=built)
         wheel = finish.finish(raw, context, Path(folder, "finished"))

@@ -123,7 +123,7 @@ def hipify_checkout(
         note = hipifying.recovered(root, state.read(root.git_dir)) or hipifying.adopt(root, project)
         if note.phase == "moving":
             raise SourceError(f"the checkout {path} is unfinished", tip="run the `checkout` command again")
-        if hipifying.is_done(root, note):
+        if hipifying.is_done(root, note, project.hipify):
             say(f"{path} is hipified already")
         else:
             losses.refuse_edits(root)

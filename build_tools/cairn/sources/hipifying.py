@@ -82,32 +82,50 @@ def remove_generated(root: Repository) -> None:
 
 
 def adopt(root: Repository, project: Project) -> State:
-    """The note for a checkout that was made by hand, or by upstream's own scripts."""
+    """The note for a checkout that was made by hand, or by upstream's own scripts.
+
+    What such a checkout lacks of the two tags is added, in submodules too.
+    """
     head = root.commit_of("HEAD") or ""
-    hipified = root.tag(HIPIFY_TAG) is not None or hipify.is_hipified(root)
+    committed = root.tag(HIPIFY_TAG) or hipify.commit_of(root)
+    by_hand = committed is None and _is_by_hand(root, project.hipify)
     repository.create(root)
     submodules.mark_ignored(root, [m for m in submodules.present(root) if m.parent is root])
-    if not hipified:
-        for _, part in _parts(root):
-            if part.tag(UPSTREAM_TAG) is None:
-                repository.move_refs(part, {f"refs/tags/{UPSTREAM_TAG}": part.commit_of("HEAD")})
+    for _, part in _parts(root):
+        _complete_tags(part, hipified=committed is not None)
     return State(
         project=project.name,
         origin=_origin(root),
         hashtag=head,
         commit=root.tag(UPSTREAM_TAG) or head,
         phase="ready",
-        hipify=hipified,
-        committed=hipified,
+        hipify=committed is not None or by_hand,
+        committed=committed is not None,
     )
 
 
-def is_done(root: Repository, note: State) -> bool:
-    """Whether the tree is hipified: by the note, the second tag below HEAD, or HEAD's own subject."""
+def is_done(root: Repository, note: State, kind: HipifyKind) -> bool:
+    """Whether the tree is hipified: by the note, a tag or a commit below HEAD, or the files themselves."""
     if note.phase == "ready" and note.hipify:
         return True
     tagged = root.tag(HIPIFY_TAG)
-    return (tagged is not None and root.at_or_above(tagged)) or hipify.is_hipified(root)
+    if (tagged is not None and root.at_or_above(tagged)) or hipify.commit_of(root):
+        return True
+    return _is_by_hand(root, kind)
+
+
+def _is_by_hand(root: Repository, kind: HipifyKind) -> bool:
+    # Where a build hipifies, its files are no sign of a hipify at checkout.
+    return hipify.runs_at_checkout(kind) and hipify.is_hipified_by_hand(root, root.tag(UPSTREAM_TAG))
+
+
+def _complete_tags(part: Repository, *, hipified: bool) -> None:
+    done = part.tag(HIPIFY_TAG) or hipify.commit_of(part)
+    upstream = part.tag(UPSTREAM_TAG) or (f"{done}~1" if done else "HEAD")
+    refs: dict[str, str | None] = {f"refs/tags/{UPSTREAM_TAG}": part.commit_of(upstream)}
+    if hipified:
+        refs[f"refs/tags/{HIPIFY_TAG}"] = done or part.commit_of(upstream)
+    repository.move_refs(part, refs)
 
 
 def _parts(root: Repository) -> Iterator[tuple[str, Repository]]:

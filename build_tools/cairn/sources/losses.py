@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from cairn.errors import SourceError
-from cairn.sources import submodules
+from cairn.sources import hipify_build, submodules
 from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import Repository
 
@@ -42,8 +42,9 @@ def of(root: Repository) -> Losses:
     """What moving the checkout would lose, in the root and every submodule."""
     parts = [("", root), *((f"{m.path}/", m.repository) for m in submodules.present(root))]
     found = side_by_side(_of_part, parts, jobs=_JOBS)
+    edits = [edit for part in found for edit in part.edits]
     return Losses(
-        edits=tuple(edit for part in found for edit in part.edits),
+        edits=hipify_build.without_recorded(root, edits),  # what a build made is nobody's work
         commits=tuple(commit for part in found for commit in part.commits),
     )
 
