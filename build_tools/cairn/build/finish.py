@@ -49,7 +49,9 @@ def finish(wheel: Path, context: Context, output_dir: Path) -> Path:
     output_dir.mkdir(parents=True, exist_ok=True)
     provided = provided_libraries(context)
     edited = _edited(wheel, context, output_dir / "edited")
-    repaired = repair.repair_linked(edited, output_dir / "repaired", exclude=provided)
+    installed = context.request.sdk
+    sdk = environment.describe(installed.environment).site_packages if installed else None
+    repaired = repair.repair_linked(edited, output_dir / "repaired", exclude=provided, sdk=sdk)
     _prove(repaired, context, provided)
     return repaired
 
