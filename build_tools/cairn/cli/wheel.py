@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from cairn import console, jsonfile
-from cairn.cli import wheel_fat, wheel_text
+from cairn.cli import wheel_fat, wheel_split, wheel_text
 from cairn.cli.groups import Subparsers
 from cairn.errors import UsageError, WheelError
 from cairn.targets import parse_targets
@@ -32,6 +32,7 @@ def register(subparsers: Subparsers) -> None:
     _add_set_version(commands)
     _add_repair(commands)
     wheel_fat.register(commands)
+    wheel_split.register(commands)
 
 
 def _add_show(commands: Subparsers) -> None:

@@ -25,10 +25,14 @@ PACKED_MAGIC = b"CCOB"
 ZLIB, ZSTD = 0, 1
 HOST = "host-"
 """What the id of an entry that is not for a device begins with."""
+MOST_PLAIN = 4 << 30
+"""Bytes that a compressed bundle may unpack to when it is unpacked whole."""
 
 _HEAD = struct.Struct("<4sHH")
 _SIZES = {1: struct.Struct("<I8x"), 2: struct.Struct("<II8x"), 3: struct.Struct("<QQ8x")}
 _ENTRY = struct.Struct("<QQQ")
+VERSIONS = frozenset(_SIZES)
+"""The versions of the header of a compressed bundle."""
 _MOST_ENTRIES = 4096
 _LONGEST_ID = 1024
 _STEP = 1 << 16
@@ -76,12 +80,14 @@ class Bundle:
         at: where it begins in what was read.
         size: how many bytes it takes there.
         entries: its table.
+        table_size: bytes of the table, and of what stands before it, in the unpacked bundle.
         packing: how it is compressed, or None.
     """
 
     at: int
     size: int
     entries: tuple[Entry, ...]
+    table_size: int
     packing: Packing | None = None
 
     @property
@@ -118,6 +124,8 @@ def unpack(view: View, bundle: Bundle) -> bytes:
     packing = bundle.packing
     if packing is None:
         return view.read(bundle.at, bundle.size)
+    if packing.plain_size > MOST_PLAIN:
+        raise WheelError(f"a compressed offload bundle that would unpack to {packing.plain_size} bytes")
     packed = ViewReader(view, bundle.at + packing.header_size, bundle.at + bundle.size)
     try:
         plain = exactly(unpacker(packed, zlib_stream=packing.method == ZLIB), packing.plain_size)
@@ -145,8 +153,9 @@ def _next(view: View, at: int, end: int) -> int:
 
 
 def _read_plain(view: View, at: int, end: int) -> Bundle:
-    entries, size = _read_table(ViewReader(view, at, end), end - at)
-    return Bundle(at=at, size=size, entries=entries)
+    entries, table_size = _read_table(ViewReader(view, at, end), end - at)
+    size = max((table_size, *(entry.offset + entry.size for entry in entries)))
+    return Bundle(at=at, size=size, entries=entries, table_size=table_size)
 
 
 def _read_packed(view: View, at: int, end: int) -> Bundle:
@@ -163,11 +172,11 @@ def _read_packed(view: View, at: int, end: int) -> Bundle:
         if not begin < stop <= end:
             raise WheelError(f"a compressed offload bundle of {stop - at} bytes where {end - at} are left")
         reader = unpacker(ViewReader(view, begin, stop), zlib_stream=method == ZLIB)
-        entries, _ = _read_table(reader, sizes[-1])
+        entries, table_size = _read_table(reader, sizes[-1])
     except (zlib.error, zstandard.ZstdError, MemoryError) as error:
         raise WheelError(f"a compressed offload bundle cannot be unpacked: {error}") from error
     packing = Packing(version=version, method=method, header_size=header_size, plain_size=sizes[-1])
-    return Bundle(at=at, size=stop - at, entries=entries, packing=packing)
+    return Bundle(at=at, size=stop - at, entries=entries, table_size=table_size, packing=packing)
 
 
 def _fields(layout: struct.Struct, view: View, at: int, end: int) -> tuple[int, ...]:
@@ -177,7 +186,7 @@ def _fields(layout: struct.Struct, view: View, at: int, end: int) -> tuple[int, 
 
 
 def _read_table(reader: Reader, limit: int) -> tuple[tuple[Entry, ...], int]:
-    """The entries of a plain bundle, and how many bytes it takes."""
+    """The entries of a plain bundle, and how many bytes they take with what stands before them."""
     if exactly(reader, len(PLAIN_MAGIC)) != PLAIN_MAGIC:
         raise WheelError("an offload bundle without its magic text")
     count = int.from_bytes(exactly(reader, 8), "little")
@@ -192,4 +201,4 @@ def _read_table(reader: Reader, limit: int) -> tuple[tuple[Entry, ...], int]:
         name = exactly(reader, length).decode("utf-8", "backslashreplace")
         entries.append(Entry(id=name, offset=offset, size=size, id_at=at + _ENTRY.size))
         at += _ENTRY.size + length
-    return tuple(entries), max((at, *(entry.offset + entry.size for entry in entries)))
+    return tuple(entries), at

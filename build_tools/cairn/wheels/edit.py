@@ -36,6 +36,7 @@ class Edit:
         replace_requirements: project name to the whole requirement that takes its place; it must be there.
         remove_requirements: names of projects no longer required; they must be there.
         add_extras: extras to declare.
+        remove_extras: extras no longer declared.
         add_files: path in the wheel to content; there must be no such file.
         replace_files: path in the wheel to new content; its run bit stays as it is.
         remove_files: paths that must be there.
@@ -49,6 +50,7 @@ class Edit:
     replace_requirements: Mapping[str, str] = field(default_factory=dict)
     remove_requirements: tuple[str, ...] = ()
     add_extras: tuple[str, ...] = ()
+    remove_extras: tuple[str, ...] = ()
     add_files: Mapping[str, Path | bytes] = field(default_factory=dict)
     replace_files: Mapping[str, Path | bytes] = field(default_factory=dict)
     remove_files: tuple[str, ...] = ()
@@ -159,6 +161,7 @@ def _changed_content(archive: Archive, info: WheelInfo, edit: Edit) -> dict[str,
         replace_requirements=edit.replace_requirements,
         remove_requirements=edit.remove_requirements,
         add_extras=edit.add_extras,
+        remove_extras=edit.remove_extras,
     )
     new = edit_metadata.edited_metadata(info.metadata, change)
     if new != info.metadata:

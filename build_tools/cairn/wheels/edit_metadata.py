@@ -26,6 +26,7 @@ class MetadataEdit:
     replace_requirements: Mapping[str, str] = field(default_factory=dict)
     remove_requirements: tuple[str, ...] = ()
     add_extras: tuple[str, ...] = ()
+    remove_extras: tuple[str, ...] = ()
 
 
 def edited_metadata(data: bytes, edit: MetadataEdit) -> bytes:
@@ -40,6 +41,8 @@ def edited_metadata(data: bytes, edit: MetadataEdit) -> bytes:
     headers = _without(headers, edit.remove_requirements)
     for name, text in edit.replace_requirements.items():
         headers = _with_replaced(headers, name, text)
+    gone = {canonicalize_name(extra) for extra in edit.remove_extras}
+    headers = headers.mapped("Provides-Extra", lambda e: None if canonicalize_name(e) in gone else e)
     headers = _with_added(headers, edit)
     result = headers.to_bytes()
     _check(result, headers)

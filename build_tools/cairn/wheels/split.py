@@ -1,0 +1,119 @@
+"""Splitting a wheel: the host code in one, the device code of each processor in one of its own."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from cairn.errors import WheelError
+from cairn.wheels import codeobject, cutting, device, device_wheel, edit, inspect, metadata
+from cairn.wheels.archive import Archive
+from cairn.wheels.edit import Edit
+from cairn.wheels.errors import BombError
+from cairn.wheels.inspect import Library
+from cairn.wheels.metadata import WheelInfo
+
+
+def split(wheel: Path, output_dir: Path) -> tuple[Path, ...]:
+    """Write a host wheel and a device wheel for each processor into `output_dir`; the host wheel comes first.
+
+    The host wheel keeps the name, version and file name, and has an extra `device-<processor>` for each
+    device wheel; both sides require exactly each other's version. All features of a processor (`gfx90a`,
+    `gfx90a:xnack+`) go together. docs/reference/device-wheels.md says what a host wheel can do alone.
+
+    Raises:
+        WheelError: the wheel has no device code, has been split already, or is malformed.
+    """
+    info = metadata.read(wheel)
+    with Archive.open(wheel) as archive:
+        libraries = [library for library in inspect.read_libraries(archive) if library.code_objects]
+        _check(info, libraries, archive)
+        output_dir.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".split.", dir=output_dir) as folder:
+            work = _Work(archive, Path(folder))
+            for library in libraries:
+                work.take(library)
+            host = edit.apply(wheel, work.host_edit(info), output_dir)
+            _check_host(host)
+            made = [device_wheel.write(info, name, work.code[name], output_dir) for name in sorted(work.code)]
+    return (host, *made)
+
+
+class _Work:
+    """What was taken out so far.
+
+    Attributes:
+        code: processor to path in the wheel to file.
+        hosts: path in the wheel to the library without its device code.
+        moved: code objects that leave the host wheel as they are.
+    """
+
+    def __init__(self, archive: Archive, folder: Path) -> None:
+        self.code: dict[str, dict[str, Path]] = {}
+        self.hosts: dict[str, Path | bytes] = {}
+        self.moved: list[str] = []
+        self._archive = archive
+        self._folder = folder
+        self._count = 0
+
+    def take(self, library: Library) -> None:
+        """Take the device code of one binary out of the wheel."""
+        folder = self._folder / str(self._count)
+        self._count += 1
+        folder.mkdir()
+        file = extract(self._archive, library.member, folder)
+        if library.elf.machine == codeobject.MACHINE:
+            self.moved.append(library.member)
+            (code,) = library.code_objects
+            self.code.setdefault(code.target.processor, {})[library.member] = file
+            return
+        for processor, container in cutting.cut(file, folder).items():
+            path = f"{library.member}.{processor}{device.SUFFIX}"
+            self.code.setdefault(processor, {})[path] = container
+        self.hosts[library.member] = file
+
+    def host_edit(self, info: WheelInfo) -> Edit:
+        """What makes the host wheel of the whole one."""
+        names = sorted(self.code)
+        return Edit(
+            replace_files=self.hosts,
+            remove_files=tuple(self.moved),
+            add_extras=tuple(map(device_wheel.extra_of, names)),
+            add_requirements=tuple(device_wheel.requirement_of(info, name) for name in names),
+        )
+
+
+def extract(archive: Archive, name: str, folder: Path) -> Path:
+    """Write a member into a folder under its own file name."""
+    target = folder / name.rpartition("/")[2]
+    with target.open("wb") as out:
+        out.writelines(archive.stream(archive.member(name)))
+    return target
+
+
+def _check(info: WheelInfo, libraries: list[Library], archive: Archive) -> None:
+    if not libraries:
+        raise WheelError(
+            f"{info.file_name} has no device code to split off", tip="`cairn wheel show` lists it"
+        )
+    if any(_taken(info)) or any(member.name.endswith(device.SUFFIX) for member in archive.members):
+        raise WheelError(f"{info.file_name} has been split already", tip="split the whole wheel")
+
+
+def _taken(info: WheelInfo) -> Iterator[str]:
+    """Extras of a split that are there already."""
+    return (extra for extra in info.extras if extra.startswith(device_wheel.extra_of("gfx")))
+
+
+def _check_host(host: Path) -> None:
+    """A library of nothing but device code turns into zeros, which look like an attack."""
+    try:
+        with Archive.open(host):
+            return
+    except BombError as error:
+        host.unlink()
+        raise WheelError(
+            f"{host.name} has a library that is nearly all device code: {error}",
+            tip="publish this wheel unsplit, one for each target",
+        ) from error
