@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -47,12 +49,28 @@ def cairn(*words: str | Path, env: dict[str, str], **given: Any) -> subprocess.C
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=900, **given)
 
 
+# A newcomer's machine has none of these; the SDK brings its own.
+COMPILERS = re.compile(
+    r"(.*-)?(cc|c\+\+|gcc|g\+\+|clang|clang\+\+|hipcc|nvcc|ld|lld|make|cmake|ninja)(-[\d.]+)?"
+)
+
+
+def path_without_compilers(folder: Path) -> str:
+    """A PATH of one folder, with all that PATH has but compilers and what goes with them."""
+    folder.mkdir()
+    for entry in filter(os.path.isdir, os.environ["PATH"].split(os.pathsep)):
+        for program in Path(entry).iterdir():
+            if not COMPILERS.fullmatch(program.name) and not os.path.lexists(folder / program.name):
+                (folder / program.name).symlink_to(program)
+    return str(folder)
+
+
 @pytest.fixture(scope="session")
 def trail(tmp_path_factory: pytest.TempPathFactory) -> Trail:
     folder = tmp_path_factory.mktemp("trail é and spaces")
     work, cache = folder / "work", folder / "cache"
-    done = cairn(
-        *("ci", "run", "--stack", SAMPLE, "--work-dir", work, "--json"), env=clean_environment(cache)
-    )
+    env = clean_environment(cache) | {"PATH": path_without_compilers(folder / "bin")}
+    assert not any(shutil.which(name, path=env["PATH"]) for name in ("cc", "c++", "g++", "clang++", "hipcc"))
+    done = cairn(*("ci", "run", "--stack", SAMPLE, "--work-dir", work, "--json"), env=env)
     assert done.returncode == 0, done.stderr
     return Trail(work=work, cache=cache, answer=json.loads(done.stdout), progress=done.stderr)

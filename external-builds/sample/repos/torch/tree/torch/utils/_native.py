@@ -83,8 +83,8 @@ class Toolchain:
 
 def find_toolchain(*, use_rocm: bool) -> Toolchain:
     """The compilers to use, by environment. Raises SystemExit with one line when one is missing."""
-    rocm = rocm_home() if use_rocm else None
-    cxx = _find_cxx(rocm)
+    rocm = rocm_home()
+    cxx = _find_cxx(rocm)  # the SDK's for code of the CPU too: there may be no other, and one ABI serves all
     if not use_rocm:
         return Toolchain(cxx=cxx)
     if rocm is None:
