@@ -80,8 +80,8 @@ class Mirror:
         if _FORBIDDEN.search(hashtag):
             raise SourceError(f"{hashtag!r} is no repo hashtag", tip="give a branch, a tag or a commit")
         with self._held():
-            if _COMMIT.fullmatch(hashtag) and self._has_all_of(hashtag):
-                return self._kept(hashtag)
+            if _COMMIT.fullmatch(hashtag) and (known := self._known(hashtag)) is not None:
+                return known
             say(f"fetching {hashtag} of {urls.without_credentials(self.origin)}")
             return self._fetched(hashtag, say)
 
@@ -107,9 +107,10 @@ class Mirror:
         say(f"looking for {hashtag} in every branch")
         with contextlib.suppress(faults.UnknownRefError):
             self._fetch(say, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
-        if not git.succeeds(self.path, "cat-file", "-e", f"{hashtag}^{{commit}}"):
+        commit = self._commit_of(hashtag)
+        if commit is None:
             raise self._unknown(hashtag)
-        return self._kept(git.line(self.path, "rev-parse", "--verify", f"{hashtag}^{{commit}}"))
+        return self._kept(commit)
 
     def _fetch(self, say: Say, *refs: str) -> None:
         source = fetching.Source(
@@ -123,26 +124,31 @@ class Mirror:
         fetching.fetch(source, *refs)
 
     def _kept(self, target: str) -> Found:
-        if not git.succeeds(self.path, "rev-parse", "--verify", "--quiet", f"{target}^{{commit}}"):
+        commit = self._commit_of(target)
+        if commit is None:
             raise SourceError(f"{target} of {urls.without_credentials(self.origin)} is not a commit")
-        commit = git.line(self.path, "rev-parse", "--verify", f"{target}^{{commit}}")
-        git.run(self.path, "update-ref", f"{_KEPT}/{target}", target)
-        git.run(self.path, "update-ref", f"{_KEPT}/{commit}", commit)
+        lines = [f"update {_KEPT}/{name} {name}\n" for name in dict.fromkeys((target, commit))]
+        git.run(self.path, "update-ref", "--stdin", stdin="".join(lines).encode())
         return Found(commit=commit, target=target)
 
-    def _has_all_of(self, commit: str) -> bool:
-        """Whether the commit and everything it needs is here; a commit alone may be of a killed fetch."""
+    def _known(self, target: str) -> Found | None:
+        """A commit or tag that is here with everything it needs; alone, it may be of a killed fetch."""
         if self.depth not in (None, 1):
-            return False  # the history here may be shorter than the one asked for
-        if git.succeeds(self.path, "rev-parse", "--verify", "--quiet", f"{_KEPT}/{commit}"):
-            return True
+            return None  # the history here may be shorter than the one asked for
+        if kept := self._commit_of(f"{_KEPT}/{target}"):
+            return Found(commit=kept, target=target)
         if self.depth is not None or self.only is not None or fetching.is_unfinished(self.path):
-            return False
-        if not git.succeeds(self.path, "cat-file", "-e", f"{commit}^{{commit}}"):
-            return False
-        return git.succeeds(
-            self.path, "rev-list", "--objects", "--quiet", commit, "--not", f"--glob={_KEPT}/*"
-        )
+            return None
+        everything = ("rev-list", "--objects", "--quiet", target, "--not", f"--glob={_KEPT}/*")
+        if self._commit_of(target) is None or not git.succeeds(self.path, *everything):
+            return None
+        return self._kept(target)
+
+    def _commit_of(self, name: str) -> str | None:
+        try:
+            return git.line(self.path, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+        except SourceError:
+            return None
 
     def _unknown(self, hashtag: str) -> SourceError:
         origin = urls.without_credentials(self.origin)

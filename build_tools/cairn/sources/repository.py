@@ -100,19 +100,20 @@ def create(repository: Repository) -> None:
     repository.run("init", "--quiet")
     if git_dir != dot_git:
         repository.run("config", "core.worktree", _relative(work_tree, git_dir))
-    repository.run("config", "include.path", _OURS)
+    _append(repository, [("include.path", _OURS)])
     configure(repository, ())
 
 
 def name_origin(repository: Repository, url: str) -> None:
     """Make `origin` mean this URL, so that plain git works in the checkout."""
-    if repository.succeeds("config", "--local", "--get", "remote.origin.url"):
-        if repository.run("config", "--local", "--get", "remote.origin.url").rstrip("\n") == url:
-            return
-        repository.run("config", "--local", "--replace-all", "remote.origin.url", url)
+    try:
+        before = repository.run("config", "--local", "--get", "remote.origin.url").rstrip("\n")
+    except SourceError:
+        fetch = "+refs/heads/*:refs/remotes/origin/*"
+        _append(repository, [("remote.origin.url", url), ("remote.origin.fetch", fetch)])
         return
-    repository.run("config", "--local", "remote.origin.url", url)
-    repository.run("config", "--local", "remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*")
+    if before != url:
+        repository.run("config", "--local", "--replace-all", "remote.origin.url", url)
 
 
 def configure(repository: Repository, settings: Iterable[tuple[str, str]]) -> None:
@@ -121,6 +122,14 @@ def configure(repository: Repository, settings: Iterable[tuple[str, str]]) -> No
     text = git.config_text(settings)
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         files.write_text(path, text)
+
+
+def _append(repository: Repository, settings: Iterable[tuple[str, str]]) -> None:
+    """Add settings that are not there yet, which takes a file written and not a run of git for each."""
+    path = repository.git_dir / "config"
+    before, more = path.read_text(encoding="utf-8"), git.config_text(settings)
+    if more not in before:
+        files.write_text(path, before + more)
 
 
 def borrow_objects(repository: Repository, mirror: Path) -> None:
