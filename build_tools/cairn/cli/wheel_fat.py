@@ -80,6 +80,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="GLOB",
         help="a library that another wheel supplies",
     )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="stop where ROCM_PATH lacks a library that ROCm's torch opens by name",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON for a program to read")
 
 
@@ -95,6 +100,7 @@ def _run(options: argparse.Namespace) -> int:
         version=options.version,
         libraries=tuple(options.library),
         provided=tuple(options.provided),
+        strict=options.strict,
     )
     screen = console.current()
     with screen.stage(f"putting ROCm into {options.wheel.name}"):
@@ -117,8 +123,9 @@ def _show(report: Report) -> None:
         screen.out(f"requires no longer: {name}")
     for member in report.changed:
         screen.out(f"run path changed: {member}")
-    for left in report.left_out:
-        screen.out(f"left out: {left.name}: {left.reason}")
+    for reason in dict.fromkeys(left.reason for left in report.left_out):
+        names = ", ".join(left.name for left in report.left_out if left.reason == reason)
+        screen.out(f"left out: {names}: {reason}")
     screen.out(f"{report.wheel} ({console.size(report.size)})")
 
 

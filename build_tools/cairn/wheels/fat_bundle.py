@@ -53,12 +53,14 @@ class Sought:
         preloads: shortnames of the libraries that the wheel loads before its own.
         extra: stems or names of libraries to take besides.
         provided: globs of libraries that other wheels supply.
+        strict: whether each listed library of that ROCm version must be there.
     """
 
     own: Sequence[Binary]
     preloads: Sequence[str] = ()
     extra: Sequence[str] = ()
     provided: Sequence[str] = ()
+    strict: bool = False
 
 
 def collect(sought: Sought, tree: Tree, recipe: Recipe, platform: Platform) -> Bundle:
@@ -76,8 +78,8 @@ def collect(sought: Sought, tree: Tree, recipe: Recipe, platform: Platform) -> B
     for name in sought.extra:
         collector.open(stem_of(name)[0], "the command line", required=True)
     for listed in recipe.libraries:
-        if not collector.open(listed.stem, "", required=False):
-            known = listed.belongs_to(tree.rocm_version)
+        known = listed.belongs_to(tree.rocm_version)
+        if not collector.open(listed.stem, "--strict", required=known and sought.strict):
             reason = "the ROCm tree has none, and nothing in the wheel needs it"
             collector.leave_out(listed.stem, reason if known else f"not part of ROCm {tree.rocm_version}")
     return collector.finish()

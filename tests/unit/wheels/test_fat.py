@@ -12,7 +12,7 @@ from cairn.cli import main as program
 from cairn.cli import wheel_fat
 from cairn.errors import UsageError, WheelError
 from cairn.targets import parse_target_id
-from cairn.wheels import elf, fat, metadata
+from cairn.wheels import elf, fat, fat_version, metadata
 from cairn.wheels.fat_report import Report
 
 MakeWheel = Callable[..., Path]
@@ -315,9 +315,9 @@ def test_packages_of_the_sdk_are_a_tree(
 
 
 def test_the_version_of_a_fat_wheel() -> None:
-    assert fat.fat_version("2.9.0+rocm7.10.0") == "2.9.0+fat.rocm7.10.0"
-    assert fat.fat_version("2.9.0") == "2.9.0+fat"
-    assert fat.fat_version("2.12.0a0+git1a2b.rocm7.13.0") == "2.12.0a0+fat.git1a2b.rocm7.13.0"
+    assert fat_version.fat_version("2.9.0+rocm7.10.0") == "2.9.0+fat.rocm7.10.0"
+    assert fat_version.fat_version("2.9.0") == "2.9.0+fat"
+    assert fat_version.fat_version("2.12.0a0+git1a2b.rocm7.13.0") == "2.12.0a0+fat.git1a2b.rocm7.13.0"
 
 
 def test_the_script_and_the_command_write_the_same_wheel(
@@ -332,7 +332,7 @@ def test_the_script_and_the_command_write_the_same_wheel(
     told = capsys.readouterr().out
     assert "lib/libamdhip64.so.7" in told
     assert "requires no longer: rocm" in told
-    assert "left out: libhipblas: " in told
+    assert "left out: libhipblas, " in told
     command = ["wheel", "fat", "--json", "--output-dir", str(tmp_path / "b"), *arguments]
     assert program.main(command) == 0
     report = json.loads(capsys.readouterr().out)
@@ -343,3 +343,29 @@ def test_the_script_and_the_command_write_the_same_wheel(
     refused = [*arguments, "--output-path", str(tmp_path / "c")]
     assert wheel_fat.main(refused, script=script, windows=True) == UsageError.exit_code
     assert "use patch_fat_wheel.py" in capsys.readouterr().err
+
+
+def test_the_package_tells_the_version_it_has(
+    linked: Callable[..., Path], rocm: Rocm, tmp_path: Path
+) -> None:
+    text = b"# 2.0+rocm7.10.0\n__version__: str = '2.0+rocm7.10.0'\nhip = '7.10.0'\n"
+    report = make(linked(files={"demo/version.py": text}), rocm, tmp_path / "out")
+    with zipfile.ZipFile(report.wheel) as archive:
+        found = archive.read("demo/version.py")
+    assert found == text.replace(b"str = '2.0+rocm", b"str = '2.0+fat.rocm")
+    for other in (b"__version__ = '1.9'\n", b"__version__ = f()\n", b"not Python\n"):
+        report = make(linked(files={"demo/version.py": other}), rocm, tmp_path / "out")
+        with zipfile.ZipFile(report.wheel) as archive:
+            assert archive.read("demo/version.py") == other
+
+
+def test_all_that_is_listed_can_be_demanded(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+    (rocm.root / ".info").mkdir()
+    (rocm.root / ".info" / "version").write_text("7.13.0\n")
+    with pytest.raises(WheelError, match="libhipblas") as caught:
+        make(linked(), rocm, tmp_path / "out", strict=True)
+    assert "libhipfile" not in str(caught.value)
+    report = make(linked(), rocm, tmp_path / "out")
+    reasons = {left.name: left.reason for left in report.left_out}
+    assert reasons["libhipfile"] == "not part of ROCm 7.13.0"
+    assert reasons["librocm_smi64"] == "not part of ROCm 7.13.0"

@@ -1,0 +1,76 @@
+"""The changes of binaries in a fat wheel: each finds its libraries inside, under their names there."""
+
+from __future__ import annotations
+
+import posixpath
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from cairn.errors import WheelError
+from cairn.wheels import edit_elf
+from cairn.wheels.edit_elf import BinaryEdit
+from cairn.wheels.fat_binaries import Binary
+from cairn.wheels.fat_bundle import Bundle
+from cairn.wheels.fat_recipe import Recipe
+
+_SDK_FOLDER = "_rocm_sdk_"
+
+
+def own_edits(own: Iterable[Binary], bundle: Bundle, package: str) -> Iterator[tuple[str, BinaryEdit]]:
+    """What must change in the wheel's own binaries, so that they find the libraries inside."""
+    bundled = {binary.name for binary in bundle.libraries}
+    for binary in own:
+        if binary.library is None:
+            continue
+        parsed = binary.library.elf
+        names = {name: bundle.names.get(name, name) for name in parsed.needed}
+        uses = not bundled.isdisjoint(names.values())
+        paths = (*parsed.rpath, *parsed.runpath)
+        if not uses and not any(_SDK_FOLDER in path for path in paths):
+            continue
+        place = _relative(binary.path, f"{package}/lib")
+        kept = [path for path in paths if _stays_inside(binary.path, path)]
+        change = BinaryEdit(
+            run_path=tuple(dict.fromkeys([*kept, place] if uses else kept)),
+            replace_needed={old: new for old, new in names.items() if old != new},
+        )
+        if change.changes(parsed):
+            yield binary.path, change
+
+
+def _relative(member: str, folder: str) -> str:
+    path = posixpath.relpath(folder, posixpath.dirname(member) or ".")
+    return "$ORIGIN" if path == "." else f"$ORIGIN/{path}"
+
+
+def _stays_inside(member: str, path: str) -> bool:
+    """Whether a run path leads into the wheel itself."""
+    head, _, rest = path.replace("${ORIGIN}", "$ORIGIN").partition("/")
+    place = posixpath.normpath(posixpath.join(posixpath.dirname(member), rest))
+    return head == "$ORIGIN" and not place.startswith(("..", _SDK_FOLDER))
+
+
+def added(bundle: Bundle, recipe: Recipe, package: str, folder: Path) -> Iterator[tuple[str, Path | bytes]]:
+    """Path in the wheel to the file of each library; those that change get copies in `folder`."""
+    for number, binary in enumerate(bundle.libraries):
+        source = _prepared(binary, bundle.names, folder / str(number))
+        for name in (binary.name, *recipe.aliases.get(binary.name, ())):
+            yield f"{package}/lib/{name}", source
+
+
+def _prepared(binary: Binary, names: Mapping[str, str], copy: Path) -> Path:
+    source = Path(binary.path)
+    if binary.library is None:
+        return source
+    renames = {name: names[name] for name in binary.needed if name in names}
+    change = BinaryEdit(run_path=("$ORIGIN",), replace_needed=renames)
+    if not change.changes(binary.library.elf):
+        return source
+    shutil.copy(source, copy)
+    copy.chmod(copy.stat().st_mode | 0o200)
+    try:
+        edit_elf.change(copy, change)
+    except WheelError as error:
+        raise WheelError(f"{source} cannot be bundled: {error}", tip=error.tip) from error
+    return copy
