@@ -17,7 +17,7 @@ from cairn.sources.hipify_report import HipifyReport
 from cairn.sources.repository import Repository, root_at
 from cairn.stack import HipifyKind
 
-_CODE = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
+_CODE = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hip", ".hpp")
 
 
 @contextlib.contextmanager
@@ -39,9 +39,9 @@ def recorded(checkout: Path, kind: HipifyKind, *, gpu: bool) -> Iterator[None]:
     before = _state(root)
     yield
     report = _report(root, before)
-    if report.changed or report.generated:
+    if report.contents:
         hipify_report.write(root.git_dir, report)
-    elif gpu and report.unchanged:
+    if gpu and report.unchanged and not report.changed and not report.generated:
         sources = ", ".join(report.unchanged[:3])
         raise SourceError(
             f"the build of {checkout} hipified nothing, and it has CUDA sources ({sources})",
@@ -62,12 +62,14 @@ def without_recorded(root: Repository, names: Collection[str]) -> tuple[str, ...
 def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
     earlier = hipify_report.read(root.git_dir) or HipifyReport(kind="at-build", when="build")
     after = _state(root)
-    new = {name for name, content in after.items() if before.get(name) != content}
-    # What an earlier build made and nobody has edited since is a build's too.
-    built = new | {name for name, content in earlier.contents.items() if after.get(name) == content}
     tracked = hipify.tracked(root)
-    changed = sorted(name for name in built & tracked if name.endswith(_CODE))
-    generated = sorted(name for name in built - tracked if _is_hipifys(root, name))
+    made = {name for name, content in after.items() if before.get(name) != content}
+    # What an earlier build made and nobody has edited since, and what hipify has signed, is nobody's either.
+    made |= {name for name, content in earlier.contents.items() if after.get(name) == content}
+    made |= {name for name in after.keys() - tracked if hipify.is_signed(root.work_tree / name)}
+    ignored = hipify.ignored(root) & after.keys()
+    changed = sorted(name for name in made & tracked if name.endswith(_CODE))
+    generated = sorted(name for name in (made | ignored) - tracked if _is_hipifys(root, name))
     sources = {name for name in tracked if name.endswith(hipify.GPU_SUFFIXES)}
     left = hipify_findings.look(
         root.work_tree,
@@ -83,24 +85,24 @@ def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
         unchanged=tuple(sorted(sources - set(changed))),
         unsupported=left.unsupported,
         cuda_includes=left.cuda_includes,
-        contents={name: after[name] for name in sorted(built)},
+        contents={name: after[name] for name in sorted(made)},
     )
 
 
 def _state(root: Repository) -> dict[str, str]:
-    """Git's ids of the files that differ from HEAD, and of the ignored ones that hipify has signed."""
+    """Git's ids of the files that differ from HEAD, and of the ignored ones that are hipify's."""
     names = set(root.changes())
-    names |= {name for name in hipify.ignored(root) if hipify.is_signed(root.work_tree / name)}
+    names |= {n for n in hipify.ignored(root) if n.endswith(_CODE) and _is_hipifys(root, n)}
     return _contents(root, sorted(names))
 
 
 def _is_hipifys(root: Repository, name: str) -> bool:
-    """A build makes other files too; hipify signs its own, but not the headers that a setup.py copies."""
+    """A build makes other files too. Hipify signs its own, but not the headers that a setup.py copies."""
     path = PurePosixPath(name)
     return (
         "hip" in path.parts
+        or "_hip" in path.name
         or path.suffix == ".hip"
-        or "_hip" in path.stem
         or hipify.is_signed(root.work_tree / name)
     )
 

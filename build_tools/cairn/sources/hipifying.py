@@ -76,8 +76,12 @@ def recovered(root: Repository, note: State | None) -> State | None:
 def remove_generated(root: Repository) -> None:
     """Remove what an earlier hipify made; git would keep the files it ignores, for sources that are gone."""
     report = hipify_report.read(root.git_dir) if root.git_dir.is_dir() else None
-    for name in report.generated if report else ():
-        (root.work_tree / name).unlink(missing_ok=True)
+    if report is None:
+        return
+    for name in report.generated:
+        # Of a build, only what it was seen to make: the rest may be of use to the next one.
+        if report.when == "checkout" or name in report.contents:
+            (root.work_tree / name).unlink(missing_ok=True)
     hipify_report.forget(root.git_dir)
 
 

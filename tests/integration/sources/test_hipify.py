@@ -159,7 +159,9 @@ def build(vision: Any, *, gpu: bool = True, hip: str = "hipMalloc(); cudaLost();
     with hipify_build.recorded(vision.path, "at-build", gpu=gpu):
         write(vision.path / "src/hip/kernel.hip", hip)
         write(vision.path / "src/hip/copied.h", "// a header\n")
-        write(vision.path / "build/out.ignored", hipify.BREADCRUMB.decode() + "\n")
+        write(vision.path / "build/signed.cpp", hipify.BREADCRUMB.decode() + "\n")
+        write(vision.path / "build/hip/ignored.h", "// no signature\n")
+        write(vision.path / "build/hip/kernel.o", "o")
         write(vision.path / "build/object.o", "o")
         write(vision.path / "product.txt", "new and no source")
 
@@ -169,9 +171,14 @@ def test_a_build_is_recorded(vision: Any) -> None:
     report = hipify_report.read(root_at(vision.path).git_dir)
     assert report is not None
     assert (report.when, report.read) == ("build", None)
-    assert report.generated == ("build/out.ignored", "src/hip/copied.h", "src/hip/kernel.hip")
+    assert report.generated == (
+        "build/hip/ignored.h",
+        "build/signed.cpp",
+        "src/hip/copied.h",
+        "src/hip/kernel.hip",
+    )
     assert [call.name for call in report.unsupported] == ["cudaLost"]
-    assert next(hipify_report.summary(report)) == "hipify: 0 changed, 3 generated, 2 GPU sources unchanged"
+    assert next(hipify_report.summary(report)) == "hipify: 0 changed, 4 generated, 2 GPU sources unchanged"
     build(vision)
     assert hipify_report.read(root_at(vision.path).git_dir) == report
 
@@ -181,7 +188,7 @@ def test_what_a_build_made_is_nobodys_work_until_edited(vision: Any, upstream: A
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     assert vision().version == "2.9.1"
     assert not (vision.path / "src/hip").exists()
-    assert not (vision.path / "build/out.ignored").exists()
+    assert not (vision.path / "build/signed.cpp").exists()
     assert (vision.path / "build/object.o").exists()
     build(vision)
     write(vision.path / "src/hip/kernel.hip", "edited")
@@ -215,3 +222,16 @@ def test_a_failed_build_records_nothing(vision: Any) -> None:
         write(vision.path / "src/hip/kernel.hip", "")
         raise ValueError("no compiler")
     assert hipify_report.read(root_at(vision.path).git_dir) is None
+
+
+def test_a_build_after_a_failed_one_knows_what_that_made(vision: Any) -> None:
+    failing = hipify_build.recorded(vision.path, "at-build", gpu=True)
+    with pytest.raises(ValueError, match="compiler"), failing:
+        write(vision.path / "src/hip/signed.hip", hipify.BREADCRUMB.decode() + "\n")
+        write(vision.path / "build/hip/ignored.hip", "no signature")
+        raise ValueError("no compiler")
+    with hipify_build.recorded(vision.path, "at-build", gpu=True):
+        pass
+    report = hipify_report.read(root_at(vision.path).git_dir)
+    assert report is not None
+    assert report.generated == ("build/hip/ignored.hip", "src/hip/signed.hip")
