@@ -13,10 +13,11 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, ClassVar
+from typing import ClassVar
 
 from cairn import files, jsonfile
 from cairn.errors import UsageError, WheelError
+from cairn.wheels.unpacking import Reader
 
 SUFFIX = ".devcode"
 MAGIC = b"CAIRNDEV"
@@ -200,17 +201,25 @@ def read(path: Path) -> Source:
         WheelError: it is no container, or malformed.
     """
     with path.open("rb") as file:
-        index = _index(file, path.name)
-        at = file.tell()
+        container = parse(file, path.name)
+        return Source(path=path, container=container, data_at=file.tell())
+
+
+def parse(file: Reader, name: str) -> Container:
+    """The index of a container, read from its beginning; `name` stands for it in errors.
+
+    Raises:
+        WheelError: it is no container, or malformed.
+    """
     try:
-        container = jsonfile.loads(index, Container, name=path.name)
+        container = jsonfile.loads(_index(file, name), Container, name=name)
     except UsageError as error:
         raise WheelError(str(error), tip="fetch the device wheel again") from error
-    _check(container, path.name)
-    return Source(path=path, container=container, data_at=at)
+    _check(container, name)
+    return container
 
 
-def _index(file: BinaryIO, name: str) -> bytes:
+def _index(file: Reader, name: str) -> bytes:
     head = file.read(len(MAGIC) + _LENGTH.size)
     if len(head) != len(MAGIC) + _LENGTH.size or not head.startswith(MAGIC):
         raise WheelError(f"{name} is no container of device code")

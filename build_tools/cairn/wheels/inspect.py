@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.errors import WheelError
-from cairn.wheels import elf, offload, zipformat
+from cairn.wheels import device, elf, offload, pe_inspect, zipformat
 from cairn.wheels.archive import Archive
 from cairn.wheels.elf import Elf
 from cairn.wheels.offload import CodeObject
+from cairn.wheels.unpacking import ViewReader
 from cairn.wheels.views import MemberView
 from cairn.wheels.zipformat import Member
 
@@ -78,7 +79,25 @@ def targets_of(wheel: Path) -> tuple[str, ...]:
     Raises:
         WheelError: the archive or a binary is malformed.
     """
-    return tuple(sorted({target for library in libraries_of(wheel) for target in library.targets}))
+    with Archive.open(wheel) as archive:
+        return all_targets(archive, read_libraries(archive))
+
+
+def all_targets(archive: Archive, libraries: Iterable[Library]) -> tuple[str, ...]:
+    """The targets of a wheel whose ELF files have been read: theirs, those of PE files and of containers.
+
+    Raises:
+        WheelError: a PE file or a container is malformed.
+    """
+    found = {target for library in libraries for target in library.targets}
+    found |= {target for library in pe_inspect.read_libraries(archive) for target in library.targets}
+    for member in archive.members:
+        if member.name.endswith(device.SUFFIX):
+            view = MemberView(archive, member)
+            container = device.parse(ViewReader(view, 0, view.size), member.name)
+            ids = (code.id for part in container.parts for code in part.codes)
+            found |= {str(offload.target_of(name)) for name in ids}
+    return tuple(sorted(found))
 
 
 def read_libraries(

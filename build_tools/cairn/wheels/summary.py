@@ -83,6 +83,7 @@ def summarise(wheel: Path) -> Summary:
     with Archive.open(wheel) as archive:
         info = metadata.read_archive(archive, name)
         libraries = inspect.read_libraries(archive)
+        targets = inspect.all_targets(archive, libraries)
         sizes = [member.size for member in archive.members]
     return Summary(
         file_name=info.file_name,
@@ -98,7 +99,7 @@ def summarise(wheel: Path) -> Summary:
         unpacked_size=sum(sizes),
         members=len(sizes),
         metadata_sha256=info.metadata_sha256,
-        targets=tuple(sorted({target for library in libraries for target in library.targets})),
+        targets=targets,
         libraries=tuple(map(_summary_of, libraries)),
     )
 

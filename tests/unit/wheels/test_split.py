@@ -82,6 +82,8 @@ def test_a_host_wheel_and_one_for_each_processor(build: MakeWheel, parts: tuple[
         "demo_device_gfx942",
     ]
     assert inspect.targets_of(host) == ()
+    of_devices = [inspect.targets_of(path) for path in devices]
+    assert of_devices == [("gfx9-4-generic",), ("gfx90a:xnack+", "gfx90a:xnack-"), ("gfx942",)]
     info = metadata.read(host)
     assert info.extras == ("fast", *(f"device-{name}" for name in PROCESSORS))
     assert 'demo-device-gfx90a==1.0 ; extra == "device-gfx90a"' in info.requires_dist
