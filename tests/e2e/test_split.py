@@ -1,0 +1,60 @@
+"""Linked wheels of the sample stack, split into host and device wheels and joined again."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from .conftest import Trail, cairn
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trail")]
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as archive:
+        return {info.filename: archive.read(info) for info in archive.infolist()}
+
+
+def told(trail: Trail, *words: str | Path) -> dict[str, str]:
+    done = cairn("wheel", *words, "--json", env=trail.environment())
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+def test_every_member_of_every_wheel_comes_back(trail: Trail, tmp_path: Path) -> None:
+    split = 0
+    for wheel in trail.wheels:
+        done = cairn("wheel", "split", wheel, "--output-dir", tmp_path / "split", env=trail.environment())
+        if done.returncode:
+            assert "no device code" in done.stderr
+            continue
+        host, *devices = (Path(line) for line in done.stdout.splitlines())
+        assert [path.name.split("-")[0].rpartition("_")[2] for path in devices] == ["gfx1100", "gfx942"]
+        made = told(trail, "join", host, *devices, "--output-dir", tmp_path / "joined")
+        whole, again = contents(wheel), contents(Path(made["wheel"]))
+        names = {name for name in whole if not name.endswith("/RECORD")}
+        assert {name: again[name] for name in names} == {name: whole[name] for name in names}
+        split += 1
+    assert split == 2
+
+
+def test_a_host_wheel_imports_and_a_joined_one_is_for_one_target(trail: Trail, tmp_path: Path) -> None:
+    wheel = next(path for path in trail.wheels if path.name.startswith("torch-"))
+    made = told(trail, "split", wheel, "--output-dir", tmp_path / "split")
+    python, site = trail.work / "smoke" / "venv" / "bin" / "python", tmp_path / "site"
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--no-deps"]
+    env = trail.environment() | {"PIP_CONFIG_FILE": os.devnull}
+    command = [*install, "--target", str(site), made["host"], *made["devices"]]
+    subprocess.run(command, check=True, capture_output=True, env=env)
+    code = "import torch; print(torch.__file__); print(torch.cuda.is_available())"
+    env |= {"PYTHONPATH": str(site)}
+    loaded = subprocess.run([str(python), "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert str(site) in loaded.stdout, loaded.stderr
+    device = next(path for path in made["devices"] if "gfx942" in path)
+    one = told(trail, "join", made["host"], device, "--output-dir", tmp_path / "one")
+    shown = cairn("wheel", "show", one["wheel"], "--json", env=trail.environment())
+    assert json.loads(shown.stdout)[0]["targets"] == ["gfx942"]
