@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from installer.sources import WheelFile
 
-from cairn.release import layout, serve
+from cairn.release import layout, serve, store
+from cairn.release.audit import audit
 
 from .conftest import SAMPLE, Trail, cairn, clean_environment
 
@@ -146,6 +147,23 @@ def test_a_second_run_builds_nothing_and_changes_nothing(trail: Trail) -> None:
     assert answer["set"] == trail.answer["set"]
     assert {p: p.stat().st_mtime_ns for p in trail.wheels} == before
     assert "✓ build" not in done.stderr
+
+
+def test_other_targets_begin_a_new_index_and_keep_the_last_one(trail: Trail, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    shutil.copytree(trail.work / "index", work / "index")
+    done = cairn(
+        *("ci", "run", "--stack", SAMPLE, "--work-dir", work, "--targets", "gfx90a", "--json"),
+        env=trail.environment(),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "a new index begins" in done.stderr
+    (kept,) = work.glob("index-until-*")
+    assert audit(store.LocalStore(kept), "release", hashes=True) == ()
+    assert audit(store.LocalStore(work / "index"), "release", hashes=True) == ()
+    answer = json.loads(done.stdout)
+    assert answer["set"]["targets"] == ["gfx90a"]
+    assert answer["set"]["set_id"] != trail.answer["set"]["set_id"]
 
 
 def test_an_edit_rebuilds_what_it_touches_and_what_depends_on_it(trail: Trail, tmp_path: Path) -> None:

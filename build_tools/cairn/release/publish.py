@@ -21,6 +21,10 @@ from cairn.release.store import Store
 _BLOCK = 1 << 20  # bytes
 
 
+class NameTakenError(StoreError):
+    """A channel has other bytes under that name."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Published:
     """What publishing did.
@@ -44,7 +48,8 @@ def publish(store: Store, channel: str, files: Sequence[Path], *, dry_run: bool 
         dry_run: say what would be added, and write nothing.
 
     Raises:
-        StoreError: a file is no distribution, or its name is taken by other bytes.
+        NameTakenError: a name is taken by other bytes.
+        StoreError: a file is no distribution.
         WheelError: a wheel is malformed.
     """
     return publish_dists(
@@ -91,7 +96,7 @@ def _plan(
         else:
             already.append(item.path.name)
     if taken_names:
-        raise StoreError(
+        raise NameTakenError(
             f"{snapshot.channel.name} has other bytes under {', '.join(sorted(taken_names))}",
             tip="a published name never changes its bytes: build it again under a new version",
         )

@@ -8,6 +8,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -161,6 +162,12 @@ def open_store(url: str) -> Store:
     if scheme:
         raise UsageError(f"{url}: a store is a path, file://… or s3://…, not {scheme}://")
     return LocalStore(Path(url).expanduser())
+
+
+def retire(store: LocalStore) -> Path:
+    """Move the whole store to a folder beside it that is named after the time, and return that folder."""
+    taken = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    return store.path.rename(store.path.with_name(f"{store.path.name}-until-{taken}"))
 
 
 def open_existing(url: str) -> LocalStore:

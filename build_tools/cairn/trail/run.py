@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from cairn import files
+from cairn import console, files
 from cairn import targets as gpu
 from cairn.build import cache, environment, job, outcome, plan, runner, sdk
 from cairn.build.environment import PipSource
@@ -47,13 +48,19 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
     checkouts = _checkouts(request, tools, timeline)
     sdk_dists = _sdk_dists(request, timeline)
     opened = store.LocalStore(request.store_dir)
-    _publish_sdk(opened, sdk_dists, timeline)
+    with timeline.stage("publish the ROCm SDK to staging") if sdk_dists else contextlib.nullcontext():
+        _in_fresh_store_where_taken(opened, lambda: _publish_sdk(opened, sdk_dists))
     with serve.serving(request.store_dir) as server:
         index_url = layout.index_url(server.url, STAGING)
         installed = _sdk(request, sdk_dists, index_url, timeline) if sdk_dists else None
         wheels = _build(request, checkouts, installed, timeline)
         wheel_set = wheel_sets.read(request.wheels_dir / "set.json")
-        _stage(opened, wheel_set, wheels, timeline)
+        with timeline.stage("stage the set"):
+            _in_fresh_store_where_taken(
+                opened,
+                lambda: _stage(opened, wheel_set, wheels),
+                before=lambda: _publish_sdk(opened, sdk_dists),
+            )
         record = _smoke(request, wheel_set, server.url, timeline)
     promotion = _promote(opened, wheel_set, record, timeline)
     with timeline.stage("install from the release index"):
@@ -119,11 +126,27 @@ def _sdk_dists(request: TrailRequest, timeline: Timeline) -> tuple[Path, ...]:
         )
 
 
-def _publish_sdk(opened: store.LocalStore, dists: Sequence[Path], timeline: Timeline) -> None:
+def _publish_sdk(opened: store.LocalStore, dists: Sequence[Path]) -> None:
     if dists:
-        with timeline.stage("publish the ROCm SDK to staging"):
-            publish.publish(opened, STAGING, dists)
-            mirror.mirror(opened, STAGING, dists=dists)
+        publish.publish(opened, STAGING, dists)
+        mirror.mirror(opened, STAGING, dists=dists)
+
+
+def _in_fresh_store_where_taken(
+    opened: store.LocalStore, act: Callable[[], None], *, before: Callable[[], None] = lambda: None
+) -> None:
+    """Act on the store; where other sources or targets gave other bytes under a name, begin a new store.
+
+    A name never changes its bytes, and versions on a developer's machine stay while the sources change. The
+    old store is kept beside, whole.
+    """
+    try:
+        act()
+    except publish.NameTakenError:
+        kept = store.retire(opened)
+        console.current().info(f"a new index begins: the last one has other bytes under these names ({kept})")
+        before()
+        act()
 
 
 def _sdk(request: TrailRequest, dists: Sequence[Path], index_url: str, timeline: Timeline) -> Sdk:
@@ -173,13 +196,10 @@ def _build(
     return wheels
 
 
-def _stage(
-    opened: store.LocalStore, wheel_set: WheelSet, wheels: Sequence[BuiltWheel], timeline: Timeline
-) -> None:
+def _stage(opened: store.LocalStore, wheel_set: WheelSet, wheels: Sequence[BuiltWheel]) -> None:
     paths = [wheel.wheel for wheel in wheels]
-    with timeline.stage("stage the set"):
-        mirror.mirror(opened, STAGING, dists=paths)
-        staging.stage_set(opened, STAGING, wheel_set, paths)
+    mirror.mirror(opened, STAGING, dists=paths)
+    staging.stage_set(opened, STAGING, wheel_set, paths)
 
 
 def _smoke(
