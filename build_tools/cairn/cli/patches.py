@@ -18,7 +18,7 @@ from cairn.sources import (
     patches_export,
     state,
 )
-from cairn.sources.hipify import BUILD_AMD
+from cairn.sources.hipify_program import BUILD_AMD
 from cairn.sources.repository import Repository, root_at
 from cairn.stack import HipifyKind
 

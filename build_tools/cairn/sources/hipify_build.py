@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from cairn.errors import SourceError
-from cairn.sources import hipify, hipify_findings, hipify_report
+from cairn.sources import hipify, hipify_commit, hipify_findings, hipify_report
 from cairn.sources.hipify_report import HipifyReport
 from cairn.sources.repository import Repository, root_at
 from cairn.stack import HipifyKind
@@ -39,7 +39,7 @@ def recorded(checkout: Path, kind: HipifyKind, *, gpu: bool) -> Iterator[None]:
     before = _state(root)
     yield
     report = _report(root, before)
-    if report.contents:
+    if report.contents or report.generated:
         hipify_report.write(root.git_dir, report)
     if gpu and report.unchanged and not report.changed and not report.generated:
         sources = ", ".join(report.unchanged[:3])
@@ -66,7 +66,7 @@ def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
     made = {name for name, content in after.items() if before.get(name) != content}
     # What an earlier build made and nobody has edited since, and what hipify has signed, is nobody's either.
     made |= {name for name, content in earlier.contents.items() if after.get(name) == content}
-    made |= {name for name in after.keys() - tracked if hipify.is_signed(root.work_tree / name)}
+    made |= {name for name in after.keys() - tracked if hipify_commit.is_signed(root.work_tree / name)}
     ignored = hipify.ignored(root) & after.keys()
     changed = sorted(name for name in made & tracked if name.endswith(_CODE))
     generated = sorted(name for name in (made | ignored) - tracked if _is_hipifys(root, name))
@@ -103,7 +103,7 @@ def _is_hipifys(root: Repository, name: str) -> bool:
         "hip" in path.parts
         or "_hip" in path.name
         or path.suffix == ".hip"
-        or hipify.is_signed(root.work_tree / name)
+        or hipify_commit.is_signed(root.work_tree / name)
     )
 
 

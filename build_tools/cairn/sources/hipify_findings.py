@@ -71,17 +71,28 @@ def look(
 
 def _text(path: Path) -> str:
     try:
-        return _COMMENT.sub(" ", path.read_text(encoding="utf-8", errors="replace"))
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""  # hipify removed it
 
 
 def _includes_cuda(text: str, own: Collection[str]) -> bool:
+    # Taking comments out costs more than all the rest, and few files come so far.
+    return _names_header(text, own) and _names_header(_COMMENT.sub(" ", text), own)
+
+
+def _names_header(text: str, own: Collection[str]) -> bool:
     headers = (match[1] for match in _INCLUDE.finditer(text))
     return any(_CUDA_HEADER.fullmatch(h) and PurePosixPath(h).name not in own for h in headers)
 
 
 def _unsupported_calls(text: str, unsupported: Mapping[str, str]) -> set[str]:
+    if not _names_calls(text, unsupported):
+        return set()
+    return _names_calls(_COMMENT.sub(" ", text), unsupported)
+
+
+def _names_calls(text: str, unsupported: Mapping[str, str]) -> set[str]:
     left = {match[1] for match in _CUDA_CALL.finditer(text)}
     if unsupported:
         left |= {unsupported[name] for name in set(_CALL.findall(text)) & unsupported.keys()}

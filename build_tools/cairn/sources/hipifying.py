@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 
 from cairn import files
-from cairn.sources import hipify, hipify_report, repository, submodules, treestate
+from cairn.sources import hipify, hipify_commit, hipify_report, repository, submodules, treestate
 from cairn.sources.hipify_report import HipifyReport
 from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
@@ -46,7 +46,7 @@ def _commit(root: Repository, report: HipifyReport | None, heads: Mapping[str, s
 
     def one(item: tuple[str, Repository]) -> None:
         path, part = item
-        commit = hipify.commit(part, made[path]) if report else heads[path]
+        commit = hipify_commit.commit(part, made[path]) if report else heads[path]
         repository.move_refs(part, {f"refs/tags/{HIPIFY_TAG}": commit})
 
     # The root first: it must not see that its submodules have moved.
@@ -91,7 +91,7 @@ def adopt(root: Repository, project: Project) -> State:
     What such a checkout lacks of the two tags is added, in submodules too.
     """
     head = root.commit_of("HEAD") or ""
-    committed = root.tag(HIPIFY_TAG) or hipify.commit_of(root)
+    committed = root.tag(HIPIFY_TAG) or hipify_commit.commit_of(root)
     by_hand = committed is None and _is_by_hand(root, project.hipify)
     repository.create(root)
     submodules.mark_ignored(root, [m for m in submodules.present(root) if m.parent is root])
@@ -113,18 +113,18 @@ def is_done(root: Repository, note: State, kind: HipifyKind) -> bool:
     if note.phase == "ready" and note.hipify:
         return True
     tagged = root.tag(HIPIFY_TAG)
-    if (tagged is not None and root.at_or_above(tagged)) or hipify.commit_of(root):
+    if (tagged is not None and root.at_or_above(tagged)) or hipify_commit.commit_of(root):
         return True
     return _is_by_hand(root, kind)
 
 
 def _is_by_hand(root: Repository, kind: HipifyKind) -> bool:
     # Where a build hipifies, its files are no sign of a hipify at checkout.
-    return hipify.runs_at_checkout(kind) and hipify.is_hipified_by_hand(root, root.tag(UPSTREAM_TAG))
+    return hipify.runs_at_checkout(kind) and hipify_commit.is_hipified_by_hand(root, root.tag(UPSTREAM_TAG))
 
 
 def _complete_tags(part: Repository, *, hipified: bool) -> None:
-    done = part.tag(HIPIFY_TAG) or hipify.commit_of(part)
+    done = part.tag(HIPIFY_TAG) or hipify_commit.commit_of(part)
     upstream = part.tag(UPSTREAM_TAG) or (f"{done}~1" if done else "HEAD")
     refs: dict[str, str | None] = {f"refs/tags/{UPSTREAM_TAG}": part.commit_of(upstream)}
     if hipified:

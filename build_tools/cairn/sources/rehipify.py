@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from cairn.sources import hipify, hipifying, scratch
+from cairn.sources import hipify, hipify_commit, hipifying, scratch
 from cairn.sources.repository import HIPIFY_TAG, Repository
 from cairn.sources.scratch import Part
 from cairn.stack import HipifyKind
@@ -38,7 +38,7 @@ def differences(
         report = hipify.run(root, kind, ignored_before=before, python=python, say=say)
         made = hipifying.by_part(report.generated, [part.path for part in parts])
         for part, copied in zip(parts, copies, strict=True):
-            commit = hipify.commit(copied.repository, made[part.path])
+            commit = hipify_commit.commit(copied.repository, made[part.path])
             yield part, _differing(copied.repository, commit, part)
 
 
