@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import jsonschema
-
 from cairn import files
 from cairn.errors import UsageError
 
@@ -80,6 +78,9 @@ def loads(text: bytes | str, cls: type[T], *, name: str) -> T:
 
 def from_plain(data: object, cls: type[T], *, name: str) -> T:
     """The dataclass of plain JSON values, validated against its schema."""
+    # Loaded here because many commands read no such file, and it costs more than they do.
+    import jsonschema  # noqa: PLC0415
+
     if isinstance(data, dict) and hasattr(cls, "SCHEMA") and data.get("schema") != _schema_name(cls):
         raise UsageError(
             f"{name} has schema {data.get('schema')!r}, expected {_schema_name(cls)!r}",

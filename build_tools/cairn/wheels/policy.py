@@ -7,11 +7,12 @@ the highest symbol versions it may use of them.
 from __future__ import annotations
 
 import functools
-import importlib.resources
+import importlib.util
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 from cairn.errors import PrerequisiteError
@@ -66,10 +67,12 @@ def policies() -> tuple[Policy, ...]:
     Raises:
         PrerequisiteError: auditwheel is not installed.
     """
+    # Found without being imported, which would cost more than reading it.
+    spec = importlib.util.find_spec("auditwheel")
     try:
-        folder = importlib.resources.files("auditwheel.policy")
-        data = json.loads(folder.joinpath("manylinux-policy.json").read_text(encoding="utf-8"))
-    except (ModuleNotFoundError, FileNotFoundError) as error:
+        folder = Path(spec.origin or "").parent if spec else Path()
+        data = json.loads((folder / "policy" / "manylinux-policy.json").read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
         raise PrerequisiteError("auditwheel is not installed", tip="pip install auditwheel") from error
     promising = [entry for entry in data if entry["priority"]]
     return tuple(map(_policy, sorted(promising, key=lambda entry: -int(entry["priority"]))))
