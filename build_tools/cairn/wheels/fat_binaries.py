@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from cairn.wheels.archive import Archive
 from cairn.wheels.inspect import Library
 from cairn.wheels.offload import CodeObject
 from cairn.wheels.views import BytesView
+
+_RUNTIME = re.compile(r"(?:concrt|msvcp|vccorlib|vcomp|vcruntime)140[0-9a-z_]*\.dll", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,8 +135,11 @@ class Windows:
         return Binary(name=path.name, path=str(path), size=size, needed=needed, sizes=_sizes(code))
 
     def on_system(self, name: str) -> bool:
-        """See `Platform.on_system`."""
-        return pe_inspect.on_system(name, self.machine)
+        """See `Platform.on_system`.
+
+        Microsoft's redistributable runtime counts as there: torch for Windows asks people to install it.
+        """
+        return bool(_RUNTIME.fullmatch(name)) or pe_inspect.on_system(name, self.machine)
 
 
 def _of_elf(library: Library, path: str) -> Binary:

@@ -99,7 +99,8 @@ class _Collector:
         self._recipe = recipe
         self._platform = platform
         self._own = {name for b in sought.own for name in (b.name, b.path.rpartition("/")[2])}
-        self._provided = tuple(sought.provided)
+        fold = str.lower if platform.name == "windows" else str
+        self._provided = tuple(map(fold, sought.provided))
         self._state = _State()
         self._waiting: deque[Binary] = deque()
 
@@ -174,7 +175,9 @@ class _Collector:
                     self._take(name, path)
 
     def _queue_stem(self, stem: str, by: str, *, required: bool) -> bool:
-        if plain(stem) in {plain(stem_of(name)[0]) for name in self._own}:
+        # One of that stem is enough: two versions of a runtime in one process are one too many.
+        there = {*self._own, *(binary.name for binary in self._state.binaries.values())}
+        if plain(stem) in {plain(stem_of(name)[0]) for name in there}:
             return True
         path = self._tree.find_stem(stem)
         if path is not None:

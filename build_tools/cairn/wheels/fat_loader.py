@@ -97,7 +97,7 @@ def preloads(archive: Archive, package: str) -> tuple[str, ...]:
         return ()
     try:
         found = list(_shortnames(ast.parse(archive.read(member))))
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise WheelError(f"{member} is no Python: {error}") from error
     if not found:
         raise WheelError(
@@ -112,7 +112,7 @@ def _shortnames(tree: ast.AST) -> Iterator[list[str]]:
         if isinstance(node, ast.keyword) and node.arg == "preload_shortnames":
             try:
                 value = ast.literal_eval(node.value)
-            except ValueError:
+            except (ValueError, TypeError):
                 continue
             if isinstance(value, list | tuple) and all(isinstance(name, str) for name in value):
                 yield list(value)

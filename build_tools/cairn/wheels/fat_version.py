@@ -44,7 +44,7 @@ def version_file(archive: Archive, package: str, old: str, new: str) -> dict[str
     source = archive.read(member)
     try:
         found = [node for node in ast.parse(source).body if _says(node, old)]
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
         return {}
     lines = source.splitlines(keepends=True)
     for node in found:

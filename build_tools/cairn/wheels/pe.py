@@ -34,7 +34,7 @@ _MOST_TABLES = 16
 _IS_DLL = 0x2000
 _LONGEST_NAME = 1024
 _MOST_IMPORTS = 4096
-_STEP = 64
+_LARGEST_SECTION = 128 << 20  # what a table points to beyond that is refused
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +125,7 @@ class _Image:
 
     def __init__(self, view: View) -> None:
         self._view = view
+        self._contents: dict[int, bytes] = {}
         if not is_pe(view.read(0, min(2, view.size))):
             raise WheelError("not a PE file")
         (at,) = _SIGNATURE_AT.unpack(view.read(0x3C, 4))
@@ -158,17 +159,16 @@ class _Image:
         address, size = self._tables.get(_EXPORTS, (0, 0))
         if not address or size < _EXPORT.size:
             return None
-        row = _EXPORT.unpack(self._view.read(self._offset(address), _EXPORT.size))
+        row = _EXPORT.unpack(self._read(address, _EXPORT.size))
         return self._name(row[4]) if row[4] else None
 
     def _rows(self, table: int, layout: struct.Struct) -> Iterator[tuple[int, ...]]:
         address, _ = self._tables.get(table, (0, 0))
         if not address:
             return
-        at = self._offset(address)
         for _ in range(_MOST_IMPORTS):
-            yield layout.unpack(self._view.read(at, layout.size))
-            at += layout.size
+            yield layout.unpack(self._read(address, layout.size))
+            address += layout.size
         raise WheelError(f"a PE file with more than {_MOST_IMPORTS} imported DLLs")
 
     def _read_optional(self, data: bytes) -> None:
@@ -196,20 +196,28 @@ class _Image:
                 memory_size=memory_size,
             )
 
-    def _offset(self, address: int) -> int:
+    def _read(self, address: int, size: int) -> bytes:
+        """Bytes by their address in memory."""
+        content, start = self._section_at(address)
+        data = content[address - start : address - start + size]
+        if len(data) < size:
+            raise WheelError(f"a table at address {address:#x} leads out of its section")
+        return data
+
+    def _section_at(self, address: int) -> tuple[bytes, int]:
+        """The section that an address lies in, and its own address."""
         for section in self.sections:
             if section.address <= address < section.address + section.size:
-                return section.offset + address - section.address
+                # Whole, and once: tables point to and fro, and a member of a wheel can only be read forwards.
+                if section.address not in self._contents:
+                    room = min(section.size, _LARGEST_SECTION, max(self._view.size - section.offset, 0))
+                    self._contents[section.address] = self._view.read(section.offset, room)
+                return self._contents[section.address], section.address
         raise WheelError(f"address {address:#x} lies outside of every section")
 
     def _name(self, address: int) -> str:
-        at = self._offset(address)
-        found = b""
-        while len(found) < _LONGEST_NAME:
-            part = self._view.read(at, min(_STEP, max(self._view.size - at, 1)))
-            head, end, _ = part.partition(b"\0")
-            found += head
-            if end:
-                return found.decode("utf-8", "backslashreplace")
-            at += len(part)
-        raise WheelError("a PE file with a name that does not end")
+        content, start = self._section_at(address)
+        end = content.find(b"\0", address - start, address - start + _LONGEST_NAME)
+        if end < 0:
+            raise WheelError("a PE file with a name that does not end")
+        return content[address - start : end].decode("utf-8", "backslashreplace")

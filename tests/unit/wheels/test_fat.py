@@ -369,3 +369,17 @@ def test_all_that_is_listed_can_be_demanded(linked: Callable[..., Path], rocm: R
     reasons = {left.name: left.reason for left in report.left_out}
     assert reasons["libhipfile"] == "not part of ROCm 7.13.0"
     assert reasons["librocm_smi64"] == "not part of ROCm 7.13.0"
+
+
+def test_one_version_of_a_library_is_enough(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+    rocm.add("libamdhip64.so.10")
+    report = make(linked(), rocm, tmp_path / "out")
+    names = {part.name for part in report.parts}
+    assert "lib/libamdhip64.so.7" in names
+    assert "lib/libamdhip64.so.10" not in names
+
+
+def test_a_text_among_the_libraries(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+    (rocm.root / "lib" / "librccl.so").write_text("GROUP ( librccl.so.1 )")
+    with pytest.raises(WheelError, match=r"librccl\.so cannot be bundled: not an ELF file"):
+        make(linked(), rocm, tmp_path / "out")
