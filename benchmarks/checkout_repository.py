@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LINES = ("release/2.8", "release/2.9")
-_COMMITS = 20  # of history before the lines part
+_COMMITS = 20  # of history before the lines part; each changes a tenth of what is there
 _FOLDER = 40  # files in one
 _WORDS = [
     f"{a}{b}" for a in ("at", "cuda", "hip", "tensor", "nn", "op") for b in ("_copy", "Stride", "::x", "(i)")
@@ -65,7 +65,8 @@ def _stream(
     for number in range(_COMMITS):
         new = range(files * number // _COMMITS, files * (number + 1) // _COMMITS)
         yield _head(main, f"Part {number}")
-        yield from (_file(chance, name, size) for name in new)
+        again = chance.sample(range(new.start), new.start // 10)
+        yield from (_file(chance, name, size) for name in (*new, *sorted(again)))
     yield from _linked(main, links.get(0), fresh=True)
     if not changed:
         yield f"reset {second}\nfrom {main}\n\n".encode()
