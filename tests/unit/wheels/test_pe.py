@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import WheelError
+from cairn.wheels import pe, pe_inspect
+from cairn.wheels.archive import Archive
+from cairn.wheels.verify import Expectation, verify
+
+MakeWheel = Callable[..., Path]
+MakeBundle = Callable[..., bytes]
+
+BASE = 0x180000000
+SECTION_AT = 0x1000
+
+
+def make_dll(
+    imports: Sequence[str] = (),
+    delayed: Sequence[str] = (),
+    *,
+    name: str = "",
+    old_delayed: Sequence[str] = (),
+    sections: Mapping[str, bytes] | None = None,
+    machine: int = 0x8664,
+) -> bytes:
+    """A DLL put together byte by byte."""
+    body = bytearray(256 * (len(imports) + len(delayed) + len(old_delayed) + 4))
+    strings = bytearray()
+
+    def text(value: str) -> int:
+        strings.extend(value.encode() + b"\0")
+        return SECTION_AT + len(body) + len(strings) - len(value.encode()) - 1
+
+    import_rows = b"".join(struct.pack("<IIIII", 1, 0, 0, text(n), 1) for n in imports) + bytes(20)
+    delay_rows = b"".join(struct.pack("<IIIIIIII", 1, text(n), *(0,) * 6) for n in delayed)
+    delay_rows += b"".join(
+        struct.pack("<IIIIIIII", 0, (BASE + text(n)) & 0xFFFFFFFF, *(0,) * 6) for n in old_delayed
+    )
+    delay_rows += bytes(32)
+    export = struct.pack("<IIHHIIIIIII", 0, 0, 0, 0, text(name), *(0,) * 6)
+    tables = {}
+    at = 0
+    for index, rows in ((0, export if name else b""), (1, import_rows), (13, delay_rows)):
+        body[at : at + len(rows)] = rows
+        tables[index] = (SECTION_AT + at if rows else 0, len(rows))
+        at += len(rows)
+    parts = {".rdata": bytes(body) + bytes(strings), **(sections or {})}
+    directories = b"".join(struct.pack("<II", *tables.get(index, (0, 0))) for index in range(16))
+    optional = struct.pack("<H", 0x20B) + bytes(22) + struct.pack("<Q", BASE & 0xFFFFFFFF) + bytes(76)
+    optional = optional[:108] + struct.pack("<I", 16) + directories
+    header = b"MZ" + bytes(58) + struct.pack("<I", 64) + b"PE\0\0"
+    header += struct.pack("<HHIIIHH", machine, len(parts), 0, 0, 0, len(optional), 0x2000)
+    place = len(header) + len(optional) + 40 * len(parts)
+    table, blobs, address = b"", b"", SECTION_AT
+    for title, data in parts.items():
+        table += struct.pack(
+            "<8sIIIIIIHHI", title.encode(), len(data), address, len(data), place + len(blobs), 0, 0, 0, 0, 0
+        )
+        blobs += data
+        address += 0x100000
+    return header + optional + table + blobs
+
+
+def test_what_the_loader_reads() -> None:
+    data = make_dll(
+        ("KERNEL32.dll", "amdhip64_7.dll"), ("rocblas.dll",), name="demo.pyd", old_delayed=("old.dll",)
+    )
+    parsed = pe.read(data)
+    assert parsed.imports == ("KERNEL32.dll", "amdhip64_7.dll")
+    assert parsed.delay_imports == ("rocblas.dll", "old.dll")
+    assert (parsed.name, parsed.bits, parsed.machine, parsed.dll) == ("demo.pyd", 64, "win_amd64", True)
+    bare = pe.read(make_dll(machine=0xAA64))
+    assert (bare.imports, bare.delay_imports, bare.name, bare.machine) == ((), (), None, "win_arm64")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"MZ", b"MZ" + bytes(100), b"\x7fELF" + bytes(100), b"MZ" + bytes(58) + struct.pack("<I", 1 << 31)],
+)
+def test_other_files_are_refused(data: bytes) -> None:
+    with pytest.raises(WheelError):
+        pe.read(data)
+
+
+def test_a_file_on_disk(tmp_path: Path) -> None:
+    path = tmp_path / "a.dll"
+    path.write_bytes(make_dll(("a.dll",)))
+    assert pe.read_file(path).imports == ("a.dll",)
+    path.write_bytes(b"")
+    with pytest.raises(WheelError, match="empty"):
+        pe.read_file(path)
+
+
+def test_names_and_tables_that_do_not_end() -> None:
+    data = make_dll(("a.dll",))
+    endless = data.replace(b"a.dll\0\0", b"a.dllll")
+    with pytest.raises(WheelError, match="does not end"):
+        pe.read(endless)
+    (at,) = struct.unpack_from("<I", data, 64 + 24 + 112 + 8)
+    moved = bytearray(data)
+    struct.pack_into("<I", moved, 64 + 24 + 112 + 8, at + 100_000)
+    with pytest.raises(WheelError, match="outside of every section"):
+        pe.read(bytes(moved))
+
+
+def test_every_damage_is_refused_or_read() -> None:
+    chance = random.Random(11)  # noqa: S311 - the same damage each time
+    whole = make_dll(("a.dll", "b.dll"), ("c.dll",), name="me.dll", old_delayed=("d.dll",))
+    for _ in range(5000):
+        data = bytearray(whole)
+        for _ in range(chance.randint(1, 8)):
+            data[chance.randrange(len(data))] = chance.choice((0, 1, 0x7F, 0xFF, chance.randrange(256)))
+        cut = chance.choice((len(data), chance.randrange(len(data))))
+        try:
+            pe.read(bytes(data[:cut]))
+        except WheelError:
+            continue
+
+
+def windows_wheel(make_wheel: MakeWheel, files: Mapping[str, bytes]) -> Path:
+    return make_wheel(tags=("cp311-cp311-win_amd64",), pure=False, requires=(), files=files)
+
+
+def test_device_code_of_dlls(make_wheel: MakeWheel, make_bundle: MakeBundle) -> None:
+    code = make_bundle({"gfx1100": b"code", "gfx1101": b"more"})
+    dll = make_dll(("KERNEL32.dll",), sections={".hip_fat": code + bytes(64)})
+    wheel = windows_wheel(make_wheel, {"demo/_C.pyd": dll})
+    with Archive.open(wheel) as archive:
+        (library,) = pe_inspect.read_libraries(archive)
+    assert library.targets == ("gfx1100", "gfx1101")
+    assert verify(wheel, Expectation(targets=("gfx1100", "gfx1101"), require_device_code=True)) == ()
+    found = {(f.code, f.member) for f in verify(wheel, Expectation(targets=("gfx1100", "gfx942")))}
+    assert found == {("targets-missing", "demo/_C.pyd"), ("targets-unexpected", "demo/_C.pyd")}
+    without = windows_wheel(make_wheel, {"demo/_C.pyd": make_dll()})
+    found = {
+        (f.code, f.member)
+        for f in verify(without, Expectation(targets=("gfx942",), require_device_code=True))
+    }
+    assert found == {("no-device-code", None)}
+    broken = windows_wheel(make_wheel, {"demo/_C.pyd": make_dll(sections={".hip_fat": b"x" * 99})})
+    assert [f.code for f in verify(broken, Expectation())] == ["binary-malformed"]
+
+
+def test_needs_are_told_whatever_their_case(make_wheel: MakeWheel) -> None:
+    dll = make_dll(("Other.DLL", "python311.dll", "api-ms-win-crt-heap-l1-1-0.dll"), ("Later.dll",))
+    wheel = windows_wheel(make_wheel, {"demo/_C.pyd": dll, "demo/other.dll": make_dll(("KERNEL32.dll",))})
+    (finding,) = verify(wheel, Expectation())
+    assert (finding.code, finding.member) == ("needed", "demo/_C.pyd")
+    assert "later.dll" in finding.reason
+    assert verify(wheel, Expectation(provided_libraries=("LATER*.dll",))) == ()
+    apart = windows_wheel(make_wheel, {"demo/_C.pyd": make_dll(("x.dll",)), "demo/lib/x.dll": make_dll()})
+    assert [finding.code for finding in verify(apart, Expectation())] == ["dll-folder"]
+
+
+def test_what_every_windows_has() -> None:
+    for name in (
+        "KERNEL32.dll",
+        "ws2_32.dll",
+        "api-ms-win-core-path-l1-1-0.dll",
+        "python3.dll",
+        "VCRUNTIME140.dll",
+    ):
+        assert pe_inspect.on_system(name, "win_amd64"), name
+    for name in ("amdhip64_7.dll", "msvcp140.dll", "rocblas.dll", "kernel32.so"):
+        assert not pe_inspect.on_system(name, "win_amd64"), name
