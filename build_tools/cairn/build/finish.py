@@ -1,4 +1,4 @@
-"""What a wheel goes through after its build backend: version, pins, repair, proof."""
+"""What a wheel goes through after its build backend: version, pins, repair, bill of materials, proof."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cairn import targets as gpu
-from cairn.build import environment, variables
+from cairn.build import environment, provenance, variables
 from cairn.build.environment import Environment
 from cairn.build.plan import Step
 from cairn.build.request import BuildRequest, BuiltWheel, python_version
 from cairn.errors import WheelError
-from cairn.wheels import edit, metadata, repair, verify
+from cairn.wheels import edit, metadata, repair, sbom, verify
 
 _SHOWN = 5  # findings named in the error
 
@@ -52,8 +52,14 @@ def finish(wheel: Path, context: Context, output_dir: Path) -> Path:
     installed = context.request.sdk
     sdk = environment.describe(installed.environment).site_packages if installed else None
     repaired = repair.repair_linked(edited, output_dir / "repaired", exclude=provided, sdk=sdk)
-    _prove(repaired, context, provided)
-    return repaired
+    listed = sbom.add(
+        repaired,
+        output_dir / "listed",
+        sources=provenance.sources_of(context.step.project, context.step.checkout),
+        rocm_version=installed.info.version if installed else None,
+    )
+    _prove(listed, context, provided)
+    return listed
 
 
 def provided_libraries(context: Context) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import files
-from cairn.build import cache, rocm_init, toolchain, variables
+from cairn.build import cache, provenance, rocm_init, toolchain, variables
 from cairn.build.request import BuildRequest, platform_tag, python_tag
 from cairn.errors import SourceError
 from cairn.sources import treestate
@@ -99,6 +99,7 @@ def step_key(request: BuildRequest, project: Project, *, checkout: Path, needs: 
             "project": project.name,
             "distribution": project.distribution,
             "tree": treestate.tree_state(checkout),
+            "commit": provenance.upstream_commit(checkout),  # the wheel's bill of materials names it
             "needs": dict(needs),
             "environment": dict(variables.template_of(project, for_cpu=request.for_cpu)),
             "source_dirs": list(project.source_dirs),

@@ -12,16 +12,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cairn import files
 from cairn.errors import WheelError
-from cairn.wheels import edit_elf, edit_metadata, metadata, writing
+from cairn.wheels import edit_metadata, metadata, writing
 from cairn.wheels.archive import Archive
-from cairn.wheels.edit_elf import BinaryEdit
 from cairn.wheels.edit_metadata import MetadataEdit
 from cairn.wheels.metadata import FileName, WheelInfo
 from cairn.wheels.record import UNLISTED, RecordRow, format_record, row_of
 from cairn.wheels.writing import Kept, New
+
+if TYPE_CHECKING:
+    from cairn.wheels.edit_elf import BinaryEdit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +89,9 @@ def apply_to(archive: Archive, info: WheelInfo, edit: Edit, output_dir: Path) ->
 
 def _with_binaries(archive: Archive, edit: Edit, folder: Path) -> Edit:
     """The edit with each binary that it changes as a file to replace the one in the wheel."""
+    # Loaded here because most edits change no binary, and it costs more than they do.
+    from cairn.wheels import edit_elf  # noqa: PLC0415
+
     changed: dict[str, Path | bytes] = dict(edit.replace_files)
     for number, (path, change) in enumerate(edit.binaries.items()):
         copy = folder / str(number)
@@ -170,7 +176,19 @@ def _changed_content(archive: Archive, info: WheelInfo, edit: Edit) -> dict[str,
     new = edit_metadata.edited_wheel(wheel, change)
     if new != wheel:
         changed[f"{info.dist_info}/WHEEL"] = new
+    if change.version:
+        changed = _listed(archive, info, change.version) | changed
     return changed
+
+
+def _listed(archive: Archive, info: WheelInfo, version: str) -> dict[str, Path | bytes]:
+    """Our own bill of materials, which names the version, where the wheel has one."""
+    path = f"{info.dist_info}/{metadata.SBOM}"
+    if path not in archive:
+        return {}
+    from cairn.wheels import cyclonedx  # noqa: PLC0415 - as above
+
+    return {path: cyclonedx.with_version(archive.read(path), version)}
 
 
 def _rows(

@@ -24,6 +24,9 @@ from cairn.wheels.record import RecordRow, format_record, parse_record
 
 __all__ = ["FileName", "RecordRow", "WheelInfo", "format_record", "parse_record", "read", "read_archive"]
 
+SBOM = "sboms/cairn.cdx.json"
+"""The place of our bill of materials in the dist-info folder (PEP 770)."""
+
 _T = TypeVar("_T")
 _DIST_INFO = ".dist-info"
 

@@ -1,0 +1,56 @@
+"""Putting a bill of materials into a wheel: its sources, the SDK, the libraries it bundles (PEP 770)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from cairn.wheels import cyclonedx, edit, inspect, metadata
+from cairn.wheels.archive import Archive
+from cairn.wheels.cyclonedx import Source
+from cairn.wheels.edit import Edit
+
+__all__ = ["Source", "add"]
+
+_BUNDLED = ".libs"  # where auditwheel and delvewheel put what they bring
+_DLL = ".dll"
+
+
+def add(wheel: Path, output_dir: Path, *, sources: Sequence[Source], rocm_version: str | None) -> Path:
+    """Write a wheel with its bill of materials into `output_dir`; one that it has from here is replaced.
+
+    Args:
+        wheel: the wheel, with everything that it will bundle.
+        output_dir: another folder than its own.
+        sources: its own repository first.
+        rocm_version: of the ROCm SDK it was built against; None for a build without.
+
+    Raises:
+        WheelError: the wheel cannot be read.
+    """
+    info = metadata.read(wheel)
+    path = f"{info.dist_info}/{metadata.SBOM}"
+    with Archive.open(wheel) as archive:
+        there = path in archive
+        bundled = list(_bundled(archive))
+    document = cyclonedx.document(
+        info.distribution, info.version, sources=sources, rocm_version=rocm_version, bundled=bundled
+    )
+    content = {path: document}
+    change = Edit(replace_files=content) if there else Edit(add_files=content)
+    return edit.apply(wheel, change, output_dir)
+
+
+def _bundled(archive: Archive) -> Iterator[dict[str, Any]]:
+    """The libraries that a repair brought in, by their bytes."""
+    binaries = {member.name for member in inspect.elf_members(archive)}
+    for member in sorted(archive.members, key=lambda member: member.name):
+        if not member.name.rpartition("/")[0].endswith(_BUNDLED):
+            continue
+        if member.name in binaries or member.name.lower().endswith(_DLL):
+            digest = hashlib.sha256()
+            for piece in archive.stream(member):
+                digest.update(piece)
+            yield cyclonedx.bundled_file(member.name, digest.hexdigest())

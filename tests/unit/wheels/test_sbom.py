@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from cairn.errors import WheelError
+from cairn.wheels import metadata, sbom
+from cairn.wheels.edit import Edit, apply
+from cairn.wheels.sbom import Source
+from cairn.wheels.verify import Expectation, verify
+
+MakeWheel = Callable[..., Path]
+SOURCES = (
+    Source(name="torch", commit="a" * 40, origin="https://github.com/ROCm/pytorch.git"),
+    Source(name="third_party/fbgemm", commit="b" * 40),
+)
+# What CycloneDX 1.6 demands of the parts that are used here, nothing else allowed.
+REFERENCE = {"type": "string", "minLength": 1}
+COMPONENT = {
+    "type": "object",
+    "required": ["type", "name"],
+    "additionalProperties": False,
+    "properties": {
+        "type": {"enum": ["application", "framework", "library", "file"]},
+        "bom-ref": REFERENCE,
+        "name": {"type": "string"},
+        "version": {"type": "string", "maxLength": 1024},
+        "purl": {"type": "string", "pattern": "^pkg:pypi/"},
+        "hashes": {
+            "items": {
+                "required": ["alg", "content"],
+                "properties": {"alg": {"const": "SHA-256"}, "content": {"pattern": "^[a-f0-9]{64}$"}},
+            }
+        },
+        "pedigree": {"properties": {"commits": {"items": {"required": ["uid"]}}}},
+        "externalReferences": {"items": {"required": ["url", "type"]}},
+    },
+}
+SHAPE = {
+    "type": "object",
+    "required": ["bomFormat", "specVersion"],
+    "additionalProperties": False,
+    "properties": {
+        "$schema": {"const": "http://cyclonedx.org/schema/bom-1.6.schema.json"},
+        "bomFormat": {"const": "CycloneDX"},
+        "specVersion": {"const": "1.6"},
+        "version": {"type": "integer", "minimum": 1},
+        "metadata": {"properties": {"component": COMPONENT}},
+        "components": {"type": "array", "uniqueItems": True, "items": COMPONENT},
+        "dependencies": {"type": "array", "uniqueItems": True, "items": {"required": ["ref"]}},
+    },
+}
+
+
+def bill(wheel: Path) -> dict[str, Any]:
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/sboms/cairn.cdx.json"))
+        found = dict(json.loads(archive.read(name)))
+    jsonschema.validate(found, SHAPE)
+    refs = [part["bom-ref"] for part in (found["metadata"]["component"], *found["components"])]
+    assert len(set(refs)) == len(refs)
+    assert {entry["ref"] for entry in found["dependencies"]} == set(refs)
+    return found
+
+
+@pytest.fixture
+def listed(make_wheel: MakeWheel, make_elf: Callable[..., bytes], tmp_path: Path) -> Path:
+    wheel = make_wheel(
+        tags=("cp311-cp311-manylinux_2_28_x86_64",),
+        pure=False,
+        version="1.0+rocm7.10.0",
+        files={
+            "demo/own.so": make_elf(needed=("libfoo-1234.so",)),
+            "demo.libs/libfoo-1234.so": make_elf(soname="libfoo-1234.so"),
+        },
+    )
+    return sbom.add(wheel, tmp_path / "listed", sources=SOURCES, rocm_version="7.10.0")
+
+
+def test_sources_sdk_and_bundled_libraries_are_named(listed: Path, make_elf: Callable[..., bytes]) -> None:
+    found = bill(listed)
+    own = found["metadata"]["component"]
+    assert (own["name"], own["version"], own["purl"]) == (
+        "demo",
+        "1.0+rocm7.10.0",
+        "pkg:pypi/demo@1.0%2Brocm7.10.0",
+    )
+    assert own["pedigree"]["commits"] == [{"uid": "a" * 40, "url": SOURCES[0].origin}]
+    parts = {part["name"]: part for part in found["components"]}
+    assert set(parts) == {"torch", "third_party/fbgemm", "rocm", "libfoo-1234.so"}
+    assert parts["third_party/fbgemm"]["version"] == "b" * 40
+    assert "externalReferences" not in parts["third_party/fbgemm"]
+    assert parts["rocm"]["version"] == "7.10.0"
+    digest = hashlib.sha256(make_elf(soname="libfoo-1234.so")).hexdigest()
+    assert parts["libfoo-1234.so"]["hashes"] == [{"alg": "SHA-256", "content": digest}]
+    assert verify(listed, Expectation(targets=("cpu",))) == ()
+
+
+def test_the_same_again_gives_the_same_bytes(listed: Path, tmp_path: Path) -> None:
+    again = sbom.add(listed, tmp_path / "again", sources=SOURCES, rocm_version="7.10.0")
+    with zipfile.ZipFile(listed) as one, zipfile.ZipFile(again) as other:
+        assert sorted(one.namelist()) == sorted(other.namelist())
+    assert bill(again) == bill(listed)
+
+
+def test_it_follows_the_version(listed: Path, tmp_path: Path) -> None:
+    before, made = bill(listed), apply(listed, Edit(version="2.0"), tmp_path / "new")
+    after = bill(made)
+    assert after["metadata"]["component"]["version"] == "2.0"
+    assert after["components"] == before["components"]
+    assert after["metadata"]["component"]["pedigree"] == before["metadata"]["component"]["pedigree"]
+    assert metadata.read(made).version == "2.0"
+    assert verify(made, Expectation(targets=("cpu",))) == ()
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"metadata": {"component": {"name": 3}}}', b"\xff"])
+def test_a_malformed_one_is_an_error_of_ours(make_wheel: MakeWheel, tmp_path: Path, content: bytes) -> None:
+    wheel = make_wheel(files={"demo-1.0.dist-info/sboms/cairn.cdx.json": content})
+    with pytest.raises(WheelError, match="bill of materials"):
+        apply(wheel, Edit(version="2.0"), tmp_path / "new")
+
+
+def test_without_rocm_and_sources(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    made = sbom.add(make_wheel(), tmp_path / "listed", sources=(), rocm_version=None)
+    assert bill(made)["components"] == []
