@@ -41,6 +41,7 @@ _FIXED: Mapping[str, str] = {
     "core.quotePath": "false",
     "core.safecrlf": "false",
     "core.sparseCheckout": "false",
+    "core.useReplaceRefs": "false",
     "fetch.recurseSubmodules": "false",
     "fetch.writeCommitGraph": "false",
     "gc.auto": "0",

@@ -18,6 +18,7 @@ from cairn.stack import HipifyKind
 
 Say = Callable[[str], None]
 
+_SHOWN = 5
 _RECHECK = "check the project out again"
 
 
@@ -171,8 +172,7 @@ def _tag_problems(part: Part) -> Iterator[Problem]:
 
 
 def _unexplained(part: Part, files: tuple[str, ...]) -> Problem:
-    shown = ", ".join(files[:5]) + (f" and {len(files) - 5} more" if len(files) > 5 else "")  # noqa: PLR2004
-    text = f"between the tags are edits that hipify does not make: {shown}"
+    text = f"between the tags are edits that hipify does not make: {_some(files)}"
     return Problem(kind="hipify", path=part.path, text=text, files=files)
 
 
@@ -203,8 +203,16 @@ def _digests(own: Repository, allowed: Sequence[Allowed]) -> dict[str, Allowed]:
 def _edits(root: Repository, part: Part) -> Iterator[Problem]:
     names = [part.named(name) for name in part.repository.changes()]
     if files := hipify_build.without_recorded(root, names):
-        text = f"{hipify_report.count(files, 'edited or new file')} in no commit: {', '.join(files[:5])}"
+        text = f"{hipify_report.count(files, 'edited or new file')} in no commit: {_some(files)}"
         yield Problem(kind="edits", path=part.path, text=text, files=files)
+    if hidden := tuple(part.named(name) for name in part.repository.hidden()):
+        text = f"{hipify_report.count(hidden, 'file')} git was told not to look at: {_some(hidden)}"
+        yield Problem(kind="edits", path=part.path, text=text, files=hidden)
+
+
+def _some(files: Sequence[str]) -> str:
+    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
+    return ", ".join(files[:_SHOWN]) + more
 
 
 def _expired(entry: Allowed) -> Problem:

@@ -66,6 +66,14 @@ class Repository:
         listed = self.run("status", "--porcelain", "-z", *options)
         return tuple(entry[3:] for entry in listed.split("\0") if entry)
 
+    def hidden(self) -> tuple[str, ...]:
+        """Files that a person told git not to look at (assume-unchanged, skip-worktree); not submodules."""
+        listed = self.run("ls-files", "-v", "-z").split("\0")
+        # The mark is lower case, or S (git-ls-files(1), -v).
+        marked = [entry[2:] for entry in listed if entry and (entry[0] == "S" or entry[0].islower())]
+        links = set(self.gitlinks()) if marked else set()
+        return tuple(name for name in marked if name not in links)
+
     def commits_only_here(self) -> tuple[str, ...]:
         """Id and subject of the commits that no branch, tag or remote keeps once HEAD moves away."""
         kept = ("--not", "--branches", "--tags", "--remotes")

@@ -142,6 +142,28 @@ def test_edits_in_no_commit_are_named(bench: Any) -> None:
     assert [p.files for p in found.problems] == [("src/device.cpp",), ("third_party/plain/deps/inner/new.h",)]
 
 
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_edits_cannot_be_hidden(bench: Any, flag: str) -> None:
+    bench()
+    bench.git("-C", "third_party/plain", "update-index", flag, "plain.h")
+    (bench.path / "third_party/plain/plain.h").write_text("hidden")
+    found = audit(bench)
+    assert said(found) == [("edits", "third_party/plain")]
+    assert found.problems[0].files == ("third_party/plain/plain.h",)
+
+
+def test_a_replaced_commit_is_seen_as_it_is(bench: Any) -> None:
+    bench()
+    mine = commit(bench, "mine.txt", "1", "Mine")
+    bench.git("replace", mine, HIPIFY)
+    assert [problem.commit for problem in audit(bench).problems] == [mine]
+
+
+def test_a_shallow_checkout(bench: Any) -> None:
+    bench(depth=1)
+    assert said(audit(bench)) == []
+
+
 @pytest.mark.parametrize(
     "move",
     [
