@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import subprocess
 import time
 from collections.abc import Sequence
@@ -40,6 +41,15 @@ def measured(command: Sequence[str]) -> Cost:
         cpu=usage.ru_utime + usage.ru_stime,
         wall=time.monotonic() - started,
         memory=usage.ru_maxrss * 1024,
+    )
+
+
+def median(costs: Sequence[Cost]) -> Cost:
+    """The median of each figure."""
+    return Cost(
+        cpu=statistics.median(cost.cpu for cost in costs),
+        wall=statistics.median(cost.wall for cost in costs),
+        memory=round(statistics.median(cost.memory for cost in costs)),
     )
 
 

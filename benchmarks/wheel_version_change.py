@@ -3,8 +3,8 @@
     pip download torch==2.13.0 --no-deps --dest /tmp/subject
     python benchmarks/wheel_version_change.py /tmp/subject/torch-*.whl
 
-Both sides run once each as child processes, one after the other; CPU is user and system time, memory the
-peak of the largest process.
+Both sides run in turn as child processes, three times each; the medians are told. CPU is user and system time
+of the process and its children, the start of the interpreter included; memory is the peak of the largest one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-from wheel_measure import measured, report
+from wheel_measure import Cost, measured, median, report
 
 # The way of `wheel tags` and of release scripts: everything is unpacked, four files change, everything is
 # compressed again.
@@ -45,13 +45,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=textwrap.dedent(__doc__ or ""))
     parser.add_argument("wheel", type=Path)
     parser.add_argument("--version", default="2.13.0+rocm7.10.0")
+    parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
-    results = {}
-    for name, code in (("wheel pack", PEER), ("cairn", OURS)):
-        with tempfile.TemporaryDirectory(dir=options.wheel.parent) as folder:
-            command = [sys.executable, "-c", code, str(options.wheel.absolute()), options.version, folder]
-            results[name] = measured(command)
-    report(results["wheel pack"], results["cairn"], peer_name="unpack, edit, wheel pack")
+    results: dict[str, list[Cost]] = {"wheel pack": [], "cairn": []}
+    for _ in range(options.runs):
+        for name, code in (("wheel pack", PEER), ("cairn", OURS)):
+            with tempfile.TemporaryDirectory(dir=options.wheel.parent) as folder:
+                command = [sys.executable, "-c", code, str(options.wheel.absolute()), options.version, folder]
+                results[name].append(measured(command))
+    report(median(results["wheel pack"]), median(results["cairn"]), peer_name="unpack, edit, wheel pack")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -68,10 +69,11 @@ def pack(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def accepted(tmp_path: Path) -> Callable[[Path], None]:
-    """Every judge that others trust: unzip, zipfile, installer, check-wheel-contents and pip."""
+    """Every judge that others trust: unzip (where it is installed), zipfile, installer, check-wheel-contents and pip."""
 
     def check(wheel: Path) -> None:
-        subprocess.run(["unzip", "-tq", str(wheel)], check=True, capture_output=True)
+        if shutil.which("unzip"):
+            subprocess.run(["unzip", "-tq", str(wheel)], check=True, capture_output=True)
         with zipfile.ZipFile(wheel) as archive:
             assert archive.testzip() is None
         with WheelFile.open(wheel) as source:

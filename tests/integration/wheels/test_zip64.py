@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -26,9 +27,11 @@ def test_more_members_than_sixteen_bits_count(tmp_path: Path) -> None:
     first, second = tmp_path / "a.zip", tmp_path / "b.zip"
     write(first, [New(name=f"{i % 100}/{i}", content=b"%d" % i) for i in range(MANY)])
     renamed_copy(first, second, Limits())
-    subprocess.run(["unzip", "-tq", str(second)], check=True, capture_output=True)
+    if shutil.which("unzip"):
+        subprocess.run(["unzip", "-tq", str(second)], check=True, capture_output=True)
     with zipfile.ZipFile(second) as archive:
         assert len(archive.namelist()) == MANY
+        assert archive.testzip() is None
         assert archive.read(f"moved/{(MANY - 1) % 100}/{MANY - 1}") == b"%d" % (MANY - 1)
 
 
