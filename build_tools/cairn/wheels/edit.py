@@ -43,6 +43,7 @@ class Edit:
         add_files: path in the wheel to content; there must be no such file.
         replace_files: path in the wheel to new content; its run bit stays as it is.
         remove_files: paths that must be there.
+        digests: path in the wheel to the sha256, in hex, of added files whose it is known already.
         binaries: path in the wheel of an ELF file to the change of its run paths and needed libraries.
     """
 
@@ -57,6 +58,7 @@ class Edit:
     add_files: Mapping[str, Path | bytes] = field(default_factory=dict)
     replace_files: Mapping[str, Path | bytes] = field(default_factory=dict)
     remove_files: tuple[str, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)
     binaries: Mapping[str, BinaryEdit] = field(default_factory=dict)
 
 
@@ -151,7 +153,7 @@ def _entries(archive: Archive, info: WheelInfo, edit: Edit, names: _Names) -> li
         where = about if path.startswith(f"{info.dist_info}/") else plain
         where.append(New(name=names.renamed(path), content=content))
     entries = plain + about
-    record = format_record(_rows(info, entries, names, removed))
+    record = format_record(_rows(info, entries, names, removed, edit.digests))
     path = names.renamed(f"{info.dist_info}/RECORD")
     return [*entries, New(name=path, content=record.encode())]
 
@@ -192,10 +194,14 @@ def _listed(archive: Archive, info: WheelInfo, version: str) -> dict[str, Path |
 
 
 def _rows(
-    info: WheelInfo, entries: Iterable[Kept | New], names: _Names, removed: set[str]
+    info: WheelInfo,
+    entries: Iterable[Kept | New],
+    names: _Names,
+    removed: set[str],
+    digests: Mapping[str, str],
 ) -> Iterator[RecordRow]:
     """RECORD row by row: old rows in their order, those of new files before RECORD's own."""
-    new = {entry.name: _row(entry) for entry in entries if isinstance(entry, New)}
+    new = {entry.name: _row(entry, digests.get(entry.name)) for entry in entries if isinstance(entry, New)}
     own = RecordRow(path=names.renamed(f"{info.dist_info}/RECORD"))
     for row in info.record:
         path = names.renamed(row.path)
@@ -207,9 +213,10 @@ def _rows(
     yield own
 
 
-def _row(new: New) -> RecordRow:
+def _row(new: New, digest: str | None) -> RecordRow:
     if isinstance(new.content, Path):
-        return row_of(new.name, bytes.fromhex(files.sha256_of(new.content)), new.content.stat().st_size)
+        digest = digest or files.sha256_of(new.content)
+        return row_of(new.name, bytes.fromhex(digest), new.content.stat().st_size)
     return row_of(new.name, hashlib.sha256(new.content).digest(), len(new.content))
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from cairn import files
 from cairn.errors import WheelError
 from cairn.targets import TargetId, parse_target_id
 from cairn.wheels import (
@@ -23,6 +24,7 @@ from cairn.wheels import (
     fat_loader,
     fat_platform,
     fat_report,
+    fat_sbom,
     fat_version,
     inspect,
     metadata,
@@ -68,6 +70,7 @@ class _Plan:
     """All that was found out before anything is written."""
 
     info: WheelInfo
+    rocm_version: str | None
     package: str
     hooked: bool
     platform: Platform
@@ -120,6 +123,7 @@ def _plan(request: Request, archive: Archive) -> _Plan:
     folders, missing = fat_data.collect(bundle, tree, rules, targets)
     return _Plan(
         info=info,
+        rocm_version=tree.rocm_version,
         package=package,
         hooked=hooked,
         platform=platform,
@@ -136,11 +140,16 @@ def _plan(request: Request, archive: Archive) -> _Plan:
 def _edit(plan: _Plan, request: Request, archive: Archive, folder: Path) -> Edit:
     """All changes of the wheel; `folder` gets the libraries that must not stay as the tree has them."""
     version = str(metadata.parsed_version(request.version or fat_version.fat_version(plan.info.version)))
-    new: dict[str, Path | bytes] = dict(fat_edits.added(plan.bundle, plan.recipe, plan.package, folder))
+    libraries = dict(fat_edits.added(plan.bundle, plan.recipe, plan.package, folder))
+    digests = {path: files.sha256_of(source) for path, source in libraries.items()}
+    new: dict[str, Path | bytes] = dict(libraries)
     for data in plan.folders:
         new |= {f"{plan.package}/{path}": source for path, source in data.files.items()}
     replaced: dict[str, Path | bytes] = {}
     replaced |= fat_version.version_file(archive, plan.package, plan.info.version, version)
+    sbom = f"{plan.info.dist_info}/{metadata.SBOM}"
+    text = fat_sbom.document(archive, plan.info, version, plan.rocm_version, digests)
+    (replaced if sbom in archive else new)[sbom] = text
     if plan.hooked:
         module = f"{plan.package}/{fat_loader.MODULE}"
         text = fat_loader.module_text(_preloads(plan)).encode()
@@ -151,6 +160,7 @@ def _edit(plan: _Plan, request: Request, archive: Archive, folder: Path) -> Edit
         remove_requirements=_sdk_requirements(plan.info),
         add_files=new,
         replace_files=replaced,
+        digests=digests,
         binaries=dict(fat_edits.own_edits(plan.own, plan.bundle, plan.package)),
     )
 

@@ -51,7 +51,7 @@ def _stays_inside(member: str, path: str) -> bool:
     return head == "$ORIGIN" and not place.startswith(("..", _SDK_FOLDER))
 
 
-def added(bundle: Bundle, recipe: Recipe, package: str, folder: Path) -> Iterator[tuple[str, Path | bytes]]:
+def added(bundle: Bundle, recipe: Recipe, package: str, folder: Path) -> Iterator[tuple[str, Path]]:
     """Path in the wheel to the file of each library; those that change get copies in `folder`."""
     for number, binary in enumerate(bundle.libraries):
         source = _prepared(binary, bundle.names, folder / str(number))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import zipfile
@@ -12,8 +13,9 @@ from cairn.cli import main as program
 from cairn.cli import wheel_fat
 from cairn.errors import UsageError, WheelError
 from cairn.targets import parse_target_id
-from cairn.wheels import elf, fat, fat_version, metadata
+from cairn.wheels import cyclonedx, elf, fat, fat_version, metadata, sbom
 from cairn.wheels.fat_report import Report
+from cairn.wheels.verify import Expectation, verify
 
 MakeWheel = Callable[..., Path]
 MakeElf = Callable[..., bytes]
@@ -383,3 +385,27 @@ def test_a_text_among_the_libraries(linked: Callable[..., Path], rocm: Rocm, tmp
     (rocm.root / "lib" / "librccl.so").write_text("GROUP ( librccl.so.1 )")
     with pytest.raises(WheelError, match=r"librccl\.so cannot be bundled: not an ELF file"):
         make(linked(), rocm, tmp_path / "out")
+
+
+def test_the_bill_of_materials_names_what_came_in(
+    linked: Callable[..., Path], rocm: Rocm, tmp_path: Path
+) -> None:
+    (rocm.root / ".info").mkdir()
+    (rocm.root / ".info" / "version").write_text("7.10.0")
+    alone = make(linked(), rocm, tmp_path / "alone")
+    source = cyclonedx.Source(name="torch", commit="a" * 40, origin="https://example.com/torch.git")
+    listed = sbom.add(linked(), tmp_path / "listed", sources=(source,), rocm_version="7.10.0")
+    extended = make(listed, rocm, tmp_path / "extended")
+    for report in (alone, extended):
+        with zipfile.ZipFile(report.wheel) as archive:
+            found = json.loads(archive.read("demo-2.0+fat.rocm7.10.0.dist-info/sboms/cairn.cdx.json"))
+            digest = hashlib.sha256(archive.read("demo/lib/libamdhip64.so.7")).hexdigest()
+        parts = {part["name"]: part for part in found["components"]}
+        assert parts["libamdhip64.so.7"]["hashes"] == [{"alg": "SHA-256", "content": digest}]
+        assert parts["rocm"]["version"] == "7.10.0"
+        own = found["metadata"]["component"]
+        assert own["version"] == "2.0+fat.rocm7.10.0"
+        refs = {entry["ref"]: entry.get("dependsOn", ()) for entry in found["dependencies"]}
+        assert set(refs[own["bom-ref"]]) == {part["bom-ref"] for part in found["components"]}
+        assert verify(Path(report.wheel), Expectation()) == ()
+    assert parts["torch"]["version"] == source.commit
