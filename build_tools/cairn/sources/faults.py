@@ -70,6 +70,11 @@ _KINDS: tuple[tuple[type[CairnError], tuple[str, ...], str | None], ...] = (
         "check the origin and your access to it: `git ls-remote ORIGIN` must work for you",
     ),
     (
+        SourceError,
+        ("possible repository corruption",),
+        "the origin is damaged (`git fsck` there says where); --depth 1 may do without that part",
+    ),
+    (
         NetworkError,
         (
             "could not resolve",

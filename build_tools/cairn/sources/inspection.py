@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.errors import SourceError
-from cairn.sources import hipify_report, state, submodules, urls
+from cairn.sources import hipify_report, revive, state, submodules, urls
 from cairn.sources.hipify_report import HipifyReport
 from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
@@ -81,6 +81,11 @@ def inspect(project: Project, path: Path) -> Checkout:
     """
     root = root_at(path.absolute())
     if not root.exists():
+        if revive.is_needed(root):
+            raise SourceError(
+                f"the mirror that {path} borrows from is gone",
+                tip="run the `checkout` command again: it fetches what is missing, and local work stays",
+            )
         raise SourceError(f"{path} is not a git checkout", tip=f"check {project.name} out first")
     note = state.read(root.git_dir)
     if note is not None and note.phase == "moving":

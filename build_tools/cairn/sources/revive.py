@@ -23,7 +23,7 @@ def revive(
         patience: with network faults.
         say: is told what is fetched.
     """
-    if not _lost_objects(root.git_dir):
+    if not is_needed(root):
         return
     say(f"the mirror of {root.work_tree} is gone: fetching what it needs again")
     _lend(root, origin, note.commit, patience=patience, say=say)
@@ -45,8 +45,9 @@ def _lend(
     repository.borrow_objects(borrower, source.path)
 
 
-def _lost_objects(git_dir: Path) -> bool:
-    alternates = git_dir / "objects" / "info" / "alternates"
+def is_needed(root: Repository) -> bool:
+    """Whether a mirror that a checkout borrows from is gone."""
+    alternates = root.git_dir / "objects" / "info" / "alternates"
     if not alternates.exists():
         return False
     return not all(Path(line).is_dir() for line in alternates.read_text(encoding="utf-8").splitlines())

@@ -87,7 +87,8 @@ def _pin(project: Project, torch_dir: Path | None, *, hashtag: str | None, requi
 
 
 def _torch(project: Project, torch_dir: Path | None) -> Path:
-    if torch_dir is None or not repository.root_at(torch_dir).exists():
+    # Pins are files: they can be read even where the commits are gone with an emptied cache.
+    if torch_dir is None or not (torch_dir / ".git").exists():
         raise SourceError(
             f"{project.name} is pinned by torch, and {torch_dir} is no torch checkout",
             tip="check torch out first, name its folder with --torch-dir, or name --repo-hashtag",

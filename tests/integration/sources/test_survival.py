@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cairn.sources.checkout import Checkout
+from cairn.errors import SourceError
+from cairn.sources.checkout import Checkout, inspect
+from cairn.sources.wanted import wanted
 
 # Runs a checkout in a process of its own, with a `git` in front of the real one that kills that process at
 # its N-th call: before git has run, or leaving git to run on without a parent.
@@ -169,3 +172,17 @@ def test_a_second_checkout_of_a_commit_needs_no_origin(bench: Any, upstream: Any
     shutil.rmtree(upstream.folder)
     assert bench(commit).commit == commit
     assert bench(commit, checkout_dir=bench.path.parent / "another").commit == commit
+
+
+def test_an_emptied_cache_is_said_to_be_the_reason(bench: Any, torch: Any) -> None:
+    done = bench()
+    (bench.path / "related_commits").write_text(f"ubuntu|p|torchvision|main|{'1' * 40}|https://h/vision\n")
+    shutil.rmtree(Path(os.environ["CAIRN_CACHE_DIR"]) / "mirrors")
+    with pytest.raises(SourceError, match="the mirror that .* borrows from is gone"):
+        inspect(torch, bench.path)
+    vision = replace(torch, name="vision", distribution="torchvision", pin="related_commits")
+    found = wanted(vision, default_origin="/d", torch_dir=bench.path, require_related_commit=True)
+    assert found.hashtag == "1" * 40
+    (bench.path / "related_commits").unlink()
+    assert bench() == done
+    assert inspect(torch, bench.path) == done

@@ -39,6 +39,10 @@ FETCH = ("fetch", "--quiet", "origin", "main")
         ("error: unable to write file x: No space left on device\nfatal: early EOF", SystemFailureError),
         ("error: unable to create temporary file: Permission denied", SystemFailureError),
         ("fatal: something new", SourceError),
+        (
+            "remote: aborting due to possible repository corruption on the remote side.\nfatal: early EOF",
+            SourceError,
+        ),
     ],
 )
 def test_the_kind_of_a_failure(stderr: str, kind: type[CairnError]) -> None:
