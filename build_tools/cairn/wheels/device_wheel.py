@@ -63,7 +63,8 @@ def write(host: WheelInfo, processor: str, content: Mapping[str, Path], output_d
 
 def _metadata(host: WheelInfo, processor: str) -> bytes:
     old = parse_headers(host.metadata, name="METADATA")
-    lines = [f"Metadata-Version: {old.all('Metadata-Version')[0]}", f"Name: {name_of(host.name, processor)}"]
+    kind = next(iter(old.all("Metadata-Version")), "2.1")
+    lines = [f"Metadata-Version: {kind}", f"Name: {name_of(host.name, processor)}"]
     lines += [f"Version: {host.version}", f"Summary: Device code of {host.name} for {processor}"]
     lines += [f"{field}: {value}" for field in _KEPT_FIELDS for value in old.all(field)]
     lines.append(f"Requires-Dist: {host.name}=={host.version}")
@@ -72,7 +73,7 @@ def _metadata(host: WheelInfo, processor: str) -> bytes:
 
 def _wheel(host: WheelInfo) -> bytes:
     lines = ["Wheel-Version: 1.0", "Generator: cairn", "Root-Is-Purelib: false"]
-    lines += [f"Tag: {tag}" for tag in host.wheel_tags]
+    lines += [f"Tag: {tag}" for tag in host.tags]
     lines += [f"Build: {host.build}"] if host.build else []
     return ("\n".join(lines) + "\n").encode()
 

@@ -6,6 +6,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from cairn.errors import WheelError
 from cairn.wheels import codeobject, cutting, device, device_wheel, edit, inspect, metadata
 from cairn.wheels.archive import Archive
@@ -26,6 +28,9 @@ def split(wheel: Path, output_dir: Path) -> tuple[Path, ...]:
         WheelError: the wheel has no device code, has been split already, or is malformed.
     """
     info = metadata.read(wheel)
+    target = output_dir / info.file_name
+    if target.exists() and target.samefile(wheel):
+        raise WheelError(f"{target} would overwrite its own source", tip="choose another output folder")
     with Archive.open(wheel) as archive:
         libraries = [library for library in inspect.read_libraries(archive) if library.code_objects]
         _check(info, libraries, archive)
@@ -34,10 +39,15 @@ def split(wheel: Path, output_dir: Path) -> tuple[Path, ...]:
             work = _Work(archive, Path(folder))
             for library in libraries:
                 work.take(library)
-            host = edit.apply(wheel, work.host_edit(info), output_dir)
-            _check_host(host)
-            made = [device_wheel.write(info, name, work.code[name], output_dir) for name in sorted(work.code)]
-    return (host, *made)
+            made = _write(info, work, Path(folder, "made"))
+            return tuple(path.replace(output_dir / path.name) for path in made)
+
+
+def _write(info: WheelInfo, work: _Work, folder: Path) -> list[Path]:
+    change = work.host_edit(info)
+    host = edit.apply(info.path, change, folder)
+    _check_host(host, change)
+    return [host, *(device_wheel.write(info, name, work.code[name], folder) for name in sorted(work.code))]
 
 
 class _Work:
@@ -93,6 +103,12 @@ def extract(archive: Archive, name: str, folder: Path) -> Path:
 
 
 def _check(info: WheelInfo, libraries: list[Library], archive: Archive) -> None:
+    version = str(metadata.parsed_version(info.version))
+    named = metadata.parse_file_name(info.file_name)
+    if (canonicalize_name(info.name), version) != (named.distribution, named.version):
+        raise WheelError(
+            f"METADATA of {info.file_name} is that of {info.name} {info.version}", tip="build the wheel again"
+        )
     if not libraries:
         raise WheelError(
             f"{info.file_name} has no device code to split off", tip="`cairn wheel show` lists it"
@@ -106,14 +122,14 @@ def _taken(info: WheelInfo) -> Iterator[str]:
     return (extra for extra in info.extras if extra.startswith(device_wheel.extra_of("gfx")))
 
 
-def _check_host(host: Path) -> None:
-    """A library of nothing but device code turns into zeros, which look like an attack."""
+def _check_host(host: Path, change: Edit) -> None:
+    """Read it as others will: a library of device code alone turns into zeros, which look like a bomb."""
     try:
-        with Archive.open(host):
-            return
+        info = metadata.read(host)
     except BombError as error:
-        host.unlink()
         raise WheelError(
             f"{host.name} has a library that is nearly all device code: {error}",
             tip="publish this wheel unsplit, one for each target",
         ) from error
+    if not set(change.add_extras) <= set(info.extras):
+        raise WheelError(f"METADATA of {host.name} cannot be edited: it is malformed", tip="build it again")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import struct
 import zipfile
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from cairn.errors import WheelError
 from cairn.wheels import inspect, metadata
 from cairn.wheels.diff import diff
 from cairn.wheels.edit import Edit, apply
+from cairn.wheels.join import join
+from cairn.wheels.split import split
 from cairn.wheels.summary import summarise
 from cairn.wheels.verify import Expectation, verify
 
@@ -92,6 +95,7 @@ def test_no_damage_escapes_as_another_error_or_passes_as_good(wheel: Path, tmp_p
         for reader in (metadata.read, inspect.libraries_of, inspect.targets_of, summarise):
             attempt(lambda reader=reader: reader(wheel))  # type: ignore[misc]
         attempt(lambda: diff(wheel, wheel))
+        split_and_join(wheel, tmp_path / f"split{number}")
         out = tmp_path / f"out{number}"
         made = attempt(lambda out=out: apply(wheel, Edit(version="2.0"), out))  # type: ignore[misc]
         left = [path.name for path in out.glob("*")] if out.exists() else []
@@ -101,6 +105,19 @@ def test_no_damage_escapes_as_another_error_or_passes_as_good(wheel: Path, tmp_p
         if out.exists():
             out.rmdir()
     assert sorted(tmp_path.rglob("*")) == around
+
+
+def split_and_join(wheel: Path, folder: Path) -> None:
+    """Either an error of ours and nothing written, or wheels that give the same targets again."""
+    made = attempt(lambda: split(wheel, folder / "parts"))
+    if isinstance(made, tuple):
+        assert sorted((folder / "parts").iterdir()) == sorted(made)
+        joined = join(made[0], made[1:], folder / "joined")
+        assert inspect.targets_of(joined.path) == inspect.targets_of(wheel)
+    else:
+        assert not list(folder.rglob("*.*"))
+    if folder.exists():
+        shutil.rmtree(folder)
 
 
 def attempt(action: Callable[[], object]) -> object:
@@ -123,6 +140,7 @@ def test_files_whose_archive_is_sound_but_whose_content_is_not(
         findings = verify(wheel, Expectation(targets=("gfx942", "gfx1100"), require_device_code=True))
         assert findings or contents(wheel) == good
         attempt(lambda: summarise(wheel))
+        split_and_join(wheel, tmp_path / "split")
         attempt(lambda: apply(wheel, Edit(version="2.0", add_requirements=("a",)), tmp_path / "out"))
 
 
