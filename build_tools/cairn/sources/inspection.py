@@ -77,15 +77,15 @@ def inspect(project: Project, path: Path) -> Checkout:
     """The checkout at `path`, whoever made it.
 
     Raises:
-        SourceError: it is none, is unfinished, or has no version file.
+        SourceError: it is none, is unfinished, has lost its mirror, or has no version file.
     """
     root = root_at(path.absolute())
+    if revive.is_needed(root):
+        raise SourceError(
+            f"the mirror that {path} borrows from is gone",
+            tip="run the `checkout` command again: it fetches what is missing, and local work stays",
+        )
     if not root.exists():
-        if revive.is_needed(root):
-            raise SourceError(
-                f"the mirror that {path} borrows from is gone",
-                tip="run the `checkout` command again: it fetches what is missing, and local work stays",
-            )
         raise SourceError(f"{path} is not a git checkout", tip=f"check {project.name} out first")
     note = state.read(root.git_dir)
     if note is not None and note.phase == "moving":

@@ -178,7 +178,7 @@ def test_an_emptied_cache_is_said_to_be_the_reason(bench: Any, torch: Any) -> No
     done = bench()
     (bench.path / "related_commits").write_text(f"ubuntu|p|torchvision|main|{'1' * 40}|https://h/vision\n")
     shutil.rmtree(Path(os.environ["CAIRN_CACHE_DIR"]) / "mirrors")
-    with pytest.raises(SourceError, match="the mirror that .* borrows from is gone"):
+    with pytest.raises(SourceError, match=r"the mirror that .* borrows from is gone"):
         inspect(torch, bench.path)
     vision = replace(torch, name="vision", distribution="torchvision", pin="related_commits")
     found = wanted(vision, default_origin="/d", torch_dir=bench.path, require_related_commit=True)
