@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -25,6 +25,7 @@ from cairn.wheels import (
     fat_platform,
     fat_report,
     fat_sbom,
+    fat_trim,
     fat_version,
     inspect,
     metadata,
@@ -120,6 +121,7 @@ def _plan(request: Request, archive: Archive) -> _Plan:
     bundle = fat_bundle.collect(sought, tree, rules, platform)
     if not bundle.libraries:
         raise WheelError(f"{request.rocm} has no library for {info.file_name}", tip="name a ROCm tree")
+    bundle = replace(bundle, libraries=tuple(fat_trim.trimmed(b, targets) for b in bundle.libraries))
     folders, missing = fat_data.collect(bundle, tree, rules, targets)
     return _Plan(
         info=info,
@@ -140,7 +142,7 @@ def _plan(request: Request, archive: Archive) -> _Plan:
 def _edit(plan: _Plan, request: Request, archive: Archive, folder: Path) -> Edit:
     """All changes of the wheel; `folder` gets the libraries that must not stay as the tree has them."""
     version = str(metadata.parsed_version(request.version or fat_version.fat_version(plan.info.version)))
-    libraries = dict(fat_edits.added(plan.bundle, plan.recipe, plan.package, folder))
+    libraries = dict(fat_edits.added(plan.bundle, plan.recipe, plan.package, plan.targets, folder))
     digests = {path: files.sha256_of(source) for path, source in libraries.items()}
     new: dict[str, Path | bytes] = dict(libraries)
     for data in plan.folders:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -28,7 +28,8 @@ class Binary:
         path: in the wheel, or where it lies in the tree.
         size: bytes.
         needed: the libraries it needs, as it writes their names.
-        sizes: target to bytes of the code it has for it.
+        codes: its device code.
+        trimmed: device code that is to be taken out of it.
         library: what is known of it as an ELF file; None for DLLs.
     """
 
@@ -36,8 +37,14 @@ class Binary:
     path: str
     size: int
     needed: tuple[str, ...]
-    sizes: Mapping[str, int] = field(default_factory=dict)
+    codes: tuple[CodeObject, ...] = ()
+    trimmed: tuple[CodeObject, ...] = ()
     library: Library | None = None
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Target to bytes of the code it has for it."""
+        return sizes(self.codes)
 
 
 class Platform(Protocol):
@@ -113,7 +120,7 @@ class Windows:
                 path=library.member,
                 size=library.size,
                 needed=library.needed,
-                sizes=_sizes(library.code_objects),
+                codes=library.code_objects,
             )
             for library in found
         )
@@ -132,7 +139,7 @@ class Windows:
             code = pe_inspect.device_code(view, parsed)
             size = len(data)
         needed = tuple(dict.fromkeys(name.lower() for name in (*parsed.imports, *parsed.delay_imports)))
-        return Binary(name=path.name, path=str(path), size=size, needed=needed, sizes=_sizes(code))
+        return Binary(name=path.name, path=str(path), size=size, needed=needed, codes=code)
 
     def on_system(self, name: str) -> bool:
         """See `Platform.on_system`.
@@ -148,12 +155,13 @@ def _of_elf(library: Library, path: str) -> Binary:
         path=path,
         size=library.size,
         needed=library.elf.needed,
-        sizes=_sizes(library.code_objects),
+        codes=library.code_objects,
         library=library,
     )
 
 
-def _sizes(codes: Iterable[CodeObject]) -> dict[str, int]:
+def sizes(codes: Iterable[CodeObject]) -> dict[str, int]:
+    """Target to bytes of its code."""
     found: dict[str, int] = {}
     for code in codes:
         found[str(code.target)] = found.get(str(code.target), 0) + code.size

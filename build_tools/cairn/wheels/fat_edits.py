@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import posixpath
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cairn.errors import WheelError
-from cairn.wheels import edit_elf
+from cairn.targets import TargetId
+from cairn.wheels import edit_elf, fat_trim
 from cairn.wheels.edit_elf import BinaryEdit
 from cairn.wheels.fat_binaries import Binary
 from cairn.wheels.fat_bundle import Bundle
@@ -51,26 +52,39 @@ def _stays_inside(member: str, path: str) -> bool:
     return head == "$ORIGIN" and not place.startswith(("..", _SDK_FOLDER))
 
 
-def added(bundle: Bundle, recipe: Recipe, package: str, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Path in the wheel to the file of each library; those that change get copies in `folder`."""
+def added(
+    bundle: Bundle, recipe: Recipe, package: str, targets: Sequence[TargetId], folder: Path
+) -> Iterator[tuple[str, Path]]:
+    """Path in the wheel to the file of each library; those that change get copies in `folder`.
+
+    Raises:
+        WheelError: one of them cannot be changed.
+    """
     for number, binary in enumerate(bundle.libraries):
-        source = _prepared(binary, bundle.names, folder / str(number))
+        change = _change(binary, bundle.names)
+        source = Path(binary.path)
+        if change is not None or binary.trimmed:
+            source = _changed_copy(binary, change, targets, folder / str(number))
         for name in (binary.name, *recipe.aliases.get(binary.name, ())):
             yield f"{package}/lib/{name}", source
 
 
-def _prepared(binary: Binary, names: Mapping[str, str], copy: Path) -> Path:
-    source = Path(binary.path)
+def _change(binary: Binary, names: Mapping[str, str]) -> BinaryEdit | None:
     if binary.library is None:
-        return source
+        return None
     renames = {name: names[name] for name in binary.needed if name in names}
     change = BinaryEdit(run_path=("$ORIGIN",), replace_needed=renames)
-    if not change.changes(binary.library.elf):
-        return source
-    shutil.copy(source, copy)
+    return change if change.changes(binary.library.elf) else None
+
+
+def _changed_copy(binary: Binary, change: BinaryEdit | None, targets: Sequence[TargetId], copy: Path) -> Path:
+    shutil.copy(binary.path, copy)
     copy.chmod(copy.stat().st_mode | 0o200)
     try:
-        edit_elf.change(copy, change)
+        if binary.trimmed:
+            fat_trim.trim(copy, targets)
+        if change is not None:
+            edit_elf.change(copy, change)
     except WheelError as error:
-        raise WheelError(f"{source} cannot be bundled: {error}", tip=error.tip) from error
+        raise WheelError(f"{binary.path} cannot be bundled: {error}", tip=error.tip) from error
     return copy

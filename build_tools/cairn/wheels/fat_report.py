@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cairn.targets import TargetId, parse_target_id
 from cairn.wheels import fat_targets
+from cairn.wheels.fat_binaries import sizes
 from cairn.wheels.fat_bundle import Bundle, LeftOut
 from cairn.wheels.fat_data import Folder
 
@@ -82,10 +83,14 @@ def totals(parts: Sequence[Part]) -> dict[str, int]:
 def shortfalls(bundle: Bundle, folders: Sequence[Folder], wanted: Sequence[TargetId]) -> Iterator[LeftOut]:
     """What parts have nothing for some of the wanted targets, and what data was left out."""
     for binary in bundle.libraries:
-        there = [parse_target_id(name) for name in binary.sizes]
+        there = [parse_target_id(name) for name in sizes((*binary.codes, *binary.trimmed))]
         lacking = [str(t) for t in wanted if there and not fat_targets.serves(there, (t,))]
         if lacking:
             yield LeftOut(name=f"lib/{binary.name}", reason=f"it has no code for {', '.join(lacking)}")
+        if binary.trimmed:
+            gone = sizes(binary.trimmed)
+            reason = f"its code for {', '.join(sorted(gone))} ({sum(gone.values())} bytes) was taken out"
+            yield LeftOut(name=f"lib/{binary.name}", reason=reason)
     for folder in folders:
         if folder.left_out:
             reason = f"{folder.left_out} files of {folder.left_out_size} bytes are for other targets"

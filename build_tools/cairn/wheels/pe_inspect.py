@@ -95,18 +95,20 @@ def read_library(archive: Archive, member: Member) -> PeLibrary:
         raise WheelError(f"{member.name}: {error}", tip=error.tip) from error
 
 
+def ranges(parsed: Pe) -> Iterator[tuple[int, int]]:
+    """Where in the file its offload bundles lie."""
+    for section in parsed.sections:
+        if section.name == DEVICE_CODE:
+            yield section.offset, section.offset + min(section.size, section.memory_size)
+
+
 def device_code(view: View, parsed: Pe) -> tuple[CodeObject, ...]:
     """The code objects of a PE file.
 
     Raises:
         WheelError: they are malformed.
     """
-    ranges = [
-        (section.offset, section.offset + min(section.size, section.memory_size))
-        for section in parsed.sections
-        if section.name == DEVICE_CODE
-    ]
-    return tuple(found for start, end in ranges for found in offload.read_range(view, start, end))
+    return tuple(found for start, end in ranges(parsed) for found in offload.read_range(view, start, end))
 
 
 def shipped(libraries: Iterable[PeLibrary]) -> frozenset[str]:

@@ -13,7 +13,7 @@ from cairn.cli import main as program
 from cairn.cli import wheel_fat
 from cairn.errors import UsageError, WheelError
 from cairn.targets import parse_target_id
-from cairn.wheels import cyclonedx, elf, fat, fat_version, metadata, sbom
+from cairn.wheels import cyclonedx, elf, fat, fat_version, metadata, offload, sbom
 from cairn.wheels.fat_report import Report
 from cairn.wheels.verify import Expectation, verify
 
@@ -409,3 +409,50 @@ def test_the_bill_of_materials_names_what_came_in(
         assert set(refs[own["bom-ref"]]) == {part["bom-ref"] for part in found["components"]}
         assert verify(Path(report.wheel), Expectation()) == ()
     assert parts["torch"]["version"] == source.commit
+
+
+def test_code_for_other_targets_is_taken_out(
+    linked: Callable[..., Path], rocm: Rocm, make_bundle: MakeBundle, tmp_path: Path
+) -> None:
+    codes = {
+        "gfx942": b"for 942",
+        "gfx942:xnack+": b"more",
+        "gfx1100": b"for 1100",
+        "gfx9-4-generic": b"any 9.4",
+    }
+    plain, packed = make_bundle(codes), make_bundle(codes, version=2, method=1)
+    hip = rocm.root / "lib" / "libamdhip64.so.7.0.1"
+    needs = {"soname": "libamdhip64.so.7", "needed": ("libc.so.6",)}
+    hip.write_bytes(rocm._make_elf(**needs, sections={".hip_fatbin": plain + bytes(64) + packed}))
+    before = hip.read_bytes()
+    report = make(linked(), rocm, tmp_path / "out", targets=(parse_target_id("gfx942"),))
+    assert hip.read_bytes() == before
+    with zipfile.ZipFile(report.wheel) as archive:
+        data = archive.read("demo/lib/libamdhip64.so.7")
+    found = [(str(code.target), code.compressed) for code in offload.of_elf(data)]
+    kept = {"gfx942", "gfx942:xnack+", "gfx9-4-generic"}
+    assert {target for target, compressed in found if not compressed} == kept
+    assert {target for target, compressed in found if compressed} == codes.keys()
+    assert b"for 942" in data
+    assert b"for 1100" not in data
+    reasons = {left.reason for left in report.left_out if left.name == "lib/libamdhip64.so.7"}
+    assert reasons == {"its code for gfx1100 (8 bytes) was taken out"}
+    part = next(part for part in report.parts if part.name == "lib/libamdhip64.so.7")
+    assert part.sizes["gfx942"] == 2 * len(b"for 942")
+
+
+def test_libraries_for_other_targets_alone_are_told(
+    linked: Callable[..., Path], rocm: Rocm, make_bundle: MakeBundle, tmp_path: Path
+) -> None:
+    hip = rocm.root / "lib" / "libamdhip64.so.7.0.1"
+    code = make_bundle({"gfx1100": b"code"})
+    needs = {"soname": "libamdhip64.so.7", "needed": ("libc.so.6",)}
+    hip.write_bytes(rocm._make_elf(**needs, sections={".hip_fatbin": code}))
+    report = make(linked(), rocm, tmp_path / "out")
+    reasons = {left.reason for left in report.left_out if left.name == "lib/libamdhip64.so.7"}
+    assert "it has no code for gfx942" in reasons
+    # Nothing but zeros would be left of 17 MB: our own reader would refuse that as a bomb.
+    large = make_bundle({"gfx1100": os.urandom(17 << 20)})
+    hip.write_bytes(rocm._make_elf(**needs, sections={".hip_fatbin": large}))
+    report = make(linked(), rocm, tmp_path / "large")
+    assert metadata.read(Path(report.wheel)).version == report.version

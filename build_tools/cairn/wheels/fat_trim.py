@@ -1,0 +1,68 @@
+"""Taking the code for other targets out of a bundled library, as splitting a wheel does.
+
+In a plain offload bundle the entries of other targets become entries for nobody and their code becomes zeros,
+which cost next to nothing in a wheel. A compressed bundle stays whole.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cairn.targets import TargetId
+from cairn.wheels import bundles, cutting, elf, fat_targets, offload, pe, pe_inspect
+from cairn.wheels.bundles import Bundle, Entry
+from cairn.wheels.cutting import Patch
+from cairn.wheels.fat_binaries import Binary
+from cairn.wheels.views import BytesView
+
+_MOST_ZEROS = 40  # times what is left of a library
+
+
+def trimmed(binary: Binary, wanted: Sequence[TargetId]) -> Binary:
+    """What is left of a library's code once that for other targets is taken out.
+
+    Where next to nothing of the library would be left, it stays as it is: a file of zeros unpacks to so many
+    times its size that readers of wheels take it for a bomb.
+    """
+    kept = tuple(c for c in binary.codes if c.compressed or fat_targets.serves((c.target,), wanted))
+    gone = tuple(code for code in binary.codes if code not in kept)
+    left = binary.size - sum(code.size for code in gone)
+    if left * _MOST_ZEROS < binary.size:
+        return binary
+    return replace(binary, codes=kept, trimmed=gone)
+
+
+def trim(path: Path, wanted: Sequence[TargetId]) -> None:
+    """Take it out of the file at `path`, which must be the caller's own copy.
+
+    Raises:
+        WheelError: a bundle is malformed.
+    """
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        view = BytesView(data)
+        found = [b for start, end in _ranges(view) for b in bundles.read_range(view, start, end)]
+    cutting.apply(path, [patch for bundle in found for patch in _patches(bundle, wanted)])
+
+
+def _ranges(view: BytesView) -> list[tuple[int, int]]:
+    if elf.is_elf(view.read(0, min(view.size, len(elf.MAGIC)))):
+        return list(offload.ranges(elf.read_view(view)))
+    return list(pe_inspect.ranges(pe.read_view(view)))
+
+
+def _patches(bundle: Bundle, wanted: Sequence[TargetId]) -> Iterator[Patch]:
+    if bundle.packing is not None:
+        return
+    others = [e for e in bundle.device_entries if not fat_targets.serves((offload.target_of(e.id),), wanted)]
+    kept = [entry for entry in bundle.entries if entry not in others]
+    for entry in others:
+        yield Patch(at=bundle.at + entry.id_at, size=len(cutting.NOBODY), data=cutting.NOBODY)
+        if entry.offset >= bundle.table_size and not any(_overlap(entry, other) for other in kept):
+            yield Patch(at=bundle.at + entry.offset, size=entry.size)
+
+
+def _overlap(one: Entry, other: Entry) -> bool:
+    return one.offset < other.offset + other.size and other.offset < one.offset + one.size
