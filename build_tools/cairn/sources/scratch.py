@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
+import secrets
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cairn import files
+from cairn.errors import SystemFailureError
 from cairn.sources import repository, submodules
 from cairn.sources.repository import Repository
 
@@ -46,8 +49,8 @@ def copy(parts: Sequence[Part]) -> Iterator[tuple[Part, ...]]:
 
     Parents come before their submodules, as `parts_at` has them.
     """
-    with tempfile.TemporaryDirectory(prefix="cairn-scratch-", ignore_cleanup_errors=True) as folder:
-        root = repository.root_at(Path(folder, "tree"))
+    with _folder() as folder:
+        root = repository.root_at(folder / "tree")
         places = {"": root}
         copies: list[Part] = []
         for part in parts:
@@ -56,6 +59,26 @@ def copy(parts: Sequence[Part]) -> Iterator[tuple[Part, ...]]:
             places |= {module.path: module.repository for module in _modules(copied)}
             copies.append(copied)
         yield tuple(copies)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder in the cache, which goes with the block; those of killed runs go first, for they are large."""
+    home = files.cache_dir() / "scratch"
+    for lock in home.glob("*.lock"):
+        # Locked: its run is alive.
+        with contextlib.suppress(SystemFailureError), files.locked(lock, timeout=0):
+            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+            lock.unlink(missing_ok=True)
+    folder = home / secrets.token_hex(8)
+    lock = folder.with_suffix(".lock")
+    with files.locked(lock):
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.unlink(missing_ok=True)
 
 
 def _modules(part: Part) -> tuple[submodules.Module, ...]:

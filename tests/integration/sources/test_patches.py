@@ -11,6 +11,7 @@ import pytest
 
 from cairn.cli.main import main
 from cairn.errors import SourceError, UsageError
+from cairn.files import cache_dir, locked
 from cairn.sources import patches_allowlist, patches_apply, patches_audit, patches_export
 from cairn.sources.checkout import hipify_checkout
 
@@ -157,6 +158,20 @@ def test_a_replaced_commit_is_seen_as_it_is(bench: Any) -> None:
     mine = commit(bench, "mine.txt", "1", "Mine")
     bench.git("replace", mine, HIPIFY)
     assert [problem.commit for problem in audit(bench).problems] == [mine]
+
+
+def test_a_killed_audit_leaves_nothing_after_the_next(bench: Any) -> None:
+    bench()
+    killed, alive = cache_dir() / "scratch/killed", cache_dir() / "scratch/alive"
+    for folder in (killed, alive):
+        (folder / "tree").mkdir(parents=True)
+        folder.with_suffix(".lock").touch()
+    with locked(alive.with_suffix(".lock")):
+        audit(bench)
+        assert not killed.exists()
+        assert (alive / "tree").exists()
+    audit(bench)
+    assert list((cache_dir() / "scratch").iterdir()) == []
 
 
 def test_a_shallow_checkout(bench: Any) -> None:
