@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -14,9 +16,21 @@ from cairn.wheels.guards import DEFAULT_LIMITS, Limits
 from cairn.wheels.rawfile import RawFile
 from cairn.wheels.zipformat import Member
 
-__all__ = ["Archive", "Limits", "Member"]
+__all__ = ["Archive", "Limits", "Member", "collector_paused"]
 
 _READ_LIMIT = 64 << 20
+
+
+@contextlib.contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from looking again and again at tens of thousands of tuples being made."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class Archive:
@@ -43,7 +57,8 @@ class Archive:
         """
         raw = RawFile(path)
         try:
-            return cls(raw, read_directory(raw, limits))
+            with collector_paused():
+                return cls(raw, read_directory(raw, limits))
         except BaseException:
             raw.close()
             raise

@@ -7,6 +7,7 @@ a byte that none of them accounts for.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -27,6 +28,8 @@ from cairn.wheels.zipformat import MAX_16, MAX_32, Member
 _new = tuple.__new__
 _CENTRAL = zipformat.CENTRAL.unpack_from
 _LOCAL = zipformat.LOCAL.unpack_from
+_SHARED = struct.Struct("<2H4LH").pack  # flags, method, time, CRC, the two sizes, length of the name
+_SHARED_AT = 6
 _LONGEST_COMMENT = 0xFFFF
 _HEADERS_WINDOW = 1 << 16
 _DESCRIPTOR_SIZES = (12, 16, 20, 24)
@@ -183,6 +186,27 @@ class _Headers:
 
 
 def _locate(headers: _Headers, member: Member, bound: int) -> Member:
+    """The member with its place, once its local header agrees."""
+    raw_name = member.raw_name
+    head_size = zipformat.LOCAL.size + len(raw_name)
+    window, place = headers.at(member.offset, head_size)
+    # The usual case at once: what both headers have is the same byte for byte.
+    narrow = member.size < MAX_32 and member.compressed_size < MAX_32
+    shared = _SHARED(*member[2:8], len(raw_name)) if narrow else zipformat.CENTRAL_MAGIC
+    if (
+        window.startswith(zipformat.LOCAL_MAGIC, place)
+        and window.startswith(shared, place + _SHARED_AT)
+        and window.startswith(raw_name, place + zipformat.LOCAL.size)
+    ):
+        extra_at = place + zipformat.LOCAL.size - 2
+        data_offset = member.offset + head_size + window[extra_at] + (window[extra_at + 1] << 8)
+        if data_offset + member.compressed_size == bound:
+            return _new(Member, (*member[:-2], data_offset, bound))
+    return _locate_oddity(headers, member, bound)
+
+
+def _locate_oddity(headers: _Headers, member: Member, bound: int) -> Member:
+    """A member with ZIP64 sizes, a data descriptor or another time, or one that lies."""
     raw_name = member.raw_name
     head_size = zipformat.LOCAL.size + len(raw_name)
     window, place = headers.at(member.offset, head_size)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from cairn import files
 from cairn.errors import WheelError
 from cairn.wheels import edit_metadata, metadata, writing
-from cairn.wheels.archive import Archive
+from cairn.wheels.archive import Archive, collector_paused
 from cairn.wheels.edit_metadata import MetadataEdit
 from cairn.wheels.metadata import FileName, WheelInfo
 from cairn.wheels.record import UNLISTED, RecordRow, format_record, row_of
@@ -70,7 +70,7 @@ def apply(wheel: Path, edit: Edit, output_dir: Path) -> Path:
             not there (or adds what is).
     """
     name = metadata.parse_file_name(wheel.name)
-    with Archive.open(wheel) as archive:
+    with collector_paused(), Archive.open(wheel) as archive:
         return apply_to(archive, metadata.read_archive(archive, name), edit, output_dir)
 
 
@@ -141,14 +141,17 @@ def _entries(archive: Archive, info: WheelInfo, edit: Edit, names: _Names) -> li
     removed = {*edit.remove_files, f"{info.dist_info}/RECORD"}
     plain: list[Kept | New] = []
     about: list[Kept | New] = []
+    folder = f"{info.dist_info}/"
     for member in archive.members:
-        if member.name not in removed:
-            where = about if member.name.startswith(f"{info.dist_info}/") else plain
-            new_name = names.renamed(member.name)
-            if member.name in changed:
-                where.append(New(name=new_name, content=changed[member.name], executable=member.executable))
-            else:
-                where.append(Kept(member=member, name=new_name))
+        name = member.name
+        if name in removed:
+            continue
+        where = about if name.startswith(folder) else plain
+        if name in changed:
+            new = New(name=names.renamed(name), content=changed[name], executable=member.executable)
+            where.append(new)
+        else:
+            where.append(Kept(member, names.renamed(name)))
     for path, content in sorted(edit.add_files.items()):
         where = about if path.startswith(f"{info.dist_info}/") else plain
         where.append(New(name=names.renamed(path), content=content))

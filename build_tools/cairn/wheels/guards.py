@@ -23,6 +23,7 @@ from cairn.wheels.zipformat import Member
 _DRIVE = re.compile(r"[A-Za-z]:")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\]")
 _ROOM_WITHOUT_QUESTION = 16 << 20
+_REGULAR = stat.S_IFREG >> 12  # the file type in the upper four bits of the external attributes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,16 +54,26 @@ def check_members(members: Sequence[Member], limits: Limits) -> None:
     """
     check_names([member.name for member in members])
     for member in members:
-        if member.flags & zipformat.FLAGS_ENCRYPTED:
-            raise EncryptedMemberError(
-                f"{member.name} is encrypted", tip="no installer can ask for a password"
-            )
-        if member.method not in (zipformat.STORED, zipformat.DEFLATED):
-            raise UnsupportedArchiveError(
-                f"{member.name} is compressed by method {member.method}", tip="wheels use deflate or nothing"
-            )
-        _check_kind(member)
-        _check_sizes(member, limits)
+        # A regular file of usual size is what nearly all are.
+        if (
+            member.external >> 28 != _REGULAR
+            or member.method != zipformat.DEFLATED
+            or member.flags & zipformat.FLAGS_ENCRYPTED
+            or member.size > _ROOM_WITHOUT_QUESTION
+            or member.name.endswith("/")
+        ):
+            _check_member(member, limits)
+
+
+def _check_member(member: Member, limits: Limits) -> None:
+    if member.flags & zipformat.FLAGS_ENCRYPTED:
+        raise EncryptedMemberError(f"{member.name} is encrypted", tip="no installer can ask for a password")
+    if member.method not in (zipformat.STORED, zipformat.DEFLATED):
+        raise UnsupportedArchiveError(
+            f"{member.name} is compressed by method {member.method}", tip="wheels use deflate or nothing"
+        )
+    _check_kind(member)
+    _check_sizes(member, limits)
 
 
 def check_names(names: Sequence[str]) -> None:
