@@ -95,6 +95,7 @@ def _add_apply(commands: Subparsers) -> None:
     )
     apply.add_argument("checkout", type=Path, help="folder of a checkout")
     apply.add_argument("patches", type=Path, help="folder that `export` made")
+    apply.add_argument("--dry-run", action="store_true", help="say what would happen, and change nothing")
     common.json_flag(apply)
     apply.set_defaults(run=_apply)
 
@@ -172,7 +173,9 @@ def _export(options: argparse.Namespace) -> int:
 
 def _apply(options: argparse.Namespace) -> int:
     with console.current().stage(f"apply {options.patches}") as stage:
-        done = patches_apply.apply(options.checkout, options.patches, say=stage.update)
+        done = patches_apply.apply(
+            options.checkout, options.patches, dry_run=options.dry_run, say=stage.update
+        )
     show = console.current()
     if options.json:
         show.json([jsonfile.to_plain(applied) for applied in done])

@@ -33,11 +33,17 @@ class Applied:
     commit: str | None
 
 
-def apply(checkout: Path, folder: Path, *, say: Say) -> tuple[Applied, ...]:
+def apply(checkout: Path, folder: Path, *, dry_run: bool = False, say: Say) -> tuple[Applied, ...]:
     """Commit every `*.patch` below a folder on top of a checkout; the folder names the submodule.
 
     Authors, dates and messages stay. A patch whose author, time and subject a commit above the diff base has
     is there already. Nothing in the checkout changes unless every patch applies.
+
+    Args:
+        checkout: the working tree.
+        folder: of the patches.
+        dry_run: find out what would happen, and leave the checkout as it is.
+        say: is told what happens.
 
     Raises:
         UsageError: there are no patches.
@@ -52,9 +58,9 @@ def apply(checkout: Path, folder: Path, *, say: Say) -> tuple[Applied, ...]:
                 f"{checkout} has no submodule {unknown[0]}, for which there are patches",
                 tip="check it out with its submodules, or leave their folder away",
             )
-        losses.refuse_edits(root)
+        _refuse_edits(root)
         done = [_prepared(parts[path], paths, folder, say) for path, paths in sorted(series.items())]
-        for prepared in done:
+        for prepared in done if not dry_run else ():
             # Everything applies. Each of these steps is git's own and whole; a run that is killed between
             # two of them is carried on by the next.
             prepared.part.repository.run("merge", "--quiet", "--ff-only", prepared.head)
@@ -66,6 +72,14 @@ class _Prepared:
     part: Part
     head: str
     results: tuple[Applied, ...]
+
+
+def _refuse_edits(root: Repository) -> None:
+    if edits := losses.of(root).edits:
+        raise SourceError(
+            f"{root.work_tree} has {losses.Losses(edits=edits)}, on which patches are not put",
+            tip="commit or stash them first",
+        )
 
 
 def _series(folder: Path) -> Mapping[str, Sequence[Path]]:

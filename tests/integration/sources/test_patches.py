@@ -227,6 +227,20 @@ def test_the_command(bench: Any, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "allowlist.toml:1: " in capsys.readouterr().err
 
 
+def test_a_checkout_that_upstreams_scripts_made(bench: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    bench()
+    for name in ("cairn.json", "cairn.hipify.json", "cairn.config"):
+        (bench.path / ".git" / name).unlink()
+    command = ["patches", "audit", str(bench.path)]
+    assert main(command) == 2
+    assert "--project" in capsys.readouterr().err
+    assert main([*command, "--project", "torch"]) == 0
+    assert "hipify: build_amd" in capsys.readouterr().out
+    stack = str(Path(__file__).parents[3] / "external-builds/pytorch")
+    assert main([*command, "--project", "vision", "--stack", stack]) == 4
+    assert "edits that hipify does not make" in capsys.readouterr().out
+
+
 def test_export_and_apply_keep_authors_dates_and_messages(bench: Any, tmp_path: Path) -> None:
     bench()
     commit(
@@ -276,6 +290,34 @@ def test_apply_on_a_branch_moves_the_branch(bench: Any, tmp_path: Path) -> None:
     patches_apply.apply(bench.path, tmp_path / "patches", say=silent)
     assert bench.git("log", "-1", "--format=%s", "topic") == "Mine"
     assert bench.git("symbolic-ref", "--short", "HEAD") == "topic"
+
+
+def test_a_dry_run_says_what_would_happen(
+    bench: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench()
+    commit(bench, "mine.txt", "1", "Mine")
+    patches_export.export(bench.path, tmp_path / "patches")
+    bench.git("reset", "--quiet", "--hard", HIPIFY)
+    command = ["patches", "apply", str(bench.path), str(tmp_path / "patches")]
+    assert main([*command, "--dry-run"]) == 0
+    would = capsys.readouterr().out
+    assert bench.git("rev-parse", "HEAD") == bench.git("rev-parse", HIPIFY)
+    assert main(command) == 0
+    assert capsys.readouterr().out == would == f"0001-Mine.patch: {bench.git('rev-parse', 'HEAD')[:12]}\n"
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["commit"] is None
+
+
+def test_apply_leaves_edits_alone(bench: Any, tmp_path: Path) -> None:
+    bench()
+    commit(bench, "mine.txt", "1", "Mine")
+    patches_export.export(bench.path, tmp_path / "patches")
+    bench.git("reset", "--quiet", "--hard", HIPIFY)
+    (bench.path / "third_party/plain/plain.h").write_text("edited")
+    with pytest.raises(SourceError, match=r"third_party/plain/plain\.h.* on which patches are not put"):
+        patches_apply.apply(bench.path, tmp_path / "patches", say=silent)
+    assert (bench.path / "third_party/plain/plain.h").read_text() == "edited"
 
 
 def test_all_or_none(bench: Any, tmp_path: Path) -> None:
