@@ -149,10 +149,16 @@ def _refuse_foreign(root: Repository, note: State | None) -> None:
     path = root.work_tree
     if path.exists() and not path.is_dir():
         raise SourceError(f"{path} is a file", tip="name another --checkout-dir")
-    if note is None and not root.exists() and path.is_dir() and any(path.iterdir()):
+    if note is None and not root.exists() and path.is_dir() and not _is_empty(path):
         raise SourceError(
             f"{path} has files and is not a git checkout", tip="name another --checkout-dir, or move it away"
         )
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether a folder has no files, or only the first one of a run that was killed."""
+    found = (entry for entry in path.rglob("*") if entry.is_symlink() or not entry.is_dir())
+    return all(stale.is_part(entry.name) for entry in found)
 
 
 def _name(request: CheckoutRequest, source: Mirror, say: Say) -> str:
@@ -212,6 +218,7 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     say: Say,
 ) -> None:
     _look_before_leaping(root, note, force=request.force, say=say)
+    stale.sweep_parts(root.git_dir)
     state.write(root.git_dir, dataclasses.replace(wanted, phase="moving"))
     say(f"checking out {found.commit[:12]} in {request.checkout_dir}")
     repository.create(root)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 _MARKER = "cairn-busy"
+_HALF = ("tmp_pack_", "tmp_idx_", "tmp_obj_", "tmp_rev_")
+_PART = re.compile(r"\..*\.[0-9a-f]{16}\.part")
 _PATIENCE = 60.0  # seconds for a git whose parent was killed to come to its own end
 
 
@@ -39,8 +42,21 @@ def sweep(git_dir: Path, *, folders: tuple[Path, ...]) -> None:
     _wait_for_git_in(folders)
     for folder, _, names in os.walk(git_dir):
         for name in names:
-            if name.endswith(".lock") or name.startswith(("tmp_pack_", "tmp_idx_", "tmp_obj_", "tmp_rev_")):
+            if name.endswith(".lock") or name.startswith(_HALF) or is_part(name):
                 Path(folder, name).unlink(missing_ok=True)
+
+
+def sweep_parts(git_dir: Path) -> None:
+    """Remove what a killed `cairn.files` was writing; nothing of git's, whose locks may be a person's."""
+    for folder, _, names in os.walk(git_dir):
+        for name in names:
+            if is_part(name):
+                Path(folder, name).unlink(missing_ok=True)
+
+
+def is_part(name: str) -> bool:
+    """Whether a file's name is one that `cairn.files` gives to what it is writing."""
+    return _PART.fullmatch(name) is not None
 
 
 def _wait_for_git_in(folders: tuple[Path, ...]) -> None:

@@ -299,3 +299,11 @@ def test_a_submodule_name_that_climbs_out_is_refused(bench: Any, upstream: Any, 
     with pytest.raises(SourceError, match="outside the repository"):
         bench()
     assert run_git(bench.path, "rev-parse", "HEAD")
+
+
+@pytest.mark.parametrize("path", ["version.txt", ".gitmodules"])
+def test_a_merge_that_was_committed_in_conflict_is_refused(bench: Any, upstream: Any, path: str) -> None:
+    text = (upstream.work("torch") / path).read_text()
+    upstream.commit("torch", {path: f"<<<<<<< HEAD\n{text}=======\n{text}>>>>>>> theirs\n"}, "Conflict")
+    with pytest.raises(SourceError, match=path.replace(".", r"\.")):
+        bench(hipify=False)

@@ -1,0 +1,58 @@
+"""kill -9 at any step of a checkout leaves a state that the next run repairs."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("killing.py")
+
+
+@pytest.fixture
+def small(upstream: Any, run_git: Any) -> Any:
+    """A root with one submodule, a hipify that edits both, and two commits to go between."""
+    work = upstream.work("torch")
+    run_git(work, "rm", "--quiet", "-rf", "third_party/plain")
+    upstream.commit("torch", {}, "Fewer submodules", branch="old")
+    kit = upstream.commit("cudakit", {"fill.cu": '#include "driver_types.h"\nint newer;\n'}, "Newer kit")
+    upstream.bump_submodule("torch", "third_party/cudakit", kit)
+    upstream.commit(
+        "torch", {"version.txt": "2.9.1\n", "gone.cpp": "", "src/new.cpp": "new"}, "New", branch="new"
+    )
+    return upstream
+
+
+def kill(upstream: Any, folder: Path, *, start: str, first: int, stride: int, last: int) -> dict[str, Any]:
+    options = {
+        "folder": str(folder), "origin": upstream.origin("torch"), "from": start, "to": "new",
+        "first": first, "stride": stride, "last": last,
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), json.dumps(options)], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("start", ["", "old"])
+def test_killed_at_its_first_steps(small: Any, tmp_path: Path, start: str) -> None:
+    found = kill(small, tmp_path, start=start, first=1, stride=1, last=6)
+    assert found["wrong"] == []
+    assert found["killed"] == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ["", "old"])
+def test_killed_at_any_step(small: Any, tmp_path: Path, start: str) -> None:
+    stride = 11  # from anywhere, so that in the course of time every step has its turn
+    first = random.randint(1, stride)  # noqa: S311
+    found = kill(small, tmp_path, start=start, first=first, stride=stride, last=1000)
+    assert found["wrong"] == [], f"from {first}"
+    assert found["killed"] > 4
