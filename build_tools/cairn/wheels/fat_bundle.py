@@ -63,13 +63,29 @@ class Sought:
     strict: bool = False
 
 
-def collect(sought: Sought, tree: Tree, recipe: Recipe, platform: Platform) -> Bundle:
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where libraries are looked for.
+
+    Attributes:
+        tree: the ROCm tree.
+        recipe: the lists of what is taken from it.
+        platform: what they must be for.
+    """
+
+    tree: Tree
+    recipe: Recipe
+    platform: Platform
+
+
+def collect(sought: Sought, place: Place) -> Bundle:
     """Follow all needs through the tree.
 
     Raises:
         WheelError: libraries are missing (all are named), or one cannot be read.
     """
-    collector = _Collector(sought, tree, recipe, platform)
+    tree, recipe = place.tree, place.recipe
+    collector = _Collector(sought, place)
     for binary in sought.own:
         collector.need(binary.needed, binary.path)
     for shortname in sought.preloads:
@@ -94,12 +110,12 @@ class _State:
 
 
 class _Collector:
-    def __init__(self, sought: Sought, tree: Tree, recipe: Recipe, platform: Platform) -> None:
-        self._tree = tree
-        self._recipe = recipe
-        self._platform = platform
+    def __init__(self, sought: Sought, place: Place) -> None:
+        self._tree = place.tree
+        self._recipe = place.recipe
+        self._platform = place.platform
         self._own = {name for b in sought.own for name in (b.name, b.path.rpartition("/")[2])}
-        fold = str.lower if platform.name == "windows" else str
+        fold = str.lower if place.platform.name == "windows" else str
         self._provided = tuple(map(fold, sought.provided))
         self._state = _State()
         self._waiting: deque[Binary] = deque()
