@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cairn.errors import WheelError
-from cairn.wheels import elf, policy
+from cairn.wheels import check_device, elf, policy
 from cairn.wheels.archive import Archive
 from cairn.wheels.findings import Expectation, Finding
 from cairn.wheels.inspect import Library, read_library
@@ -60,6 +60,7 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
             findings += reader.findings
             findings += _check_run_bit(member, reader.head, library)
             findings += _check_row(row, member, reader) if row else ()
+            findings += check_device.check(archive, member)
     return Contents(libraries=tuple(libraries), findings=tuple(findings))
 
 

@@ -219,6 +219,14 @@ def parse(file: Reader, name: str) -> Container:
     return container
 
 
+def blobs(container: Container) -> Iterator[Blob]:
+    """Every blob that an index names."""
+    for part in container.parts:
+        yield from (code.blob for code in part.codes)
+        if part.packed:
+            yield from (piece.blob for piece in part.packed.pieces)
+
+
 def _index(file: Reader, name: str) -> bytes:
     head = file.read(len(MAGIC) + _LENGTH.size)
     if len(head) != len(MAGIC) + _LENGTH.size or not head.startswith(MAGIC):

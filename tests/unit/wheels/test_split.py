@@ -56,6 +56,7 @@ def build(
             "demo/__init__.py": b"VALUE = 1\n",
             "demo/lib/libplain.so": make_elf(sections={".hip_fatbin": make_bundle(CODES), ".data": b"d"}),
             "demo/lib/libmany é.so": make_elf(sections={".hip_fatbin": many}),
+            "top.so": make_elf(sections={".hip_fatbin": make_bundle({"gfx942": b"at the top"})}),
             "demo/lib/libhost.so": make_elf(needed=("libplain.so",)),
             "demo/kernels/k.hsaco": make_elf(machine=224, flags=0x4C),
             "demo-1.0.data/platlib/demo_extra.so": make_elf(
@@ -97,6 +98,7 @@ def test_a_host_wheel_and_one_for_each_processor(build: MakeWheel, parts: tuple[
         "demo/kernels/k.hsaco",
         "demo/lib/libmany é.so.gfx942.devcode",
         "demo/lib/libplain.so.gfx942.devcode",
+        "top.so.gfx942.devcode",
         "demo_device_gfx942-1.0.data/platlib/demo_extra.so.gfx942.devcode",
     }
     assert "demo_device_gfx942-1.0.dist-info/licenses/LICENSE" in contents(devices[2])
@@ -122,6 +124,7 @@ def test_all_device_wheels_give_the_original_members(
         "libplain.so": (),
         "libmany é.so": (),
         "demo_extra.so": (),
+        "top.so": (),
     }
     for name in whole.keys() - own:
         if name.endswith(".so"):
@@ -168,6 +171,20 @@ def test_some_device_wheels_give_their_targets_alone(
 def test_a_split_is_the_same_every_time(build: MakeWheel, parts: tuple[Path, ...], tmp_path: Path) -> None:
     again = split(build(), tmp_path / "elsewhere" / "again")
     assert [path.read_bytes() for path in again] == [path.read_bytes() for path in parts]
+
+
+@pytest.mark.parametrize("change", ["name", "cut", "garbage"])
+def test_a_wrong_container_is_found(parts: tuple[Path, ...], tmp_path: Path, change: str) -> None:
+    name = "demo/lib/libplain.so.gfx942.devcode"
+    good = contents(parts[3])[name]
+    edits = {
+        "name": Edit(remove_files=(name,), add_files={name.replace("gfx942", "gfx950"): good}),
+        "cut": Edit(replace_files={name: good[:-1]}),
+        "garbage": Edit(replace_files={name: b"CAIRNDEV"}),
+    }
+    bad = apply(parts[3], edits[change], tmp_path / "bad")
+    codes = [finding.code for finding in verify(bad, Expectation())]
+    assert codes == ["container-name" if change == "name" else "container-malformed"]
 
 
 def test_what_cannot_be_split(build: MakeWheel, parts: tuple[Path, ...], tmp_path: Path) -> None:
