@@ -250,8 +250,9 @@ def test_a_path_without_a_repository(bench: Any, tmp_path: Path) -> None:
 
 
 def test_an_unreachable_origin_is_tried_again_and_named(bench: Any) -> None:
-    with pytest.raises(NetworkError, match=r"127\.0\.0\.1"):
-        bench(origin="http://user:s3cret@127.0.0.1:9/torch.git")
+    with pytest.raises(NetworkError, match=r"127\.0\.0\.1") as error:
+        bench(origin="http://user:s3cr@t@127.0.0.1:9/torch.git")
+    assert "s3cr" not in f"{error.value} {error.value.tip}"
 
 
 def test_a_missing_version_file_is_one_line(bench: Any, upstream: Any, run_git: Git) -> None:

@@ -248,6 +248,19 @@ def test_a_changelog_as_one_page_that_runs_nothing(two: Desk) -> None:
     assert list(two.folder.glob(".page.html*")) == []
 
 
+def test_no_token_is_in_a_changelog(two: Desk) -> None:
+    frozen = two.manifest("b.json")
+    frozen["projects"][1]["origin"] = "https://user:t0k@n@private.invalid/vision?a=<b>"
+    (two.folder / "b.json").write_text(json.dumps(frozen))
+    page = two.folder / "page.html"
+    files = (two.folder / "a.json", two.folder / "b.json", "--no-commits", "--html", page)
+    said = (
+        two.run("manifest", "diff", *files) + two.run("manifest", "diff", *files, "--json") + page.read_text()
+    )
+    assert "t0k" not in said
+    assert "https://private.invalid/vision?a=&lt;b&gt;" in said
+
+
 def test_a_changelog_needs_no_checkout_no_whole_mirror_and_no_origin_for_values(
     two: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

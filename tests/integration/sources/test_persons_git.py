@@ -168,11 +168,17 @@ def test_an_origin_that_another_user_owns(bench: Any, upstream: Any) -> None:
 
 
 def test_a_read_only_origin(bench: Any, upstream: Any) -> None:
+    def state() -> dict[str, tuple[int, int]]:
+        found = {str(p): p.lstat() for p in upstream.folder.rglob("*")}
+        return {path: (stat.st_mtime_ns, stat.st_size) for path, stat in found.items()}
+
+    before = state()
     folders = [p for p in upstream.folder.rglob("*") if p.is_dir()]
     for folder in folders:
         folder.chmod(0o555)
     try:
         assert bench().version == "2.9.0a0"
+        assert state() == before  # for root, whom the mode of a folder does not stop
     finally:
         for folder in folders:
             folder.chmod(0o755)

@@ -196,3 +196,71 @@ def test_no_bytes_crash_a_reader(tmp_path: Path, data: bytes) -> None:
             read()
         except SourceError as error:
             assert str(tmp_path) in str(error)  # noqa: PT017 - some inputs raise nothing
+
+
+_quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+_ends = st.sampled_from(["\n", "\r\n", "\r"])
+_quiet = st.sampled_from(["", "  ", "\t", "# a comment", "#|a|b|c|d|e"])
+
+
+@st.composite
+def _merged(draw: st.DrawFn) -> list[str]:
+    """What git leaves of a file whose sides name other commits."""
+    ours, theirs = draw(st.lists(_records, min_size=1, max_size=3)), draw(st.lists(_records, max_size=3))
+    base = ["||||||| base", *draw(st.lists(_records, max_size=2))] if draw(st.booleans()) else []
+    conflict = ["<<<<<<< HEAD", *ours, *base, "=======", *theirs, ">>>>>>> topic"]
+    return [*draw(st.lists(_records, max_size=2)), *conflict, *draw(st.lists(_records, max_size=2))]
+
+
+@_quick
+@given(lines=_merged(), end=_ends)
+def test_of_a_file_in_conflict_nothing_is_picked(tmp_path: Path, lines: list[str], end: str) -> None:
+    torch_with(tmp_path, "related_commits", end.join(lines))
+    with pytest.raises(SourceError, match=r"related_commits:\d+: "):
+        pins.related_commit(tmp_path, "torchvision")
+
+
+@_quick
+@given(copies=st.lists(st.one_of(st.none(), _quiet), min_size=1, max_size=12), end=_ends)
+def test_a_record_that_is_repeated_is_one_record(tmp_path: Path, copies: list[str | None], end: str) -> None:
+    record = f"ubuntu | pytorch|torchvision |main|{VISION}|https://github.com/ROCm/vision"
+    lines = [record if text is None else text for text in copies]
+    torch_with(tmp_path, "related_commits", end.join(lines))
+    pin = pins.related_commit(tmp_path, "torchvision")
+    assert (pin is None) == (None not in copies)
+    if pin is not None:
+        assert (pin.commit, pin.where.rpartition(":")[2]) == (VISION, str(copies.index(None) + 1))
+
+
+@_quick
+@given(lines=st.lists(st.one_of(_commits, _quiet, st.text(max_size=45)), max_size=4), end=_ends)
+def test_a_ci_pin_is_the_only_entry_or_an_error(tmp_path: Path, lines: list[str], end: str) -> None:
+    torch_with(
+        tmp_path, ".ci/docker/ci_commit_pins/triton.txt", end.join(lines).encode("utf-8", "surrogatepass")
+    )
+    try:
+        pin = pins.ci_commit_pin(tmp_path, "triton")
+    except SourceError as error:
+        assert "triton.txt" in str(error)  # noqa: PT017 - some inputs raise nothing
+        return
+    assert pin is not None
+    said = [text.strip(" \t") for text in re.split(r"\r\n|\n|\r", end.join(lines))]
+    assert [text for text in said if text.lstrip("\ufeff") and not text.startswith("#")] == [pin.commit]
+
+
+@_quick
+@given(
+    text=st.one_of(st.text(max_size=20), st.from_regex(r"\d{1,3}(\.\d{1,3}){0,3}", fullmatch=True)), end=_ends
+)
+def test_a_triton_version_is_that_of_the_file_or_an_error(tmp_path: Path, text: str, end: str) -> None:
+    data = (text + end).encode("utf-8", "surrogatepass")
+    torch_with(tmp_path, ".ci/docker/triton_version.txt", data)
+    try:
+        branch = pins.triton_release(tmp_path)
+    except SourceError as error:
+        assert "triton_version.txt:" in str(error) or "not UTF-8" in str(error)  # noqa: PT017
+        return
+    assert re.fullmatch(r"release/\d+\.\d+\.x", branch)
+    if re.fullmatch(r"[0-9]+(\.[0-9]+)+", text):
+        major, minor = text.split(".")[:2]
+        assert branch == f"release/{int(major)}.{int(minor)}.x"
