@@ -7,7 +7,7 @@ needs no SDK package, says so in its METADATA, and has a version of its own.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -56,10 +56,12 @@ def _edit(plan: Plan, request: Request, archive: Archive, folder: Path) -> Edit:
     libraries = dict(fat_edits.added(plan.bundle, plan.recipe, plan.package, plan.targets, folder))
     digests = {path: files.sha256_of(source) for path, source in libraries.items()}
     texts = _texts(plan, archive, version, digests)
+    dropped = _sdk_requirements(plan.info)
     return Edit(
         version=version,
         tags=fat_platform.tags_of(plan.info, plan.platform, plan.own, plan.bundle, request.provided),
-        remove_requirements=_sdk_requirements(plan.info),
+        remove_requirements=dropped,
+        remove_extras=_emptied_extras(plan.info, dropped),
         add_files={
             **libraries,
             **{f"{plan.package}/{path}": file for data in plan.folders for path, file in data.files.items()},
@@ -84,6 +86,18 @@ def _texts(plan: Plan, archive: Archive, version: str, digests: Mapping[str, str
 def _sdk_requirements(info: WheelInfo) -> tuple[str, ...]:
     names = {canonicalize_name(metadata.requirement(text).name) for text in info.requires_dist}
     return tuple(sorted(name for name in names if name == "rocm" or name.startswith("rocm-sdk-")))
+
+
+def _emptied_extras(info: WheelInfo, dropped: Collection[str]) -> tuple[str, ...]:
+    """The extras that asked for nothing but SDK packages, such as `device-gfx942`."""
+    requirements = [metadata.requirement(text) for text in info.requires_dist]
+    found = []
+    for extra in info.extras:
+        mark = f'extra == "{canonicalize_name(extra)}"'
+        names = [canonicalize_name(r.name) for r in requirements if mark in str(r.marker)]
+        if names and all(name in dropped for name in names):
+            found.append(extra)
+    return tuple(found)
 
 
 def _preloads(plan: Plan) -> list[str]:

@@ -13,7 +13,7 @@ from cairn.cli import main as program
 from cairn.cli import wheel_fat
 from cairn.errors import UsageError, WheelError
 from cairn.targets import parse_target_id
-from cairn.wheels import cyclonedx, elf, fat, fat_version, metadata, offload, sbom
+from cairn.wheels import cyclonedx, edit, elf, fat, fat_version, metadata, offload, sbom
 from cairn.wheels.fat_report import Report
 from cairn.wheels.verify import Expectation, verify
 
@@ -456,3 +456,17 @@ def test_libraries_for_other_targets_alone_are_told(
     hip.write_bytes(rocm._make_elf(**needs, sections={".hip_fatbin": large}))
     report = make(linked(), rocm, tmp_path / "large")
     assert metadata.read(Path(report.wheel)).version == report.version
+
+
+def test_extras_of_the_sdk_alone_are_gone(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
+    wheel = linked()
+    device = 'rocm-sdk-device-gfx942==7.10.0; extra == "device-gfx942"'
+    change = edit.Edit(
+        add_extras=("device-gfx942", "tools"),
+        add_requirements=(device, 'rocm[devel]; extra == "tools"', 'ninja; extra == "tools"'),
+    )
+    wheel = edit.apply(wheel, change, tmp_path / "edited")
+    report = make(wheel, rocm, tmp_path / "out")
+    info = metadata.read(Path(report.wheel))
+    assert info.extras == ("fast", "tools")
+    assert info.requires_dist == ("triton==3.5.0", "filelock", 'ninja; extra == "tools"')
