@@ -147,7 +147,9 @@ def test_clients_always_resolve_while_sets_are_promoted(
     with serving(store.path) as server:
         thread = threading.Thread(target=promote_all)
         thread.start()
-        while not ended.is_set() or len(chosen) < 2:
+        after_the_last = False
+        while not after_the_last:
+            after_the_last = ended.is_set()  # before this resolves, not meanwhile
             report = subprocess.run(
                 [
                     *(sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet"),

@@ -105,7 +105,7 @@ def test_a_missing_compiler_is_one_clear_line(
     (tmp_path / "bin" / "hipcc").touch()
     given = {name: value.format(here=tmp_path) for name, value in variables.items()}
     with pytest.raises(ProcessError) as caught:
-        build_wheel(tree, tmp_path / "out", **given)
+        build_wheel(tree, tmp_path / "out", **{"CXX": "true", **given})
     assert message in caught.value.output
     assert "Traceback" not in caught.value.output
     assert not list(tmp_path.rglob("*.whl"))
