@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from cairn.sources.checkout import Checkout, inspect
 from cairn.sources.manifest import Manifest
 from cairn.stack import Stack
 
+_PYTHON = re.compile(r"3\.\d+t?")
 _SHOWN = 12  # problems
 
 
@@ -133,7 +135,7 @@ def _add_checkouts(parser: argparse.ArgumentParser) -> None:
 
 
 def _create(options: argparse.Namespace) -> int:
-    stack = common.read_stack(options)
+    stack, pythons = common.read_stack(options), _pythons(options.python)
     checkouts = _checkouts(stack, options)
     _refuse_what_nobody_else_has(checkouts, allow_local=options.allow_local)
     sdk_version = options.sdk_version or (stack.sdk.version if stack.sdk else None)
@@ -143,7 +145,7 @@ def _create(options: argparse.Namespace) -> int:
         stack=stack.name,
         line=stack.line,
         targets=targets,
-        pythons=options.python.split(",") if options.python else (python_version(),),
+        pythons=pythons,
         platform=platform_tag(),
         sdk_version=sdk_version,
         toolchain=toolchain.identity(host_compiler=targets == (gpu.CPU,)),
@@ -154,6 +156,13 @@ def _create(options: argparse.Namespace) -> int:
     else:
         console.current().out(f"{options.output} sha256:{made.digest()}")
     return 0
+
+
+def _pythons(text: str | None) -> tuple[str, ...]:
+    found = tuple(word.strip() for word in text.split(",")) if text is not None else (python_version(),)
+    if wrong := [word for word in found if not _PYTHON.fullmatch(word)]:
+        raise UsageError(f"{wrong[0]!r} is no version of Python", tip="write --python 3.11,3.12")
+    return found
 
 
 def _checkouts(stack: Stack, options: argparse.Namespace) -> list[Checkout]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
 from cairn import jsonfile
-from cairn.errors import CairnError
+from cairn.errors import CairnError, UsageError
 from cairn.sources.inspection import Checkout, inspect
 from cairn.stack import HipifyKind, Origin, Project
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +131,14 @@ def read(path: Path) -> Manifest:
     Raises:
         UsageError: it is missing, malformed or of another version.
     """
-    return jsonfile.read(path, Manifest)
+    found = jsonfile.read(path, Manifest)
+    for project in found.projects:
+        # A name becomes a folder, and a commit must be one: a branch would be another tomorrow.
+        if not _NAME.fullmatch(project.name):
+            raise UsageError(f"{path} has a project with the name {project.name!r}")
+        if not _COMMIT.fullmatch(project.commit):
+            raise UsageError(f"{path}: {project.commit!r} of {project.name} is not a full commit id")
+    return found
 
 
 def verify(manifest: Manifest, checkouts: Mapping[str, Path]) -> tuple[str, ...]:

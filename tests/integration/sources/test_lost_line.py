@@ -10,14 +10,14 @@ import socketserver
 import subprocess
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cairn.errors import NetworkError, SourceError
-from cairn.sources import mirror
+from cairn.sources import mirror, provenance
 from cairn.sources.faults import Patience
 
 COMMITS, BYTES = 40, 30_000  # of noise in each commit, which no compression makes smaller
@@ -33,6 +33,7 @@ class Line:
     breaks_after: float = float("inf")
     served: list[int] = field(default_factory=list)
     port: int = 0
+    is_old: bool = False  # speaks the first protocol, and answers for branches and tags only
 
     @property
     def url(self) -> str:
@@ -42,7 +43,8 @@ class Line:
         length = int(connection.recv(4, socket.MSG_WAITALL), 16)
         request = connection.recv(length - 4, socket.MSG_WAITALL).decode()
         path, _, rest = request.partition("\0")
-        version = next((word for word in rest.split("\0") if word.startswith("version=")), "")
+        words = [] if self.is_old else rest.split("\0")
+        version = next((word for word in words if word.startswith("version=")), "")
         command = ["git", "upload-pack", str(self.folder / path.partition(" ")[2].lstrip("/"))]
         env = os.environ | {"GIT_PROTOCOL": version, "GIT_CONFIG_GLOBAL": os.devnull}
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env) as child:
@@ -157,3 +159,14 @@ def test_what_the_origin_lacks_is_not_tried_again(line: Line) -> None:
     with pytest.raises(SourceError, match="mian"):
         mirror.of(line.url, patience=QUICK).find("mian", say=print)
     assert len(line.served) == 2  # the second lists what there is instead
+
+
+def test_an_old_server_that_gives_no_commit_by_its_id(line: Line, upstream: Any, run_git: Any) -> None:
+    line.is_old = True
+    within = run_git(line.folder / "long.git", "rev-parse", "main~5")
+    assert mirror.of(line.url, patience=QUICK).find(within, say=print).commit == within
+    there = provenance._Claim(name="long", origin=line.url, commit=within)
+    assert provenance._has(there, patience=QUICK, say=print)
+    upstream.commit("plain", {"elsewhere": "x"}, "Of another repository")
+    other = run_git(line.folder / "plain.git", "rev-parse", "main")
+    assert not provenance._has(replace(there, commit=other), patience=QUICK, say=print)

@@ -307,3 +307,24 @@ def test_what_is_no_manifest_is_one_line(desk: Desk, text: str) -> None:
     err = desk.run("manifest", "diff", desk.folder / "bad.json", desk.folder / "bad.json", code=2)
     assert err.count("error: ") == 1
     desk.run("manifest", "checkout", desk.folder / "none.json", "--root-checkout-dir", desk.sources, code=2)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", "../../out"), ("name", "/out"), ("name", ""), ("commit", "main"), ("commit", "")],
+)
+def test_a_manifest_that_would_lead_elsewhere_is_refused(desk: Desk, field: str, value: str) -> None:
+    names = {"name": "torch", "distribution": "torch", "hashtag": "main", "tree": "1" * 40}
+    project = names | {"origin": desk.upstream.origin("torch"), "commit": "1" * 40, field: value}
+    frozen = {"schema": "cairn.manifest/1", "stack": "mini", "line": "main", "projects": [project]}
+    frozen |= {"targets": ["cpu"], "pythons": ["3.11"], "platform": "linux_x86_64"}
+    (desk.folder / "a.json").write_text(json.dumps(frozen))
+    place = ("--root-checkout-dir", desk.folder / "theirs")
+    err = desk.run("manifest", "checkout", desk.folder / "a.json", *place, code=2)
+    assert repr(value) in err
+    assert not (desk.folder / "theirs").exists()
+
+
+@pytest.mark.parametrize("text", ["", "3.11,", "three", "cp311"])
+def test_what_is_no_python(desk: Desk, text: str) -> None:
+    assert "is no version of Python" in desk.create("m.json", "--python", text, code=2)
