@@ -1,4 +1,4 @@
-"""Progress, tables and fold groups in CI; the only place that writes to the screen.
+"""Progress, tables and fold groups in CI: all that is said to people and programs.
 
 Results go to standard output, everything else to standard error, so that output can be piped.
 """
@@ -6,6 +6,7 @@ Results go to standard output, everything else to standard error, so that output
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -14,17 +15,21 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-
-import rich.console
-import rich.live
-import rich.table
-import rich.text
+from typing import TYPE_CHECKING
 
 from cairn import redact
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from cairn.drawing import Screen, Styled
 
 _LINE = 120  # characters of a program's last line that are shown
 # CSI sequences (ECMA-48) and other control characters: a program may think that it has the screen to itself.
 _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
+# What a name from outside must not do on the screen: begin a new line, which in CI may be a command to it, or
+# move about. C0, C1, and the line breaks and turns of direction of Unicode.
+_UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _HEARTBEAT = 15.0  # seconds between signs of life where nothing can be redrawn
 
 
@@ -51,50 +56,45 @@ class Console:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self.quiet = quiet
-        # emoji=False: what we print may hold `:x:`, and must stay as it is.
-        self._out = rich.console.Console(file=sys.stdout, highlight=False, soft_wrap=True, emoji=False)
-        self._err = rich.console.Console(file=sys.stderr, highlight=False, soft_wrap=True, emoji=False)
         self._in_actions = os.environ.get("GITHUB_ACTIONS") == "true"
-        # rich takes FORCE_COLOR, which CI sets, for a terminal; lines can be drawn again on a real one only.
-        self._redraws = sys.stderr.isatty() and self._err.is_terminal and not self._err.is_dumb_terminal
         self._group: Stage | None = None  # the stage whose fold group is open in GitHub Actions
         self._stages: list[Stage] = []
-        self._live: rich.live.Live | None = None
+        self._live: Live | None = None
         self._lock = threading.RLock()
 
     def out(self, text: str) -> None:
-        """Print a result."""
-        self._out.print(redact.mask(text), markup=False)
+        """Print a result, which is one line whatever it holds."""
+        _write(_one_line(text))
 
     def json(self, value: object) -> None:
         """Print a result for a program to read."""
         # ASCII alone is JSON in every encoding that standard output may have.
-        self._out.print(redact.mask(json.dumps(value, indent=2)), markup=False)
+        _write(redact.mask(json.dumps(value, indent=2)))
 
     def info(self, text: str) -> None:
         """Say what is done."""
         if not self.quiet:
-            self._err.print(redact.mask(text), markup=False)
+            self._err.line((redact.mask(text), ""))
 
     def warn(self, text: str) -> None:
         """Say what is not right but does not stop us."""
-        self._err.print(rich.text.Text(f"warning: {redact.mask(text)}", style="yellow"))
+        self._err.line((f"warning: {_one_line(text)}", "yellow"))
 
     def error(self, text: str, *, tip: str | None = None, lines: Sequence[str] = ()) -> None:
         """Say why we stop, the last lines that led to it, and what to do next."""
         for line in lines:
-            self._err.print(rich.text.Text(f"  | {redact.mask(line)}", style="dim"))
-        self._err.print(rich.text.Text(f"error: {redact.mask(text)}", style="bold red"))
+            self._err.line((f"  | {_one_line(line)}", "dim"))
+        self._err.line((f"error: {_one_line(text)}", "bold red"))
         if tip:
-            self._err.print(f"  what to do: {redact.mask(tip)}", markup=False)
+            self._err.line((f"  what to do: {_one_line(tip)}", ""))
 
     def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Print rows under a head as a result; a row is one line, however narrow the screen."""
-        cells = [[redact.mask(cell) for cell in row] for row in (head, *rows)]
+        cells = [[_one_line(cell) for cell in row] for row in (head, *rows)]
         widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
         for number, row in enumerate(cells):
             line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            self._out.print(rich.text.Text(line, style="bold" if number == 0 else ""), soft_wrap=True)
+            self._out.line((line, "bold" if number == 0 else ""))
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[Stage]:
@@ -117,10 +117,7 @@ class Console:
                 self._announce(stage)
                 threading.Thread(target=self._beat, args=(stage,), daemon=True).start()
             elif self._live is None:
-                self._live = rich.live.Live(
-                    get_renderable=self._running, console=self._err, refresh_per_second=8, transient=True
-                )
-                self._live.start()
+                self._live = self._err.live(self._running)
 
     def _announce(self, stage: Stage) -> None:
         # GitHub Actions cannot nest groups: one is folded only while its stage runs alone.
@@ -128,12 +125,12 @@ class Console:
         alone = len(self._stages) == 1
         if self._in_actions and alone:
             self._group = stage
-        self._err.print(f"{'→ ' if self._group is None else '::group::'}{stage.name}", markup=False)
+        self._err.line((f"{'→ ' if self._group is None else '::group::'}{stage.name}", ""))
 
     def _close_group(self) -> None:
         if self._group is not None:
             self._group = None
-            self._err.print("::endgroup::", markup=False)
+            self._err.line(("::endgroup::", ""))
 
     def _end(self, stage: Stage, sign: str, style: str) -> None:
         with self._lock:
@@ -145,22 +142,18 @@ class Console:
                 return
             if stage is self._group:
                 self._close_group()
-            self._err.print(
-                rich.text.Text.assemble((sign, style), f" {stage.name} ", (clock(stage.seconds), "dim"))
-            )
+            self._err.line((sign, style), (f" {stage.name} ", ""), (clock(stage.seconds), "dim"))
 
-    def _running(self) -> rich.table.Table:
-        table = rich.table.Table(box=None, pad_edge=False, show_header=False)
-        for stage in list(self._stages):
-            table.add_row(
-                rich.text.Text("…", style="cyan"),
-                rich.text.Text(stage.name),
-                rich.text.Text(clock(stage.seconds), style="dim"),
-                rich.text.Text(
-                    stage.line[: max(20, self._err.width - len(stage.name) - 14)], style="dim", no_wrap=True
-                ),
+    def _running(self) -> list[tuple[Styled, ...]]:
+        return [
+            (
+                ("…", "cyan"),
+                (stage.name, ""),
+                (clock(stage.seconds), "dim"),
+                (stage.line[: max(20, self._err.width - len(stage.name) - 14)], "dim"),
             )
-        return table
+            for stage in list(self._stages)
+        ]
 
     def _beat(self, stage: Stage) -> None:
         next_at = _HEARTBEAT
@@ -168,9 +161,41 @@ class Console:
             time.sleep(0.25)
             if stage.seconds >= next_at and stage in self._stages:
                 next_at += _HEARTBEAT
-                self._err.print(
-                    redact.mask(f"  {stage.name} {clock(stage.seconds)}  {stage.line[:_LINE]}"), markup=False
-                )
+                shown = f"  {stage.name} {clock(stage.seconds)}  {stage.line[:_LINE]}"
+                self._err.line((redact.mask(shown), ""))
+
+    @functools.cached_property
+    def _out(self) -> Screen:
+        return _screen(stderr=False)
+
+    @functools.cached_property
+    def _err(self) -> Screen:
+        return _screen(stderr=True)
+
+    @functools.cached_property
+    def _redraws(self) -> bool:
+        # rich takes FORCE_COLOR, which CI sets, for a terminal; lines can be drawn again on a real one only.
+        return sys.stderr.isatty() and self._err.redraws
+
+
+def _screen(*, stderr: bool) -> Screen:
+    # Loaded here because many a command says nothing but its result, and it costs as much as they do.
+    from cairn import drawing  # noqa: PLC0415
+
+    return drawing.Screen(stderr=stderr)
+
+
+def _write(text: str) -> None:
+    # While lines are drawn again, what is written to standard output would go where they are drawn.
+    stream = getattr(sys.stdout, "rich_proxied_file", sys.stdout)
+    stream.write(f"{text}\n")
+    stream.flush()
+
+
+def _one_line(text: str) -> str:
+    """What may be shown of a text, with what would not be seen escaped."""
+    shown = _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return redact.mask(shown)
 
 
 def clock(seconds: float) -> str:

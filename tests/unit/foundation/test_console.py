@@ -1,3 +1,6 @@
+import argparse
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -5,6 +8,7 @@ import sys
 
 import pytest
 
+from cairn.cli.main import guarded
 from cairn.console import Console, Stage
 
 
@@ -34,6 +38,37 @@ def test_quiet_leaves_results_warnings_and_errors(capsys: pytest.CaptureFixture[
     shown = capsys.readouterr()
     assert shown.out == "result\n"
     assert shown.err.splitlines() == ["warning: careful", "error: wrong", "  what to do: mend it"]
+
+
+def test_names_from_outside_stay_in_their_line(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console()
+    evil = "a\n::error::b\x1b[2J\x9b\u202ec\r"
+    shown = r"a\n::error::b\x1b[2J\x9b\u202ec\r"
+    console.out(evil)
+    console.table(("x", "y"), [("1", evil)])
+    assert capsys.readouterr().out.splitlines() == [
+        shown,
+        f"x  {'y'.ljust(len(shown))}".rstrip(),
+        f"1  {shown}",
+    ]
+    console.warn(evil)
+    console.error(evil, tip=evil, lines=[evil])
+    wanted = ["warning: ", "  | ", "error: ", "  what to do: "]
+    assert capsys.readouterr().err.splitlines() == [start + shown for start in wanted]
+
+
+def test_a_console_follows_the_standard_streams() -> None:
+    console = Console()
+    for _ in range(2):
+        with (
+            io.StringIO() as out,
+            io.StringIO() as err,
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            console.out("result")
+            console.info("said")
+            assert (out.getvalue(), err.getvalue()) == ("result\n", "said\n")
 
 
 @pytest.mark.usefixtures("in_actions")
@@ -79,6 +114,14 @@ main.guarded(argparse.Namespace(run=show))
     env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["pyt\\xf6rch \\udcff", '"\\u00f6"'], done.stderr
+
+
+def test_no_memory_left_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def run(_: argparse.Namespace) -> int:
+        raise MemoryError
+
+    assert guarded(argparse.Namespace(run=run)) == 11
+    assert capsys.readouterr().err.startswith("error: not enough memory\n")
 
 
 def test_a_programs_colours_and_moves_are_left_out_of_the_live_line() -> None:

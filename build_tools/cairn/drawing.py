@@ -1,0 +1,52 @@
+"""Styled lines and a table that is drawn again and again, by way of rich; loaded when first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import rich.console
+import rich.live
+import rich.table
+import rich.text
+
+Styled: TypeAlias = tuple[str, str]
+"""A text and rich's name of its style; an empty one for none."""
+
+
+class Screen:
+    """Standard output or standard error, wherever it is put at the moment."""
+
+    def __init__(self, *, stderr: bool) -> None:
+        # emoji=False: what we print may hold `:x:`, and must stay as it is.
+        # No file named: where the standard streams are put elsewhere later, we follow them.
+        self._console = rich.console.Console(stderr=stderr, highlight=False, soft_wrap=True, emoji=False)
+
+    @property
+    def redraws(self) -> bool:
+        """Whether lines can be drawn again, for all that rich knows."""
+        return self._console.is_terminal and not self._console.is_dumb_terminal
+
+    @property
+    def width(self) -> int:
+        """Columns."""
+        return self._console.width
+
+    def line(self, *parts: Styled) -> None:
+        """Print one line, however long it is."""
+        self._console.print(rich.text.Text.assemble(*parts), soft_wrap=True)
+
+    def live(self, rows: Callable[[], Sequence[Sequence[Styled]]]) -> rich.live.Live:
+        """A table below all else that shows what `rows` gives, eight times a second; begun."""
+
+        def table() -> rich.table.Table:
+            drawn = rich.table.Table(box=None, pad_edge=False, show_header=False)
+            for row in rows():
+                drawn.add_row(*(rich.text.Text(text, style=style, no_wrap=True) for text, style in row))
+            return drawn
+
+        live = rich.live.Live(
+            get_renderable=table, console=self._console, refresh_per_second=8, transient=True
+        )
+        live.start()
+        return live
