@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cairn.sources import git, inspection, urls
-from cairn.sources.repository import UPSTREAM_TAG
+from cairn.sources import inspection, urls
+from cairn.sources.repository import UPSTREAM_TAG, root_at
 from cairn.stack import Project
 from cairn.wheels.sbom import Source
 
@@ -23,10 +23,8 @@ def sources_of(project: Project, checkout: Path) -> tuple[Source, ...]:
 
 def upstream_commit(checkout: Path) -> str:
     """The upstream commit that a checkout stands on; empty where it has none yet."""
-    for name in (UPSTREAM_TAG, "HEAD"):
-        if git.succeeds(checkout, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"):
-            return git.run(checkout, "rev-parse", f"{name}^{{commit}}").strip()
-    return ""
+    root = root_at(checkout)
+    return root.tag(UPSTREAM_TAG) or root.head() or ""
 
 
 def _public(origin: str) -> str | None:

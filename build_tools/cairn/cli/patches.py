@@ -6,7 +6,7 @@ import argparse
 import datetime as dt
 from pathlib import Path
 
-from cairn import console, jsonfile
+from cairn import console, jsonfile, wording
 from cairn.cli import options as common
 from cairn.cli.groups import Subparsers
 from cairn.errors import SourceError, UsageError
@@ -117,7 +117,7 @@ def _audit(options: argparse.Namespace) -> int:
     _show_audit(found, as_json=options.json)
     if found.problems:
         raise SourceError(
-            f"{options.checkout}: {hipify_report.count(found.problems, 'thing')} that nothing explains",
+            f"{options.checkout}: {wording.count(found.problems, 'thing')} that nothing explains",
             tip="patches-policy/README.md says how a patch gets on the allowlist",
         )
     return 0
@@ -132,13 +132,12 @@ def _show_audit(found: patches_audit.Audit, *, as_json: bool) -> None:
         where = f"{problem.path}: " if problem.path else ""
         show.out(f"{problem.kind}: {where}{problem.text}")
         if problem.patch:
-            show.out(f'  commit = "{problem.commit}"\n  patch = "{problem.patch}"')
+            show.out(f'  commit = "{problem.commit}"')
+            show.out(f'  patch = "{problem.patch}"')
     for explained in found.explained:
         show.out(f"allowed: {explained.commit.id[:12]} {explained.commit.subject} ({explained.entry.why})")
     if not found.problems:
-        show.out(
-            f"all is explained: {hipify_report.count(range(found.parts), 'part')}, hipify: {found.hipify}"
-        )
+        show.out(f"all is explained: {wording.count(range(found.parts), 'part')}, hipify: {found.hipify}")
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -165,7 +164,7 @@ def _export(options: argparse.Namespace) -> int:
         for patch in done.patches:
             show.out(str(options.output_dir / patch.file))
     if done.edits:
-        show.warn(f"{hipify_report.count(done.edits, 'edited or new file')} in no commit, so in no patch")
+        show.warn(f"{wording.count(done.edits, 'edited or new file')} in no commit, so in no patch")
     if not done.patches:
         show.info("there are no commits above the diff base")
     return 0

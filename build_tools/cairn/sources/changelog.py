@@ -16,8 +16,6 @@ from cairn.sources.parallel import side_by_side
 
 Say = Callable[[str], None]
 
-_JOBS = 4
-
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
@@ -124,7 +122,7 @@ def between(
         before=before.digest(),
         after=after.digest(),
         values=_changes(_values(before), _values(after)),
-        projects=side_by_side(one, names, jobs=_JOBS),
+        projects=side_by_side(one, names),
     )
 
 

@@ -126,7 +126,7 @@ def hipify_checkout(
         if hipifying.is_done(root, note, project.hipify):
             say(f"{path} is hipified already")
         else:
-            losses.refuse_edits(root)
+            losses.refuse_edits(root, why="hipify would mix its edits with them")
             note = dataclasses.replace(note, hipify=True, committed=commit)
             hipifying.hipify_tree(root, note, kind=project.hipify, python=python, say=say)
         return inspect(project, path)

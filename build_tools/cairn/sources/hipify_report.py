@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from cairn import jsonfile
+from cairn import jsonfile, wording
 from cairn.errors import UsageError
 from cairn.stack import HipifyKind
 
 _NAME = "cairn.hipify.json"
-_SHOWN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,14 +85,14 @@ def summary(report: HipifyReport) -> Iterator[str]:
     opened = "" if report.read is None else f"{len(report.read)} files read, "
     yield (
         f"hipify: {opened}{len(report.changed)} changed, {len(report.generated)} generated, "
-        f"{count(report.unchanged, 'GPU source')} unchanged"
+        f"{wording.count(report.unchanged, 'GPU source')} unchanged"
     )
     left = []
     if report.unsupported:
         names = [call.name for call in report.unsupported]
-        left.append(f"{count(names, 'unsupported call')} ({_some(names)})")
+        left.append(f"{wording.count(names, 'unsupported call')} ({wording.some(names, shown=3)})")
     if report.cuda_includes:
-        left.append(f"CUDA headers in {count(report.cuda_includes, 'GPU source')}")
+        left.append(f"CUDA headers in {wording.count(report.cuda_includes, 'GPU source')}")
     if left:
         yield f"hipify left {' and '.join(left)}"
 
@@ -113,12 +112,3 @@ def in_full(report: HipifyReport) -> Iterator[str]:
     )
     for what, names in groups:
         yield from (f"{what}: {name}" for name in names)
-
-
-def count(items: Collection[object], what: str) -> str:
-    """`3 files`, `1 file`."""
-    return f"{len(items)} {what}{'' if len(items) == 1 else 's'}"
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cairn import files
@@ -18,7 +18,6 @@ from cairn.stack import HipifyKind, Project
 Say = Callable[[str], None]
 
 _IGNORED = "cairn.ignored"
-_JOBS = 4
 
 
 def hipify_tree(root: Repository, note: State, *, kind: HipifyKind, python: Path | None, say: Say) -> None:
@@ -26,7 +25,8 @@ def hipify_tree(root: Repository, note: State, *, kind: HipifyKind, python: Path
 
     A project that hipifies while it is built, or not at all, gets the second tag at the same commit.
     """
-    heads = {path: part.commit_of("HEAD") or "" for path, part in _parts(root)}
+    modules = list(submodules.present(root))
+    heads = {"": root.head() or ""} | {module.path: module.head or "" for module in modules}
     report: HipifyReport | None = None
     if hipify.runs_at_checkout(kind):
         say(f"hipifying {root.work_tree}")
@@ -34,14 +34,19 @@ def hipify_tree(root: Repository, note: State, *, kind: HipifyKind, python: Path
         write(root.git_dir, dataclasses.replace(note, phase="hipifying", heads=heads))
         report = hipify.run(root, kind, ignored_before=ignored, python=python, say=say)
     if note.committed:
-        _commit(root, report, heads)
+        _commit(root, modules, report, heads)
     edited = None if note.committed else treestate.tree_state(root.work_tree)
     if report is not None:
         hipify_report.write(root.git_dir, report)
     write(root.git_dir, dataclasses.replace(note, phase="ready", heads={}, files=edited))
 
 
-def _commit(root: Repository, report: HipifyReport | None, heads: Mapping[str, str]) -> None:
+def _commit(
+    root: Repository,
+    modules: Sequence[submodules.Module],
+    report: HipifyReport | None,
+    heads: Mapping[str, str],
+) -> None:
     made = by_part(report.generated if report else (), heads)
 
     def one(item: tuple[str, Repository]) -> None:
@@ -50,9 +55,8 @@ def _commit(root: Repository, report: HipifyReport | None, heads: Mapping[str, s
         repository.move_refs(part, {f"refs/tags/{HIPIFY_TAG}": commit})
 
     # The root first: it must not see that its submodules have moved.
-    parts = list(_parts(root))
-    one(parts[0])
-    side_by_side(one, parts[1:], jobs=_JOBS)
+    one(("", root))
+    side_by_side(one, [(module.path, module.repository) for module in modules])
 
 
 def recovered(root: Repository, note: State | None) -> State | None:

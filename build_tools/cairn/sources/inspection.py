@@ -13,8 +13,6 @@ from cairn.sources.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_
 from cairn.sources.treestate import work_tree_id
 from cairn.stack import Project
 
-_THREADS = 4
-
 
 @dataclass(frozen=True, kw_only=True)
 class Submodule:
@@ -85,20 +83,21 @@ def inspect(project: Project, path: Path) -> Checkout:
             f"the mirror that {path} borrows from is gone",
             tip="run the `checkout` command again: it fetches what is missing, and local work stays",
         )
-    if not root.exists():
+    head = root.head()
+    if head is None:
         raise SourceError(f"{path} is not a git checkout", tip=f"check {project.name} out first")
     note = state.read(root.git_dir)
     if note is not None and note.phase == "moving":
         raise SourceError(f"the checkout {path} is unfinished", tip="run the `checkout` command again")
-    head = root.commit_of("HEAD") or ""
+    upstream, hipified = root.tags(UPSTREAM_TAG, HIPIFY_TAG)
     origin = note.origin if note else _remote(root)
     return Checkout(
         project=project,
         path=root.work_tree,
         origin=urls.without_credentials(origin),
         hashtag=note.hashtag if note else head,
-        commit=root.tag(UPSTREAM_TAG) or head,
-        hipify_commit=root.tag(HIPIFY_TAG),
+        commit=upstream or head,
+        hipify_commit=hipified,
         tree=work_tree_id(root),
         submodules=_submodules(root, origin),
         version=base_version(project, root.work_tree),
@@ -127,16 +126,17 @@ def base_version(project: Project, tree: Path) -> str | None:
 
 
 def _submodules(root: Repository, origin: str) -> tuple[Submodule, ...]:
-    found = side_by_side(_submodule, submodules.present(root, origin=origin), jobs=_THREADS)
+    found = side_by_side(_submodule, submodules.present(root, origin=origin))
     return tuple(sorted(found, key=lambda module: module.path))
 
 
 def _submodule(module: submodules.Module) -> Submodule:
+    upstream, hipified = module.repository.tags(UPSTREAM_TAG, HIPIFY_TAG)
     return Submodule(
         path=module.path,
         origin=urls.without_credentials(module.origin),
-        commit=module.repository.tag(UPSTREAM_TAG) or module.commit,
-        hipify_commit=module.repository.tag(HIPIFY_TAG),
+        commit=upstream or module.commit,
+        hipify_commit=hipified,
         tree=work_tree_id(module.repository),
     )
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NoReturn
 
+from cairn import wording
 from cairn.errors import SourceError
 from cairn.sources import hipify_build, submodules
 from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import Repository
-
-_SHOWN = 4
-_JOBS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,16 +30,18 @@ class Losses:
     def __str__(self) -> str:
         parts = []
         if self.edits:
-            parts.append(f"{_count(self.edits, 'edited or new file')} ({_some(self.edits)})")
+            parts.append(f"{wording.count(self.edits, 'edited or new file')} ({wording.some(self.edits)})")
         if self.commits:
-            parts.append(f"{_count(self.commits, 'commit')} that no branch keeps ({_some(self.commits)})")
+            parts.append(
+                f"{wording.count(self.commits, 'commit')} that no branch keeps ({wording.some(self.commits)})"
+            )
         return " and ".join(parts)
 
 
 def of(root: Repository) -> Losses:
     """What moving the checkout would lose, in the root and every submodule."""
     parts = [("", root), *((f"{m.path}/", m.repository) for m in submodules.present(root))]
-    found = side_by_side(_of_part, parts, jobs=_JOBS)
+    found = side_by_side(_of_part, parts)
     edits = [edit for part in found for edit in part.edits]
     return Losses(
         edits=hipify_build.without_recorded(root, edits),  # what a build made is nobody's work
@@ -66,19 +66,10 @@ def refuse(root: Repository, lost: Losses) -> NoReturn:
     )
 
 
-def refuse_edits(root: Repository) -> None:
-    """Raise a SourceError when hipify would mix a person's uncommitted edits with its own."""
+def refuse_edits(root: Repository, *, why: str) -> None:
+    """Raise a SourceError, with the reason why, when there are a person's uncommitted edits."""
     if edits := of(root).edits:
         raise SourceError(
-            f"{root.work_tree} has {Losses(edits=edits)}; hipify would mix its edits with them",
+            f"{root.work_tree} has {Losses(edits=edits)}; {why}",
             tip="commit or stash them first",
         )
-
-
-def _count(items: tuple[str, ...], what: str) -> str:
-    return f"{len(items)} {what}{'s' if len(items) != 1 else ''}"
-
-
-def _some(items: tuple[str, ...]) -> str:
-    more = ", …" if len(items) > _SHOWN else ""
-    return ", ".join(items[:_SHOWN]) + more

@@ -13,6 +13,7 @@ from cairn import process
 A = TypeVar("A")
 B = TypeVar("B")
 
+_FEW = 4  # of git, which waits for the disk as much as it works
 _of_thread = threading.local()  # `.crew`: the _Crew of a thread that works for one
 
 
@@ -40,7 +41,7 @@ class _Crew:
         self._group.end()
 
 
-def side_by_side(work: Callable[[A], B], items: Iterable[A], *, jobs: int) -> tuple[B, ...]:
+def side_by_side(work: Callable[[A], B], items: Iterable[A], *, jobs: int = _FEW) -> tuple[B, ...]:
     """What `work` gives for each item, in their order.
 
     A failure, or an interrupt, ends the programs that run for other items, at whatever depth such calls are

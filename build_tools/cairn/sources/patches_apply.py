@@ -58,7 +58,7 @@ def apply(checkout: Path, folder: Path, *, dry_run: bool = False, say: Say) -> t
                 f"{checkout} has no submodule {unknown[0]}, for which there are patches",
                 tip="check it out with its submodules, or leave their folder away",
             )
-        _refuse_edits(root)
+        losses.refuse_edits(root, why="patches are not put on top of them")
         done = [_prepared(parts[path], paths, folder, say) for path, paths in sorted(series.items())]
         for prepared in done if not dry_run else ():
             # Everything applies. Each of these steps is git's own and whole; a run that is killed between
@@ -72,14 +72,6 @@ class _Prepared:
     part: Part
     head: str
     results: tuple[Applied, ...]
-
-
-def _refuse_edits(root: Repository) -> None:
-    if edits := losses.of(root).edits:
-        raise SourceError(
-            f"{root.work_tree} has {losses.Losses(edits=edits)}, on which patches are not put",
-            tip="commit or stash them first",
-        )
 
 
 def _series(folder: Path) -> Mapping[str, Sequence[Path]]:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import jsonfile
+from cairn import jsonfile, wording
 from cairn.errors import SourceError
-from cairn.sources import hipify_build, hipify_report, patches_commits, rehipify, scratch, state
+from cairn.sources import hipify_build, patches_commits, rehipify, scratch, state
 from cairn.sources.patches_allowlist import Allowed
 from cairn.sources.patches_commits import LocalCommit
 from cairn.sources.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
@@ -18,7 +18,6 @@ from cairn.stack import HipifyKind
 
 Say = Callable[[str], None]
 
-_SHOWN = 5
 _RECHECK = "check the project out again"
 
 
@@ -172,7 +171,7 @@ def _tag_problems(part: Part) -> Iterator[Problem]:
 
 
 def _unexplained(part: Part, files: tuple[str, ...]) -> Problem:
-    text = f"between the tags are edits that hipify does not make: {_some(files)}"
+    text = f"between the tags are edits that hipify does not make: {wording.some(files)}"
     return Problem(kind="hipify", path=part.path, text=text, files=files)
 
 
@@ -203,16 +202,11 @@ def _digests(own: Repository, allowed: Sequence[Allowed]) -> dict[str, Allowed]:
 def _edits(root: Repository, part: Part) -> Iterator[Problem]:
     names = [part.named(name) for name in part.repository.changes()]
     if files := hipify_build.without_recorded(root, names):
-        text = f"{hipify_report.count(files, 'edited or new file')} in no commit: {_some(files)}"
+        text = f"{wording.count(files, 'edited or new file')} in no commit: {wording.some(files)}"
         yield Problem(kind="edits", path=part.path, text=text, files=files)
     if hidden := tuple(part.named(name) for name in part.repository.hidden()):
-        text = f"{hipify_report.count(hidden, 'file')} git was told not to look at: {_some(hidden)}"
+        text = f"{wording.count(hidden, 'file')} git was told not to look at: {wording.some(hidden)}"
         yield Problem(kind="edits", path=part.path, text=text, files=hidden)
-
-
-def _some(files: Sequence[str]) -> str:
-    more = f" and {len(files) - _SHOWN} more" if len(files) > _SHOWN else ""
-    return ", ".join(files[:_SHOWN]) + more
 
 
 def _expired(entry: Allowed) -> Problem:

@@ -26,9 +26,16 @@ class Repository:
     work_tree: Path
     git_dir: Path
 
-    def run(self, *args: str, env: Mapping[str, str] | None = None, stdin: bytes | None = None) -> str:
+    def run(
+        self,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        config: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+    ) -> str:
         """Run git in the working tree; its output. Never finds a repository further up by mistake."""
-        return git.run(self.work_tree, *args, env={**self._where(), **(env or {})}, stdin=stdin)
+        own = {**self._where(), **(env or {})}
+        return git.run(self.work_tree, *args, env=own, config=config, stdin=stdin)
 
     def succeeds(self, *args: str) -> bool:
         """Whether git succeeds in the working tree."""
@@ -36,7 +43,11 @@ class Repository:
 
     def exists(self) -> bool:
         """Whether there is a working tree with a commit checked out."""
-        return (self.work_tree / ".git").exists() and self.commit_of("HEAD") is not None
+        return self.head() is not None
+
+    def head(self) -> str | None:
+        """The commit that is checked out; None where there is no working tree with one."""
+        return self.commit_of("HEAD") if (self.work_tree / ".git").exists() else None
 
     def commit_of(self, name: str) -> str | None:
         """The commit that a name means here; None when it means none."""
@@ -50,6 +61,14 @@ class Repository:
     def tag(self, name: str) -> str | None:
         """The commit that a tag is at; None when there is no such tag."""
         return self.commit_of(f"refs/tags/{name}")
+
+    def tags(self, *names: str) -> tuple[str | None, ...]:
+        """Like `tag`, of several with one run of git."""
+        refs = [f"refs/tags/{name}" for name in names]
+        # An annotated tag is an object of its own: what it is of comes last.
+        listed = self.run("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)", *refs)
+        found = {words[0]: words[-1] for words in map(str.split, listed.splitlines())}
+        return tuple(found.get(ref) for ref in refs)
 
     def at_or_above(self, commit: str) -> bool:
         """Whether HEAD is a commit or descends from it."""
@@ -155,10 +174,24 @@ def borrow_objects(repository: Repository, mirror: Path) -> None:
         shallow.unlink(missing_ok=True)
 
 
-def place(repository: Repository, commit: str) -> None:
-    """Make the working tree exactly that commit, HEAD detached; only ignored files stay."""
-    repository.run("checkout", "--quiet", "--force", "--detach", commit)
-    repository.run("clean", "--quiet", "-ffd")
+def place(repository: Repository, commit: str, *, alone: bool = True) -> None:
+    """Make the working tree exactly that commit, HEAD detached; only ignored files stay.
+
+    Args:
+        repository: which one.
+        commit: its id.
+        alone: whether all cores may work on it; where others are placed side by side, each is faster on one.
+    """
+    # A working tree that was never filled has nothing to be cleaned of.
+    filled = (repository.git_dir / "index").exists() or _has_files(repository)
+    workers = {"checkout.workers": "0" if alone else "1"}
+    repository.run("checkout", "--quiet", "--force", "--detach", commit, config=workers)
+    if filled:
+        repository.run("clean", "--quiet", "-ffd")
+
+
+def _has_files(repository: Repository) -> bool:
+    return any(entry.name != ".git" for entry in repository.work_tree.iterdir())
 
 
 def move_refs(repository: Repository, refs: Mapping[str, str | None]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from cairn.errors import SourceError
@@ -27,6 +28,7 @@ class Module:
         commit: what its parent names.
         parent: the repository that names it.
         repository: its own.
+        head: what is checked out; None where that was not looked for.
     """
 
     path: str
@@ -35,6 +37,7 @@ class Module:
     commit: str
     parent: Repository
     repository: Repository
+    head: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +75,18 @@ def of_commit(parent: Repository, commit: str, *, origin: str, prefix: str = "")
 
 
 def present(root: Repository, *, origin: str = "") -> Iterator[Module]:
-    """All submodules that are checked out below a root, parents first."""
-    queue = [(root, origin, "")]
-    while queue:
-        parent, parent_origin, prefix = queue.pop(0)
-        for module in of_commit(parent, "HEAD", origin=parent_origin, prefix=prefix):
-            if module.repository.exists():
-                yield module
-                queue.append((module.repository, module.origin, f"{module.path}/"))
+    """All submodules that are checked out below a root, parents first, with what is checked out of each."""
+    level = [(root, origin, "")]
+    while level:
+        modules = [
+            module
+            for parent, parent_origin, prefix in level
+            for module in of_commit(parent, "HEAD", origin=parent_origin, prefix=prefix)
+        ]
+        heads = side_by_side(lambda module: module.repository.head(), modules)
+        found = [replace(module, head=head) for module, head in zip(modules, heads, strict=True) if head]
+        yield from found
+        level = [(module.repository, module.origin, f"{module.path}/") for module in found]
 
 
 def place_all(root: Repository, commit: str, *, origin: str, how: Fetching) -> tuple[Module, ...]:
@@ -92,12 +99,14 @@ def place_all(root: Repository, commit: str, *, origin: str, how: Fetching) -> t
     while level:
         found = [_settled(parent, at, where, prefix) for parent, at, where, prefix in level]
         modules = [module for group in found for module in group]
-        side_by_side(lambda module: _place(module, how), modules, jobs=how.jobs)
+        alone = len(modules) < how.jobs
+        side_by_side(functools.partial(_place, how=how, alone=alone), modules, jobs=how.jobs)
         for parent, _, _, _ in level:
             if own := [m for m in modules if m.parent is parent]:
                 mark_ignored(parent, own)
         placed += modules
-        level = [(m.repository, m.commit, m.origin, f"{m.path}/") for m in modules]
+        # They are at their commits now: what these name is to be seen in the working trees.
+        level = [(m.repository, "HEAD", m.origin, f"{m.path}/") for m in modules]
     return tuple(placed)
 
 
@@ -130,20 +139,20 @@ def _settled(parent: Repository, commit: str, origin: str, prefix: str) -> tuple
     return modules
 
 
-def _place(module: Module, how: Fetching) -> None:
+def _place(module: Module, *, how: Fetching, alone: bool) -> None:
     if not _is_untouched(module):
         how.say(f"submodule {module.path}")
-        _bring(module, how)
+        _bring(module, how, alone=alone)
     tags = {f"refs/tags/{UPSTREAM_TAG}": module.commit, f"refs/tags/{repository.HIPIFY_TAG}": None}
     repository.move_refs(module.repository, tags)
 
 
 def _is_untouched(module: Module) -> bool:
     own = module.repository
-    return own.exists() and own.commit_of("HEAD") == module.commit and not own.changes()
+    return own.head() == module.commit and not own.changes()
 
 
-def _bring(module: Module, how: Fetching) -> None:
+def _bring(module: Module, how: Fetching, *, alone: bool) -> None:
     source = mirror.of(module.origin, depth=how.depth, patience=how.patience)
     try:
         source.find(module.commit, say=how.say)
@@ -152,7 +161,7 @@ def _bring(module: Module, how: Fetching) -> None:
     repository.create(module.repository)
     repository.name_origin(module.repository, urls.without_credentials(module.origin))
     repository.borrow_objects(module.repository, source.path)
-    repository.place(module.repository, module.commit)
+    repository.place(module.repository, module.commit, alone=alone)
 
 
 def _names_any(parent: Repository, commit: str) -> bool:

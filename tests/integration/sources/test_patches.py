@@ -315,7 +315,7 @@ def test_apply_leaves_edits_alone(bench: Any, tmp_path: Path) -> None:
     patches_export.export(bench.path, tmp_path / "patches")
     bench.git("reset", "--quiet", "--hard", HIPIFY)
     (bench.path / "third_party/plain/plain.h").write_text("edited")
-    with pytest.raises(SourceError, match=r"third_party/plain/plain\.h.* on which patches are not put"):
+    with pytest.raises(SourceError, match=r"third_party/plain/plain\.h.* patches are not put on top of them"):
         patches_apply.apply(bench.path, tmp_path / "patches", say=silent)
     assert (bench.path / "third_party/plain/plain.h").read_text() == "edited"
 

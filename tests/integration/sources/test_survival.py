@@ -32,8 +32,10 @@ checkout(CheckoutRequest(project=project, checkout_dir=Path(folder), origin=orig
                          python=Path(python)))
 """
 KILLER = """#!/bin/sh
-count=$(($(cat "{state}/count") + 1))
-echo $count > "{state}/count"
+# Each call gets a number of its own, also of those that run side by side: only one can make the file.
+set -C
+count=1
+until true 2>/dev/null > "{state}/call $count"; do count=$((count + 1)); done
 if [ $count -eq {at} ]; then
     kill -9 $PPID
     [ {orphan} -eq 1 ] || exit 1
@@ -47,7 +49,6 @@ def run_killed(
 ) -> int:
     """The exit status of a checkout that is killed at the `at`-th call of git; 0 when it ended before."""
     folder.mkdir()
-    (folder / "count").write_text("0")
     shim = folder / "git"
     shim.write_text(KILLER.format(state=folder, at=at, orphan=int(orphan), git=shutil.which("git")))
     shim.chmod(0o755)
