@@ -35,6 +35,7 @@ class Trail:
     cache: Path
     answer: dict[str, Any]
     progress: str
+    temporary: Path
 
     @property
     def wheels(self) -> list[Path]:
@@ -69,8 +70,15 @@ def path_without_compilers(folder: Path) -> str:
 def trail(tmp_path_factory: pytest.TempPathFactory) -> Trail:
     folder = tmp_path_factory.mktemp("trail é and spaces")
     work, cache = folder / "work", folder / "cache"
-    env = clean_environment(cache) | {"PATH": path_without_compilers(folder / "bin")}
+    temporary = folder / "temporary"
+    temporary.mkdir()
+    env = clean_environment(cache) | {
+        "PATH": path_without_compilers(folder / "bin"),
+        "TMPDIR": str(temporary),
+    }
     assert not any(shutil.which(name, path=env["PATH"]) for name in ("cc", "c++", "g++", "clang++", "hipcc"))
     done = cairn(*("ci", "run", "--stack", SAMPLE, "--work-dir", work, "--json"), env=env)
     assert done.returncode == 0, done.stderr
-    return Trail(work=work, cache=cache, answer=json.loads(done.stdout), progress=done.stderr)
+    return Trail(
+        work=work, cache=cache, answer=json.loads(done.stdout), progress=done.stderr, temporary=temporary
+    )

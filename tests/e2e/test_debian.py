@@ -20,7 +20,9 @@ VERSION = "5.2.3"
     shutil.which("hipcc") is None, reason="Debian's hipcc and libamdhip64-dev are not installed"
 )
 def test_the_same_stack_with_real_hip(tmp_path: Path) -> None:
-    env = clean_environment(tmp_path / "cache")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    env = clean_environment(tmp_path / "cache") | {"TMPDIR": str(temporary)}
 
     def run(*words: str | Path) -> str:
         done = cairn(*words, env=env, cwd=tmp_path)
@@ -54,3 +56,5 @@ def test_the_same_stack_with_real_hip(tmp_path: Path) -> None:
     assert record["verdict"] == "passed"
     shown = json.loads(run("wheel", "show", "--json", next(w for w in wheels if w.name.startswith("torch-"))))
     assert "libamdhip64.so.5" in json.dumps(shown)
+    # Debian's clang leaves an empty folder for every kernel it compiles.
+    assert [path.name for path in temporary.iterdir()] == []

@@ -56,6 +56,10 @@ def test_wheels_hold_exactly_the_targets_and_pins(trail: Trail) -> None:
     assert requires["torchvision"] == requires["torchaudio"] == {"torch==2.9.0+rocm7.10.0"}
 
 
+def test_no_temporary_file_is_left(trail: Trail) -> None:
+    assert [path.name for path in trail.temporary.iterdir()] == []
+
+
 def requirements_of(wheel: Path) -> set[str]:
     with zipfile.ZipFile(wheel) as archive:
         name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,3 +145,11 @@ def clean_variables(base: Mapping[str, str] | None = None) -> dict[str, str]:
     """The caller's variables without those that would steer a build or an interpreter."""
     source = os.environ if base is None else base
     return {name: value for name, value in source.items() if not _SCRUBBED.match(name)}
+
+
+@contextlib.contextmanager
+def temporary_files() -> Iterator[dict[str, str]]:
+    """Variables that give programs a folder for their temporary files; what they leave goes with it."""
+    # Not in the work folder: a socket's name must be short.
+    with tempfile.TemporaryDirectory(prefix="cairn-build-", ignore_cleanup_errors=True) as folder:
+        yield dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder)

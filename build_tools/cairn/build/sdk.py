@@ -195,7 +195,8 @@ def _prefix(stack: Stack, targets: Sequence[str], folder: Path, *, log: Path, sa
     }
     command = [templates.expand(word, values, where="sdk.build") for word in stack.sdk.build]
     say("compiling it")
-    process.run(command, env=environment.clean_variables(), log=log, on_line=say)
+    with environment.temporary_files() as places:
+        process.run(command, env=environment.clean_variables() | places, log=log, on_line=say)
     return folder / "prefix"
 
 

@@ -151,9 +151,12 @@ def _call_backend(run: _Run, env: Environment, values: Mapping[str, str], output
         project.config_settings, values, where=f"config_settings of {project.name}"
     )
     try:
-        # Also this reads pyproject.toml, and says what is wrong with it.
-        builder = pypa_build.ProjectBuilder(source_dir, python_executable=str(env.python), runner=runner)
-        return Path(builder.build("wheel", output_dir, dict(settings)))
+        # Clang for HIP leaves an empty folder for every source it compiles: thousands, for torch.
+        with environment.temporary_files() as places:
+            given |= places
+            # Also this reads pyproject.toml, and says what is wrong with it.
+            builder = pypa_build.ProjectBuilder(source_dir, python_executable=str(env.python), runner=runner)
+            return Path(builder.build("wheel", output_dir, dict(settings)))
     except (pypa_build.BuildException, pypa_build.BuildBackendException) as error:
         raise _failure(run, error) from error
 

@@ -55,8 +55,8 @@ def request(tree: Path, **changes: object) -> Request:
         ({"description": None}, "needs a packages.toml"),
         ({"artifacts": Path("x")}, "name one tree"),
         ({"prefix": None}, "name one tree"),
-        ({"prefix": Path("/nonexistent")}, "is not a folder"),
-        ({"prefix": None, "artifacts": Path("/nonexistent")}, "is not a folder"),
+        ({"prefix": Path("no-such-folder")}, "is not a folder"),
+        ({"prefix": None, "artifacts": Path("no-such-folder")}, "is not a folder"),
     ],
 )
 def test_what_cannot_be_meant_is_one_clear_error(
