@@ -41,6 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if missing := missing_prerequisite():
         print(f"error: {missing}", file=sys.stderr)
         return EXIT_PREREQUISITE
+    allow_all_letters()
     try:
         if not ready(options.extra):
             with alone():
@@ -88,6 +89,12 @@ def missing_prerequisite() -> str | None:
     if shutil.which("git") is None:
         return "git is missing: install it, on Debian and Ubuntu: apt install git"
     return None
+
+
+def allow_all_letters() -> None:
+    """Under `LC_ALL=C`, setuptools could not write down where Cairn is when that is below `/home/josé`."""
+    if os.name == "posix" and os.environ.get("LC_ALL") in {"C", "POSIX"}:
+        os.environ["LC_ALL"] = "C.UTF-8"
 
 
 def interpreter() -> str:

@@ -47,3 +47,16 @@ def test_another_python_or_another_place_needs_another_environment(
     monkeypatch.undo()
     monkeypatch.setattr(dev, "ROOT", Path("/elsewhere"))
     assert dev.interpreter() != before
+
+
+@pytest.mark.parametrize("locale", ["C", "POSIX"])
+def test_names_of_folders_may_have_all_letters(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, locale: str
+) -> None:
+    monkeypatch.setenv("LC_ALL", locale)
+    program = "import sys; open(sys.argv[1], 'w', encoding='locale').write('/home/jos\\u00e9')"
+    write = [sys.executable, "-c", program, str(tmp_path / "cairn.pth")]
+    assert dev.run(*write) == 1
+    dev.allow_all_letters()
+    assert dev.run(*write) == 0
+    assert (tmp_path / "cairn.pth").read_text(encoding="utf-8") == "/home/josé"
