@@ -10,16 +10,22 @@ import shutil
 from cairn import process
 from cairn.build import variables
 from cairn.errors import PrerequisiteError, ProcessError
+from cairn.wheels import deflate
 
 
 def identity(*, host_compiler: bool) -> dict[str, str]:
-    """What names the toolchain in cache keys and manifests.
+    """What names the toolchain in cache keys.
 
     Args:
         host_compiler: ask the machine's own C++ compiler too; a build with the ROCm SDK brings one.
     """
     found = variables.toolchain_variables()
     return found | {"c++": _version(_compiler())} if host_compiler else found
+
+
+def of_manifest(*, host_compiler: bool) -> dict[str, str]:
+    """Like `identity`, with what packs wheels: it changes their bytes, but is no reason to build again."""
+    return identity(host_compiler=host_compiler) | {"deflate": deflate.engine()}
 
 
 def require_host_compiler() -> str:

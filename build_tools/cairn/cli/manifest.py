@@ -148,7 +148,7 @@ def _create(options: argparse.Namespace) -> int:
         pythons=pythons,
         platform=platform_tag(),
         sdk_version=sdk_version,
-        toolchain=toolchain.identity(host_compiler=targets == (gpu.CPU,)),
+        toolchain=toolchain.of_manifest(host_compiler=targets == (gpu.CPU,)),
     )
     manifest.write(options.output, made)
     if options.json:

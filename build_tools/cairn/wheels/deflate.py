@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.metadata
 import itertools
 import os
 import zlib
@@ -33,6 +34,14 @@ def _fastest() -> tuple[Any, int]:
 
 _fast, _LEVEL = _fastest()
 InflateError = (zlib.error, getattr(_fast, "error", zlib.error))
+
+
+def engine() -> str:
+    """What deflates here, such as `isal 1.7.2`: another one makes other bytes of the same content."""
+    if _fast is zlib:
+        return f"zlib {zlib.ZLIB_RUNTIME_VERSION}"
+    package = _fast.__name__.partition(".")[0]
+    return f"{package} {importlib.metadata.version(package)}"
 
 
 def crc32(data: bytes, value: int = 0) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from cairn.cli import main as program
+from cairn.wheels import deflate
 
 STACK = """\
 schema = "cairn.stack/1"
@@ -99,6 +100,7 @@ def test_it_freezes_every_input(desk: Desk, run_git: Any) -> None:
     assert (frozen["sdk_version"], frozen["pythons"]) == ("7.10.0", ["3.11", "3.12"])
     assert sorted(frozen["targets"]) == ["gfx1100", "gfx942"]
     assert frozen["toolchain"]["python"]
+    assert frozen["toolchain"]["deflate"] == deflate.engine()
 
 
 def test_elsewhere_it_is_made_again_with_the_same_trees_and_the_same_manifest(

@@ -1,13 +1,15 @@
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
 
-from cairn.build import plan
+from cairn.build import plan, toolchain
 from cairn.build.request import BuildRequest, Sdk
 from cairn.rocm.sdk import SdkInfo
 from cairn.stack import Feature, Project
 from cairn.stack import Sdk as StackSdk
+from cairn.wheels import deflate
 
 from .conftest import MakeRequest
 
@@ -79,3 +81,10 @@ def test_an_unused_feature_of_the_stack_is_not_in_the_key(request_for: MakeReque
     request = request_for(a="")
     more = dataclasses.replace(request.stack, features={"f": Feature()})
     assert key(dataclasses.replace(request, stack=more)) == key(request)
+
+
+def test_what_packs_wheels_is_named_in_manifests_and_is_no_reason_to_build_again() -> None:
+    keyed, frozen = (name(host_compiler=False) for name in (toolchain.identity, toolchain.of_manifest))
+    assert {**keyed, "deflate": deflate.engine()} == frozen
+    assert "deflate" not in keyed
+    assert re.fullmatch(r"(isal|zlib_ng|zlib) \d+\.\d+.*", frozen["deflate"])
