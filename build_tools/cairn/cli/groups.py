@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 
@@ -18,3 +20,12 @@ class Parser(argparse.ArgumentParser):
 
 # argparse has no public name for what `add_subparsers` gives.
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
+
+
+def later(module: str) -> Callable[[argparse.Namespace], int]:
+    """The `run` of a module beside this one, loaded when it runs: other commands do without what it needs."""
+
+    def run(options: argparse.Namespace) -> int:
+        return int(importlib.import_module(f"cairn.cli.{module}").run(options))
+
+    return run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
+import importlib
 import io
 import os
 import signal
@@ -14,12 +15,11 @@ from collections.abc import Sequence
 from types import FrameType
 
 from cairn import __version__, console, process
-from cairn.cli import build, checkout, ci, index, manifest, patches, release, rocm, test, wheel
 from cairn.cli.groups import Parser
 from cairn.errors import BuildError, CairnError, GateError, ProcessError
 
-# In the order --help shows them.
-_GROUPS = (checkout, manifest, patches, rocm, build, wheel, test, index, release, ci)
+# Command groups and the modules beside this one that have them, in the order --help shows them.
+_GROUPS = ("checkout", "manifest", "patches", "rocm", "build", "wheel", "test", "index", "release", "ci")
 _INTERRUPTED = 130
 _EXIT_SYSTEM = 11
 
@@ -30,13 +30,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0 only on success.
     """
-    parser = make_parser()
-    options = parser.parse_args(argv)
-    return guarded(options)
+    words = sys.argv[1:] if argv is None else argv
+    # One group alone is loaded where it is named: all of them together take longer than many a command.
+    first = next((word for word in words if not word.startswith("-")), "")
+    parser = make_parser((first,) if first in _GROUPS else _GROUPS)
+    return guarded(parser.parse_args(words))
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of the whole program."""
+def make_parser(groups: Sequence[str] = _GROUPS) -> argparse.ArgumentParser:
+    """The parser of the program with these command groups, by default all."""
     parser = Parser(
         prog="cairn",
         description="Build, test and promote PyTorch wheels for AMD GPUs (ROCm).",
@@ -46,8 +48,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.add_argument("--quiet", action="store_true", help="say nothing but results, warnings and errors")
     subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for group in _GROUPS:
-        group.register(subparsers)
+    for group in groups:
+        importlib.import_module(f"cairn.cli.{group}").register(subparsers)
     return parser
 
 
@@ -74,7 +76,7 @@ def guarded(options: argparse.Namespace) -> int:
             raise
         _report(error)
         return error.exit_code
-    except OSError as error:
+    except (OSError, MemoryError) as error:
         process.terminate_all()
         if getattr(options, "debug", False):
             raise
@@ -96,7 +98,10 @@ def _report(error: CairnError) -> None:
     console.current().error(str(error), tip=tip, lines=lines)
 
 
-def _report_system(error: OSError) -> None:
+def _report_system(error: OSError | MemoryError) -> None:
+    if isinstance(error, MemoryError):
+        console.current().error("not enough memory", tip="end other programs, or use a larger machine")
+        return
     where = f": {error.filename}" if error.filename else ""
     tip = "free some space and run the same command again" if error.errno == errno.ENOSPC else None
     console.current().error(f"{error.strerror or error}{where}", tip=tip)

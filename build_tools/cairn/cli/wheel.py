@@ -5,16 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from cairn import console, jsonfile
-from cairn.cli import wheel_fat, wheel_split, wheel_text
-from cairn.cli.groups import Subparsers
-from cairn.errors import UsageError, WheelError
-from cairn.targets import parse_targets
-from cairn.wheels import metadata, repair, version
-from cairn.wheels.diff import diff
-from cairn.wheels.edit import Edit, apply
-from cairn.wheels.summary import summarise
-from cairn.wheels.verify import Expectation, verify
+from cairn.cli.groups import Subparsers, later
+
+FAT = (
+    "Write a wheel that carries the ROCm libraries and data it needs, for the wanted targets alone, and that "
+    "works without any ROCm SDK package. It gets a version of its own, such as 2.9.0+fat.rocm7.10.0."
+)
+"""What `cairn wheel fat` does."""
 
 
 def register(subparsers: Subparsers) -> None:
@@ -31,8 +28,9 @@ def register(subparsers: Subparsers) -> None:
     _add_verify(commands)
     _add_set_version(commands)
     _add_repair(commands)
-    wheel_fat.register(commands)
-    wheel_split.register(commands)
+    _add_fat(commands)
+    _add_split(commands)
+    _add_join(commands)
 
 
 def _add_show(commands: Subparsers) -> None:
@@ -44,7 +42,7 @@ def _add_show(commands: Subparsers) -> None:
     )
     _add_wheels(parser)
     _add_json(parser)
-    parser.set_defaults(run=_show)
+    parser.set_defaults(run=later("wheel_show"))
 
 
 def _add_diff(commands: Subparsers) -> None:
@@ -57,16 +55,17 @@ def _add_diff(commands: Subparsers) -> None:
     parser.add_argument("first", type=Path, metavar="FIRST")
     parser.add_argument("second", type=Path, metavar="SECOND")
     _add_json(parser)
-    parser.set_defaults(run=_diff)
+    parser.set_defaults(run=later("wheel_diff"))
 
 
 def _add_verify(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "verify",
         help="whether a wheel may be published",
-        description="Check everything that a published wheel must satisfy and list every breach.",
+        description="Check everything that a published wheel must satisfy and list every breach. Wheels that "
+        "are named together bring the libraries of those that require them.",
         epilog="example: cairn wheel verify --targets gfx942,gfx1100 --sibling triton=3.5.0 "
-        "--provided 'libamdhip64.so*' out/torch-….whl",
+        "--find-links sdk out/*.whl",
         allow_abbrev=False,
     )
     _add_wheels(parser)
@@ -82,10 +81,18 @@ def _add_verify(commands: Subparsers) -> None:
         "--provided", action="append", default=[], metavar="GLOB", help="a library its requirements supply"
     )
     parser.add_argument(
+        "--find-links",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIR",
+        help="a folder of wheels that its requirements lead to, such as the ROCm SDK's",
+    )
+    parser.add_argument(
         "--forbid", action="append", default=[], metavar="TEXT", help="a text that no file may contain"
     )
     _add_json(parser)
-    parser.set_defaults(run=_verify)
+    parser.set_defaults(run=later("wheel_verify"))
 
 
 def _add_set_version(commands: Subparsers) -> None:
@@ -111,7 +118,7 @@ def _add_set_version(commands: Subparsers) -> None:
         help="add it, or replace its own",
     )
     _add_output(parser)
-    parser.set_defaults(run=_set_version)
+    parser.set_defaults(run=later("wheel_version"))
 
 
 def _add_repair(commands: Subparsers) -> None:
@@ -133,91 +140,77 @@ def _add_repair(commands: Subparsers) -> None:
         "--library-path", action="append", default=[], type=Path, metavar="DIR", help="libraries to bundle"
     )
     _add_output(parser)
-    parser.set_defaults(run=_repair)
+    parser.set_defaults(run=later("wheel_repair"))
 
 
-def _show(options: argparse.Namespace) -> int:
-    found = [summarise(path) for path in options.wheels]
-    screen = console.current()
-    if options.json:
-        screen.json([jsonfile.to_plain(summary) for summary in found])
-    for summary in () if options.json else found:
-        wheel_text.show(screen, summary)
-    return 0
-
-
-def _diff(options: argparse.Namespace) -> int:
-    found = diff(options.first, options.second)
-    screen = console.current()
-    if options.json:
-        screen.json(jsonfile.to_plain(found))
-    else:
-        wheel_text.show_difference(screen, found)
-    return 0
-
-
-def _verify(options: argparse.Namespace) -> int:
-    expected = _expectation(options)
-    found = {path: verify(path, expected) for path in options.wheels}
-    screen = console.current()
-    if options.json:
-        screen.json({str(path): [jsonfile.to_plain(f) for f in findings] for path, findings in found.items()})
-    for path, findings in () if options.json else found.items():
-        wheel_text.show_findings(screen, path, findings)
-    return WheelError.exit_code if any(found.values()) else 0
-
-
-def _expectation(options: argparse.Namespace) -> Expectation:
-    pairs = [text.partition("=") for text in options.sibling]
-    for name, separator, value in pairs:
-        if not (name and separator and value):
-            raise UsageError(f"{name!r} is no sibling", tip="write --sibling triton=3.5.0")
-    return Expectation(
-        targets=parse_targets(options.targets) if options.targets else None,
-        require_device_code=options.require_device_code,
-        siblings={name: value.lstrip("=") for name, _, value in pairs},
-        provided_libraries=tuple(options.provided),
-        python=options.python,
-        forbidden_strings=tuple(options.forbid),
+def _add_fat(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "fat",
+        help="put the ROCm libraries into a wheel",
+        description=FAT,
+        epilog="example: cairn wheel fat --output-dir fat dist/torch-….whl /opt/rocm",
+        allow_abbrev=False,
     )
+    parser.add_argument(
+        "--output-dir", type=Path, required=True, metavar="DIR", help="folder of the new wheel"
+    )
+    add_fat_arguments(parser)
+    parser.set_defaults(run=later("wheel_fat"), windows=None)
 
 
-def _set_version(options: argparse.Namespace) -> int:
-    for wheel in options.wheels:
-        info = metadata.read(wheel)
-        required = {metadata.requirement(text).name for text in info.requires_dist}
-        wanted = {metadata.requirement(text).name: text for text in options.require}
-        edit = Edit(
-            version=_new_version(info.version, options),
-            build=options.build_number,
-            replace_requirements={name: text for name, text in wanted.items() if name in required},
-            add_requirements=tuple(text for name, text in wanted.items() if name not in required),
-        )
-        console.current().out(str(apply(wheel, edit, options.output_dir)))
-    return 0
+def add_fat_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `cairn wheel fat` and the scripts with upstream's name for it have in common."""
+    parser.add_argument("wheel", type=Path, metavar="WHEEL", help="the linked wheel")
+    parser.add_argument("rocm", type=Path, metavar="ROCM_PATH", help="the ROCm to take libraries from")
+    parser.add_argument(
+        "--targets", help="targets or families to serve (default: those the wheel has code for)"
+    )
+    parser.add_argument("--version", help="the whole version of the fat wheel")
+    parser.add_argument(
+        "--library", action="append", default=[], metavar="NAME", help="a library to take besides"
+    )
+    parser.add_argument(
+        "--provided",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="a library that another wheel supplies",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="stop where ROCM_PATH lacks a library that ROCm's torch opens by name",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON for a program to read")
 
 
-def _new_version(old: str, options: argparse.Namespace) -> str:
-    if options.promote:
-        return version.promote(old, options.promote)
-    if options.rocm_version:
-        public = metadata.parsed_version(old).public
-        return version.with_suffix(public, version.suffix(options.rocm_version))
-    return str(options.version)
+def _add_split(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "split",
+        help="put the device code of each target into a wheel of its own",
+        description="Write a host wheel without device code, and one device wheel for each target. The host "
+        "wheel needs `cairn wheel join` before its kernels run.",
+        epilog="example: cairn wheel split --output-dir split dist/torch-….whl",
+        allow_abbrev=False,
+    )
+    parser.add_argument("wheel", type=Path, metavar="WHEEL")
+    _add_output(parser)
+    _add_json(parser)
+    parser.set_defaults(run=later("wheel_split"))
 
 
-def _repair(options: argparse.Namespace) -> int:
-    for wheel in options.wheels:
-        made = repair.repair_linked(
-            wheel,
-            options.output_dir,
-            exclude=options.exclude,
-            platform=options.platform,
-            sdk=options.sdk,
-            search=options.library_path,
-        )
-        console.current().out(str(made))
-    return 0
+def _add_join(commands: Subparsers) -> None:
+    parser = commands.add_parser(
+        "join",
+        help="put device wheels back into their host wheel",
+        epilog="example: cairn wheel join split/torch-….whl split/torch_device_gfx942-….whl --output-dir out",
+        allow_abbrev=False,
+    )
+    parser.add_argument("host", type=Path, metavar="HOST")
+    parser.add_argument("devices", type=Path, nargs="+", metavar="DEVICE")
+    _add_output(parser)
+    _add_json(parser)
+    parser.set_defaults(run=later("wheel_join"))
 
 
 def _add_wheels(parser: argparse.ArgumentParser) -> None:

@@ -8,31 +8,10 @@ from pathlib import Path
 
 from cairn import console, jsonfile
 from cairn.cli import main as program
-from cairn.cli.groups import Subparsers
+from cairn.cli import wheel
 from cairn.errors import UsageError
 from cairn.wheels import fat, fat_targets
 from cairn.wheels.fat_report import Report
-
-_DESCRIPTION = (
-    "Write a wheel that carries the ROCm libraries and data it needs, for the wanted targets alone, and that "
-    "works without any ROCm SDK package. It gets a version of its own, such as 2.9.0+fat.rocm7.10.0."
-)
-
-
-def register(commands: Subparsers) -> None:
-    """Add the command to `cairn wheel`."""
-    parser = commands.add_parser(
-        "fat",
-        help="put the ROCm libraries into a wheel",
-        description=_DESCRIPTION,
-        epilog="example: cairn wheel fat --output-dir fat dist/torch-….whl /opt/rocm",
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--output-dir", type=Path, required=True, metavar="DIR", help="folder of the new wheel"
-    )
-    _add_arguments(parser)
-    parser.set_defaults(run=_run, windows=None)
 
 
 def main(argv: Sequence[str] | None = None, *, script: Path, windows: bool) -> int:
@@ -45,7 +24,7 @@ def main(argv: Sequence[str] | None = None, *, script: Path, windows: bool) -> i
     """
     parser = argparse.ArgumentParser(
         prog=script.name,
-        description=_DESCRIPTION,
+        description=wheel.FAT,
         epilog=f"example: python {script.name} torch-….whl /opt/rocm --output-path fat",
         allow_abbrev=False,
     )
@@ -58,37 +37,13 @@ def main(argv: Sequence[str] | None = None, *, script: Path, windows: bool) -> i
         help="folder of the new wheel",
         dest="output_dir",
     )
-    _add_arguments(parser)
-    parser.set_defaults(run=_run, windows=windows)
+    wheel.add_fat_arguments(parser)
+    parser.set_defaults(run=run, windows=windows)
     return program.guarded(parser.parse_args(argv))
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("wheel", type=Path, metavar="WHEEL", help="the linked wheel")
-    parser.add_argument("rocm", type=Path, metavar="ROCM_PATH", help="the ROCm to take libraries from")
-    parser.add_argument(
-        "--targets", help="targets or families to serve (default: those the wheel has code for)"
-    )
-    parser.add_argument("--version", help="the whole version of the fat wheel")
-    parser.add_argument(
-        "--library", action="append", default=[], metavar="NAME", help="a library to take besides"
-    )
-    parser.add_argument(
-        "--provided",
-        action="append",
-        default=[],
-        metavar="GLOB",
-        help="a library that another wheel supplies",
-    )
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="stop where ROCM_PATH lacks a library that ROCm's torch opens by name",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON for a program to read")
-
-
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Run the command; returns the exit code."""
     if options.windows is not None and options.windows != ("-win" in options.wheel.name):
         other = "patch_fat_wheel.py" if options.windows else "windows_patch_fat_wheel.py"
         raise UsageError(f"{options.wheel.name} is not for this script", tip=f"use {other}")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from cairn.console import Console, size
 from cairn.wheels.diff import Change, Difference
-from cairn.wheels.summary import Summary, needed_tree
+from cairn.wheels.needed import needed_tree
+from cairn.wheels.summary import Summary
 from cairn.wheels.verify import Finding
 
 

@@ -19,7 +19,7 @@ from cairn.release.stage import read_set
 from cairn.release.state import FileRef, StagedSet
 from cairn.release.store import LocalStore
 from cairn.testing.record import TestRecord
-from cairn.wheels import metadata
+from cairn.wheels import metadata, suppliers
 from cairn.wheels.archive import Archive
 from cairn.wheels.set import SetWheel, WheelSet
 from cairn.wheels.verify import Expectation, verify
@@ -185,12 +185,11 @@ def _expected_targets(wheel_set: WheelSet, wheel: SetWheel) -> tuple[str, ...]:
 
 def _libraries(case: _Case) -> tuple[str, ...]:
     """The shared libraries that the wheels of the closure ship, by file name."""
-    found = set()
+    found: set[str] = set()
     for ref in case.staged.closure:
         if ref.filename.endswith(".whl"):
             with Archive.open(case.path(ref)) as archive:
-                names = (member.name.rpartition("/")[2] for member in archive.members)
-                found |= {name for name in names if ".so" in name or name.lower().endswith(".dll")}
+                found |= suppliers.library_names(archive)
     return tuple(sorted(found))
 
 

@@ -25,8 +25,9 @@ PACKED_MAGIC = b"CCOB"
 ZLIB, ZSTD = 0, 1
 HOST = "host-"
 """What the id of an entry that is not for a device begins with."""
-MOST_PLAIN = 4 << 30
-"""Bytes that a compressed bundle may unpack to when it is unpacked whole."""
+_MOST_PLAIN = (1 << 32) - (16 << 20)  # what the header of version 2 can say, with room for growth
+_ROOM_WITHOUT_QUESTION = 16 << 20
+_RATIO = 250  # far more than code for many targets is ever compressed by
 
 _HEAD = struct.Struct("<4sHH")
 _SIZES = {1: struct.Struct("<I8x"), 2: struct.Struct("<II8x"), 3: struct.Struct("<QQ8x")}
@@ -124,7 +125,7 @@ def unpack(view: View, bundle: Bundle) -> bytes:
     packing = bundle.packing
     if packing is None:
         return view.read(bundle.at, bundle.size)
-    if packing.plain_size > MOST_PLAIN:
+    if packing.plain_size > most_plain(bundle.size):
         raise WheelError(f"a compressed offload bundle that would unpack to {packing.plain_size} bytes")
     packed = ViewReader(view, bundle.at + packing.header_size, bundle.at + bundle.size)
     try:
@@ -132,6 +133,11 @@ def unpack(view: View, bundle: Bundle) -> bytes:
     except (zlib.error, zstandard.ZstdError, MemoryError) as error:
         raise WheelError(f"a compressed offload bundle cannot be unpacked: {error}") from error
     return plain
+
+
+def most_plain(size: int) -> int:
+    """Bytes that a compressed bundle of `size` bytes may unpack to when it is unpacked whole."""
+    return min(_MOST_PLAIN, max(_ROOM_WITHOUT_QUESTION, _RATIO * size))
 
 
 def header(packing: Packing, *, total: int, digest: bytes) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Sequence
 
+from cairn import wording
 from cairn.targets import CPU
 from cairn.wheels import policy
 from cairn.wheels.findings import Expectation, Finding
@@ -68,8 +69,7 @@ def _check_symbols(library: Library, platforms: Sequence[str], rules: Sequence[P
             yield Finding(
                 code="symbols-too-new",
                 member=library.member,
-                reason=f"{rule.name} does not promise {', '.join(wrong[:5])}"
-                + (f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""),  # noqa: PLR2004 - as above
+                reason=f"{rule.name} does not promise {wording.some(wrong)}",
                 fix="build on an older system, or repair with the tag that the symbols justify",
             )
 

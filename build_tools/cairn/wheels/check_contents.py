@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from cairn.errors import WheelError
 from cairn.wheels import check_device, elf, policy
 from cairn.wheels.archive import Archive
+from cairn.wheels.check_secrets import Scanner
 from cairn.wheels.findings import Expectation, Finding
 from cairn.wheels.inspect import Library, read_library
 from cairn.wheels.metadata import WheelInfo
@@ -78,6 +79,7 @@ class _Reader:
         self._overlap = max((len(needle) for needle in self._needles.values()), default=1) - 1
         self._tail = b""
         self._hit: set[str] = set()
+        self._secrets = Scanner()
 
     def read(self, archive: Archive) -> Library | None:
         """Stream the member; its content as a library when it is one."""
@@ -93,6 +95,8 @@ class _Reader:
             self._find("content", str(error), "fetch or build the wheel again")
         for text in sorted(self._hit):
             self._find("forbidden-text", f"it contains {text!r}", "build so that no path or secret gets in")
+        for kind in sorted(self._secrets.found):
+            self._find("secret", f"it contains what looks like {kind}", "take it out, and have it revoked")
         return library
 
     def _read_library(self, view: MemberView) -> Library | None:
@@ -106,6 +110,7 @@ class _Reader:
         if not self.head:
             self.head = piece[:256]
         self.hash.update(piece)
+        self._secrets.feed(piece)
         if self._needles:
             text = self._tail + piece
             self._hit |= {name for name, needle in self._needles.items() if needle in text}

@@ -8,6 +8,7 @@ from packaging.metadata import Metadata, parse_email
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from cairn.wheels import metadata
 from cairn.wheels.findings import Expectation, Finding
 from cairn.wheels.metadata import FileName, WheelInfo
 
@@ -57,9 +58,12 @@ def _check_identity(info: WheelInfo, name: FileName) -> Iterator[Finding]:
 
 
 def _check_metadata(info: WheelInfo) -> Iterator[Finding]:
+    # Unknown fields are let through, as installers do.
+    raw, _ = parse_email(info.metadata)
+    if info.metadata_version < metadata.LICENCES_APART:
+        raw.pop("license_files", None)  # setuptools wrote them long before there was such a field
     try:
-        # Unknown fields are let through, as installers do.
-        Metadata.from_raw(parse_email(info.metadata)[0])
+        Metadata.from_raw(raw)
     except ExceptionGroup as group:
         for error in group.exceptions:
             yield Finding(

@@ -89,9 +89,9 @@ def with_version(data: bytes, version: str) -> bytes:
         found["metadata"]["component"] = new
         for entry in found["dependencies"]:
             entry["ref"] = new["bom-ref"] if entry["ref"] == old["bom-ref"] else entry["ref"]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return _dumps(found)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WheelError(f"{SBOM} is no bill of materials", tip="build the wheel again") from error
-    return _dumps(found)
 
 
 def _dumps(found: dict[str, Any]) -> bytes:

@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from cairn import files, jsonfile
 from cairn.errors import UsageError, WheelError
+from cairn.wheels import bundles
 from cairn.wheels.unpacking import Reader
 
 SUFFIX = ".devcode"
@@ -242,8 +243,12 @@ def _index(file: Reader, name: str) -> bytes:
 
 def _check(container: Container, name: str) -> None:
     numbers = [container.library_size, *_numbers(container.parts)]
-    if min(numbers) < 0 or container.processor not in container.processors:
+    inside = all(part.at + part.size <= container.library_size for part in container.parts)
+    if min(numbers) < 0 or container.processor not in container.processors or not inside:
         raise WheelError(f"the index of {name} contradicts itself")
+    for part in container.parts:
+        if part.packed and part.packed.plain_size > bundles.most_plain(part.size):
+            raise WheelError(f"the index of {name} would unpack to {part.packed.plain_size} bytes")
 
 
 def _numbers(parts: tuple[Part, ...]) -> Iterator[int]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
-from cairn.wheels import inspect, metadata
+from cairn.wheels import inspect, metadata, pe_inspect
 from cairn.wheels.archive import Archive
 from cairn.wheels.inspect import Library
 from cairn.wheels.metadata import WheelInfo
+from cairn.wheels.pe_inspect import PeLibrary
 from cairn.wheels.zipformat import Member
 
+_Seen: TypeAlias = Mapping[str, tuple[str, ...]]
+_KINDS = ("needed", "run_paths", "targets", "version_needs")
 _FIELDS = ("name", "version", "build", "tags", "requires_python", "extras", "entry_points")
 
 
@@ -40,7 +44,7 @@ class LibraryChange:
         needed: libraries.
         run_paths: folders.
         targets: targets of its device code.
-        version_needs: symbol versions, as `libc.so.6: GLIBC_2.28`.
+        version_needs: symbol versions, as `libc.so.6: GLIBC_2.28`; DLLs have none.
     """
 
     member: str
@@ -107,8 +111,10 @@ class _Side:
             self.info: WheelInfo = metadata.read_archive(archive, name)
             self._stem = self.info.dist_info.removesuffix(".dist-info")
             self.members: dict[str, Member] = {self._neutral(m.name): m for m in archive.members}
-            found = inspect.read_libraries(archive)
-        self.libraries: dict[str, Library] = {self._neutral(lib.member): lib for lib in found}
+            binaries = inspect.read_libraries(archive)
+            dlls = pe_inspect.read_libraries(archive)
+        self.libraries = {self._neutral(binary.member): _seen(binary) for binary in binaries}
+        self.libraries |= {self._neutral(dll.member): _seen_dll(dll) for dll in dlls}
 
     def _neutral(self, path: str) -> str:
         top, slash, rest = path.partition("/")
@@ -118,18 +124,11 @@ class _Side:
         return path
 
 
-def _library_changes(one: Mapping[str, Library], other: Mapping[str, Library]) -> Iterable[LibraryChange]:
+def _library_changes(one: Mapping[str, _Seen], other: Mapping[str, _Seen]) -> Iterable[LibraryChange]:
     for path in sorted(one.keys() & other.keys()):
-        a, b = one[path], other[path]
-        change = LibraryChange(
-            member=path,
-            needed=_change(a.elf.needed, b.elf.needed),
-            run_paths=_change(a.elf.rpath + a.elf.runpath, b.elf.rpath + b.elf.runpath),
-            targets=_change(a.targets, b.targets),
-            version_needs=_change(_versions(a), _versions(b)),
-        )
-        if change.needed or change.run_paths or change.targets or change.version_needs:
-            yield change
+        changes = {kind: _change(one[path][kind], other[path][kind]) for kind in _KINDS}
+        if any(changes.values()):
+            yield LibraryChange(member=path, **changes)
 
 
 def _change(one: Iterable[str], other: Iterable[str]) -> Change:
@@ -137,8 +136,19 @@ def _change(one: Iterable[str], other: Iterable[str]) -> Change:
     return Change(removed=tuple(sorted(a - b)), added=tuple(sorted(b - a)))
 
 
-def _versions(library: Library) -> set[str]:
-    return {f"{name}: {version}" for name, found in library.elf.version_needs.items() for version in found}
+def _seen(library: Library) -> _Seen:
+    """What the loader sees of a binary, by the fields of `LibraryChange`."""
+    versions = library.elf.version_needs.items()
+    return {
+        "needed": library.elf.needed,
+        "run_paths": library.elf.rpath + library.elf.runpath,
+        "targets": library.targets,
+        "version_needs": tuple(f"{name}: {version}" for name, found in versions for version in found),
+    }
+
+
+def _seen_dll(library: PeLibrary) -> _Seen:
+    return {**dict.fromkeys(_KINDS, ()), "needed": library.needed, "targets": library.targets}
 
 
 def _content(member: Member) -> tuple[int, int]:

@@ -120,7 +120,7 @@ def _entries(table: bytes, end: _End) -> Iterator[Member]:
 
 def _entry(table: bytes, position: int, number: int) -> tuple[Member, int]:
     fields = _CENTRAL(table, position)
-    magic, made_by, _, flags, method, stamp, crc, compressed, size = fields[:9]
+    magic, made_by, needs, flags, method, stamp, crc, compressed, size = fields[:9]
     name_size, extra_size, comment_size, disk, internal, external, offset = fields[9:]
     name_at = position + zipformat.CENTRAL.size
     extra_at = name_at + name_size
@@ -130,6 +130,8 @@ def _entry(table: bytes, position: int, number: int) -> tuple[Member, int]:
         raise LyingHeaderError(f"entry {number + 1} of the central directory is broken")
     if disk not in (0, MAX_16):
         raise UnsupportedArchiveError("the archive is one part of several")
+    if needs > zipformat.NEEDS_AT_MOST:
+        raise UnsupportedArchiveError(f"entry {number + 1} of the central directory needs a newer ZIP")
     raw_name = table[name_at:extra_at]
     name = _decoded(raw_name, flags)
     extra = b""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -69,9 +69,15 @@ def apply(wheel: Path, edit: Edit, output_dir: Path) -> Path:
         WheelError: the wheel cannot be read, RECORD does not list its members, or the edit names what is
             not there (or adds what is).
     """
+    return apply_as(wheel, lambda _info: edit, output_dir)
+
+
+def apply_as(wheel: Path, edit_of: Callable[[WheelInfo], Edit], output_dir: Path) -> Path:
+    """Like `apply`, where what shall change follows from what the wheel says of itself; it is read once."""
     name = metadata.parse_file_name(wheel.name)
     with collector_paused(), Archive.open(wheel) as archive:
-        return apply_to(archive, metadata.read_archive(archive, name), edit, output_dir)
+        info = metadata.read_archive(archive, name)
+        return apply_to(archive, info, edit_of(info), output_dir)
 
 
 def apply_to(archive: Archive, info: WheelInfo, edit: Edit, output_dir: Path) -> Path:
@@ -138,7 +144,8 @@ class _Names:
 def _entries(archive: Archive, info: WheelInfo, edit: Edit, names: _Names) -> list[Kept | New]:
     """Every member of the new wheel: kept order, added files before the dist-info folder, RECORD last."""
     changed = _changed_content(archive, info, edit)
-    removed = {*edit.remove_files, f"{info.dist_info}/RECORD"}
+    # With RECORD go the signatures that were made over it.
+    removed = {*edit.remove_files, *(f"{info.dist_info}/{name}" for name in UNLISTED)}
     plain: list[Kept | New] = []
     about: list[Kept | New] = []
     folder = f"{info.dist_info}/"

@@ -16,12 +16,14 @@ _SHDR = struct.Struct("<IIQQQQIIQQ")
 _DYN = struct.Struct("<QQ")
 _VERNEED = struct.Struct("<HHIII")
 _PT_LOAD, _PT_DYNAMIC, _PT_PHDR = 1, 2, 6
-_NULL, _STRTAB, _STRSZ, _VERNEED_TAG, _VERNEEDNUM = 0, 5, 10, 0x6FFFFFFE, 0x6FFFFFFF
+_NULL, _STRTAB, _STRSZ, _VERNEED_TAG = 0, 5, 10, 0x6FFFFFFE
 _READ_WRITE = 6
 _MOST_HEADERS = 4096
 _MOST_DYNAMIC = 1 << 20
 _MOST_STRINGS = 256 << 20
 _MOST_VERSIONS = 10_000
+_LARGEST_PAGE = 1 << 30
+_LAST_ADDRESS = 1 << 57  # of what a process has on any machine; beyond it sums no longer fit into 64 bits
 _PHDRS_AT = 32  # e_phoff in the header
 _PHNUM_AT = 56
 _SHT_STRTAB, _SHT_DYNAMIC = 3, 6
@@ -93,16 +95,18 @@ class Image:
     def rename_version_need(self, old: str, place: int) -> None:
         """Let the symbol versions wanted of the library `old` be wanted of the one named at `place`."""
         values = dict(self.entries)
-        if _VERNEED_TAG not in values or values.get(_VERNEEDNUM, 0) > _MOST_VERSIONS:
+        if _VERNEED_TAG not in values:
             return
         at = self._offset(values[_VERNEED_TAG])
-        for _ in range(values.get(_VERNEEDNUM, 0)):
+        # As glibc does: to the end of the chain, whatever DT_VERNEEDNUM says.
+        for _ in range(_MOST_VERSIONS):
             *_, file, _, following = _VERNEED.unpack(self._view.read(at, _VERNEED.size))
             if self.text(file) == old:
                 self._renamed.append((at + 4, struct.pack("<I", place)))
             if not following:
                 return
             at += following
+        raise WheelError(f"an ELF file that wants versions of more than {_MOST_VERSIONS} libraries")
 
     def patches(self, entries: Sequence[Dynamic]) -> list[Patch]:
         """What to write where, so that these are the dynamic entries."""
@@ -141,7 +145,7 @@ class Image:
 
     @property
     def _page(self) -> int:
-        return max(segment.alignment for segment in self._segments if segment.kind == _PT_LOAD)
+        return max((1, *(segment.alignment for segment in self._segments if segment.kind == _PT_LOAD)))
 
     def _free_address(self, offset: int) -> int:
         """An address behind all others, congruent with a place in the file, as loaders want it."""
@@ -183,7 +187,10 @@ class Image:
         if size != _PHDR.size or not 0 < count < _MOST_HEADERS:
             raise WheelError("an ELF file with unusual program headers")
         for fields in _PHDR.iter_unpack(self._view.read(at, size * count)):
-            yield _Segment(*fields)
+            segment = _Segment(*fields)
+            if segment.kind == _PT_LOAD and not _is_loadable(segment):
+                raise WheelError("an ELF file with a segment that no system can load")
+            yield segment
 
     def _read_entries(self) -> Iterator[Dynamic]:
         data = self._view.read(self._dynamic.offset, self._room * _DYN.size)
@@ -204,6 +211,13 @@ class Image:
             if segment.kind == _PT_LOAD and inside:
                 return segment.offset + address - segment.address
         raise WheelError(f"address {address:#x} lies outside of every segment")
+
+
+def _is_loadable(segment: _Segment) -> bool:
+    """Whether its alignment is a power of two, or none, and it lies where there are addresses."""
+    page = segment.alignment
+    fits = segment.address + segment.memory_size <= _LAST_ADDRESS
+    return fits and page <= _LARGEST_PAGE and not page & (page - 1)
 
 
 def _aligned(value: int, alignment: int) -> int:

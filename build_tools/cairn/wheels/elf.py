@@ -26,12 +26,13 @@ _BITS = {1: 32, 2: 64}
 _ORDERS = {1: "<", 2: ">"}
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _NEEDED, _STRTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 10, 14, 15, 29
-_VERNEED, _VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
+_VERNEED = 0x6FFFFFFE
 _NOBITS = 8
 _LONGEST_NAME = 1 << 20  # run paths made by bazel are longer than any path may be
 _MOST_SECTIONS = 200_000
 _MOST_DYNAMIC = 1 << 20
-_MOST_VERSIONS = 10_000
+_MOST_VERSIONS = 100_000
+_MOST_NAMES = 64 << 20  # bytes of all names that are read: they may share their bytes in the file
 _MOST_STRINGS = 64 << 20
 _STEP = 256
 
@@ -102,11 +103,10 @@ def read(data: bytes | mmap.mmap) -> Elf:
 
 def read_file(path: Path) -> Elf:
     """Read an ELF file on disk; see `read`."""
-    with path.open("rb") as file:
-        if not path.stat().st_size:
-            raise WheelError(f"{path} is empty")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return read(data)
+    if not path.stat().st_size:
+        raise WheelError(f"{path} is empty")
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return read(data)
 
 
 def read_member(archive: Archive, member: Member, *, sections: bool = True) -> Elf:
@@ -146,6 +146,7 @@ class _Image:
 
     def __init__(self, view: View) -> None:
         self._view = view
+        self._names = self._versions = 0  # how much was read so far
         ident = view.read(0, min(16, view.size))
         if not is_elf(ident) or len(ident) < 16:  # noqa: PLR2004 - e_ident
             raise WheelError("not an ELF file")
@@ -159,11 +160,19 @@ class _Image:
         self._segments_at, self._sections_at = fields[4], fields[5]
         self._segment_size, self._segment_count = fields[8], fields[9]
         self._section_size, self._section_count, self._names_index = fields[10:]
+        self._check_sizes()
         self._loads: list[tuple[int, int, int]] = []
         self._dynamic: tuple[tuple[int, int], ...] = ()
         self.interpreter = False
         self._read_segments()
         self._strings_at = self._address(_STRTAB)
+
+    def _check_sizes(self) -> None:
+        """Headers of another size than they have: loaders refuse them, tools skip them."""
+        segment, section = (56, 64) if self.bits == 64 else (32, 40)  # noqa: PLR2004 - bits
+        odd = self._segment_count and self._segment_size != segment
+        if odd or (self._sections_at and self._section_size != section):
+            raise WheelError("an ELF file whose headers have an impossible size")
 
     def strings(self, tag: int) -> tuple[str, ...]:
         """The strings that the dynamic entries of that tag name."""
@@ -176,17 +185,13 @@ class _Image:
     def version_needs(self) -> dict[str, tuple[str, ...]]:
         """The chain of Verneed entries, each with its chain of Vernaux entries."""
         at = self._address(_VERNEED)
-        count = next((value for tag, value in self._dynamic if tag == _VERNEEDNUM), 0)
         found: dict[str, tuple[str, ...]] = {}
-        if at is None or count > _MOST_VERSIONS:
-            return found
-        for _ in range(count):
-            _, entries, file, first, following = self._unpack("HHIII", at)
+        # As glibc does: to the end of each chain, whatever the counts say.
+        while at is not None:
+            _, _, file, first, following = self._unpack("HHIII", at)
             name = self._string(file)
-            found[name] = (*found.get(name, ()), *self._version_names(at + first, entries))
-            if not following:
-                break
-            at += following
+            found[name] = (*found.get(name, ()), *self._version_names(at + first))
+            at = at + following if following else None
         return found
 
     def mentions(self, symbols: frozenset[str]) -> frozenset[str]:
@@ -252,12 +257,14 @@ class _Image:
                 return offset + address - start
         raise WheelError(f"dynamic entry {tag:#x} points outside of every segment")
 
-    def _version_names(self, at: int, count: int) -> Iterator[str]:
-        for _ in range(count):
+    def _version_names(self, at: int) -> Iterator[str]:
+        following = 1
+        while following:
+            self._versions += 1
+            if self._versions > _MOST_VERSIONS:
+                raise WheelError(f"an ELF file that wants more than {_MOST_VERSIONS} symbol versions")
             _, _, _, name, following = self._unpack("IHHII", at)
             yield self._string(name)
-            if not following:
-                break
             at += following
 
     def _string(self, offset: int) -> str:
@@ -273,10 +280,16 @@ class _Image:
             head, end, _ = part.partition(b"\0")
             found += head
             if end:
-                return found.decode("utf-8", "backslashreplace")
+                return self._counted(found).decode("utf-8", "backslashreplace")
             at += len(part)
             step *= 2
         raise WheelError("an ELF file with a name that does not end")
+
+    def _counted(self, name: bytes) -> bytes:
+        self._names += len(name)
+        if self._names > _MOST_NAMES:
+            raise WheelError(f"an ELF file with more than {_MOST_NAMES} bytes of names")
+        return name
 
     def _unpack(self, layout: str, offset: int) -> tuple[int, ...]:
         layout = self._order + layout

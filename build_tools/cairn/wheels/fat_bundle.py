@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from cairn import wording
 from cairn.errors import WheelError
 from cairn.wheels import policy
 from cairn.wheels.fat_binaries import Binary, Platform
 from cairn.wheels.fat_recipe import Recipe, plain
 from cairn.wheels.fat_tree import Tree, stem_of
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,9 +215,8 @@ def _check_names(binaries: Iterable[Binary]) -> None:
 
 def _missing(missing: Mapping[str, str], tree: Tree) -> WheelError:
     listed = [f"{name} (needed by {by.rpartition('/')[2]})" for name, by in missing.items()]
-    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
     return WheelError(
-        f"{tree.root} has no {', '.join(listed[:_SHOWN])}{more}",
+        f"{tree.root} has no {wording.some(listed)}",
         tip="name a whole ROCm; say --provided GLOB for what another wheel supplies",
     )
 

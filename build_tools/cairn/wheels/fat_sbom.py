@@ -43,9 +43,9 @@ def _extended(data: bytes, bundled: list[dict[str, Any]]) -> bytes:
         own = found["dependencies"][0]
         own["dependsOn"] = sorted({*own["dependsOn"], *refs})
         found["dependencies"] += [{"ref": ref} for ref in refs]
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+        return (json.dumps(found, indent=2, ensure_ascii=False) + "\n").encode()
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise WheelError(f"{metadata.SBOM} is no bill of materials", tip="build the wheel again") from error
-    return (json.dumps(found, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _is_version(text: str | None) -> bool:

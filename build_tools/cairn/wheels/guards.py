@@ -23,6 +23,7 @@ from cairn.wheels.zipformat import Member
 _DRIVE = re.compile(r"[A-Za-z]:")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\]")
 _ROOM_WITHOUT_QUESTION = 16 << 20
+_LONGEST_PART = 255  # bytes between two slashes
 _REGULAR = stat.S_IFREG >> 12  # the file type in the upper four bits of the external attributes
 
 
@@ -80,7 +81,11 @@ def check_names(names: Sequence[str]) -> None:
     """Refuse paths that an installer could not put safely below a folder; see `check_name`."""
     # All at once, since there are thousands: only where something looks odd is each looked at by itself.
     text = f"/{'/|/'.join(name.removesuffix('/') for name in names)}/"
-    if not text.isprintable() or any(odd in text for odd in ("//", "/./", "/../", "\\", ":")):
+    longest = max(map(len, names), default=0)
+    # A character may take four bytes.
+    may_be_long = longest > _LONGEST_PART or (longest > _LONGEST_PART // 4 and not text.isascii())
+    odd = not text.isprintable() or any(odd in text for odd in ("//", "/./", "/../", "\\", ":"))
+    if odd or may_be_long:
         for name in names:
             check_name(name)
 
@@ -91,12 +96,15 @@ def check_name(name: str) -> None:
     Raises:
         AbsolutePathError: it begins with `/` or a drive.
         EscapingPathError: it has `..`, `.`, an empty part, a backslash or a control character.
+        UnsupportedArchiveError: a part of it is longer than the name of any file can be.
     """
     if name.startswith("/") or _DRIVE.match(name):
         raise AbsolutePathError(f"the member name {name!r} is absolute")
     path = name.removesuffix("/")
     if _FORBIDDEN.search(name) or not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise EscapingPathError(f"the member name {name!r} does not stay inside the wheel")
+    if any(len(part.encode()) > _LONGEST_PART for part in path.split("/")):
+        raise UnsupportedArchiveError(f"the member name {name[:40]!r}… is longer than file systems take")
 
 
 def check_together(members: Sequence[Member], limits: Limits) -> None:

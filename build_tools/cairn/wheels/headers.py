@@ -5,10 +5,14 @@ Source: https://packaging.python.org/en/latest/specifications/core-metadata/ (em
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from cairn.errors import WheelError
+
+# As Python's email.feedparser has it: at any other line it takes the headers to be over.
+_HEADER = re.compile(r"[!-9;-~]+:")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +91,10 @@ def parse_headers(data: bytes, *, name: str) -> Headers:
 
 
 def _append(lines: list[str], line: str, name: str) -> None:
-    if line[0] in " \t" and lines:
+    # Alone, the one ends a line for some readers and not for others.
+    if "\r" not in line and line[0] in " \t" and lines:
         lines[-1] += f"\n{line}"
-    elif ":" in line and line[0] not in " \t:":
+    elif "\r" not in line and _HEADER.match(line):
         lines.append(line)
     else:
         raise WheelError(f"{name} has the line {line[:100]!r}, which is no header")

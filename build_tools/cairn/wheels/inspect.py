@@ -14,6 +14,7 @@ from cairn.wheels import device, elf, offload, pe_inspect, zipformat
 from cairn.wheels.archive import Archive
 from cairn.wheels.elf import Elf
 from cairn.wheels.offload import CodeObject
+from cairn.wheels.pe_inspect import PeLibrary
 from cairn.wheels.unpacking import ViewReader
 from cairn.wheels.views import MemberView
 from cairn.wheels.zipformat import Member
@@ -80,17 +81,16 @@ def targets_of(wheel: Path) -> tuple[str, ...]:
         WheelError: the archive or a binary is malformed.
     """
     with Archive.open(wheel) as archive:
-        return all_targets(archive, read_libraries(archive))
+        return all_targets(archive, (*read_libraries(archive), *pe_inspect.read_libraries(archive)))
 
 
-def all_targets(archive: Archive, libraries: Iterable[Library]) -> tuple[str, ...]:
-    """The targets of a wheel whose ELF files have been read: theirs, those of PE files and of containers.
+def all_targets(archive: Archive, libraries: Iterable[Library | PeLibrary]) -> tuple[str, ...]:
+    """The targets of a wheel whose binaries have been read: theirs and those of containers.
 
     Raises:
-        WheelError: a PE file or a container is malformed.
+        WheelError: a container is malformed.
     """
     found = {target for library in libraries for target in library.targets}
-    found |= {target for library in pe_inspect.read_libraries(archive) for target in library.targets}
     for member in archive.members:
         if member.name.endswith(device.SUFFIX):
             view = MemberView(archive, member)

@@ -66,10 +66,6 @@ def join(library: Path, sources: Sequence[Source]) -> Joined:
     return Joined(library=library.name, processors=present, missing=missing, same_bytes=same)
 
 
-def _is_exact(source: Source) -> bool:
-    return all(part.packed is None or part.packed.level is not None for part in source.container.parts)
-
-
 def _check_family(containers: Sequence[Container], library: Path) -> None:
     first = containers[0]
     names = [container.processor for container in containers]
@@ -173,8 +169,7 @@ def _digest(how: Packed, source: Source) -> bytes:
 
 
 def _unpacked(how: Packed, source: Source, codes: Sequence[tuple[Source, Code]]) -> bytearray:
-    known = how.method in (bundles.ZLIB, bundles.ZSTD) and how.version in bundles.VERSIONS
-    if not known or how.plain_size > bundles.MOST_PLAIN:
+    if how.method not in (bundles.ZLIB, bundles.ZSTD) or how.version not in bundles.VERSIONS:
         raise WheelError(f"the index of {source.path.name} names a bundle that cannot be")
     plain = bytearray(how.plain_size)
     pieces = [(source, piece.offset, piece.blob) for piece in how.pieces]

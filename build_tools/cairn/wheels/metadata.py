@@ -27,6 +27,9 @@ __all__ = ["FileName", "RecordRow", "WheelInfo", "format_record", "parse_record"
 SBOM = "sboms/cairn.cdx.json"
 """The place of our bill of materials in the dist-info folder (PEP 770)."""
 
+LICENCES_APART = Version("2.4")
+"""The first version of METADATA that has License-File, whose files have a folder (PEP 639)."""
+
 _T = TypeVar("_T")
 _DIST_INFO = ".dist-info"
 
@@ -94,6 +97,15 @@ class WheelInfo:
     size: int
     record: tuple[RecordRow, ...] = field(repr=False)
 
+    @property
+    def metadata_version(self) -> Version:
+        """Which version of the core metadata METADATA follows; 0 when it does not say."""
+        headers = parse_headers(self.metadata, name="METADATA").all("Metadata-Version")
+        try:
+            return Version(headers[0] if headers else "0")
+        except InvalidVersion:
+            return Version("0")
+
 
 def read(path: Path) -> WheelInfo:
     """Read a wheel's account of itself, as tolerant of odd metadata fields as pip is.
@@ -143,7 +155,10 @@ def parse_file_name(name: str) -> FileName:
     try:
         distribution, version, build, tags = parse_wheel_filename(name)
     except (InvalidWheelFilename, InvalidVersion) as error:
-        raise WheelError(f"{name} is not the name of a wheel: {error}") from error
+        raise WheelError(
+            f"{name!r} is not the name of a wheel: {error}",
+            tip="a wheel is named like torch-2.9.0-cp311-cp311-manylinux_2_28_x86_64.whl",
+        ) from error
     return FileName(
         distribution=distribution,
         version=str(version),
@@ -193,7 +208,9 @@ def requirement(text: str) -> Requirement:
     try:
         return Requirement(text)
     except InvalidRequirement as error:
-        raise WheelError(f"{text!r} is not a requirement: {error}") from error
+        # What follows are two lines that draw where.
+        reason = str(error).partition("\n")[0]
+        raise WheelError(f"{text!r} is not a requirement: {reason}") from error
 
 
 def parsed_version(text: str) -> Version:
@@ -237,5 +254,6 @@ def _entry_points(archive: Archive, folder: str) -> Mapping[str, Mapping[str, st
     try:
         parser.read_string(decoded(archive.read(path), "entry_points.txt"))
     except configparser.Error as error:
-        raise WheelError(f"entry_points.txt cannot be read: {error.message}") from error
+        reason = " ".join(error.message.split())
+        raise WheelError(f"entry_points.txt cannot be read: {reason}") from error
     return {group: dict(parser.items(group)) for group in parser.sections()}

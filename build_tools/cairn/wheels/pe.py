@@ -35,6 +35,7 @@ _IS_DLL = 0x2000
 _LONGEST_NAME = 1024
 _MOST_IMPORTS = 4096
 _LARGEST_SECTION = 128 << 20  # what a table points to beyond that is refused
+_MOST_HELD = 512 << 20  # bytes of the sections that tables point to, which may share theirs in the file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +212,8 @@ class _Image:
                 # Whole, and once: tables point to and fro, and a member of a wheel can only be read forwards.
                 if section.address not in self._contents:
                     room = min(section.size, _LARGEST_SECTION, max(self._view.size - section.offset, 0))
+                    if room + sum(map(len, self._contents.values())) > _MOST_HELD:
+                        raise WheelError("a PE file whose tables take far more room than they should need")
                     self._contents[section.address] = self._view.read(section.offset, room)
                 return self._contents[section.address], section.address
         raise WheelError(f"address {address:#x} lies outside of every section")

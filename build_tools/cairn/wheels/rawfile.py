@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +19,16 @@ class RawFile:
 
     def __init__(self, path: Path) -> None:
         try:
-            self._file: BinaryIO = path.open("rb", buffering=0)
+            # A pipe is opened only once somebody writes to it, unless we say that we do not wait.
+            self._file: BinaryIO = open(path, "rb", buffering=0, opener=_open_at_once)  # noqa: SIM115
         except OSError as error:
             raise NotAnArchiveError(f"cannot read {path}: {error.strerror}") from error
+        found = os.fstat(self._file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            self._file.close()
+            raise NotAnArchiveError(f"cannot read {path}: not a file")
         self.path = path
-        self.size = os.fstat(self._file.fileno()).st_size
+        self.size = found.st_size
         self._lock = threading.Lock()
 
     def at(self, offset: int, size: int) -> bytes:
@@ -72,3 +78,7 @@ class RawFile:
         with self._lock:  # Windows has no pread
             self._file.seek(offset)
             return self._file.read(size) or b""
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

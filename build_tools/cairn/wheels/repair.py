@@ -85,6 +85,10 @@ class _Job:
 def _repaired_for_windows(job: _Job) -> Path:
     if not repair_windows.missing_libraries(job.wheel, job.exclude):
         return _taken_over(job)
+    target = job.output_dir / job.wheel.name
+    if target.exists() and target.samefile(job.wheel):
+        # Its tags stay, so that the repaired wheel has the same name.
+        raise WheelError(f"{target} would overwrite its own source", tip="choose another output folder")
     with _working_beside(job.output_dir) as folder:
         repair_windows.run_delvewheel(job.wheel, folder, exclude=job.exclude, search=job.search)
         return _moved(folder, job)

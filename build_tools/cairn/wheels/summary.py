@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn.wheels import inspect, metadata, policy
+from cairn.wheels import inspect, metadata, pe_inspect
 from cairn.wheels.archive import Archive
 from cairn.wheels.inspect import Library
+from cairn.wheels.pe_inspect import PeLibrary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,15 +18,17 @@ class LibrarySummary:
 
     Attributes:
         member: its path in the wheel.
+        machine: what it runs on, as platform tags have it: `x86_64`, `win_amd64`; or `amdgpu`.
         size: bytes unpacked.
-        soname: the name others find it by, or None.
-        needed: the libraries it needs.
+        soname: the name others find it by, or None where that is its file name.
+        needed: the libraries it needs; DLLs in lower case, since Windows does not tell one from the other.
         run_paths: where it looks for them.
         targets: the targets it has code for.
         device_code_size: bytes of that code, unpacked.
     """
 
     member: str
+    machine: str
     size: int
     soname: str | None
     needed: tuple[str, ...]
@@ -53,7 +56,7 @@ class Summary:
         members: how many there are.
         metadata_sha256: of METADATA.
         targets: every target it has device code for.
-        libraries: its binaries.
+        libraries: its binaries, those of Linux and those of Windows.
     """
 
     file_name: str
@@ -83,7 +86,8 @@ def summarise(wheel: Path) -> Summary:
     with Archive.open(wheel) as archive:
         info = metadata.read_archive(archive, name)
         libraries = inspect.read_libraries(archive)
-        targets = inspect.all_targets(archive, libraries)
+        dlls = pe_inspect.read_libraries(archive)
+        targets = inspect.all_targets(archive, (*libraries, *dlls))
         sizes = [member.size for member in archive.members]
     return Summary(
         file_name=info.file_name,
@@ -100,63 +104,31 @@ def summarise(wheel: Path) -> Summary:
         members=len(sizes),
         metadata_sha256=info.metadata_sha256,
         targets=targets,
-        libraries=tuple(map(_summary_of, libraries)),
+        libraries=(*map(_summary_of, libraries), *map(_summary_of_dll, dlls)),
     )
-
-
-def needed_tree(summary: Summary) -> Iterator[str]:
-    """The closure of NEEDED as lines of a tree, from the binaries that no other one needs.
-
-    A library of the wheel stands with its own needs the first time it comes; the others are marked
-    `(system)`, on every Linux of the newest manylinux tag, or `(elsewhere)`.
-    """
-    own = {name: lib for lib in summary.libraries for name in _names(lib)}
-    inner = {own[name].member for lib in summary.libraries for name in lib.needed if name in own}
-    told: set[str] = set()
-    for library in summary.libraries:
-        if library.member not in inner:
-            yield library.member
-            yield from _branches(library, own, told, "")
-    # What is left needs each other in a circle.
-    for library in summary.libraries:
-        if library.member in inner - told:
-            yield library.member
-            yield from _branches(library, own, told, "")
-
-
-def _branches(
-    library: LibrarySummary, own: Mapping[str, LibrarySummary], told: set[str], indent: str
-) -> Iterator[str]:
-    told.add(library.member)
-    for number, name in enumerate(library.needed, start=1):
-        last = number == len(library.needed)
-        branch = f"{indent}{'└── ' if last else '├── '}{name}"
-        inside = own.get(name)
-        if inside is None:
-            yield f"{branch} ({_origin(name)})"
-        elif inside.member in told:
-            yield f"{branch} (above)" if inside.needed else branch
-        else:
-            yield branch
-            yield from _branches(inside, own, told, indent + ("    " if last else "│   "))
-
-
-def _origin(name: str) -> str:
-    known = name in policy.newest().libraries or policy.matches(name, policy.LOADERS)
-    return "system" if known else "elsewhere"
-
-
-def _names(library: LibrarySummary) -> set[str]:
-    return {library.member.rpartition("/")[2], *((library.soname,) if library.soname else ())}
 
 
 def _summary_of(library: Library) -> LibrarySummary:
     return LibrarySummary(
         member=library.member,
+        machine=library.elf.machine,
         size=library.size,
         soname=library.elf.soname,
         needed=library.elf.needed,
         run_paths=library.elf.rpath + library.elf.runpath,
+        targets=library.targets,
+        device_code_size=sum(code.size for code in library.code_objects),
+    )
+
+
+def _summary_of_dll(library: PeLibrary) -> LibrarySummary:
+    return LibrarySummary(
+        member=library.member,
+        machine=library.pe.machine,
+        size=library.size,
+        soname=None,
+        needed=library.needed,
+        run_paths=(),
         targets=library.targets,
         device_code_size=sum(code.size for code in library.code_objects),
     )

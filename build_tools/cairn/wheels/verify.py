@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from cairn.errors import WheelError
-from cairn.wheels import check_binaries, check_contents, check_names, check_requirements, metadata, pe_check
+from cairn.wheels import (
+    check_binaries,
+    check_contents,
+    check_install,
+    check_names,
+    check_requirements,
+    metadata,
+    pe_check,
+)
 from cairn.wheels.archive import Archive
 from cairn.wheels.findings import Expectation, Finding
 
@@ -38,6 +46,7 @@ def _verify_archive(archive: Archive, name: metadata.FileName, expected: Expecta
         info = metadata.read_archive(archive, name)
         found += check_names.check(info, name, expected)
         found += check_requirements.check(info, expected)
+        found += check_install.check(archive, info, name)
         found += check_contents.check_listing(archive, info)
     except WheelError as error:
         found.append(_unreadable("metadata", error))

@@ -36,7 +36,9 @@ DESCRIPTOR_MAGIC = b"PK\x07\x08"
 _EXTRA_HEAD = struct.Struct("<HH")
 _EXTRA_ZIP64 = 0x0001
 _EXTRA_UNICODE_NAME = 0x7075
-_NEEDS_ZIP64 = 45
+NEEDS_AT_MOST = 45
+"""The version of ZIP that brought 64 bits: all that wheels use is older, and readers refuse newer ones."""
+_NEEDS_ZIP64 = NEEDS_AT_MOST
 _NEEDS_DEFLATE = 20
 
 

@@ -118,6 +118,10 @@ def test_repaired_made_fat_and_verified(wheel: Path, dlls: Path, rocm: Path, tmp
     with pytest.raises(WheelError, match=r"helper\.dll"):
         repair_linked(wheel, tmp_path / "repaired", exclude=linked)
     assert list((tmp_path / "repaired").iterdir()) == []
+    before = wheel.read_bytes()
+    with pytest.raises(WheelError, match="own source"):
+        repair_linked(wheel, wheel.parent, exclude=linked, search=(dlls,))
+    assert wheel.read_bytes() == before
     repaired = repair_linked(wheel, tmp_path / "repaired", exclude=linked, search=(dlls,))
     bundled = [name for name in zipfile.ZipFile(repaired).namelist() if name.startswith("demo.libs/")]
     assert [name.partition("-")[0] for name in bundled if name.endswith(".dll")] == ["demo.libs/helper"]

@@ -1,4 +1,6 @@
 import argparse
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +30,23 @@ def test_every_command_has_an_example(command: argparse.ArgumentParser) -> None:
 @pytest.mark.parametrize("command", [c for p in PARSERS for c in leaves(p)], ids=lambda c: c.prog)
 def test_no_command_takes_an_abbreviation(command: argparse.ArgumentParser) -> None:
     assert not command.allow_abbrev
+
+
+@pytest.mark.parametrize("group", main._GROUPS)
+def test_a_group_has_the_same_commands_alone(group: str) -> None:
+    alone = [command.prog for command in leaves(main.make_parser((group,)))]
+    assert alone == [c.prog for c in leaves(PARSERS[0]) if c.prog.startswith(f"cairn {group}")]
+
+
+def test_looking_at_a_wheel_does_not_load_what_builds() -> None:
+    code = """
+import sys
+from cairn.cli import main
+assert main.main(["--quiet", "wheel", "show", "none.whl"]) == 7
+print([name for name in sys.modules if name.startswith(("cairn.build", "cairn.sources", "cairn.release"))])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_links_before_and_after_the_command_are_all_kept() -> None:

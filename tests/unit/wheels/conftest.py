@@ -15,6 +15,8 @@ import pytest
 import zstandard
 
 MakeWheel = Callable[..., Path]
+BASE = 0x180000000
+SECTION_AT = 0x1000
 
 
 def record_hash(data: bytes) -> str:
@@ -178,3 +180,50 @@ def make_bundle() -> Callable[..., bytes]:
         return packed_bundle(codes, version, method) if version else plain_bundle(codes)
 
     return make
+
+
+def make_dll(
+    imports: Sequence[str] = (),
+    delayed: Sequence[str] = (),
+    *,
+    name: str = "",
+    old_delayed: Sequence[str] = (),
+    sections: Mapping[str, bytes] | None = None,
+    machine: int = 0x8664,
+) -> bytes:
+    """A DLL put together byte by byte."""
+    body = bytearray(256 * (len(imports) + len(delayed) + len(old_delayed) + 4))
+    strings = bytearray()
+
+    def text(value: str) -> int:
+        strings.extend(value.encode() + b"\0")
+        return SECTION_AT + len(body) + len(strings) - len(value.encode()) - 1
+
+    import_rows = b"".join(struct.pack("<IIIII", 1, 0, 0, text(n), 1) for n in imports) + bytes(20)
+    delay_rows = b"".join(struct.pack("<IIIIIIII", 1, text(n), *(0,) * 6) for n in delayed)
+    delay_rows += b"".join(
+        struct.pack("<IIIIIIII", 0, (BASE + text(n)) & 0xFFFFFFFF, *(0,) * 6) for n in old_delayed
+    )
+    delay_rows += bytes(32)
+    export = struct.pack("<IIHHIIIIIII", 0, 0, 0, 0, text(name), *(0,) * 6)
+    tables = {}
+    at = 0
+    for index, rows in ((0, export if name else b""), (1, import_rows), (13, delay_rows)):
+        body[at : at + len(rows)] = rows
+        tables[index] = (SECTION_AT + at if rows else 0, len(rows))
+        at += len(rows)
+    parts = {".rdata": bytes(body) + bytes(strings), **(sections or {})}
+    directories = b"".join(struct.pack("<II", *tables.get(index, (0, 0))) for index in range(16))
+    optional = struct.pack("<H", 0x20B) + bytes(22) + struct.pack("<Q", BASE & 0xFFFFFFFF) + bytes(76)
+    optional = optional[:108] + struct.pack("<I", 16) + directories
+    header = b"MZ" + bytes(58) + struct.pack("<I", 64) + b"PE\0\0"
+    header += struct.pack("<HHIIIHH", machine, len(parts), 0, 0, 0, len(optional), 0x2000)
+    place = len(header) + len(optional) + 40 * len(parts)
+    table, blobs, address = b"", b"", SECTION_AT
+    for title, data in parts.items():
+        table += struct.pack(
+            "<8sIIIIIIHHI", title.encode(), len(data), address, len(data), place + len(blobs), 0, 0, 0, 0, 0
+        )
+        blobs += data
+        address += 0x100000
+    return header + optional + table + blobs

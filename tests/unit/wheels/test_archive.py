@@ -78,6 +78,16 @@ def test_refuses_names_that_lead_outside(tmp_path: Path, name: str, error: type[
         Archive.open(plain_zip(tmp_path / "x.zip", {name: b""}))
 
 
+@pytest.mark.parametrize(("part", "fits"), [("x" * 255, True), ("x" * 256, False), ("é" * 128, False)])
+def test_refuses_names_that_no_file_system_takes(tmp_path: Path, part: str, *, fits: bool) -> None:
+    path = plain_zip(tmp_path / "x.zip", {f"a/{part}": b"", f"{'a/' * 200}b": b""})
+    if fits:
+        assert f"a/{part}" in opened(path)
+        return
+    with pytest.raises(errors.UnsupportedArchiveError, match="longer than file systems take"):
+        opened(path)
+
+
 def test_refuses_two_members_of_one_name(tmp_path: Path) -> None:
     path = tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w") as archive:
@@ -119,6 +129,17 @@ def test_refuses_unknown_compression(tmp_path: Path) -> None:
         archive.writestr("a", b"x")
     with pytest.raises(errors.UnsupportedArchiveError):
         Archive.open(path)
+
+
+@pytest.mark.parametrize("needs", [46, 64, 2 << 8 | 20])
+def test_refuses_what_needs_a_newer_zip(tmp_path: Path, needs: int) -> None:
+    # The field says nothing about what is there, but zipfile (and so pip) and unzip believe it.
+    path = patched(
+        plain_zip(tmp_path / "x.zip"),
+        lambda data: struct.pack_into("<H", data, data.index(CENTRAL) + 6, needs),
+    )
+    with pytest.raises(errors.UnsupportedArchiveError, match="newer ZIP"):
+        opened(path)
 
 
 def test_refuses_bombs(tmp_path: Path) -> None:
@@ -190,6 +211,15 @@ def test_refuses_what_is_no_archive(tmp_path: Path) -> None:
         Archive.open(tmp_path / "x.zip")
     with pytest.raises(errors.NotAnArchiveError):
         Archive.open(tmp_path / "missing.zip")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_refuses_what_is_no_file_without_waiting_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.zip")
+    (tmp_path / "folder.zip").mkdir()
+    for name, said in (("pipe.zip", "not a file"), ("folder.zip", "Is a directory|not a file")):
+        with pytest.raises(errors.NotAnArchiveError, match=said):
+            opened(tmp_path / name)
 
 
 def test_an_unknown_member_is_named(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from cairn.wheels import metadata
 from cairn.wheels.archive import Archive
 from cairn.wheels.edit import Edit, apply
 from cairn.wheels.errors import EscapingPathError, MissingMemberError
+from cairn.wheels.verify import Expectation, verify
 
 MakeWheel = Callable[..., Path]
 
@@ -184,3 +185,13 @@ def test_the_input_is_never_its_own_output(make_wheel: MakeWheel) -> None:
     with pytest.raises(WheelError, match="own source"):
         apply(wheel, Edit(add_files={"x": b""}), wheel.parent)
     assert wheel.read_bytes() == before
+
+
+def test_signatures_of_the_old_record_are_gone(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    wheel = make_wheel()
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr("demo-1.0.dist-info/RECORD.jws", "{}")
+    made = apply(wheel, Edit(version="2.0"), tmp_path / "out")
+    with zipfile.ZipFile(made) as archive:
+        assert not [name for name in archive.namelist() if name.endswith(".jws")]
+    assert verify(made, Expectation()) == ()

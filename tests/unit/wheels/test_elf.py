@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,6 +53,38 @@ def test_very_long_run_paths_are_read(make_elf: MakeElf) -> None:
 def test_what_is_no_elf_file_is_refused(data: bytes) -> None:
     with pytest.raises(WheelError):
         elf.read(data)
+
+
+def test_version_needs_are_followed_as_the_loader_does(make_elf: MakeElf) -> None:
+    # glibc never looks at DT_VERNEEDNUM: a number that lies must hide nothing.
+    data = full(make_elf)
+    for number in (0, 1, 1 << 40):
+        entry = struct.pack("<QQ", 0x6FFFFFFF, len(VERSIONS))
+        lying = data.replace(entry, struct.pack("<QQ", 0x6FFFFFFF, number))
+        assert lying != data
+        assert elf.read(lying).version_needs == VERSIONS
+
+
+@pytest.mark.parametrize("at", [54, 58])
+def test_headers_of_another_size_are_refused(make_elf: MakeElf, at: int) -> None:
+    # e_phentsize and e_shentsize: what lies between wrong steps is seen by no two readers alike.
+    data = bytearray(full(make_elf))
+    struct.pack_into("<H", data, at, 3)
+    with pytest.raises(WheelError, match="impossible size"):
+        elf.read(bytes(data))
+
+
+def test_too_many_names_are_refused_before_they_take_all_memory(
+    make_elf: MakeElf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = make_elf(needed=("x" * 500,) * 20)
+    assert len(elf.read(data).needed) == 20
+    monkeypatch.setattr(elf, "_MOST_NAMES", 9_999)
+    with pytest.raises(WheelError, match="9999 bytes of names"):
+        elf.read(data)
+    monkeypatch.setattr(elf, "_MOST_VERSIONS", 2)
+    with pytest.raises(WheelError, match="2 symbol versions"):
+        elf.read(full(make_elf))
 
 
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:

@@ -74,18 +74,31 @@ def test_the_dist_info_folder_must_be_one_and_ours(make_wheel: MakeWheel) -> Non
         ("METADATA", b"Metadata-Version: 2.1\nVersion: 1.0\n\n", "Name"),
         ("METADATA", b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\nVersion: 2.0\n\n", "Version"),
         ("WHEEL", b"nonsense\n", "no header"),
+        ("WHEEL", b"Wheel-Version: 1.0\nGene rator: x\nTag: a-b-c\n", "no header"),
+        ("WHEEL", b"Wheel-Version: 1.0\nGenerator\x80: x\nTag: a-b-c\n", "no header"),
+        ("WHEEL", b"Wheel-Version: 1.0\rTag: a-b-c\n", "no header"),
         ("RECORD", b"\xff", "UTF-8"),
         ("RECORD", b"a,b\n", "columns"),
         ("RECORD", b"a,,\na,,\n", "twice"),
         ("RECORD", b"a,sha256=?,1\n", "malformed hash"),
         ("RECORD", b"a,,-1\n", "size"),
         ("entry_points.txt", b"demo = x\n", "entry_points"),
+        ("entry_points.txt", b"[a]\nx = y\nx = z\n", "already exists"),
+        ("entry_points.txt", b"[a]\ndemo\n", "entry_points"),
     ],
 )
 def test_malformed_files_are_refused(make_wheel: MakeWheel, file: str, data: bytes, message: str) -> None:
     path = rewritten(make_wheel(), lambda n, d: (n, data if n.endswith(file) else d))
-    with pytest.raises(WheelError, match=message):
+    with pytest.raises(WheelError, match=message) as raised:
         metadata.read(path)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["a b c", "a ((", "", "a==", "a @"])
+def test_what_is_no_requirement_is_told_in_one_line(text: str) -> None:
+    with pytest.raises(WheelError, match="not a requirement") as raised:
+        metadata.requirement(text)
+    assert "\n" not in str(raised.value)
 
 
 def test_record_survives_a_round_trip() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,58 +12,10 @@ from cairn.wheels import pe, pe_inspect
 from cairn.wheels.archive import Archive
 from cairn.wheels.verify import Expectation, verify
 
+from .conftest import SECTION_AT, make_dll
+
 MakeWheel = Callable[..., Path]
 MakeBundle = Callable[..., bytes]
-
-BASE = 0x180000000
-SECTION_AT = 0x1000
-
-
-def make_dll(
-    imports: Sequence[str] = (),
-    delayed: Sequence[str] = (),
-    *,
-    name: str = "",
-    old_delayed: Sequence[str] = (),
-    sections: Mapping[str, bytes] | None = None,
-    machine: int = 0x8664,
-) -> bytes:
-    """A DLL put together byte by byte."""
-    body = bytearray(256 * (len(imports) + len(delayed) + len(old_delayed) + 4))
-    strings = bytearray()
-
-    def text(value: str) -> int:
-        strings.extend(value.encode() + b"\0")
-        return SECTION_AT + len(body) + len(strings) - len(value.encode()) - 1
-
-    import_rows = b"".join(struct.pack("<IIIII", 1, 0, 0, text(n), 1) for n in imports) + bytes(20)
-    delay_rows = b"".join(struct.pack("<IIIIIIII", 1, text(n), *(0,) * 6) for n in delayed)
-    delay_rows += b"".join(
-        struct.pack("<IIIIIIII", 0, (BASE + text(n)) & 0xFFFFFFFF, *(0,) * 6) for n in old_delayed
-    )
-    delay_rows += bytes(32)
-    export = struct.pack("<IIHHIIIIIII", 0, 0, 0, 0, text(name), *(0,) * 6)
-    tables = {}
-    at = 0
-    for index, rows in ((0, export if name else b""), (1, import_rows), (13, delay_rows)):
-        body[at : at + len(rows)] = rows
-        tables[index] = (SECTION_AT + at if rows else 0, len(rows))
-        at += len(rows)
-    parts = {".rdata": bytes(body) + bytes(strings), **(sections or {})}
-    directories = b"".join(struct.pack("<II", *tables.get(index, (0, 0))) for index in range(16))
-    optional = struct.pack("<H", 0x20B) + bytes(22) + struct.pack("<Q", BASE & 0xFFFFFFFF) + bytes(76)
-    optional = optional[:108] + struct.pack("<I", 16) + directories
-    header = b"MZ" + bytes(58) + struct.pack("<I", 64) + b"PE\0\0"
-    header += struct.pack("<HHIIIHH", machine, len(parts), 0, 0, 0, len(optional), 0x2000)
-    place = len(header) + len(optional) + 40 * len(parts)
-    table, blobs, address = b"", b"", SECTION_AT
-    for title, data in parts.items():
-        table += struct.pack(
-            "<8sIIIIIIHHI", title.encode(), len(data), address, len(data), place + len(blobs), 0, 0, 0, 0, 0
-        )
-        blobs += data
-        address += 0x100000
-    return header + optional + table + blobs
 
 
 def test_what_the_loader_reads() -> None:
@@ -144,6 +96,18 @@ def test_device_code_of_dlls(make_wheel: MakeWheel, make_bundle: MakeBundle) -> 
     assert found == {("no-device-code", None)}
     broken = windows_wheel(make_wheel, {"demo/_C.pyd": make_dll(sections={".hip_fat": b"x" * 99})})
     assert [f.code for f in verify(broken, Expectation())] == ["binary-malformed"]
+
+
+def test_sections_are_refused_before_they_take_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Sections may share their bytes in the file, so that many of them cost nothing there.
+    data = make_dll(("a.dll",), sections={".far": b"x.dll\0" + bytes(90_000)})
+    name_at = data.index(struct.pack("<I", SECTION_AT + data.index(b"a.dll") - data.index(b".far") - 40))
+    far = data[:name_at] + struct.pack("<I", SECTION_AT + 0x100000) + data[name_at + 4 :]
+    assert pe.read(far).imports == ("x.dll",)
+    monkeypatch.setattr(pe, "_MOST_HELD", 90_000)
+    assert pe.read(data).imports == ("a.dll",)
+    with pytest.raises(WheelError, match="more room"):
+        pe.read(far)
 
 
 def test_needs_are_told_whatever_their_case(make_wheel: MakeWheel) -> None:

@@ -120,7 +120,13 @@ def test_it_follows_the_version(listed: Path, tmp_path: Path) -> None:
     assert verify(made, Expectation(targets=("cpu",))) == ()
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"metadata": {"component": {"name": 3}}}', b"\xff"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"[]", b"{}", b'{"metadata": {"component": {"name": 3}}}', b"\xff", b"[" * 100_000),
+        b'{"metadata": {"component": {"name": "\\ud800", "bom-ref": "a"}}, "dependencies": []}',
+    ],
+)
 def test_a_malformed_one_is_an_error_of_ours(make_wheel: MakeWheel, tmp_path: Path, content: bytes) -> None:
     wheel = make_wheel(files={"demo-1.0.dist-info/sboms/cairn.cdx.json": content})
     with pytest.raises(WheelError, match="bill of materials"):

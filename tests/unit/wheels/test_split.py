@@ -187,6 +187,39 @@ def test_a_wrong_container_is_found(parts: tuple[Path, ...], tmp_path: Path, cha
     assert codes == ["container-name" if change == "name" else "container-malformed"]
 
 
+@pytest.mark.parametrize("size", [1 << 62, 1 << 32, (1 << 32) - (16 << 20), 17 << 20])
+def test_a_container_that_would_unpack_to_all_memory_is_refused(
+    make_wheel: MakeWheel,
+    make_elf: Callable[..., bytes],
+    make_bundle: Callable[..., bytes],
+    tmp_path: Path,
+    size: int,
+) -> None:
+    library = make_elf(sections={".hip_fatbin": make_bundle({"gfx942": b"a" * 5000}, 2, 1)})
+    host, whole = split(make_wheel(pure=False, files={"demo/x.so": library}), tmp_path / "split")
+    name = "demo/x.so.gfx942.devcode"
+    data = contents(whole)[name]
+    length = int.from_bytes(data[8:16], "little")
+    index = json.loads(data[16 : 16 + length])
+    index["parts"][0]["packed"]["plain_size"] = size
+    text = json.dumps(index).encode()
+    evil = data[:8] + len(text).to_bytes(8, "little") + text + data[16 + length :]
+    bad = apply(whole, Edit(replace_files={name: evil}), tmp_path / "bad")
+    assert [finding.code for finding in verify(bad, Expectation())] == ["container-malformed"]
+    with pytest.raises(WheelError, match="would unpack to"):
+        join(host, [bad], tmp_path / "joined")
+
+
+def test_a_library_whose_name_leaves_no_room_is_refused(
+    make_wheel: MakeWheel, make_elf: Callable[..., bytes], make_bundle: Callable[..., bytes], tmp_path: Path
+) -> None:
+    library = make_elf(sections={".hip_fatbin": make_bundle({"gfx942": b"code"})})
+    wheel = make_wheel(pure=False, files={f"demo/{'x' * 245}.so": library})
+    with pytest.raises(WheelError, match="longer than file systems take"):
+        split(wheel, tmp_path / "split")
+    assert not list((tmp_path / "split").iterdir())
+
+
 def test_what_cannot_be_split(build: MakeWheel, parts: tuple[Path, ...], tmp_path: Path) -> None:
     with pytest.raises(WheelError, match="already"):
         split(parts[0], tmp_path / "again") if inspect.targets_of(parts[0]) else split(

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +13,10 @@ from cairn.cli import wheel as command
 from cairn.cli.main import guarded
 from cairn.wheels.diff import Change, diff
 from cairn.wheels.edit import Edit, apply
-from cairn.wheels.summary import needed_tree, summarise
+from cairn.wheels.needed import needed_tree
+from cairn.wheels.summary import summarise
+
+from .conftest import make_dll
 
 MakeWheel = Callable[..., Path]
 MANYLINUX = ("cp311-cp311-manylinux_2_28_x86_64",)
@@ -60,6 +65,50 @@ def test_the_tree_shows_the_closure(linked: Path) -> None:
     ]
 
 
+@pytest.fixture
+def for_windows(make_wheel: MakeWheel, make_bundle: Callable[..., bytes]) -> Path:
+    code = {".hip_fat": make_bundle({"gfx942": b"abc"})}
+    return make_wheel(
+        tags=("cp311-cp311-win_amd64",),
+        pure=False,
+        files={
+            "demo/_C.pyd": make_dll(("Core.dll", "KERNEL32.dll"), ("amdhip64_7.dll",), sections=code),
+            "demo/lib/core.dll": make_dll(("VCRUNTIME140.dll",)),
+        },
+    )
+
+
+def test_the_tree_of_a_wheel_for_windows(for_windows: Path) -> None:
+    assert list(needed_tree(summarise(for_windows))) == [
+        "demo/_C.pyd",
+        "├── core.dll",
+        "│   └── vcruntime140.dll (system)",
+        "├── kernel32.dll (system)",
+        "└── amdhip64_7.dll (elsewhere)",
+    ]
+
+
+def test_the_summary_of_a_wheel_for_windows(for_windows: Path) -> None:
+    summary = summarise(for_windows)
+    code, core = summary.libraries
+    assert (code.member, code.machine, code.targets, code.device_code_size) == (
+        *("demo/_C.pyd", "win_amd64", ("gfx942",)),
+        3,
+    )
+    assert (core.member, core.needed, core.targets) == ("demo/lib/core.dll", ("vcruntime140.dll",), ())
+
+
+def test_a_chain_of_any_length_is_a_tree(make_wheel: MakeWheel, make_elf: Callable[..., bytes]) -> None:
+    count = sys.getrecursionlimit() + 10
+    files = {
+        f"demo/{i}.so": make_elf(soname=f"{i}.so", needed=(f"{i + 1}.so",) if i + 1 < count else ())
+        for i in range(count)
+    }
+    lines = list(needed_tree(summarise(make_wheel(tags=MANYLINUX, pure=False, files=files))))
+    assert (len(lines), lines[0]) == (count, "demo/0.so")
+    assert lines[-1].endswith(f"└── {count - 1}.so")
+
+
 def test_the_summary_counts(linked: Path) -> None:
     summary = summarise(linked)
     assert summary.targets == ("gfx1100", "gfx942")
@@ -101,6 +150,17 @@ def test_every_kind_of_difference_is_told(
     assert core.version_needs == Change(removed=("libc.so.6: GLIBC_2.28",), added=("libc.so.6: GLIBC_2.34",))
 
 
+def test_dlls_are_compared_too(for_windows: Path, make_bundle: Callable[..., bytes], tmp_path: Path) -> None:
+    code = {".hip_fat": make_bundle({"gfx942": b"abc", "gfx1100": b"de"})}
+    new = make_dll(("core.dll", "rocblas.dll"), sections=code)
+    (change,) = diff(
+        for_windows, apply(for_windows, Edit(replace_files={"demo/_C.pyd": new}), tmp_path / "out")
+    ).libraries
+    assert change.member == "demo/_C.pyd"
+    assert change.needed == Change(removed=("amdhip64_7.dll", "kernel32.dll"), added=("rocblas.dll",))
+    assert change.targets == Change(added=("gfx1100",))
+
+
 def test_show_for_people_and_programs(linked: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cairn("show", linked) == 0
     text = capsys.readouterr().out
@@ -139,11 +199,36 @@ def test_set_version(
     linked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], name: str
 ) -> None:
     out = tmp_path / "out"
-    require = ("--require", "triton==3.6.0", "--require", "rocm==7.10.0")
+    require = ("--require", "Triton==3.6.0", "--require", "rocm==7.10.0")
     assert cairn("set-version", *arguments, *require, "--output-dir", out, linked) == 0
     path = Path(capsys.readouterr().out.strip())
     assert path == out / f"{name}-{MANYLINUX[0]}.whl"
-    assert summarise(path).requires_dist == ("triton==3.6.0", "filelock", "rocm==7.10.0")
+    assert summarise(path).requires_dist == ("Triton==3.6.0", "filelock", "rocm==7.10.0")
+
+
+def test_a_new_version_loads_neither_what_draws_nor_what_other_commands_need(
+    make_wheel: MakeWheel, tmp_path: Path
+) -> None:
+    code = """
+import sys
+from cairn.cli import main
+assert main.main(["wheel", "set-version", "--version", "2", "--output-dir", sys.argv[1], sys.argv[2]]) == 0
+heavy = ("rich", "auditwheel", "cairn.targets", "cairn.wheels.fat", "cairn.wheels.verify")
+print([name for name in heavy if name in sys.modules])
+"""
+    command = [sys.executable, "-c", code, str(tmp_path), str(make_wheel())]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{tmp_path / 'demo-2-py3-none-any.whl'}\n[]\n"
+
+
+@pytest.mark.parametrize("flag", ["--version", "--rocm-version", "--promote"])
+@pytest.mark.parametrize("value", ["", "zwei"])
+def test_set_version_to_none_at_all(
+    linked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str, value: str
+) -> None:
+    assert cairn("set-version", flag, value, "--output-dir", tmp_path / "out", linked) == 7
+    assert capsys.readouterr().err.count("error: ") == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_promotion_and_diff_on_the_command_line(

@@ -11,6 +11,8 @@ from cairn.wheels import edit
 from cairn.wheels.edit import Edit
 from cairn.wheels.verify import Expectation, verify
 
+from .conftest import add_member, record_hash
+
 MakeWheel = Callable[..., Path]
 MakeElf = Callable[..., bytes]
 MakeBundle = Callable[..., bytes]
@@ -102,6 +104,13 @@ def test_metadata_that_breaks_the_specification(make_wheel: MakeWheel) -> None:
     assert ("metadata-invalid", "demo-1.0.dist-info/METADATA") in codes(wheel)
 
 
+def test_licence_files_of_an_older_setuptools_are_let_through(make_wheel: MakeWheel) -> None:
+    wheel = make_wheel()
+    older = (b"Metadata-Version: 2.4", b"Metadata-Version: 2.1")
+    resealed(wheel, lambda name, data: data.replace(*older) if name.endswith("METADATA") else data)
+    assert codes(wheel) == []
+
+
 @pytest.mark.parametrize(
     ("tags", "python", "fits"),
     [
@@ -115,6 +124,102 @@ def test_metadata_that_breaks_the_specification(make_wheel: MakeWheel) -> None:
 )
 def test_python_tags(make_wheel: MakeWheel, tags: tuple[str, ...], python: str, *, fits: bool) -> None:
     assert (codes(make_wheel(tags=tags), python=python) == []) == fits
+
+
+# Put together here, so that nobody's scanner takes this file for a leak.
+SECRETS = {
+    "a private key": "-----BEGIN RSA PRIV" + "ATE KEY-----\n" + "MIIEow" * 20,
+    "a key to Amazon's services": "key = 'AK" + "IAQ7LMNOPQRSTUVWX2'",
+    "a GitHub token": "gh" + "p_" + "a1B2c3" * 6,
+    "a PyPI token": "pypi-AgEIcHl" + "waS5vcmc" + "x" * 60,
+}
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+@pytest.mark.parametrize("before", [0, (256 << 10) - 20])
+def test_secrets_are_found_and_not_repeated(make_wheel: MakeWheel, kind: str, before: int) -> None:
+    text = "x" * before + "\n" + SECRETS[kind] + "\n"
+    (finding,) = verify(make_wheel(files={"demo/config.py": text.encode()}), Expectation())
+    assert (finding.code, finding.member) == ("secret", "demo/config.py")
+    assert kind in finding.reason
+    assert SECRETS[kind] not in finding.reason + finding.fix
+
+
+def test_texts_about_secrets_are_none(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+    text = b"-----BEGIN PRIVATE KEY----- ... begins a key\nAKIAIOSFODNN7EXAMPLE ghp_ AKIA github_pat_short"
+    code = make_elf(sections={".data": SECRETS["a GitHub token"].encode()})
+    wheel = make_wheel(tags=MANYLINUX, pure=False, files={"demo/a.py": text, "demo/a.so": code})
+    assert codes(wheel) == []
+
+
+INFO = "demo-1.0.dist-info"
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "code"),
+    [
+        ("WHEEL", b"Wheel-Version: 1.0\n", b"", "wheel-header"),
+        ("WHEEL", b"Wheel-Version: 1.0", b"Wheel-Version: 2.0", "wheel-header"),
+        ("WHEEL", b"Purelib: true", b"Purelib: perhaps", "wheel-header"),
+        ("WHEEL", b"Root-Is-Purelib: true\n", b"", "wheel-header"),
+        ("WHEEL", b"Root", b"Build: 7\nRoot", "wheel-header"),
+        ("WHEEL", b"test", b"\xff", "wheel-header"),
+        ("entry_points.txt", b"demo =", b"../demo =", "entry-point"),
+        ("entry_points.txt", b"demo =", b".. =", "entry-point"),
+        ("entry_points.txt", b"demo:main", b"demo", "entry-point"),
+        ("entry_points.txt", b"demo:main", b"demo:main; import os", "entry-point"),
+        ("METADATA", b"kept", b"\xff", "metadata-invalid"),
+        ("METADATA", b"File: LICENSE", b"File: COPYING", "licence-missing"),
+    ],
+)
+def test_what_installers_refuse_or_take_differently(
+    make_wheel: MakeWheel, file: str, old: bytes, new: bytes, code: str
+) -> None:
+    wheel = make_wheel()
+    resealed(wheel, lambda name, data: data.replace(old, new, 1) if name == f"{INFO}/{file}" else data)
+    assert codes(wheel) == [(code, f"{INFO}/{file}")]
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("demo-1.0.data/evil/x", "data-folder"),
+        ("demo-1.0.data/x", "data-folder"),
+        ("other-1.0.data/purelib/x.py", "data-folder"),
+        ("demo/__INIT__.py", "name-twice"),
+    ],
+)
+def test_files_that_have_no_place_of_their_own(make_wheel: MakeWheel, path: str, code: str) -> None:
+    files = {"demo/__init__.py": b"", "demo-1.0.data/scripts/run": b"#!x", path: b"x"}
+    wheel = make_wheel(files=files, executables=("demo-1.0.data/scripts/run",))
+    assert codes(wheel) == [(code, path)]
+
+
+def test_files_of_other_case_are_two_on_linux(make_wheel: MakeWheel) -> None:
+    files = {"demo/a.py": b"", "demo/A.py": b""}
+    assert codes(make_wheel(tags=MANYLINUX, pure=False, files=files)) == []
+
+
+def test_entry_points_that_are_right(make_wheel: MakeWheel) -> None:
+    lines = b"[console_scripts]\na.b-c = demo.x : main.run [fast]\n[other]\nx/y = demo\n"
+    wheel = make_wheel()
+    resealed(wheel, lambda name, data: lines if name.endswith("entry_points.txt") else data)
+    assert codes(wheel) == []
+
+
+def resealed(wheel: Path, change: Callable[[str, bytes], bytes]) -> None:
+    """Change files and let RECORD say so, which makes the lie harder to see."""
+    with zipfile.ZipFile(wheel) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    record = content.pop(f"{INFO}/RECORD")
+    made = {name: change(name, data) for name, data in content.items()}
+    assert made != content
+    rows = "".join(f"{name},{record_hash(data)},{len(data)}\n" for name, data in made.items())
+    made[f"{INFO}/RECORD"] = f"{rows}{INFO}/RECORD,,\n".encode()
+    assert made[f"{INFO}/RECORD"] != record
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, data in made.items():
+            add_member(archive, name, data)
 
 
 def test_record_lies_are_all_told(make_wheel: MakeWheel) -> None:

@@ -1,0 +1,86 @@
+"""What wheels that are installed together bring each other."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import UsageError, WheelError
+from cairn.wheels.suppliers import provided_to
+
+from .conftest import build_wheel
+from .test_summary import cairn
+
+MakeElf = Callable[..., bytes]
+TAGS = ("cp311-cp311-manylinux_2_28_x86_64",)
+
+
+@pytest.fixture
+def stack(tmp_path: Path, make_elf: MakeElf) -> dict[str, Path]:
+    """A torch, an audio that requires it, and a vision that requires it by way of audio, or as an extra."""
+
+    def make(name: str, needed: str, *requires: str) -> Path:
+        binary = make_elf(soname=f"lib{name}.so", needed=(needed, "libc.so.6"))
+        files = {f"{name}/lib{name}.so": binary}
+        return build_wheel(
+            tmp_path / "a b é", name=name, tags=TAGS, requires=requires, files=files, pure=False
+        )
+
+    return {
+        "torch": make("torch", "libamdhip64.so.6", "rocm==7.10"),
+        "audio": make("audio", "libtorch.so", "Torch == 1.0"),
+        "vision": make("vision", "libtorch.so", "audio==1.0"),
+        "text": make("text", "libtorch.so", "torch==1.0; extra == 'fast'"),
+    }
+
+
+def test_a_wheel_is_given_what_it_requires_and_nothing_else(stack: dict[str, Path]) -> None:
+    assert {path.name.partition("-")[0]: names for path, names in provided_to([*stack.values()]).items()} == {
+        "torch": (),
+        "audio": ("libtorch.so",),
+        "vision": ("libaudio.so", "libtorch.so"),
+        "text": (),
+    }
+
+
+def test_a_folder_supplies_all(stack: dict[str, Path], tmp_path: Path, make_elf: MakeElf) -> None:
+    files = {"_rocm/lib/libamdhip64.so.6": make_elf()}
+    build_wheel(tmp_path / "sdk", name="rocm_core", tags=TAGS, files=files, pure=False)
+    (tmp_path / "sdk" / "rocm-7.10.tar.gz").touch()
+    given = provided_to([stack["torch"], stack["audio"]], folders=[tmp_path / "sdk"])
+    assert [*given.values()] == [("libamdhip64.so.6",), ("libamdhip64.so.6", "libtorch.so")]
+
+
+def test_broken_wheels_supply_nothing_when_named_and_are_refused_in_a_folder(
+    stack: dict[str, Path], tmp_path: Path
+) -> None:
+    broken = tmp_path / "odd" / stack["torch"].name
+    broken.parent.mkdir()
+    broken.write_bytes(stack["torch"].read_bytes()[:-30])
+    assert provided_to([broken, stack["audio"]]) == {broken: (), stack["audio"]: ()}
+    with pytest.raises(WheelError, match=broken.name):
+        provided_to([stack["audio"]], folders=[broken.parent])
+    with pytest.raises(UsageError, match="no folder"):
+        provided_to([stack["audio"]], folders=[tmp_path / "none"])
+
+
+def test_requirements_may_go_in_a_circle(tmp_path: Path, make_elf: MakeElf) -> None:
+    pair = [
+        build_wheel(tmp_path, name=a, tags=TAGS, requires=(b,), files={f"{a}.so": make_elf()}, pure=False)
+        for a, b in ("xy", "yx")
+    ]
+    assert [*provided_to(pair).values()] == [("y.so",), ("x.so",)]
+
+
+def test_verify_of_several_wheels(
+    stack: dict[str, Path], tmp_path: Path, make_elf: MakeElf, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheels = [stack["torch"], stack["audio"]]
+    assert cairn("verify", *wheels) == 7
+    text = capsys.readouterr().out
+    assert "it needs libamdhip64.so.6, which nothing supplies" in text
+    assert "it needs libtorch.so" not in text
+    files = {"_rocm/lib/libamdhip64.so.6": make_elf()}
+    build_wheel(tmp_path / "sdk", name="rocm_core", tags=TAGS, files=files, pure=False)
+    assert cairn("verify", "--find-links", tmp_path / "sdk", *wheels) == 0
+    assert cairn("verify", "--find-links", tmp_path / "none", *wheels) == 2
