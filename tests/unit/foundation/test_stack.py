@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -5,6 +6,7 @@ import pytest
 from cairn import stack
 from cairn.errors import UsageError
 
+ROOT = Path(__file__).parents[3]
 HEAD = 'schema = "cairn.stack/1"\nname = "s"\nline = "nightly"\ntargets = ["cpu"]\n'
 
 
@@ -74,3 +76,14 @@ def test_only_the_version_of_what_is_built_before_can_be_named(tmp_path: Path) -
     assert load(tmp_path, chain + project("c", needs='["b"]', more=pinned)).project("c").requires
     with pytest.raises(UsageError, match="c names the version of a"):
         load(tmp_path, chain + project("c", more=pinned))
+
+
+@pytest.mark.parametrize(
+    "place", ["pyproject.toml", "README.md", "external-builds/sample/rocm/packages.toml"]
+)
+def test_the_compiler_of_the_sample_is_the_same_one_wherever_it_is_named(place: str) -> None:
+    # A newer one would be installed in its stead on the day it comes out.
+    wanted = stack.load(ROOT / "external-builds/sample/stack.toml").sdk
+    assert wanted is not None
+    named = re.findall(r"\bziglang *[=<>~].*?(?=[\s\"])", (ROOT / place).read_text())
+    assert tuple(named) == wanted.build_requires
