@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.metadata
 import itertools
 import os
 import zlib
@@ -40,8 +39,11 @@ def engine() -> str:
     """What deflates here, such as `isal 1.7.2`: another one makes other bytes of the same content."""
     if _fast is zlib:
         return f"zlib {zlib.ZLIB_RUNTIME_VERSION}"
+    # Loaded here because it takes longer than to read a wheel's headers.
+    from importlib.metadata import version  # noqa: PLC0415
+
     package = _fast.__name__.partition(".")[0]
-    return f"{package} {importlib.metadata.version(package)}"
+    return f"{package} {version(package)}"
 
 
 def crc32(data: bytes, value: int = 0) -> int:
@@ -49,15 +51,15 @@ def crc32(data: bytes, value: int = 0) -> int:
     return int(_fast.crc32(data, value))
 
 
-def inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Unpack raw deflate data in pieces of at most 256 KiB.
+def inflate(chunks: Iterable[bytes], *, window: bytes = b"") -> Iterator[bytes]:
+    """Unpack raw deflate data in pieces of at most 256 KiB; `window` is what was unpacked before it.
 
     Raises:
         EOFError: the data ends before the stream does.
         ValueError: there are bytes after the end of the stream.
         InflateError: the data is broken.
     """
-    stream: Any = _fast.decompressobj(_RAW)
+    stream: Any = _fast.decompressobj(_RAW, zdict=window)
     for chunk in chunks:
         data = chunk
         while data and not stream.eof:

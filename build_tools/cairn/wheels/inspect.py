@@ -107,13 +107,15 @@ def read_libraries(
 
     Args:
         archive: the wheel.
-        device_code: whether to look for it, which means to unpack each binary to its end.
+        device_code: whether to look for it, which means to unpack each binary to its end. Without, a wheel
+            that was made to deceive can show other headers than it has; see `midstream`.
         look_for: as for `elf.read_view`.
     """
     binaries = sorted(elf_members(archive), key=lambda member: -member.size)
 
     def one(member: Member) -> Library:
-        return read_library(MemberView(archive, member), member, device_code=device_code, look_for=look_for)
+        view = MemberView(archive, member, shortcuts=not device_code)
+        return read_library(view, member, device_code=device_code, look_for=look_for)
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return tuple(sorted(pool.map(one, binaries), key=lambda library: library.member))

@@ -1,0 +1,144 @@
+"""Bytes far into a deflate stream, unpacked from a little before them.
+
+Such a stream has no index, and a block may repeat what is in the 32 KiB before it. But a block that brings
+its own codes can be told by its header. What follows it is unpacked twice, behind different windows: where
+the two differ, bytes hang on what we do not know. And how far in we are is known when the stream ends.
+
+This finds what any stream holds that was made by compressing. A stream that was made to deceive can show
+other bytes this way than from its beginning: what must not be deceived does not read so.
+
+Source: RFC 1951, sections 3.2.3 to 3.2.7.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import zlib
+from collections.abc import Iterator
+
+from cairn.wheels import deflate, zipformat
+from cairn.wheels.rawfile import RawFile
+from cairn.wheels.zipformat import Member
+
+# Where to begin, from the end: the rest would take 1, were it as dense as all. Symbol tables are denser.
+_SHARES = (0.5, 1.25)
+_TRIES = 3  # blocks to begin at; nearly always it is the first
+_SEARCHED = 1 << 17  # bytes within which a block begins: those of zlib hold 16 K symbols at most
+_SPAN = 1 << 15  # bytes that are searched at a time
+_TRIALS = (1 << 8, 1 << 16)  # bytes that must unpack after what looks like a header
+_WINDOWS = (bytes(1 << 15), b"\xff" * (1 << 15))
+
+# Blocks that bring what follows to its place within a byte, as value and bits: one without content, and one
+# that repeats the last byte of the window eleven times. Both have the codes that every reader knows.
+_EMPTY = (0b10, 10)
+_REPEAT = (0b10_0100_0010, 23)
+_REPEATED = 11
+
+
+def read(raw: RawFile, member: Member, offset: int, size: int) -> bytes | None:
+    """Exactly `size` bytes from `offset` of a member, or None where that is no shortcut or does not work."""
+    rest = member.size - offset
+    if member.method != zipformat.DEFLATED or rest > offset // 2 or rest < size:
+        return None
+    for share in _SHARES:
+        packed = int(member.compressed_size * rest / member.size * share)
+        found = _read_from(raw, member, member.compressed_size - packed, offset, size)
+        if found is not None:
+            return found
+    return None
+
+
+def _read_from(raw: RawFile, member: Member, start: int, offset: int, size: int) -> bytes | None:
+    searched = raw.at(member.data_offset + start, min(_SEARCHED, member.compressed_size - start))
+    for bit in itertools.islice(_block_starts(searched), _TRIES):
+        rest = _Rest(raw, member, start * 8 + bit)
+        unpacked = rest.length()
+        if unpacked is None:
+            continue
+        at = unpacked - (member.size - offset)
+        one, other = (rest.read(at, size, window) if at >= 0 else b"" for window in _WINDOWS)
+        return one if at >= 0 and one == other else None
+    return None
+
+
+def _block_starts(data: bytes) -> Iterator[int]:
+    """The bits of `data` at which blocks seem to begin."""
+    for at in range(0, len(data), _SPAN):
+        span = data[at : at + _SPAN + _TRIALS[-1]]
+        number = int.from_bytes(span, "little")
+        for bit in range(8):
+            shifted = (number >> bit).to_bytes(len(span), "little")[:-1]  # the last one is not whole
+            for header in _headers().finditer(shifted, 0, min(_SPAN, len(span) - _TRIALS[0])):
+                begin = header.start()
+                if all(_unpacks(shifted[begin : begin + size]) for size in _TRIALS):
+                    yield 8 * (at + begin) + bit
+
+
+@functools.cache
+def _headers() -> re.Pattern[bytes]:
+    """What the headers of blocks with their own codes match.
+
+    Three bits say that it is such a block (2), and not the last; then come twice five bits, for counts below
+    30. The lowest bits are the first ones.
+    """
+    first = [count << 3 | 2 << 1 for count in range(30)]
+    second = [bits << 5 | count for count in range(30) for bits in range(8)]
+    classes = tuple(b"".join(re.escape(bytes([byte])) for byte in each) for each in (first, second))
+    return re.compile(b"(?=[%s][%s])" % classes)
+
+
+def _unpacks(data: bytes) -> bool:
+    stream = zlib.decompressobj(-15, zdict=_WINDOWS[0])
+    try:
+        stream.decompress(data)
+    except zlib.error:
+        return False
+    return not stream.eof
+
+
+class _Rest:
+    """A deflate stream from a block to its end."""
+
+    def __init__(self, raw: RawFile, member: Member, bit: int) -> None:
+        self._raw = raw
+        self._member = member
+        self._byte, self._bit = divmod(bit, 8)
+        self._extra = _REPEATED * (self._bit % 2)
+
+    def length(self) -> int | None:
+        """How many bytes it unpacks to; None when it is none that ends where the member does."""
+        unpacked = -self._extra
+        try:
+            for piece in self._pieces(_WINDOWS[0]):
+                unpacked += len(piece)
+                if unpacked > self._member.size:
+                    return None
+        except (*deflate.InflateError, EOFError, ValueError):
+            return None
+        return unpacked
+
+    def read(self, at: int, size: int, window: bytes) -> bytes:
+        """`size` bytes of it as they are after `window`."""
+        start, end = at + self._extra, at + self._extra + size
+        found, seen = b"", 0
+        for piece in self._pieces(window):
+            found += piece[max(start - seen, 0) : max(end - seen, 0)]
+            seen += len(piece)
+            if seen >= end:
+                break
+        return found
+
+    def _pieces(self, window: bytes) -> Iterator[bytes]:
+        return deflate.inflate(self._packed(), window=window)
+
+    def _packed(self) -> Iterator[bytes]:
+        at = self._member.data_offset + self._byte
+        value, bits = _REPEAT if self._bit % 2 else (0, 0)
+        while bits % 8 != self._bit:
+            value |= _EMPTY[0] << bits
+            bits += _EMPTY[1]
+        value |= self._raw.at(at, 1)[0] >> self._bit << bits
+        yield value.to_bytes((bits + 8 - self._bit) // 8, "little")
+        yield from self._raw.chunks(at + 1, self._member.compressed_size - self._byte - 1)

@@ -1,0 +1,102 @@
+"""What lies far in is the same however it is read, or it is not found this way."""
+
+import contextlib
+import functools
+import random
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cairn.wheels import midstream, views, zipformat
+from cairn.wheels.archive import Archive, Member
+
+SIZE = 3 << 20
+FAR = SIZE * 3 // 4
+
+
+@functools.cache
+def mixed(seed: int = 0) -> bytes:
+    """Bytes that pack since few of them are used, and seldom repeat what was before."""
+    return bytes(random.Random(seed).choices(range(64), k=SIZE))  # noqa: S311 - the same every time
+
+
+def packed(data: bytes, level: int = 6, memory: int = 8, strategy: int = zlib.Z_DEFAULT_STRATEGY) -> bytes:
+    stream = zlib.compressobj(level, zlib.DEFLATED, -15, memory, strategy)
+    return stream.compress(data) + stream.flush()
+
+
+@contextlib.contextmanager
+def member_of(folder: Path, stream: bytes, size: int) -> Iterator[tuple[Archive, Member]]:
+    """A member whose compressed data is a given stream, whatever made it."""
+    path = folder / "one.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("member", stream)
+    with Archive.open(path) as archive_read:
+        yield archive_read, archive_read.member("member")._replace(method=zipformat.DEFLATED, size=size)
+
+
+def read(
+    folder: Path, stream: bytes, *, size: int = SIZE, offset: int = FAR, count: int = 999
+) -> bytes | None:
+    with member_of(folder, stream, size) as (archive, member):
+        return midstream.read(archive.raw, member, offset, count)
+
+
+@pytest.mark.parametrize("memory", [5, 8, 9])
+@pytest.mark.parametrize("level", [1, 6, 9])
+def test_it_is_found_in_what_zlib_packed(tmp_path: Path, level: int, memory: int) -> None:
+    assert read(tmp_path, packed(mixed(), level, memory)) == mixed()[FAR:][:999]
+
+
+def test_whatever_bit_a_block_begins_at(tmp_path: Path) -> None:
+    for seed in range(8):
+        stream = packed(mixed(seed))
+        assert read(tmp_path, stream, count=SIZE - FAR) == mixed(seed)[FAR:]
+
+
+@settings(max_examples=40, deadline=None)
+@given(offset=st.integers(0, SIZE), count=st.integers(0, 5000))
+def test_it_is_right_or_none(tmp_path_factory: pytest.TempPathFactory, offset: int, count: int) -> None:
+    folder = tmp_path_factory.mktemp("midstream")
+    found = read(folder, packed(mixed()), offset=offset, count=count)
+    assert found in (None, mixed()[offset : offset + count])
+    if offset + count > SIZE or offset < SIZE // 2:
+        assert found is None
+
+
+def test_bytes_that_hang_on_what_was_skipped_are_not_guessed(tmp_path: Path) -> None:
+    data = mixed()[:20_000] * (SIZE // 20_000 + 1)
+    # All blocks but the first say no more than "as 20,000 bytes ago", in codes of their own.
+    assert read(tmp_path, packed(data[:SIZE])) is None
+
+
+@pytest.mark.parametrize("how", [{"level": 0}, {"strategy": zlib.Z_FIXED}])
+def test_blocks_that_cannot_be_told_are_not_found(tmp_path: Path, how: dict[str, int]) -> None:
+    assert read(tmp_path, packed(mixed(), **how)) is None
+
+
+@pytest.mark.parametrize("lost", [1, 1000, 100_000])
+def test_a_stream_that_does_not_end_is_not_read(tmp_path: Path, lost: int) -> None:
+    assert read(tmp_path, packed(mixed())[:-lost]) is None
+
+
+def test_a_stream_that_ends_before_its_member_does_is_not_read(tmp_path: Path) -> None:
+    assert read(tmp_path, packed(mixed()) + b"more") is None
+
+
+def test_a_view_takes_the_shortcut_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "_FAR", 1 << 20)
+    taken = []
+    monkeypatch.setattr(midstream, "read", lambda *words: taken.append(words) or b"far")
+    with member_of(tmp_path, packed(mixed()), SIZE) as (archive, member):
+        view = views.MemberView(archive, member, shortcuts=True)
+        assert view.read(1 << 19, 9) == mixed()[1 << 19 :][:9]
+        assert view.read(FAR, 3) == b"far"
+        assert view.read(FAR, 3) == mixed()[FAR:][:3]
+        assert views.MemberView(archive, member).read(FAR, 3) == mixed()[FAR:][:3]
+    assert len(taken) == 1
