@@ -27,7 +27,9 @@ _SHARES = (0.5, 1.25)
 _TRIES = 3  # blocks to begin at; nearly always it is the first
 _SEARCHED = 1 << 17  # bytes within which a block begins: those of zlib hold 16 K symbols at most
 _SPAN = 1 << 15  # bytes that are searched at a time
-_TRIALS = (1 << 8, 1 << 16)  # bytes that must unpack after what looks like a header
+_TRIAL = 1 << 16  # bytes that must unpack after what looks like a header
+_ONE = 1 << 7  # what shares are counted in
+_LONGEST_HEADER = 10  # bytes of a header up to the codes of its codes
 _WINDOWS = (bytes(1 << 15), b"\xff" * (1 << 15))
 
 # Blocks that bring what follows to its place within a byte, as value and bits: one without content, and one
@@ -66,27 +68,47 @@ def _read_from(raw: RawFile, member: Member, start: int, offset: int, size: int)
 def _block_starts(data: bytes) -> Iterator[int]:
     """The bits of `data` at which blocks seem to begin."""
     for at in range(0, len(data), _SPAN):
-        span = data[at : at + _SPAN + _TRIALS[-1]]
+        span = data[at : at + _SPAN + _TRIAL]
         number = int.from_bytes(span, "little")
         for bit in range(8):
             shifted = (number >> bit).to_bytes(len(span), "little")[:-1]  # the last one is not whole
-            for header in _headers().finditer(shifted, 0, min(_SPAN, len(span) - _TRIALS[0])):
-                begin = header.start()
-                if all(_unpacks(shifted[begin : begin + size]) for size in _TRIALS):
+            for begin in _headers(shifted[: _SPAN + _LONGEST_HEADER]):
+                if _unpacks(shifted[begin : begin + _TRIAL]):
                     yield 8 * (at + begin) + bit
 
 
-@functools.cache
-def _headers() -> re.Pattern[bytes]:
-    """What the headers of blocks with their own codes match.
+def _headers(data: bytes) -> Iterator[int]:
+    """The bytes of `data` at which the header of a block with its own codes could stand.
 
-    Three bits say that it is such a block (2), and not the last; then come twice five bits, for counts below
-    30. The lowest bits are the first ones.
+    It holds a code for the lengths of the other codes. Like every code it must be complete: the shares of
+    all words that begin with one of its words add up to one.
+    """
+    pattern, shares = _tables()
+    for found in pattern.finditer(data, 0, len(data) - _LONGEST_HEADER):
+        begin = found.start()
+        bits = int.from_bytes(data[begin + 1 : begin + _LONGEST_HEADER], "little") >> 5
+        lengths = bits >> 4 & (1 << 3 * ((bits & 15) + 4)) - 1
+        share = 0
+        while lengths:
+            share += shares[lengths & 0xFFF]
+            lengths >>= 12
+        if share == _ONE:
+            yield begin
+
+
+@functools.cache
+def _tables() -> tuple[re.Pattern[bytes], tuple[int, ...]]:
+    """What the first two bytes of a header match; and the sum of the shares of each four lengths.
+
+    Three bits, the lowest ones first, say that the block has its own codes (2) and is not the last; twice
+    five bits hold counts below 30. A length has three bits, and 0 is none.
     """
     first = [count << 3 | 2 << 1 for count in range(30)]
     second = [bits << 5 | count for count in range(30) for bits in range(8)]
     classes = tuple(b"".join(re.escape(bytes([byte])) for byte in each) for each in (first, second))
-    return re.compile(b"(?=[%s][%s])" % classes)
+    share = (0, *(_ONE >> length for length in range(1, 8)))
+    sums = [a + b for b in share for a in share]
+    return re.compile(b"(?=[%s][%s])" % classes), tuple(a + b for b in sums for a in sums)
 
 
 def _unpacks(data: bytes) -> bool:
