@@ -14,7 +14,7 @@ from cairn import console, files, process
 from cairn.build import cache, step
 from cairn.build.plan import Plan, Step
 from cairn.build.request import BuildRequest, BuiltWheel
-from cairn.wheels import inspect, metadata
+from cairn.wheels import code_targets, metadata
 
 
 def run(plan: Plan) -> tuple[BuiltWheel, ...]:
@@ -85,7 +85,7 @@ def _delivered(
         wheel=wheel,
         sha256=hit.sha256,
         version=metadata.read(wheel).version,
-        targets=inspect.targets_of(wheel),
+        targets=code_targets.targets_of(wheel),
         seconds=hit.seconds,
         started=started,
         ended=time.time(),

@@ -9,13 +9,13 @@ from pathlib import Path
 from cairn.errors import WheelError
 from cairn.targets import TargetId, parse_target_id
 from cairn.wheels import (
+    code_targets,
     fat_bundle,
     fat_data,
     fat_loader,
     fat_platform,
     fat_trim,
     fat_version,
-    inspect,
     metadata,
 )
 from cairn.wheels.archive import Archive
@@ -135,7 +135,7 @@ def _bundle(request: Request, own: tuple[Binary, ...], preloads: tuple[str, ...]
 
 
 def _targets_of(wheel: Path, own: Sequence[Binary]) -> tuple[TargetId, ...]:
-    names = {name for binary in own for name in binary.sizes} or set(inspect.targets_of(wheel))
+    names = {name for binary in own for name in binary.sizes} or set(code_targets.targets_of(wheel))
     if not names:
         raise WheelError(
             f"{wheel.name} has no device code that would tell its targets",

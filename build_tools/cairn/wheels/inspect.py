@@ -1,23 +1,24 @@
-"""The binaries in a wheel: what they need and which targets they carry code for."""
+"""The ELF files in a wheel: what they need, and their device code."""
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cairn.errors import WheelError
-from cairn.wheels import device, elf, offload, pe_inspect, zipformat
+from cairn.wheels import elf, zipformat
 from cairn.wheels.archive import Archive
 from cairn.wheels.elf import Elf
-from cairn.wheels.offload import CodeObject
-from cairn.wheels.pe_inspect import PeLibrary
-from cairn.wheels.unpacking import ViewReader
 from cairn.wheels.views import MemberView
 from cairn.wheels.zipformat import Member
+
+if TYPE_CHECKING:
+    from cairn.wheels.offload import CodeObject
 
 _SMALLEST = 52  # an ELF header of 32 bits
 _PEEK = 512
@@ -74,32 +75,6 @@ def libraries_of(wheel: Path, *, look_for: frozenset[str] = frozenset()) -> tupl
         return read_libraries(archive, look_for=look_for)
 
 
-def targets_of(wheel: Path) -> tuple[str, ...]:
-    """The targets that a wheel has device code for, sorted; none when it has no device code.
-
-    Raises:
-        WheelError: the archive or a binary is malformed.
-    """
-    with Archive.open(wheel) as archive:
-        return all_targets(archive, (*read_libraries(archive), *pe_inspect.read_libraries(archive)))
-
-
-def all_targets(archive: Archive, libraries: Iterable[Library | PeLibrary]) -> tuple[str, ...]:
-    """The targets of a wheel whose binaries have been read: theirs and those of containers.
-
-    Raises:
-        WheelError: a container is malformed.
-    """
-    found = {target for library in libraries for target in library.targets}
-    for member in archive.members:
-        if member.name.endswith(device.SUFFIX):
-            view = MemberView(archive, member)
-            container = device.parse(ViewReader(view, 0, view.size), member.name)
-            ids = (code.id for part in container.parts for code in part.codes)
-            found |= {str(offload.target_of(name)) for name in ids}
-    return tuple(sorted(found))
-
-
 def read_libraries(
     archive: Archive, *, device_code: bool = True, look_for: frozenset[str] = frozenset()
 ) -> tuple[Library, ...]:
@@ -131,10 +106,17 @@ def read_library(
     """
     try:
         parsed = elf.read_view(view, sections=device_code, look_for=look_for)
-        code = offload.of_view(view, parsed) if device_code else ()
+        code = _device_code(view, parsed) if device_code else ()
     except WheelError as error:
         raise WheelError(f"{member.name}: {error}", tip=error.tip) from error
     return Library(member=member.name, size=member.size, elf=parsed, code_objects=code)
+
+
+def _device_code(view: MemberView, parsed: Elf) -> tuple[CodeObject, ...]:
+    # Loaded here because what it takes to unpack bundles takes longer to load than many a wheel to read.
+    from cairn.wheels import offload  # noqa: PLC0415
+
+    return offload.of_view(view, parsed)
 
 
 def elf_members(archive: Archive) -> Iterator[Member]:

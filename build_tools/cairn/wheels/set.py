@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from cairn import files, jsonfile
 from cairn.errors import WheelError
-from cairn.wheels import inspect, metadata
+from cairn.wheels import code_targets, metadata
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ def describe(wheel: Path) -> SetWheel:
         sha256=files.sha256_of(wheel),
         size=info.size,
         metadata_sha256=info.metadata_sha256,
-        targets=inspect.targets_of(wheel),
+        targets=code_targets.targets_of(wheel),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn.wheels import inspect, metadata, pe_inspect
+from cairn.wheels import code_targets, inspect, metadata, pe_inspect
 from cairn.wheels.archive import Archive
 from cairn.wheels.inspect import Library
 from cairn.wheels.pe_inspect import PeLibrary
@@ -87,7 +87,7 @@ def summarise(wheel: Path) -> Summary:
         info = metadata.read_archive(archive, name)
         libraries = inspect.read_libraries(archive)
         dlls = pe_inspect.read_libraries(archive)
-        targets = inspect.all_targets(archive, (*libraries, *dlls))
+        targets = code_targets.all_targets(archive, (*libraries, *dlls))
         sizes = [member.size for member in archive.members]
     return Summary(
         file_name=info.file_name,

@@ -92,6 +92,7 @@ class ElfFile:
         self.runpath = str(properties.get("runpath", ""))
         self.rpath = str(properties.get("rpath", ""))
         self.versions: Mapping[str, Sequence[str]] = properties.get("versions", {})  # type: ignore[assignment]
+        self.symbols: Sequence[str] = properties.get("symbols", ())  # type: ignore[assignment]
         self.sections: Mapping[str, bytes] = properties.get("sections", {})  # type: ignore[assignment]
         self.interpreter = bool(properties.get("interpreter"))
         self.machine = int(properties.get("machine", 62))  # type: ignore[call-overload]
@@ -105,6 +106,8 @@ class ElfFile:
             strings.extend(value.encode() + b"\0")
             return len(strings) - len(value.encode()) - 1
 
+        for symbol in self.symbols:
+            text(symbol)
         entries = [(1, text(name)) for name in self.needed]
         entries += [(14, text(self.soname))] if self.soname else []
         entries += [(15, text(self.rpath))] if self.rpath else []

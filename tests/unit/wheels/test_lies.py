@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 
 from cairn.errors import WheelError
 from cairn.targets import parse_target_id
-from cairn.wheels import elf, fat, inspect, metadata
+from cairn.wheels import code_targets, elf, fat, inspect, metadata
 from cairn.wheels.diff import diff
 from cairn.wheels.edit import Edit, apply
 from cairn.wheels.edit_elf import BinaryEdit, change
@@ -198,7 +198,7 @@ def test_what_is_let_through_is_true(
         parts = attempt(lambda: split(wheel, out / "parts"))  # noqa: B023
         if isinstance(parts, tuple):
             joined = join(parts[0], parts[1:], out / "joined").path
-            assert inspect.targets_of(joined) == inspect.targets_of(wheel)
+            assert code_targets.targets_of(joined) == code_targets.targets_of(wheel)
         assert not list(out.rglob(".*"))
         shutil.rmtree(wheel.parent)
         shutil.rmtree(out, ignore_errors=True)
@@ -225,7 +225,7 @@ def test_what_is_joined_of_spoiled_parts_is_the_original(
             same = archive.read("demo/lib/libx.so") == library
         assert found.same_bytes == same
         assert not found.missing
-        assert inspect.targets_of(made.path) == TARGETS  # type: ignore[attr-defined]
+        assert code_targets.targets_of(made.path) == TARGETS  # type: ignore[attr-defined]
         made.path.unlink()  # type: ignore[attr-defined]
     assert 0 < refused < 40
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import WheelError
-from cairn.wheels import bundles, device, elf, inspect, metadata, offload
+from cairn.wheels import bundles, code_targets, device, elf, metadata, offload
 from cairn.wheels.edit import Edit, apply
 from cairn.wheels.join import join
 from cairn.wheels.split import split
@@ -82,8 +82,8 @@ def test_a_host_wheel_and_one_for_each_processor(build: MakeWheel, parts: tuple[
         "demo_device_gfx90a",
         "demo_device_gfx942",
     ]
-    assert inspect.targets_of(host) == ()
-    of_devices = [inspect.targets_of(path) for path in devices]
+    assert code_targets.targets_of(host) == ()
+    of_devices = [code_targets.targets_of(path) for path in devices]
     assert of_devices == [("gfx9-4-generic",), ("gfx90a:xnack+", "gfx90a:xnack-"), ("gfx942",)]
     info = metadata.read(host)
     assert info.extras == ("fast", *(f"device-{name}" for name in PROCESSORS))
@@ -135,7 +135,7 @@ def test_all_device_wheels_give_the_original_members(
     assert "libplain.so" in same
     assert {n.rpartition("/")[2] for n in whole if n.endswith(".so") and whole[n] == again[n]} >= same
     assert sorted(again) == sorted(whole)
-    assert inspect.targets_of(made.path) == TARGETS
+    assert code_targets.targets_of(made.path) == TARGETS
     assert verify(made.path, Expectation(python="3.11")) == ()
 
 
@@ -157,7 +157,7 @@ def test_some_device_wheels_give_their_targets_alone(
     made = join(parts[0], [parts[number] for number in chosen], tmp_path / "joined")
     names = {PROCESSORS[number - 1] for number in chosen}
     wanted = tuple(t for t in TARGETS if t.partition(":")[0] in names)
-    assert inspect.targets_of(made.path) == wanted
+    assert code_targets.targets_of(made.path) == wanted
     whole, again = contents(build()), contents(made.path)
     for name in ("demo/lib/libplain.so", "demo/lib/libmany é.so"):
         kept = {key: code for key, code in codes(whole[name]).items() if key[1].split("--")[1] in wanted}
@@ -222,7 +222,7 @@ def test_a_library_whose_name_leaves_no_room_is_refused(
 
 def test_what_cannot_be_split(build: MakeWheel, parts: tuple[Path, ...], tmp_path: Path) -> None:
     with pytest.raises(WheelError, match="already"):
-        split(parts[0], tmp_path / "again") if inspect.targets_of(parts[0]) else split(
+        split(parts[0], tmp_path / "again") if code_targets.targets_of(parts[0]) else split(
             apply(build(), Edit(add_extras=("device-gfx942",)), tmp_path / "marked"), tmp_path / "again"
         )
     with pytest.raises(WheelError, match="no device code"):

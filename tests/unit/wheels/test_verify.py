@@ -310,6 +310,16 @@ def test_platform_tags(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
     assert codes(wheel("py3-none-manylinux_2_28_aarch64")) == [("machine", "demo/x.so")]
 
 
+def test_symbols_that_no_manylinux_tag_allows(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+    def found(*symbols: str, needed: str) -> list[tuple[str, str | None]]:
+        binary = make_elf(needed=(needed,), symbols=symbols)
+        return codes(make_wheel(tags=("py3-none-manylinux_2_28_x86_64",), files={"demo/x.so": binary}))
+
+    assert found("inflate", "inflate_fast_by_us", needed="libz.so.1") == []
+    assert found("inflate", "inflate_fast", needed="libz.so.1") == [("symbols-too-new", "demo/x.so")]
+    assert found("inflate_fast", needed="libm.so.6") == []
+
+
 def test_needed_libraries(good: Path, make_wheel: MakeWheel, make_elf: MakeElf) -> None:
     assert codes(good) == [("needed", "demo/_C.so")]
     elf = make_elf(needed=("libc.so.6", "libcudart.so.12", "libtorch_cpu.so"))
