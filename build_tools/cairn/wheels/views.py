@@ -12,7 +12,7 @@ from cairn.wheels.archive import Archive
 from cairn.wheels.zipformat import Member
 
 _HEAD = 16 << 20
-_FAR = 48 << 20  # bytes; less is unpacked sooner than a place to begin at is found
+_FAR = 16 << 20  # bytes; less is unpacked sooner than a place to begin at is found
 
 
 class View(Protocol):
