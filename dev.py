@@ -104,7 +104,8 @@ def interpreter() -> str:
 
 def stamp(extra: str) -> str:
     """What the virtual environment was made from; another value means that it must be installed again."""
-    digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    asked = b"".join((ROOT / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
+    digest = hashlib.sha256(asked).hexdigest()
     return f"{interpreter()}\n{digest} {extra}"
 
 
@@ -140,7 +141,8 @@ def install(extra: str) -> None:
     STAMP.unlink(missing_ok=True)
     requirement = f"{ROOT}[{extra}]" if extra else str(ROOT)
     pip = [str(python()), "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    subprocess.run([*pip, "install", "--editable", requirement], check=True, cwd=ROOT)
+    versions = ["--constraint", str(ROOT / "constraints.txt")]
+    subprocess.run([*pip, "install", *versions, "--editable", requirement], check=True, cwd=ROOT)
     STAMP.write_text(stamp(extra), encoding="utf-8")
 
 

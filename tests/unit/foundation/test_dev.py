@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import shutil
 import sys
+import tomllib
 import venv
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 DEV = Path(__file__).resolve().parents[3] / "dev.py"
 
@@ -47,6 +52,31 @@ def test_another_python_or_another_place_needs_another_environment(
     monkeypatch.undo()
     monkeypatch.setattr(dev, "ROOT", Path("/elsewhere"))
     assert dev.interpreter() != before
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+def test_other_packages_make_it_be_installed_again(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    for each in ("pyproject.toml", "constraints.txt"):
+        shutil.copy(DEV.with_name(each), tmp_path)
+    monkeypatch.setattr(dev, "ROOT", tmp_path)
+    before = dev.stamp("dev")
+    with (tmp_path / name).open("a") as file:
+        file.write("# more\n")
+    assert dev.stamp("dev") != before
+
+
+def test_every_package_that_is_asked_for_has_one_version() -> None:
+    project = tomllib.loads(DEV.with_name("pyproject.toml").read_text())["project"]
+    asked = itertools.chain(project["dependencies"], *project["optional-dependencies"].values())
+    lines = DEV.with_name("constraints.txt").read_text().splitlines()
+    held = {canonicalize_name(r.name): r for r in map(Requirement, lines[3:])}
+    for requirement in map(Requirement, asked):
+        if requirement.marker is None or requirement.marker.evaluate():
+            (only,) = held[canonicalize_name(requirement.name)].specifier
+            assert only.operator == "=="
+            assert requirement.specifier.contains(only.version)
 
 
 @pytest.mark.parametrize("locale", ["C", "POSIX"])
