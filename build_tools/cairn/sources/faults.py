@@ -152,7 +152,9 @@ def _verb(args: Sequence[str]) -> str:
 
 def _reason(stderr: str) -> str:
     """Git's own words, without hints and progress, in one line."""
-    lines = [line.strip() for line in redact.mask(stderr).replace("\r", "\n").splitlines()]
+    # What a server says may end in a zero byte.
+    text = redact.mask(stderr).replace("\r", "\n").replace("\0", "")
+    lines = [line.strip() for line in text.splitlines()]
     said = [line for line in lines if re.match(r"(fatal|error|remote|ssh|warning: unable)", line)]
     told = [re.sub(r"^(fatal|error): ", "", line) for line in said or lines if line]
     return "; ".join(dict.fromkeys(told))[:_MESSAGE_LIMIT]

@@ -56,6 +56,12 @@ def test_the_message_is_one_line_without_secrets() -> None:
     assert str(error) == "git fetch: cannot read https://***@h/a; gone"
 
 
+def test_what_a_server_said_is_told_without_its_zero_byte() -> None:
+    said = "remote: fatal: unable to read abc\nremote: aborting due to possible repository corruption.\0\n"
+    told = "remote: fatal: unable to read abc; remote: aborting due to possible repository corruption."
+    assert str(faults.of(FETCH, said, returncode=128)) == f"git fetch: {told}"
+
+
 def test_silence_is_reported_by_the_exit_code() -> None:
     assert str(faults.of(FETCH, "", returncode=7)) == "git fetch: exit code 7"
 
