@@ -22,7 +22,8 @@ import pathlib, sys
 from cairn.wheels import inspect, policy
 from cairn.wheels.archive import Archive
 with Archive.open(pathlib.Path(sys.argv[1])) as archive:
-    found = inspect.read_libraries(archive, device_code=False, look_for=policy.watched_symbols())
+    symbols = policy.watched_symbols()
+    found = inspect.read_libraries(archive, device_code=False, look_for=symbols, shortcuts=True)
 print(len(found), policy.lowest(found, (), "x86_64"))
 """
 

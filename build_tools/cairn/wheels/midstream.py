@@ -1,11 +1,12 @@
 """Bytes far into a deflate stream, unpacked from a little before them.
 
 Such a stream has no index, and a block may repeat what is in the 32 KiB before it. But a block that brings
-its own codes can be told by its header. What follows it is unpacked twice, behind different windows: where
-the two differ, bytes hang on what we do not know. And how far in we are is known when the stream ends.
+its own codes can be told by its header. What follows it is unpacked to the end, so that we know how far from
+the end, and so how far in, it begins. Then it is unpacked behind two windows that have no byte in common:
+where the results are the same, they do not hang on what we do not know.
 
-This finds what any stream holds that was made by compressing. A stream that was made to deceive can show
-other bytes this way than from its beginning: what must not be deceived does not read so.
+What looks like a header may be content, though, of a file that was made to deceive, or that by chance ends in
+a deflate stream of its own. What must not be deceived does not read so.
 
 Source: RFC 1951, sections 3.2.3 to 3.2.7.
 """
@@ -22,18 +23,21 @@ from cairn.wheels import deflate, zipformat
 from cairn.wheels.rawfile import RawFile
 from cairn.wheels.zipformat import Member
 
-# Where to begin, from the end: the rest would take 1, were it as dense as all. Symbol tables are denser.
+# Where to begin: this many times what the rest would take, were it as dense as all, before the end. Symbol
+# tables are denser, so that half of it often does; where not, a little more than all of it.
 _SHARES = (0.5, 1.25)
 _TRIES = 3  # blocks to begin at; nearly always it is the first
 _SEARCHED = 1 << 17  # bytes within which a block begins: those of zlib hold 16 K symbols at most
 _SPAN = 1 << 15  # bytes that are searched at a time
-_TRIAL = 1 << 16  # bytes that must unpack after what looks like a header
+_TRIAL = 1 << 16  # bytes that must unpack after what looks like a header …
+_ENOUGH = 1 << 20  # … unless they unpack to this much
 _ONE = 1 << 7  # what shares are counted in
 _LONGEST_HEADER = 10  # bytes of a header up to the codes of its codes
-_WINDOWS = (bytes(1 << 15), b"\xff" * (1 << 15))
+_WINDOWS = (bytes(1 << 15), b"\xff" * (1 << 15))  # without a common byte: what is the same is known
 
 # Blocks that bring what follows to its place within a byte, as value and bits: one without content, and one
-# that repeats the last byte of the window eleven times. Both have the codes that every reader knows.
+# that repeats the last byte of the window eleven times, and so differs between the windows as they do. Both
+# have the codes that every reader knows.
 _EMPTY = (0b10, 10)
 _REPEAT = (0b10_0100_0010, 23)
 _REPEATED = 11
@@ -41,11 +45,11 @@ _REPEATED = 11
 
 def read(raw: RawFile, member: Member, offset: int, size: int) -> bytes | None:
     """Exactly `size` bytes from `offset` of a member, or None where that is no shortcut or does not work."""
-    rest = member.size - offset
-    if member.method != zipformat.DEFLATED or rest > offset // 2 or rest < size:
+    left = member.size - offset
+    if member.method != zipformat.DEFLATED or not size <= left <= offset // 2:
         return None
     for share in _SHARES:
-        packed = int(member.compressed_size * rest / member.size * share)
+        packed = int(member.compressed_size * left / member.size * share)
         found = _read_from(raw, member, member.compressed_size - packed, offset, size)
         if found is not None:
             return found
@@ -53,21 +57,23 @@ def read(raw: RawFile, member: Member, offset: int, size: int) -> bytes | None:
 
 
 def _read_from(raw: RawFile, member: Member, start: int, offset: int, size: int) -> bytes | None:
-    searched = raw.at(member.data_offset + start, min(_SEARCHED, member.compressed_size - start))
-    for bit in itertools.islice(_block_starts(searched), _TRIES):
+    packed = raw.at(member.data_offset + start, min(_SEARCHED + _TRIAL, member.compressed_size - start))
+    for bit in itertools.islice(_block_starts(packed), _TRIES):
         rest = _Rest(raw, member, start * 8 + bit)
-        unpacked = rest.length()
-        if unpacked is None:
+        length = rest.length()
+        if length is None:
             continue
-        at = unpacked - (member.size - offset)
-        one, other = (rest.read(at, size, window) if at >= 0 else b"" for window in _WINDOWS)
-        return one if at >= 0 and one == other else None
+        begin = member.size - length
+        if begin > offset:
+            return None
+        one, other = (rest.read(offset - begin, size, window) for window in _WINDOWS)
+        return one if one == other else None
     return None
 
 
 def _block_starts(data: bytes) -> Iterator[int]:
     """The bits of `data` at which blocks seem to begin."""
-    for at in range(0, len(data), _SPAN):
+    for at in range(0, min(_SEARCHED, len(data)), _SPAN):
         span = data[at : at + _SPAN + _TRIAL]
         number = int.from_bytes(span, "little")
         for bit in range(8):
@@ -80,11 +86,11 @@ def _block_starts(data: bytes) -> Iterator[int]:
 def _headers(data: bytes) -> Iterator[int]:
     """The bytes of `data` at which the header of a block with its own codes could stand.
 
-    It holds a code for the lengths of the other codes. Like every code it must be complete: the shares of
-    all words that begin with one of its words add up to one.
+    It holds a code for the lengths of the other codes. Like every code it must be complete: the shares that
+    its words take add up to one (Kraft's sum).
     """
     pattern, shares = _tables()
-    for found in pattern.finditer(data, 0, len(data) - _LONGEST_HEADER):
+    for found in pattern.finditer(data, 0, len(data) - _LONGEST_HEADER + 1):  # the match looks one byte on
         begin = found.start()
         bits = int.from_bytes(data[begin + 1 : begin + _LONGEST_HEADER], "little") >> 5
         lengths = bits >> 4 & (1 << 3 * ((bits & 15) + 4)) - 1
@@ -114,10 +120,10 @@ def _tables() -> tuple[re.Pattern[bytes], tuple[int, ...]]:
 def _unpacks(data: bytes) -> bool:
     stream = zlib.decompressobj(-15, zdict=_WINDOWS[0])
     try:
-        stream.decompress(data)
+        stream.decompress(data, _ENOUGH)
     except zlib.error:
         return False
-    return not stream.eof
+    return not stream.unused_data
 
 
 class _Rest:
@@ -144,13 +150,13 @@ class _Rest:
     def read(self, at: int, size: int, window: bytes) -> bytes:
         """`size` bytes of it as they are after `window`."""
         start, end = at + self._extra, at + self._extra + size
-        found, seen = b"", 0
+        found, seen = [], 0
         for piece in self._pieces(window):
-            found += piece[max(start - seen, 0) : max(end - seen, 0)]
+            found.append(piece[max(start - seen, 0) : max(end - seen, 0)])
             seen += len(piece)
             if seen >= end:
                 break
-        return found
+        return b"".join(found)
 
     def _pieces(self, window: bytes) -> Iterator[bytes]:
         return deflate.inflate(self._packed(), window=window)

@@ -65,8 +65,8 @@ class MemberView:
             member: which one.
             observer: called once with every piece of the content, in order, as far as it is unpacked. Only
                 with an observer are size and CRC checked, once `drain` has come to the end.
-            shortcuts: whether what is far in may once be read without what is before it, which a stream
-                that was made to deceive can exploit; see `midstream`.
+            shortcuts: whether what is far in may once be read without what is before it, which a file that
+                was made to deceive can exploit; see `midstream`.
         """
         self.size = member.size
         self._archive = archive

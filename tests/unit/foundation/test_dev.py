@@ -71,7 +71,10 @@ def test_every_package_that_is_asked_for_has_one_version() -> None:
     project = tomllib.loads(DEV.with_name("pyproject.toml").read_text())["project"]
     asked = itertools.chain(project["dependencies"], *project["optional-dependencies"].values())
     lines = DEV.with_name("constraints.txt").read_text().splitlines()
-    held = {canonicalize_name(r.name): r for r in map(Requirement, lines[3:])}
+    held = {
+        canonicalize_name(r.name): r
+        for r in map(Requirement, (line for line in lines if not line.startswith("#")))
+    }
     for requirement in map(Requirement, asked):
         if requirement.marker is None or requirement.marker.evaluate():
             (only,) = held[canonicalize_name(requirement.name)].specifier

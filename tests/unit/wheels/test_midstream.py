@@ -5,15 +5,18 @@ import functools
 import random
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cairn.wheels import midstream, views, zipformat
+from cairn.wheels import deflate, inspect, midstream, views, zipformat
 from cairn.wheels.archive import Archive, Member
+from cairn.wheels.summary import summarise
+from cairn.wheels.verify import Expectation, verify
 
 SIZE = 3 << 20
 FAR = SIZE * 3 // 4
@@ -53,10 +56,43 @@ def test_it_is_found_in_what_zlib_packed(tmp_path: Path, level: int, memory: int
     assert read(tmp_path, packed(mixed(), level, memory)) == mixed()[FAR:][:999]
 
 
-def test_whatever_bit_a_block_begins_at(tmp_path: Path) -> None:
-    for seed in range(8):
-        stream = packed(mixed(seed))
-        assert read(tmp_path, stream, count=SIZE - FAR) == mixed(seed)[FAR:]
+def moved(stream: bytes, bit: int) -> tuple[bytes, bytes]:
+    """A stream with every block that many bits later in its byte, and what comes out before the rest."""
+    # With the codes that every reader knows: a block of the byte 0xFF alone, and blocks of nothing.
+    value, bits = (0b1111_1111_1010, 19) if bit % 2 else (0, 0)
+    while bits % 8 != bit:
+        value, bits = value | 0b10 << bits, bits + 10
+    value |= int.from_bytes(stream, "little") << bits
+    longer = value.to_bytes(len(stream) + (bits + 7) // 8, "little")
+    reader = zlib.decompressobj(-15)
+    reader.decompress(longer)
+    return longer.removesuffix(reader.unused_data), b"\xff" * (bit % 2)
+
+
+@pytest.mark.parametrize("engine", [zlib, deflate._fast], ids=lambda engine: engine.__name__)
+def test_whatever_bit_a_block_begins_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: ModuleType
+) -> None:
+    monkeypatch.setattr(deflate, "_fast", engine)
+    for bit in range(8):
+        stream, before = moved(packed(mixed()), bit)
+        data = before + mixed()
+        assert zlib.decompress(stream, -15) == data
+        with member_of(tmp_path, stream, len(data)) as (archive, member):
+            assert midstream.read(archive.raw, member, FAR, len(data) - FAR) == data[FAR:]
+
+
+def test_a_block_that_begins_where_one_span_ends_is_found() -> None:
+    stream = packed(mixed())
+    first = next(bit for bit in midstream._block_starts(stream) if bit)
+    spans = midstream._SPAN * 8
+    for bit in (spans - 8, spans - 1, spans, spans + 7):
+        # What is before it does not matter to the search.
+        start = first - bit
+        number = int.from_bytes(stream, "little")
+        shifted = number >> start if start >= 0 else number << -start
+        data = shifted.to_bytes(len(stream) + midstream._SPAN, "little")
+        assert bit in midstream._block_starts(data)
 
 
 @settings(max_examples=40, deadline=None)
@@ -87,6 +123,20 @@ def test_a_stream_that_does_not_end_is_not_read(tmp_path: Path, lost: int) -> No
 
 def test_a_stream_that_ends_before_its_member_does_is_not_read(tmp_path: Path) -> None:
     assert read(tmp_path, packed(mixed()) + b"more") is None
+
+
+def test_what_proves_a_wheel_takes_no_shortcut(
+    make_wheel: Callable[..., Path], make_elf: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(views, "_FAR", -1)
+    monkeypatch.setattr(midstream, "read", lambda *_: pytest.fail("a shortcut"))
+    wheel = make_wheel(
+        tags=("py3-none-manylinux_2_28_x86_64",), files={"demo/x.so": make_elf(needed=("libc.so.6",))}
+    )
+    assert verify(wheel, Expectation()) == ()
+    assert len(inspect.libraries_of(wheel)) == len(summarise(wheel).libraries) == 1
+    with Archive.open(wheel) as archive, pytest.raises(pytest.fail.Exception):
+        inspect.read_libraries(archive, shortcuts=True)
 
 
 def test_a_view_takes_the_shortcut_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
