@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import process
+from cairn import pip, process
 from cairn.errors import BuildError, NetworkError, ProcessError
 
 # Variables that steer builds or interpreters; what a build sees of these is what the stack says, so that two
@@ -122,10 +122,9 @@ def pip_install(
     """
     if not requirements:
         return
-    command = [sys.executable, "-m", "pip", "--python", str(environment.python)]
-    options = ["--disable-pip-version-check", "--no-input", "--no-compile", *source.arguments()]
+    command = [*pip.install(environment.python), "--no-compile", *source.arguments(), *requirements]
     try:
-        process.run([*command, "install", *options, *requirements], log=log, on_line=on_line)
+        process.run(command, env=pip.variables(), log=log, on_line=on_line)
     except ProcessError as error:
         lines = process.tail(error.output)
         if any(sign in error.output for sign in _NETWORK_SIGNS):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -12,7 +10,7 @@ from pathlib import Path
 
 import requests
 
-from cairn import files, process
+from cairn import files, pip, process
 from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageError
 from cairn.process import Completed
 
@@ -93,8 +91,7 @@ def install_command(request: InstallRequest) -> tuple[str, ...]:
     options += [("--find-links", place) for place in request.find_links]
     given = [word for name, value in options if value is not None for word in (name, str(value))]
     pre = ["--pre"] if request.pre else []
-    pip = [sys.executable, "-m", "pip", "--python", str(request.python), "--disable-pip-version-check"]
-    return (*pip, "install", "--no-input", *given, *pre, request.requirement)
+    return (*pip.install(request.python), *given, *pre, request.requirement)
 
 
 def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | None:
@@ -105,7 +102,7 @@ def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | No
         NetworkError: the index cannot be reached.
         ProcessError: pip failed otherwise.
     """
-    env = dict(os.environ)
+    env = pip.variables()
     if request.family is not None:
         env[FAMILY_VARIABLE] = request.family
     done = process.run(install_command(request), env=env, log=log, check=False)

@@ -1,6 +1,7 @@
 import importlib.util
 import os
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,24 @@ def test_what_pip_refuses_is_one_error_with_its_last_lines(
         environment.pip_install(env, ["no-such-thing"], PipSource(), log=log)
     assert any("No matching distribution" in line for line in caught.value.tail)
     assert "No matching distribution" in log.read_text()
+
+
+def test_a_persons_settings_of_pip_do_not_say_where_packages_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = tmp_path / "thing-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("thing.py", "")
+        archive.writestr("thing-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: thing\nVersion: 1\n")
+        archive.writestr("thing-1.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr("thing-1.dist-info/RECORD", "")
+    settings = tmp_path / "pip.conf"
+    settings.write_text("[install]\nuser = true\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(settings))
+    monkeypatch.setenv("PIP_USER", "1")
+    monkeypatch.setenv("PIP_TARGET", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    env = environment.create(tmp_path / "env")
+    environment.pip_install(env, [str(wheel)], PipSource(), log=tmp_path / "log")
+    assert (env.site_packages / "thing.py").exists()
+    assert not (tmp_path / "elsewhere").exists()

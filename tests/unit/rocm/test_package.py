@@ -95,7 +95,8 @@ def test_pip_is_asked_for_what_the_flags_say(tmp_path: Path) -> None:
     )
     words = sdk.install_command(asked)[sdk.install_command(asked).index("install") :]
     assert words == (
-        "install", "--no-input", "--index-url", "https://example.org/simple/", "--cache-dir", str(tmp_path),
+        "install", "--no-input", "--no-user", "--index-url", "https://example.org/simple/",
+        "--cache-dir", str(tmp_path),
         "--find-links", "wheels", "--find-links", "more", "--pre", "rocm[devel]==7.10.0a20251124",
     )  # fmt: skip
     assert sdk.InstallRequest(python=Path("env"), extras=()).requirement == "rocm"
@@ -120,5 +121,5 @@ def test_the_command_line_becomes_pips(capsys: pytest.CaptureFixture[str]) -> No
     console.use(console.Console())
     assert options.run(options) == 0
     shown = capsys.readouterr().out
-    wanted = "install --no-input --find-links a --find-links c 'rocm[libraries,devel,profiler]'"
+    wanted = "install --no-input --no-user --find-links a --find-links c 'rocm[libraries,devel,profiler]'"
     assert shown.endswith(f"{wanted}\n")
