@@ -75,6 +75,7 @@ def _repeat_pip(parser: argparse.ArgumentParser) -> None:
     common.add_pip(parser)
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way to reach an option's default
         if action.dest != "help":
+            action.help = (action.help or "").replace("%(default)s", str(action.default))
             action.default = argparse.SUPPRESS
         if action.dest == "find_links":  # the links before the command would be lost, not added to
             action.dest = common.MORE_FIND_LINKS

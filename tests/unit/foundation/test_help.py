@@ -22,9 +22,10 @@ PARSERS = (main.make_parser(), build_prod_wheels._parser(Path("build_prod_wheels
 
 
 @pytest.mark.parametrize("command", [c for p in PARSERS for c in leaves(p)], ids=lambda c: c.prog)
-def test_every_command_has_an_example(command: argparse.ArgumentParser) -> None:
+def test_every_command_has_help_with_an_example(command: argparse.ArgumentParser) -> None:
     assert command.epilog is not None
     assert "example: " in command.epilog
+    assert "SUPPRESS" not in command.format_help()
 
 
 @pytest.mark.parametrize("command", [c for p in PARSERS for c in leaves(p)], ids=lambda c: c.prog)
