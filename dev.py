@@ -30,6 +30,7 @@ VENV = ROOT / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 STAMP = VENV / "cairn-stamp"
 MINIMUM_PYTHON = (3, 11)
+BUILD_REQUIRES = ["pip", "setuptools"]
 EXIT_PREREQUISITE = 3
 EXIT_SYSTEM = 11
 EXIT_INTERRUPTED = 130
@@ -140,10 +141,19 @@ def install(extra: str) -> None:
         subprocess.run([base, "-m", "venv", "--clear", VENV], check=True)
     STAMP.unlink(missing_ok=True)
     requirement = f"{ROOT}[{extra}]" if extra else str(ROOT)
-    pip = [str(python()), "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    versions = ["--constraint", str(ROOT / "constraints.txt")]
-    subprocess.run([*pip, "install", *versions, "--editable", requirement], check=True, cwd=ROOT)
+    # What builds Cairn comes first: in a build environment of pip's own, versions would not be constrained.
+    for asked in (BUILD_REQUIRES, ["--no-build-isolation", "--editable", requirement]):
+        pip_install(asked)
     STAMP.write_text(stamp(extra), encoding="utf-8")
+
+
+def pip_install(asked: Sequence[str]) -> None:
+    """Install into `.venv`, whatever a person's settings say about where packages go."""
+    where = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
+    env = {name: value for name, value in os.environ.items() if name not in where}
+    pip = [str(python()), "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-user"]
+    versions = ["--constraint", str(ROOT / "constraints.txt")]
+    subprocess.run([*pip, *versions, *asked], check=True, cwd=ROOT, env=env)
 
 
 @contextlib.contextmanager

@@ -2,8 +2,14 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How fast an example is says more about the machine than about the code.
+settings.register_profile("cairn", deadline=None)
+settings.load_profile("cairn")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -13,3 +19,10 @@ def temporary_files_of_programs(tmp_path_factory: pytest.TempPathFactory) -> Ite
         if os.name == "posix":
             patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("temporary")))
         yield
+
+
+@pytest.fixture(scope="session")
+def debian_hip() -> None:
+    """The HIP of Debian 12, below `/usr`: another one has other libraries, and other names for them."""
+    if not Path("/usr/bin/hipcc").exists() or not list(Path("/usr/lib").glob("*/libamdhip64.so.5.2.*")):
+        pytest.skip("not here: apt-get install --no-install-recommends hipcc libamdhip64-dev libhiprand1")

@@ -1,7 +1,6 @@
 """The sample stack with Debian's real hipcc and libamdhip64 in place of the miniature ROCm."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,7 @@ TARGETS = "gfx90a,gfx1030"
 VERSION = "5.2.3"
 
 
-@pytest.mark.skipif(
-    shutil.which("hipcc") is None, reason="Debian's hipcc and libamdhip64-dev are not installed"
-)
+@pytest.mark.usefixtures("debian_hip")
 def test_the_same_stack_with_real_hip(tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()

@@ -32,7 +32,7 @@ class Demand:
     """One demand and whether it holds.
 
     Attributes:
-        number: as in the design, 1 to 6.
+        number: of the six that promotion demands.
         name: what is demanded.
         holds: whether it does.
         reason: why, or why not.

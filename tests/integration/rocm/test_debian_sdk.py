@@ -23,10 +23,7 @@ print({line.split()[-1] for line in open("/proc/self/maps") if "libamdhip64" in 
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        not Path("/usr/bin/hipcc").exists(),
-        reason="no hipcc: apt-get install --no-install-recommends hipcc libamdhip64-dev libhiprand1",
-    ),
+    pytest.mark.usefixtures("debian_hip"),
 ]
 
 

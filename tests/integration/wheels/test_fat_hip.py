@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import venv
@@ -23,10 +22,7 @@ TARGETS = ("gfx1030", "gfx90a")
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        shutil.which("hipcc") is None or not (PREFIX / "lib/x86_64-linux-gnu" / HIP).exists(),
-        reason="Debian's hipcc and libamdhip64-dev are not installed",
-    ),
+    pytest.mark.usefixtures("debian_hip"),
 ]
 
 SOURCE = """

@@ -87,3 +87,11 @@ def test_the_compiler_of_the_sample_is_the_same_one_wherever_it_is_named(place: 
     assert wanted is not None
     named = re.findall(r"\bziglang *[=<>~].*?(?=[\s\"])", (ROOT / place).read_text())
     assert tuple(named) == wanted.build_requires
+
+
+@pytest.mark.parametrize("name", ["sample", "pyg"])
+def test_what_builds_our_own_stacks_does_not_change_overnight(name: str) -> None:
+    held = (ROOT / "constraints.txt").read_text().splitlines()
+    for project in stack.load(ROOT / f"external-builds/{name}/stack.toml").projects:
+        assert project.build_requires
+        assert set(project.build_requires) <= set(held)
