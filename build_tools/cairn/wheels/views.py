@@ -9,6 +9,7 @@ from typing import Protocol
 from cairn.errors import WheelError
 from cairn.wheels import midstream
 from cairn.wheels.archive import Archive
+from cairn.wheels.errors import LyingHeaderError
 from cairn.wheels.zipformat import Member
 
 _HEAD = 16 << 20
@@ -80,8 +81,11 @@ class MemberView:
     def read(self, offset: int, size: int) -> bytes:
         """See `View.read`."""
         check_range(offset, size, self.size)
-        if offset + size <= len(self._head):
-            return bytes(self._head[offset : offset + size])
+        end = offset + size
+        if end <= _HEAD:
+            while len(self._head) < end:
+                self._go_on(end)
+            return bytes(self._head[offset:end])
         if offset < self._start:
             self._rewind()
         if self._shortcuts and offset - self._start - len(self._window) >= _FAR:
@@ -89,9 +93,9 @@ class MemberView:
             found = midstream.read(self._archive.raw, self._member, offset, size)
             if found is not None:
                 return found
-        while self._start + len(self._window) < offset + size:
-            self._advance(offset)
-        return self._window[offset - self._start : offset - self._start + size]
+        while self._start + len(self._window) < end:
+            self._go_on(offset)
+        return self._window[offset - self._start : end - self._start]
 
     def drain(self) -> None:
         """Unpack to the end, so that size and CRC are checked and the observer has seen everything."""
@@ -109,6 +113,12 @@ class MemberView:
         self._start = 0
         self._window = b""
 
+    def _go_on(self, keep_from: int) -> None:
+        if not self._advance(keep_from):
+            raise LyingHeaderError(
+                f"{self._member.name} unpacks to {self._observed} bytes, not the {self.size} it claims"
+            )
+
     def _advance(self, keep_from: int) -> bool:
         """Unpack one more piece; forget what is before `keep_from`."""
         piece = next(self._pieces, None)
@@ -125,7 +135,7 @@ class MemberView:
 
     def _observe(self, piece: bytes, end: int) -> None:
         self._observed = end
-        if end <= _HEAD:
+        if len(self._head) < _HEAD:
             self._head += piece
         if self._observer is not None:
             self._observer(piece)

@@ -273,3 +273,23 @@ def test_a_library_with_numbers_of_an_attacker_is_refused_or_changed_as_asked(
             assert elf.read_file(path).rpath == asked.run_path
         assert path.stat().st_size < 1 << 20
     assert 0 < refused < 500
+
+
+@pytest.mark.parametrize("reader", [summarise, inspect.libraries_of, code_targets.targets_of])
+@pytest.mark.parametrize("more", [-100, -1, 1, 1 << 20])
+def test_a_member_that_unpacks_to_less_or_more_than_both_its_headers_say(
+    make_wheel: MakeWheel, library: bytes, reader: Callable[[Path], object], more: int
+) -> None:
+    wheel = make_wheel(files={"demo/x.so": library})
+    data = bytearray(wheel.read_bytes())
+    with zipfile.ZipFile(wheel) as archive:
+        info = archive.getinfo("demo/x.so")
+    central = data.rindex(b"PK\x01\x02", 0, data.rindex(b"demo/x.so"))
+    for at in (info.header_offset + 22, central + 24):
+        assert int.from_bytes(data[at : at + 4], "little") == info.file_size
+        data[at : at + 4] = (info.file_size + more).to_bytes(4, "little")
+    wheel.write_bytes(data)
+    with pytest.raises(WheelError) as caught:
+        reader(wheel)
+    assert "demo/x.so" in str(caught.value)
+    assert "demo/x.so" in {finding.member for finding in verify(wheel, Expectation())}

@@ -128,6 +128,7 @@ def test_a_stream_that_ends_before_its_member_does_is_not_read(tmp_path: Path) -
 def test_what_proves_a_wheel_takes_no_shortcut(
     make_wheel: Callable[..., Path], make_elf: Callable[..., bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(views, "_HEAD", 0)
     monkeypatch.setattr(views, "_FAR", -1)
     monkeypatch.setattr(midstream, "read", lambda *_: pytest.fail("a shortcut"))
     wheel = make_wheel(
@@ -140,6 +141,7 @@ def test_what_proves_a_wheel_takes_no_shortcut(
 
 
 def test_a_view_takes_the_shortcut_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "_HEAD", 1 << 20)
     monkeypatch.setattr(views, "_FAR", 1 << 20)
     taken = []
     monkeypatch.setattr(midstream, "read", lambda *words: taken.append(words) or b"far")
