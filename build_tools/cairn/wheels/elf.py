@@ -8,6 +8,7 @@ Source: System V ABI, chapters 4 and 5; the GNU version sections as in the Linux
 
 from __future__ import annotations
 
+import functools
 import mmap
 import struct
 from collections.abc import Iterator, Mapping
@@ -196,11 +197,8 @@ class _Image:
 
     def mentions(self, symbols: frozenset[str]) -> frozenset[str]:
         """Those of the symbols that the dynamic string table has."""
-        size = next((value for tag, value in self._dynamic if tag == _STRSZ), 0)
-        if self._strings_at is None or size > _MOST_STRINGS:
-            return frozenset()
-        names = set(self._view.read(self._strings_at, size).split(b"\0"))
-        return frozenset(symbol for symbol in symbols if symbol.encode() in names)
+        wanted = {symbol.encode(): symbol for symbol in symbols}
+        return frozenset(wanted[name] for name in wanted.keys() & self._strings.split(b"\0"))
 
     def sections(self) -> Iterator[Section]:
         """The section table."""
@@ -267,10 +265,21 @@ class _Image:
             yield self._string(name)
             at += following
 
+    @functools.cached_property
+    def _strings(self) -> bytes:
+        """The dynamic string table; empty where there is none, or one too large to hold."""
+        size = next((value for tag, value in self._dynamic if tag == _STRSZ), 0)
+        if self._strings_at is None or size > _MOST_STRINGS:
+            return b""
+        return self._view.read(self._strings_at, size)
+
     def _string(self, offset: int) -> str:
         if self._strings_at is None:
             raise WheelError("an ELF file with dynamic entries but no string table")
-        return self._c_string(self._strings_at + offset)
+        end = self._strings.find(b"\0", offset)
+        if end < 0:  # the loader does not care how large the table is said to be
+            return self._c_string(self._strings_at + offset)
+        return self._decoded(self._strings[offset:end])
 
     def _c_string(self, at: int) -> str:
         found = b""
@@ -280,16 +289,16 @@ class _Image:
             head, end, _ = part.partition(b"\0")
             found += head
             if end:
-                return self._counted(found).decode("utf-8", "backslashreplace")
+                return self._decoded(found)
             at += len(part)
             step *= 2
         raise WheelError("an ELF file with a name that does not end")
 
-    def _counted(self, name: bytes) -> bytes:
+    def _decoded(self, name: bytes) -> str:
         self._names += len(name)
         if self._names > _MOST_NAMES:
             raise WheelError(f"an ELF file with more than {_MOST_NAMES} bytes of names")
-        return name
+        return name.decode("utf-8", "backslashreplace")
 
     def _unpack(self, layout: str, offset: int) -> tuple[int, ...]:
         layout = self._order + layout

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cairn.errors import WheelError
 from cairn.wheels import elf, zipformat
-from cairn.wheels.archive import Archive
+from cairn.wheels.archive import Archive, collector_paused
 from cairn.wheels.elf import Elf
 from cairn.wheels.views import MemberView
 from cairn.wheels.zipformat import Member
@@ -97,7 +97,7 @@ def read_libraries(
         view = MemberView(archive, member, shortcuts=shortcuts)
         return read_library(view, member, device_code=device_code, look_for=look_for)
 
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with collector_paused(), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return tuple(sorted(pool.map(one, binaries), key=lambda library: library.member))
 
 
