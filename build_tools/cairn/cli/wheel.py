@@ -151,9 +151,7 @@ def _add_fat(commands: Subparsers) -> None:
         epilog="example: cairn wheel fat --output-dir fat dist/torch-….whl /opt/rocm",
         allow_abbrev=False,
     )
-    parser.add_argument(
-        "--output-dir", type=Path, required=True, metavar="DIR", help="folder of the new wheel"
-    )
+    _add_output(parser)
     add_fat_arguments(parser)
     parser.set_defaults(run=later("wheel_fat"), windows=None)
 
@@ -181,7 +179,7 @@ def add_fat_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="stop where ROCM_PATH lacks a library that ROCm's torch opens by name",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON for a program to read")
+    _add_json(parser)
 
 
 def _add_split(commands: Subparsers) -> None:
