@@ -6,12 +6,11 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import process
+from cairn import pip, process
 from cairn.errors import NetworkError, ProcessError, TestsFailedError
 
 # What a tested program may see of the caller's variables. Anything else (LD_LIBRARY_PATH, PYTHONPATH,
@@ -123,10 +122,8 @@ def install(
         TestsFailedError: pip found no way to install them from there.
     """
     report = environment.path / "pip-report.json"
-    pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", environment.python]
-    command = [*pip, "install", "--report", report]
-    options = ["--no-input", "--disable-pip-version-check", "--no-cache-dir", "--no-compile"]
-    whole = [*command, *options, "--progress-bar=off", *where.arguments(), *requirements]
+    options = ["--report", str(report), "--no-cache-dir", "--no-compile", "--progress-bar=off"]
+    whole = [*pip.install(environment.python), *options, *where.arguments(), *requirements]
     try:
         process.run(whole, env=variables, log=log, on_line=on_line, timeout=_INSTALL_TIMEOUT)
     except ProcessError as error:
