@@ -1,6 +1,7 @@
 """What holds for every test."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,5 +25,6 @@ def temporary_files_of_programs(tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture(scope="session")
 def debian_hip() -> None:
     """The HIP of Debian 12, below `/usr`: another one has other libraries, and other names for them."""
-    if not Path("/usr/bin/hipcc").exists() or not list(Path("/usr/lib").glob("*/libamdhip64.so.5.2.*")):
-        pytest.skip("not here: apt-get install --no-install-recommends hipcc libamdhip64-dev libhiprand1")
+    programs = shutil.which("hipcc") and shutil.which("g++")
+    if not programs or not list(Path("/usr/lib").glob("*/libamdhip64.so.5.2.*")):
+        pytest.skip("not here: apt-get install --no-install-recommends g++ hipcc libamdhip64-dev libhiprand1")

@@ -43,7 +43,8 @@ def run_delvewheel(wheel: Path, folder: Path, *, exclude: Sequence[str], search:
     Raises:
         WheelError: a DLL is not to be found.
     """
-    command = [sys.executable, "-m", "delvewheel", "repair", "--ignore-existing", "--analyze-existing"]
+    # Unbuffered: what it prints must not come after the error that ends it.
+    command = [sys.executable, "-u", "-m", "delvewheel", "repair", "--ignore-existing", "--analyze-existing"]
     command += ["--wheel-dir", str(folder)]
     if exclude:
         command += ["--exclude", os.pathsep.join(exclude)]
