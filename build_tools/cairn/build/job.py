@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ from cairn.errors import SourceError, UsageError
 from cairn.sources import checkout
 from cairn.stack import Stack
 from cairn.wheels import version
+
+_BUILD_NUMBER = re.compile(r"[0-9]{1,9}")  # torch's setup.py computes with it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +60,14 @@ class Job:
     clean: bool = False
     compiler_cache: CompilerCache | None = None
     env_dir: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.version_suffix:
+            version.check_suffix(self.version_suffix)
+        if not _BUILD_NUMBER.fullmatch(self.build_number):
+            raise UsageError(
+                f"{self.build_number[:100]!r} is not a build number", tip="it is a number such as 1 or 2"
+            )
 
     def environments(self) -> Path:
         """Where this job keeps its environments."""

@@ -142,17 +142,10 @@ def _job(options: argparse.Namespace, stack: stacks.Stack) -> job.Job:
         sdk=common.wanted_sdk(options),
         install_rocm=options.install_rocm,
         targets=options.pytorch_rocm_arch,
-        version_suffix=_suffix(options),
+        version_suffix=options.version_suffix,
         build_number=options.pytorch_build_number,
         features={} if flash is None else {"flash_attention": flash},
         channel=options.release_type,
         clean=options.clean,
         compiler_cache="ccache" if options.use_ccache else "sccache" if options.use_sccache else None,
     )
-
-
-def _suffix(options: argparse.Namespace) -> str | None:
-    suffix: str | None = options.version_suffix
-    if suffix is not None and suffix and not suffix.startswith("+"):
-        raise UsageError(f"the version suffix {suffix!r} must begin with +", tip="for example +rocm7.10.0")
-    return suffix

@@ -124,8 +124,10 @@ class _Names:
     @classmethod
     def of(cls, name: FileName, info: WheelInfo, edit: Edit) -> _Names:
         version = str(metadata.parsed_version(edit.version)) if edit.version else name.version
-        build = name.build if edit.build is None else edit.build
-        tags = edit_metadata.compressed(name.tags if edit.tags is None else edit.tags)
+        build = name.build if edit.build is None else edit.build and metadata.build_number(edit.build)
+        tags = name.compressed_tags
+        if edit.tags is not None:
+            tags = edit_metadata.compressed(edit.tags, like=tags)
         parts = (name.prefix, version, *((build,) if build else ()), tags)
         file_name = f"{'-'.join(parts)}.whl"
         metadata.parse_file_name(file_name)

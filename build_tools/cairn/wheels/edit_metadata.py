@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,8 @@ from cairn.wheels import metadata
 from cairn.wheels.headers import Headers, parse_headers
 
 _REQUIRES = "Requires-Dist"
+_TAG = re.compile(r"\w+-\w+-\w+", re.ASCII)
+_EXTRA = re.compile(r"[A-Z0-9](?:[A-Z0-9._-]*[A-Z0-9])?", re.ASCII | re.IGNORECASE)  # as for a project's name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,18 +66,33 @@ def edited_wheel(data: bytes, edit: MetadataEdit) -> bytes:
     return headers.to_bytes()
 
 
-def compressed(tags: Sequence[str]) -> str:
+def compressed(tags: Sequence[str], *, like: str | None = None) -> str:
     """Tags as one compressed tag set for a file name (PEP 425).
 
+    Args:
+        tags: the tags, single ones or sets.
+        like: the tag set of the file name before, whose order stays where it has the same parts.
+
     Raises:
-        WheelError: no tag set gives exactly these.
+        WheelError: no tag set gives exactly these, or one is malformed.
     """
     single = {tag for text in tags for tag in metadata.expand_tags(text)}
+    wrong = next((tag for tag in sorted(single) if not _TAG.fullmatch(tag)), None)
+    if wrong is not None:
+        raise WheelError(
+            f"{wrong!r} is not a wheel tag", tip="a tag is written like cp311-cp311-linux_x86_64"
+        )
     columns = zip(*(tag.split("-") for tag in sorted(single)), strict=True)
-    result = "-".join(".".join(sorted(set(column))) for column in columns)
+    before = (part.split(".") for part in (like or "--").split("-"))
+    result = "-".join(".".join(_ordered(set(new), old)) for new, old in zip(columns, before, strict=False))
     if not single or set(metadata.expand_tags(result)) != single:
         raise WheelError(f"no file name can stand for the tags {', '.join(sorted(single)) or '(none)'}")
     return result
+
+
+def _ordered(parts: set[str], before: Sequence[str]) -> list[str]:
+    kept = [part for part in dict.fromkeys(before) if part in parts]
+    return [*kept, *sorted(parts.difference(kept))]
 
 
 def _names(requirements: Iterable[str]) -> set[str]:
@@ -105,6 +123,9 @@ def _with_replaced(headers: Headers, name: str, text: str) -> Headers:
 
 
 def _with_added(headers: Headers, edit: MetadataEdit) -> Headers:
+    wrong = next((extra for extra in edit.add_extras if not _EXTRA.fullmatch(extra)), None)
+    if wrong is not None:
+        raise WheelError(f"{wrong!r} is not the name of an extra", tip="write it like device-gfx942")
     extras = {canonicalize_name(extra) for extra in headers.all("Provides-Extra")}
     headers = headers.added(
         "Provides-Extra", (e for e in edit.add_extras if canonicalize_name(e) not in extras)

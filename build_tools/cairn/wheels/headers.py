@@ -34,8 +34,12 @@ class Headers:
         return tuple(_value(line) for line in self.lines if _is(line, field))
 
     def replaced(self, field: str, values: Iterable[str]) -> Headers:
-        """The same with other values for `field`: where the first one stood, else after all others."""
-        new = [f"{field}: {value}" for value in values]
+        """The same with other values for `field`: where the first one stood, else after all others.
+
+        Raises:
+            WheelError: a value has a line end or another control character.
+        """
+        new = [_line(field, value) for value in values]
         lines: list[str] = []
         placed = False
         for line in self.lines:
@@ -47,19 +51,27 @@ class Headers:
         return self._with(lines if placed else [*lines, *new])
 
     def mapped(self, field: str, change: Callable[[str], str | None]) -> Headers:
-        """The same with each value of `field` changed; None drops the header."""
+        """The same with each value of `field` changed; None drops the header.
+
+        Raises:
+            WheelError: a new value has a line end or another control character.
+        """
         lines: list[str] = []
         for line in self.lines:
             if not _is(line, field):
                 lines.append(line)
             elif (value := change(_value(line))) is not None:
-                lines.append(line if value == _value(line) else f"{field}: {value}")
+                lines.append(line if value == _value(line) else _line(field, value))
         return self._with(lines)
 
     def added(self, field: str, values: Iterable[str]) -> Headers:
-        """The same with more headers of that name, after the last one there is."""
+        """The same with more headers of that name, after the last one there is.
+
+        Raises:
+            WheelError: a value has a line end or another control character.
+        """
         at = max((i + 1 for i, line in enumerate(self.lines) if _is(line, field)), default=len(self.lines))
-        new = [f"{field}: {value}" for value in values]
+        new = [_line(field, value) for value in values]
         return self._with([*self.lines[:at], *new, *self.lines[at:]])
 
     def to_bytes(self) -> bytes:
@@ -98,6 +110,15 @@ def _append(lines: list[str], line: str, name: str) -> None:
         lines.append(line)
     else:
         raise WheelError(f"{name} has the line {line[:100]!r}, which is no header")
+
+
+def _line(field: str, value: str) -> str:
+    # Readers differ in what ends a line (\x85 and \u2028 do for str.splitlines), so none of it goes in.
+    if not value.isprintable():
+        raise WheelError(
+            f"{field} cannot be {value[:100]!r}: it has a line end or another character that is not printed"
+        )
+    return f"{field}: {value}"
 
 
 def _is(line: str, field: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import configparser
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import TypeVar
 
 from packaging.metadata import parse_email
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from cairn.errors import WheelError
@@ -32,6 +33,8 @@ LICENCES_APART = Version("2.4")
 
 _T = TypeVar("_T")
 _DIST_INFO = ".dist-info"
+_FILE_NAME = re.compile(r"[\w.+!~-]+")  # what the rules for its parts leave; `~` in old file names of Debian's
+_BUILD_NUMBER = re.compile(r"[0-9][0-9A-Za-z_.]{0,63}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +44,9 @@ class FileName:
     Attributes:
         distribution: the project's canonical name.
         version: the version, normalised.
-        build: the build number, or None.
+        build: the build number as the file name spells it, or None.
         tags: every tag it is good for, such as `cp311-cp311-manylinux_2_28_x86_64`, sorted.
+        compressed_tags: the same as the file name spells them: `py2.py3-none-any`.
         prefix: the project's name as the file name spells it.
     """
 
@@ -50,6 +54,7 @@ class FileName:
     version: str
     build: str | None
     tags: tuple[str, ...]
+    compressed_tags: str
     prefix: str
 
 
@@ -153,19 +158,37 @@ def parse_file_name(name: str) -> FileName:
         WheelError: it is not one.
     """
     try:
+        # packaging lets through what its patterns do not look at, such as a line end in a build number.
+        if not _FILE_NAME.fullmatch(name) or not name.isprintable():
+            raise ValueError("it has a character that no file name of a wheel may have")
         distribution, version, build, tags = parse_wheel_filename(name)
-    except (InvalidWheelFilename, InvalidVersion) as error:
+    except ValueError as error:  # also of a number with more digits than Python converts
         raise WheelError(
             f"{name!r} is not the name of a wheel: {error}",
             tip="a wheel is named like torch-2.9.0-cp311-cp311-manylinux_2_28_x86_64.whl",
         ) from error
+    parts = name.removesuffix(".whl").split("-")
     return FileName(
         distribution=distribution,
         version=str(version),
-        build=f"{build[0]}{build[1]}" if build else None,
+        build=parts[2] if build else None,
         tags=tuple(sorted(str(tag) for tag in tags)),
-        prefix=name.split("-", maxsplit=1)[0],
+        compressed_tags="-".join(parts[-3:]),
+        prefix=parts[0],
     )
+
+
+def build_number(text: str) -> str:
+    """A build number: digits, then perhaps letters, digits, `_` and `.` (PEP 427, "File name convention").
+
+    Raises:
+        WheelError: it is not one.
+    """
+    if not _BUILD_NUMBER.fullmatch(text):
+        raise WheelError(
+            f"{text!r} is not a build number", tip="it begins with a digit and is short: 1, 2 or 3_cu"
+        )
+    return text
 
 
 def expand_tags(tag: str) -> tuple[str, ...]:
@@ -220,8 +243,11 @@ def parsed_version(text: str) -> Version:
         WheelError: it is not one by PEP 440.
     """
     try:
+        # packaging strips line ends, which are none of a version's where the text goes on as it is.
+        if not (text.isascii() and text.isprintable()):
+            raise InvalidVersion(text)
         return Version(text)
-    except InvalidVersion as error:
+    except (InvalidVersion, ValueError) as error:
         raise WheelError(
             f"{text!r} is not a version", tip="versions follow PEP 440: 2.9.0+rocm7.10.0"
         ) from error

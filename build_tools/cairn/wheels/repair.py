@@ -65,7 +65,7 @@ def repair_linked(
     if machine is None:
         return edit.apply(wheel, Edit(binaries=changes), output_dir) if changes else _taken_over(job)
     binaries = host_binaries(wheel)
-    chosen = _wanted(platform) if platform else policy.lowest(binaries, patterns, machine)
+    chosen = _wanted(platform, machine) if platform else policy.lowest(binaries, patterns, machine)
     if chosen is not None and policy.runs_on(chosen, binaries, patterns):
         tags = tuple(_retagged(tag, f"{chosen.name}_{machine}") for tag in info.tags)
         return edit.apply(wheel, Edit(tags=tags, binaries=changes), output_dir)
@@ -109,10 +109,14 @@ def _machine(info: WheelInfo) -> str | None:
     return next(iter(found), None)
 
 
-def _wanted(platform: str) -> Policy:
+def _wanted(platform: str, machine: str) -> Policy:
     found = policy.policy_of(platform)
     if found is None:
         raise WheelError(f"{platform!r} is no manylinux platform", tip="write it like manylinux_2_28_x86_64")
+    if platform not in {f"{name}_{machine}" for name in (found.name, *found.aliases)}:
+        raise WheelError(
+            f"{platform!r} is not the platform of a wheel for {machine}", tip=f"write {found.name}_{machine}"
+        )
     return found
 
 

@@ -26,17 +26,19 @@ pre-release of a patch (`7.10.1a…`) sorts below the final release before it, a
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Literal, TypeAlias
 
 from packaging.version import InvalidVersion, Version
 
-from cairn.errors import WheelError
+from cairn.errors import UsageError, WheelError
 from cairn.wheels.metadata import parsed_version
 
 Channel: TypeAlias = Literal["stable", "prerelease", "nightly", "dev"]
 
+_SUFFIX = re.compile(r"\+[a-z0-9]+(?:[._-][a-z0-9]+)*", re.ASCII | re.IGNORECASE)
 _FIRST_SEGMENTED = 10
 _RELEASE_PARTS = 3
 _MARK = "rocm"
@@ -61,6 +63,19 @@ def suffix(rocm_version: str, *, source_commit: str | None = None) -> str:
     text = _segmented(version) if version.release[0] >= _FIRST_SEGMENTED else _joined(version)
     commit = f"git{source_commit}." if source_commit else ""
     return f"+{commit}{mark}{text}"
+
+
+def check_suffix(suffix: str) -> None:
+    """Refuse what cannot be appended to a version: it goes into file names, metadata and environments as it is.
+
+    Raises:
+        UsageError: not `+` and a local version (PEP 440, "Local version identifiers").
+    """
+    if not _SUFFIX.fullmatch(suffix):
+        raise UsageError(
+            f"{suffix[:100]!r} cannot be appended to a version",
+            tip="a suffix is + and letters, digits and dots: +rocm7.10.0",
+        )
 
 
 def with_suffix(base: str, suffix: str) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from cairn.build import job
-from cairn.errors import PrerequisiteError
+from cairn.errors import PrerequisiteError, UsageError
 from cairn.stack import Feature, Origin, Project, Sdk, Stack
 
 from .conftest import repository
@@ -50,3 +50,33 @@ def test_cpu_needs_no_sdk_however_it_is_written(written: str, tmp_path: Path) ->
     assert planned.request.sdk is None
     with pytest.raises(PrerequisiteError):
         job.plan_of(dataclasses.replace(wanted, targets="gfx942"))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"version_suffix": "rocm7.10.0"},
+        {"version_suffix": "+rocm7.10.0\n"},
+        {"version_suffix": "+rocm7\nTag: x"},
+        {"version_suffix": "+rocm7|evil==1"},
+        {"version_suffix": "+rocm7/../x"},
+        {"version_suffix": "+rocm 7"},
+        {"version_suffix": "+"},
+        {"build_number": "1\nTag: x"},
+        {"build_number": "1; rm"},
+        {"build_number": "٣"},
+        {"build_number": "9" * 5000},
+        {"build_number": ""},
+    ],
+)
+def test_values_that_reach_versions_and_environments_are_refused_at_once(
+    given: dict[str, str], tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError):
+        job.Job(stack=STACK, checkouts={}, output_dir=tmp_path, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("suffix", [None, "", "+rocm7.10.0", "+devrocm7.10.0.dev0-efed3c", "+CPU"])
+def test_suffixes_that_pep_440_allows_are_taken(suffix: str | None, tmp_path: Path) -> None:
+    wanted = job.Job(stack=STACK, checkouts={}, output_dir=tmp_path, version_suffix=suffix)
+    assert wanted.version_suffix == suffix

@@ -195,3 +195,55 @@ def test_signatures_of_the_old_record_are_gone(make_wheel: MakeWheel, tmp_path: 
     with zipfile.ZipFile(made) as archive:
         assert not [name for name in archive.namelist() if name.endswith(".jws")]
     assert verify(made, Expectation()) == ()
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        Edit(build="1\nTag: x"),
+        Edit(build="1\rTag: x"),
+        Edit(build="1/../../elsewhere"),
+        Edit(build="1 2"),
+        Edit(build="9" * 5000),
+        Edit(version="1.0\n"),
+        Edit(version="1.0\nName: other"),
+        Edit(tags=("py3-none-any\nRoot-Is-Purelib: true",)),
+        Edit(tags=("py3-none-../../x",)),
+        Edit(tags=("py3--any",)),
+        Edit(add_requirements=('a; extra == "x\nVersion: 9"',)),
+        Edit(add_requirements=("a @ https://example.org/a.whl\nVersion:9",)),
+        Edit(replace_requirements={"triton": 'triton; extra == "x\x85y"'}),
+        Edit(add_extras=("fast\nRequires-Dist: evil",)),
+        Edit(add_extras=("two words",)),
+    ],
+)
+def test_no_value_can_write_lines_of_its_own_or_leave_the_folder(
+    make_wheel: MakeWheel, tmp_path: Path, edit: Edit
+) -> None:
+    with pytest.raises(WheelError):
+        apply(make_wheel(), edit, tmp_path / "deep" / "out")
+    assert [path.name for path in tmp_path.rglob("*.whl")] == ["demo-1.0-py3-none-any.whl"]
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "py3.py2-none-any",
+        "cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64",
+        "cp312.cp311-abi3.none-win_amd64",
+    ],
+)
+def test_the_order_of_compressed_tags_stays(make_wheel: MakeWheel, tmp_path: Path, tag: str) -> None:
+    built = make_wheel(tags=metadata.expand_tags(tag))
+    wheel = built.rename(built.with_name(f"demo-1.0-01-{tag}.whl"))
+    made = apply(wheel, Edit(version="1.1"), tmp_path / "out")
+    assert made.name == f"demo-1.1-01-{tag}.whl"
+
+
+def test_tags_that_replace_others_come_in_the_order_of_the_old_ones(
+    make_wheel: MakeWheel, tmp_path: Path
+) -> None:
+    built = make_wheel(tags=("py3-none-linux_x86_64", "py2-none-linux_x86_64"))
+    wheel = built.rename(built.with_name("demo-1.0-py3.py2-none-linux_x86_64.whl"))
+    edit = Edit(tags=("py2-none-manylinux_2_28_x86_64", "py3-none-manylinux_2_28_x86_64"))
+    assert apply(wheel, edit, tmp_path / "out").name == "demo-1.0-py3.py2-none-manylinux_2_28_x86_64.whl"

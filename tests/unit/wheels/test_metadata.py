@@ -128,3 +128,18 @@ def test_header_edits_leave_all_else_alone() -> None:
 def test_malformed_tags_are_refused(tag: str) -> None:
     with pytest.raises(WheelError, match="not a wheel tag"):
         metadata.expand_tags(tag)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "demo-1.0-1\nTag: x-py3-none-any.whl",
+        "demo-1.0-py3-none-any\n.whl",
+        "demo-1.0-1/../x-py3-none-any.whl",
+        "demo-1.0-py3-none-a\u202eny.whl",
+        f"demo-1.0-{'1' * 5000}-py3-none-any.whl",
+    ],
+)
+def test_odd_characters_and_endless_numbers_are_in_no_file_name(name: str) -> None:
+    with pytest.raises(WheelError, match="not the name of a wheel"):
+        metadata.parse_file_name(name)

@@ -49,6 +49,19 @@ def test_a_tag_may_be_asked_for(make_wheel: MakeWheel, make_elf: MakeElf, tmp_pa
     assert made.name == "demo-1.0-cp311-cp311-manylinux_2_28_x86_64.whl"
     with pytest.raises(WheelError, match="no manylinux platform"):
         repair_linked(wheel, tmp_path / "out", exclude=(), platform="windows")
+    aliased = repair_linked(wheel, tmp_path / "alias", exclude=(), platform="manylinux2014_x86_64")
+    assert aliased.name == "demo-1.0-cp311-cp311-manylinux_2_17_x86_64.whl"
+
+
+@pytest.mark.parametrize(
+    "platform", ["manylinux_2_28_aarch64", "manylinux_2_28_x86_64\nTag: py3-none-any", "manylinux_2_28_"]
+)
+def test_a_tag_of_another_machine_is_refused(
+    make_wheel: MakeWheel, make_elf: MakeElf, tmp_path: Path, platform: str
+) -> None:
+    wheel = linux_wheel(make_wheel, make_elf(needed=("libc.so.6",)))
+    with pytest.raises(WheelError, match="not the platform of a wheel for x86_64"):
+        repair_linked(wheel, tmp_path / "out", exclude=(), platform=platform)
 
 
 def test_other_wheels_pass_through(make_wheel: MakeWheel, make_elf: MakeElf, tmp_path: Path) -> None:
