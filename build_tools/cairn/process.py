@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import redact
+from cairn import pipes, redact
 from cairn.errors import PrerequisiteError, ProcessError
 
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
@@ -67,8 +67,11 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
         on_line: called with each line of output as it comes, by the thread that calls `run`.
         timeout: seconds after which the whole group is killed.
         check: raise when it fails.
-        separate_stderr: keep standard error out of `output`; needs `log` and `on_line` unset.
-        stdin: what it reads, nothing by default; needs `log` and `on_line` unset.
+        separate_stderr: keep standard error out of `output`; `log` and `on_line` have both.
+        stdin: what it reads, nothing by default.
+
+    A process that it started and that outlives it is waited for `pipes.LINGER` seconds of silence: one of its
+    group that still holds its output then is killed, one that left the group (a daemon) is left alone.
 
     Raises:
         PrerequisiteError: there is no such program.
@@ -76,12 +79,11 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
     """
     command = tuple(os.fspath(a) for a in args)
     started = time.monotonic()
-    with _spawned(command, cwd=cwd, env=env, separate_stderr=separate_stderr) as child:
-        watchdog = _Watchdog(child, timeout)
-        try:
-            output, stderr = _collect(child, command, log=log, on_line=on_line, stdin=stdin)
-        finally:
-            watchdog.cancel()
+    with (
+        _opened_log(log, command) as write,
+        _spawned(command, cwd=cwd, env=env, feeds=bool(stdin), separate_stderr=separate_stderr) as child,
+    ):
+        output, stderr, late = _collect(child, _listener(write, on_line), timeout=timeout, stdin=stdin)
     done = Completed(
         args=command,
         returncode=child.returncode,
@@ -89,7 +91,7 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
         stderr=stderr,
         seconds=time.monotonic() - started,
     )
-    if watchdog.fired:
+    if late:
         raise _failure(done, f"{_name(command)} did not end within {timeout:g} seconds")
     if check and done.returncode:
         raise _failure(done, f"{_name(command)} failed with exit code {done.returncode}")
@@ -127,10 +129,15 @@ def tail(text: str, lines: int = _TAIL_LINES) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def _spawned(
-    command: tuple[str, ...], *, cwd: Path | None, env: Mapping[str, str] | None, separate_stderr: bool
+    command: tuple[str, ...],
+    *,
+    cwd: Path | None,
+    env: Mapping[str, str] | None,
+    feeds: bool,
+    separate_stderr: bool,
 ) -> Iterator[subprocess.Popen[bytes]]:
     try:
-        child = _start(command, cwd=cwd, env=env, separate_stderr=separate_stderr)
+        child = _start(command, cwd=cwd, env=env, feeds=feeds, separate_stderr=separate_stderr)
     except FileNotFoundError as error:
         if cwd is not None and not cwd.is_dir():
             raise PrerequisiteError(f"cannot run {command[0]}: no folder {cwd}") from error
@@ -139,6 +146,8 @@ def _spawned(
         ) from error
     except PermissionError as error:
         raise PrerequisiteError(f"{command[0]} cannot be run: {error.strerror}") from error
+    except ValueError as error:  # a null character, or half of a surrogate pair
+        raise ProcessError(f"{_name(command)} cannot be run: {error}", returncode=-1) from error
     try:
         yield child
     except BaseException:
@@ -146,16 +155,17 @@ def _spawned(
         raise
     finally:
         child.wait()
-        for stream in (child.stdout, child.stderr, child.stdin):
-            if stream is not None:
-                with contextlib.suppress(OSError):
-                    stream.close()
         with _live_lock:
             _live.discard(child)
 
 
 def _start(
-    command: tuple[str, ...], *, cwd: Path | None, env: Mapping[str, str] | None, separate_stderr: bool
+    command: tuple[str, ...],
+    *,
+    cwd: Path | None,
+    env: Mapping[str, str] | None,
+    feeds: bool,
+    separate_stderr: bool,
 ) -> subprocess.Popen[bytes]:
     group: Group | None = getattr(_of_thread, "group", None)
     with _live_lock:  # held while it starts, so that no program slips past the end of its group
@@ -166,7 +176,8 @@ def _start(
             command,
             cwd=cwd,
             env=None if env is None else dict(env),
-            stdin=subprocess.PIPE,
+            bufsize=0,
+            stdin=subprocess.PIPE if feeds else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if separate_stderr else subprocess.STDOUT,
             start_new_session=True,
@@ -177,66 +188,63 @@ def _start(
 
 def _collect(
     child: subprocess.Popen[bytes],
-    command: tuple[str, ...],
+    listener: pipes.Reader | None,
     *,
-    log: Path | None,
-    on_line: Callable[[str], None] | None,
+    timeout: float | None,
     stdin: bytes | None,
-) -> tuple[str, str]:
-    if child.stderr is not None:
-        out, err = child.communicate(stdin)
-        return _text(out), _text(err)
-    if stdin is not None and log is None and on_line is None:
-        out, _ = child.communicate(stdin)
-        return _text(out), ""
-    assert child.stdin is not None and child.stdout is not None  # noqa: S101, PT018 - both are pipes
-    child.stdin.close()
-    lines: list[str] = []
-    with _opened_log(log, command) as write:
-        for raw in child.stdout:
-            line = _text(raw)
-            lines.append(line)
+) -> tuple[str, str, bool]:
+    """Standard output, standard error, and whether the program took too long."""
+    late = False
+
+    def end() -> None:
+        nonlocal late
+        late = True
+        _kill_groups([child])
+
+    deadline = None if timeout is None else time.monotonic() + timeout
+    lines = {pipe: pipes.Lines(on_line=listener) for pipe in (child.stdout, child.stderr) if pipe is not None}
+    ends = pipes.Pipes(child, stdin)
+    try:
+        for block in ends.blocks(deadline, end):
+            lines[block.pipe].add(block.data)
+        if ends.held:
+            _kill_groups([child])
+    finally:
+        ends.leave()
+    out, err = (b"".join(lines[p].kept) if p is not None else b"" for p in (child.stdout, child.stderr))
+    return _text(out), _text(err), late
+
+
+def _listener(
+    write: Callable[[str], None] | None, on_line: Callable[[str], None] | None
+) -> pipes.Reader | None:
+    if write is None and on_line is None:
+        return None
+
+    def listen(raw: bytes) -> None:
+        line = redact.mask(_text(raw))
+        if write is not None:
             write(line)
-            if on_line is not None and line.strip():
-                on_line(redact.mask(line.rstrip()))
-    child.wait()
-    return "".join(lines), ""
+        if on_line is not None and line.strip():
+            on_line(line.rstrip())
+
+    return listen
 
 
 @contextlib.contextmanager
-def _opened_log(log: Path | None, command: tuple[str, ...]) -> Iterator[Callable[[str], None]]:
+def _opened_log(log: Path | None, command: tuple[str, ...]) -> Iterator[Callable[[str], None] | None]:
     if log is None:
-        yield lambda _line: None
+        yield None
         return
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
         file.write(f"$ {redact.mask(shlex.join(command))}\n")
 
         def write(line: str) -> None:
-            file.write(redact.mask(line))
+            file.write(line)
             file.flush()
 
         yield write
-
-
-class _Watchdog:
-    """Kills a child's group when its time is over."""
-
-    def __init__(self, child: subprocess.Popen[bytes], seconds: float | None) -> None:
-        self.fired = False
-        self._child = child
-        self._timer = threading.Timer(seconds, self._fire) if seconds is not None else None
-        if self._timer is not None:
-            self._timer.daemon = True
-            self._timer.start()
-
-    def cancel(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _fire(self) -> None:
-        self.fired = True
-        _kill_groups([self._child])
 
 
 def _kill_groups(children: Sequence[subprocess.Popen[bytes]]) -> None:

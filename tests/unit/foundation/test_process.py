@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn import process
+from cairn import pipes, process
 from cairn.errors import PrerequisiteError, ProcessError
 
 
@@ -134,7 +134,7 @@ def test_an_interrupt_while_programs_end_kills_them(tmp_path: Path) -> None:
 import os, signal, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from cairn import process
+from cairn import pipes, process
 stubborn = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 stubborn += "print(os.getpid(), flush=True); time.sleep(60)"
 pid = []
@@ -162,3 +162,145 @@ def test_a_path_that_is_not_utf8_can_be_logged(tmp_path: Path) -> None:
     log = tmp_path / "log"
     process.run([*python("pass"), os.fsdecode(b"caf\xe9")], log=log)
     assert "\\udce9" in log.read_text(encoding="utf-8")
+
+
+def test_a_grandchild_that_left_the_group_cannot_prolong_a_time_out(tmp_path: Path) -> None:
+    done, grandchild = _holding_the_pipe(tmp_path, own_session=True, child_stays=True)
+    started = time.monotonic()
+    with pytest.raises(ProcessError, match="did not end within 1 seconds") as caught:
+        process.run(python(done), timeout=1)
+    waited = time.monotonic() - started
+    os.kill(int(grandchild.read_text()), 9)
+    assert waited < 15  # of the 60 seconds that the grandchild sleeps
+    assert "before" in caught.value.output
+
+
+@pytest.mark.parametrize("own_session", [True, False])
+def test_a_program_ends_when_it_ends_although_a_grandchild_holds_its_output(
+    tmp_path: Path, *, own_session: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipes, "LINGER", 0.5)
+    code, grandchild = _holding_the_pipe(tmp_path, own_session=own_session, child_stays=False)
+    started = time.monotonic()
+    done = process.run(python(code))
+    assert time.monotonic() - started < 15
+    assert done.output == "before\n"
+    if own_session:
+        os.kill(int(grandchild.read_text()), 9)
+    assert gone(int(grandchild.read_text()))
+
+
+def _holding_the_pipe(tmp_path: Path, *, own_session: bool, child_stays: bool) -> tuple[str, Path]:
+    marker = tmp_path / "pid"
+    return (
+        f"""
+import subprocess, sys, time
+print("before", flush=True)
+sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+child = subprocess.Popen(sleep, start_new_session={own_session})
+open({str(marker)!r}, "w").write(str(child.pid))
+time.sleep({60 if child_stays else 0})
+""",
+        marker,
+    )
+
+
+_TALK = """
+import sys
+said = sys.stdin.buffer.read()
+sys.stdout.buffer.write(b"out %d <" % len(said) + said + b">\\n")
+sys.stdout.flush()
+sys.stderr.buffer.write(b"err\\n" * int(sys.argv[1]))
+"""
+# Writes more than a pipe holds before it reads what it is given, which is more than a pipe holds too.
+_BOTH_FULL = """
+import sys
+sys.stdout.buffer.write(b"x" * 300000 + b"\\n"); sys.stdout.flush()
+sys.stderr.buffer.write(b"y" * 300000 + b"\\n"); sys.stderr.flush()
+print(len(sys.stdin.buffer.read()))
+"""
+
+
+@pytest.mark.parametrize("timeout", [None, 60.0])
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("listened", [False, True])
+@pytest.mark.parametrize("logged", [False, True])
+@pytest.mark.parametrize("stdin", [None, b"", b"word", b"w" * 300_000])
+def test_every_way_to_run_gives_the_same_input_and_the_same_output(
+    tmp_path: Path, *, stdin: bytes | None, logged: bool, listened: bool, apart: bool, timeout: float | None
+) -> None:
+    lines: list[str] = []
+    log = tmp_path / "log"
+    done = process.run(
+        [*python(_TALK), "2"],
+        stdin=stdin,
+        log=log if logged else None,
+        on_line=lines.append if listened else None,
+        separate_stderr=apart,
+        timeout=timeout,
+    )
+    given = stdin or b""
+    out = f"out {len(given)} <{given.decode()}>\n"
+    assert (done.output, done.stderr) == ((out, "err\nerr\n") if apart else (f"{out}err\nerr\n", ""))
+    wanted = [out.rstrip(), "err", "err"]
+    assert sorted(lines) == (sorted(wanted) if listened else [])
+    if logged:
+        assert sorted(log.read_text().splitlines()[1 + _TALK.count("\n") :]) == sorted(wanted)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("logged", [False, True])
+def test_pipes_that_are_full_in_both_directions_do_not_block(
+    tmp_path: Path, *, apart: bool, logged: bool
+) -> None:
+    done = process.run(
+        python(_BOTH_FULL),
+        stdin=b"z" * 500_000,
+        separate_stderr=apart,
+        log=tmp_path / "log" if logged else None,
+        timeout=60,
+    )
+    assert done.output.endswith("500000\n")
+    assert len(done.output) + len(done.stderr) == 300_001 * 2 + 7
+
+
+def test_a_program_that_does_not_read_its_input_is_no_failure() -> None:
+    done = process.run(python("import sys; sys.stdin.close(); print('done')"), stdin=b"z" * 500_000)
+    assert done.output == "done\n"
+
+
+def test_a_program_that_writes_for_ever_is_ended_in_time(tmp_path: Path) -> None:
+    lines = 0
+
+    def count(_line: str) -> None:
+        nonlocal lines
+        lines += 1
+
+    with pytest.raises(ProcessError, match="within"):
+        process.run(python("while True: print('y' * 70)"), timeout=1, on_line=count, log=tmp_path / "log")
+    assert lines
+
+
+def test_a_program_that_closes_its_output_and_goes_on_is_ended_in_time() -> None:
+    code = "import os, time; os.close(1); os.close(2); time.sleep(60)"
+    started = time.monotonic()
+    with pytest.raises(ProcessError, match="within"):
+        process.run(python(code), timeout=1)
+    assert time.monotonic() - started < 30
+
+
+def test_what_a_listener_raises_ends_the_program() -> None:
+    pids: list[str] = []
+
+    def refuse(line: str) -> None:
+        pids.append(line)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        process.run(python("import os, time; print(os.getpid(), flush=True); time.sleep(60)"), on_line=refuse)
+    assert gone(int(pids[0]))
+
+
+def test_an_argument_that_no_program_can_be_given_is_refused() -> None:
+    with pytest.raises(ProcessError, match="null"):
+        process.run([*python("pass"), "a\0b"])
