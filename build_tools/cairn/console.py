@@ -13,7 +13,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -40,10 +40,13 @@ class Stage:
     name: str
     started: float = field(default_factory=time.monotonic)
     line: str = ""
+    on_line: Callable[[str], None] | None = None  # where each line is shown, not the last one alone
 
     def update(self, line: str) -> None:
         """Show `line` as the latest sign of life, without the colours and moves of the program it is from."""
         self.line = _CONTROLS.sub("", line)
+        if self.on_line is not None:
+            self.on_line(self.line)
 
     @property
     def seconds(self) -> float:
@@ -54,8 +57,9 @@ class Stage:
 class Console:
     """Where people read what Cairn does."""
 
-    def __init__(self, *, quiet: bool = False) -> None:
+    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
         self.quiet = quiet
+        self.verbose = verbose
         self._in_actions = os.environ.get("GITHUB_ACTIONS") == "true"
         self._group: Stage | None = None  # the stage whose fold group is open in GitHub Actions
         self._stages: list[Stage] = []
@@ -99,7 +103,7 @@ class Console:
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[Stage]:
         """Show that `name` is under way until the block ends; stages may run side by side in threads."""
-        stage = Stage(name=name)
+        stage = Stage(name=name, on_line=self._show_line if self.verbose else None)
         self._begin(stage)
         try:
             yield stage
@@ -107,6 +111,9 @@ class Console:
             self._end(stage, "✗", "red")
             raise
         self._end(stage, "✓", "green")
+
+    def _show_line(self, line: str) -> None:
+        self._err.line((f"  | {_one_line(line)}", "dim"))
 
     def _begin(self, stage: Stage) -> None:
         with self._lock:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from cairn import jsonfile
+from cairn import jsonfile, wording
 from cairn.errors import UsageError
 
 HipifyKind = Literal["build_amd", "torch-utils", "at-build", "none"]
@@ -190,7 +190,7 @@ class Stack:
                 return project
         raise UsageError(
             f"the stack {self.name} has no project {name!r}",
-            tip=f"its projects are {', '.join(p.name for p in self.projects)}",
+            tip=wording.did_you_mean(name, [p.name for p in self.projects], what="its projects are"),
         )
 
     def in_order(self) -> tuple[Project, ...]:
@@ -217,7 +217,8 @@ class Stack:
         known = {name for p in self.projects for name in p.lines} | {self.line}
         if line not in known:
             raise UsageError(
-                f"the stack {self.name} has no line {line!r}", tip=f"its lines are {', '.join(sorted(known))}"
+                f"the stack {self.name} has no line {line!r}",
+                tip=wording.did_you_mean(line, sorted(known), what="its lines are"),
             )
         return dataclasses.replace(self, line=line, projects=tuple(_on_line(p, line) for p in self.projects))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import importlib.resources
 import re
@@ -10,6 +9,7 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from cairn import wording
 from cairn.errors import UsageError
 
 CPU = "cpu"
@@ -108,9 +108,9 @@ def _expand(word: str) -> tuple[str, ...]:
 
 
 def _suggestion(word: str) -> str:
-    close = difflib.get_close_matches(word, (*known_targets(), *families()), n=3)
-    names = ", ".join(close) if close else ", ".join(families())
-    return f"{'did you mean' if close else 'the families are'}: {names}"
+    if close := wording.nearest(word, (*known_targets(), *families(), CPU)):
+        return f"did you mean {' or '.join(close)}?"
+    return f"the families are: {', '.join(families())}"
 
 
 def _data() -> dict[str, dict[str, list[str]]]:

@@ -1,8 +1,11 @@
-"""Numbers and lists as sentences have them."""
+"""Numbers, lists and guesses as sentences have them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+
+_ALIKE = 0.6  # of difflib's ratio: what it calls a close match
+_AS_LIKELY = 0.1  # as far below the best guess another one may be
 
 
 def count(items: Collection[object], what: str) -> str:
@@ -14,3 +17,28 @@ def some(names: Sequence[str], *, shown: int = 5) -> str:
     """`a, b and 7 more`."""
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
+
+
+def nearest(word: str, known: Iterable[str]) -> tuple[str, ...]:
+    """The known names that somebody who wrote `word` may have meant: at most three, likeliest first."""
+    import difflib  # noqa: PLC0415 - only needed where somebody mistyped
+
+    asked = word.lstrip("-").casefold()  # the dashes that all options have make no two of them alike
+    likeness: dict[str, float] = {}
+    for name in known:
+        other = name.lstrip("-").casefold()
+        # The beginning of a long name is not similar enough to it, but is what people write for it.
+        begins = len(asked) > 1 and other.startswith(asked)
+        ratio = 1.0 if begins else difflib.SequenceMatcher(None, asked, other).ratio()
+        if ratio >= _ALIKE:
+            likeness[name] = ratio
+    best = max(likeness.values(), default=0.0)
+    ordered = sorted(likeness, key=lambda name: (-likeness[name], name))
+    return tuple(name for name in ordered if likeness[name] > best - _AS_LIKELY)[:3]
+
+
+def did_you_mean(word: str, known: Collection[str], *, what: str) -> str:
+    """What to do about a name that is not known: `did you mean a or b?`, or all names after `what`."""
+    if close := nearest(word, known):
+        return f"did you mean {' or '.join(close)}?"
+    return f"{what}: {', '.join(known)}" if known else f"{what}: none"

@@ -48,7 +48,6 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         epilog=f"example: python {script.name} build --install-rocm {_INDEX} --output-dir out",
     )
     common.add_pip(parser)
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.add_argument("--stack", type=Path, default=script.parent, help=argparse.SUPPRESS)
     commands = parser.add_subparsers(required=True, metavar="install-rocm|build")
     install = commands.add_parser(

@@ -17,7 +17,7 @@ _EXAMPLE = "example: cairn ci run --stack external-builds/sample --line release/
 
 def register(subparsers: Subparsers) -> None:
     """Add the group to the program."""
-    parser = subparsers.add_parser("ci", help="run whole trails", epilog=_EXAMPLE)
+    parser = subparsers.add_parser("ci", help="run a stack end to end", epilog=_EXAMPLE)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run = commands.add_parser(
         "run",

@@ -11,15 +11,26 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import FrameType
 
 from cairn import __version__, console, process
 from cairn.cli.groups import Parser
 from cairn.errors import BuildError, CairnError, GateError, ProcessError
 
-# Command groups and the modules beside this one that have them, in the order --help shows them.
-_GROUPS = ("checkout", "manifest", "patches", "rocm", "build", "wheel", "test", "index", "release", "ci")
+# Command groups, which are the modules beside this one, in the order --help shows them.
+_GROUPS = {
+    "checkout": "check projects out, hipify them and tag what upstream gave",
+    "manifest": "freeze what a build is made from; make and compare it again",
+    "patches": "explain, export and apply what a checkout has beyond upstream",
+    "rocm": "make and install ROCm SDK packages",
+    "build": "build wheels from checkouts",
+    "wheel": "look at, compare, check and change wheels",
+    "test": "smoke-test wheels, read test results",
+    "index": "serve, publish, audit, verify or mirror an index",
+    "release": "promote sets",
+    "ci": "run a stack end to end",
+}
 _INTERRUPTED = 130
 _EXIT_SYSTEM = 11
 
@@ -33,30 +44,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     # One group alone is loaded where it is named: all of them together take longer than many a command.
     first = next((word for word in words if not word.startswith("-")), "")
-    parser = make_parser((first,) if first in _GROUPS else _GROUPS)
-    return guarded(parser.parse_args(words))
+    return guarded(make_parser((first,)).parse_args(words))
 
 
-def make_parser(groups: Sequence[str] = _GROUPS) -> argparse.ArgumentParser:
-    """The parser of the program with these command groups, by default all."""
+def make_parser(groups: Collection[str] = tuple(_GROUPS)) -> argparse.ArgumentParser:
+    """The parser of the program; of commands that are not among `groups` it knows no more than the names."""
     parser = Parser(
         prog="cairn",
         description="Build, test and promote PyTorch wheels for AMD GPUs (ROCm).",
         epilog="example: cairn ci run --stack external-builds/sample/stack.toml",
     )
     parser.add_argument("--version", action="version", version=f"cairn {__version__}")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    parser.add_argument("--quiet", action="store_true", help="say nothing but results, warnings and errors")
     subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for group in groups:
-        importlib.import_module(f"cairn.cli.{group}").register(subparsers)
+    for group, text in _GROUPS.items():
+        if group in groups:
+            importlib.import_module(f"cairn.cli.{group}").register(subparsers)
+        else:
+            subparsers.add_parser(group, help=text)
     return parser
 
 
 def guarded(options: argparse.Namespace) -> int:
     """Run the command that `options` hold, and report its failure as a person can use it."""
     _show_any_text()
-    console.use(console.Console(quiet=getattr(options, "quiet", False)))
+    quiet, verbose = (getattr(options, name, False) for name in ("quiet", "verbose"))
+    console.use(console.Console(quiet=quiet, verbose=verbose))
     _treat_termination_as_interrupt()
     try:
         return int(options.run(options) or 0)

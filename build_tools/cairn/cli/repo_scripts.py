@@ -13,6 +13,7 @@ from cairn import console
 from cairn.cli import checkout as command
 from cairn.cli import main as program
 from cairn.cli import options as common
+from cairn.cli.groups import Parser
 from cairn.errors import UsageError
 from cairn.sources import several
 from cairn.sources.checkout import hipify_checkout
@@ -34,20 +35,17 @@ def main(project: str, argv: Sequence[str] | None = None, *, script: Path) -> in
 
 
 def _parser(project: str, script: Path) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=script.name,
         description=f"Check {project} out and hipify it, for building a wheel with ROCm.",
         epilog=f"example: python {script.name} checkout",
-        allow_abbrev=False,
     )
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.add_argument("--stack", type=Path, default=script.absolute().parent, help=argparse.SUPPRESS)
     commands = parser.add_subparsers(required=True, metavar="checkout|hipify")
     checkout = commands.add_parser(
         "checkout",
         help="check out, hipify, and tag what upstream gave",
         epilog=f"example: python {script.name} checkout --repo-hashtag main",
-        allow_abbrev=False,
     )
     checkout.add_argument("--line", help="release line that gives the defaults, such as release/2.9")
     command.add_place(checkout)
@@ -59,7 +57,6 @@ def _parser(project: str, script: Path) -> argparse.ArgumentParser:
         "hipify",
         help="hipify a checkout made with --no-hipify, or by hand",
         epilog=f"example: python {script.name} hipify --checkout-dir ~/pytorch",
-        allow_abbrev=False,
     )
     command.add_place(hipify)
     command.add_hipify(hipify)

@@ -14,16 +14,19 @@ from cairn.testing.here import run_here
 
 def main(script: Path) -> int:
     """Run the tests of the folder `smoke-tests` beside `script`; arguments after `--` go to pytest."""
+    return guarded(_parser(script).parse_args())
+
+
+def _parser(script: Path) -> argparse.ArgumentParser:
     parser = Parser(
         prog=script.name,
         description="Run sample computations on the PyTorch that is installed in this environment. "
         "Without a GPU, the tests that need one are skipped.",
         epilog=f"example: python {script.name} -- --log-cli-level=INFO -v",
     )
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.add_argument("pytest_args", nargs="*", metavar="-- PYTEST ARGS", help="passed on to pytest")
     parser.set_defaults(run=_run, tests=script.resolve().parent / "smoke-tests")
-    return guarded(parser.parse_args())
+    return parser
 
 
 def _run(options: argparse.Namespace) -> int:

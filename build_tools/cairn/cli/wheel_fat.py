@@ -9,6 +9,7 @@ from pathlib import Path
 from cairn import console, jsonfile
 from cairn.cli import main as program
 from cairn.cli import wheel
+from cairn.cli.groups import Parser
 from cairn.errors import UsageError
 from cairn.wheels import fat, fat_targets
 from cairn.wheels.fat_report import Report
@@ -22,13 +23,15 @@ def main(argv: Sequence[str] | None = None, *, script: Path, windows: bool) -> i
         script: its own file.
         windows: whether it is the one for Windows wheels.
     """
-    parser = argparse.ArgumentParser(
+    return program.guarded(_parser(script, windows=windows).parse_args(argv))
+
+
+def _parser(script: Path, *, windows: bool) -> argparse.ArgumentParser:
+    parser = Parser(
         prog=script.name,
         description=wheel.FAT,
         epilog=f"example: python {script.name} torch-….whl /opt/rocm --output-path fat",
-        allow_abbrev=False,
     )
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parser.add_argument(
         "--output-path",
         type=Path,
@@ -39,7 +42,7 @@ def main(argv: Sequence[str] | None = None, *, script: Path, windows: bool) -> i
     )
     wheel.add_fat_arguments(parser)
     parser.set_defaults(run=run, windows=windows)
-    return program.guarded(parser.parse_args(argv))
+    return parser
 
 
 def run(options: argparse.Namespace) -> int:

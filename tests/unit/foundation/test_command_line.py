@@ -1,0 +1,121 @@
+"""What the parser of every command makes of what people type."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from cairn import console, wording
+from cairn.cli import build_prod_wheels, main, repo_scripts, wheel_fat
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str, parser: argparse.ArgumentParser) -> str:
+    with pytest.raises(SystemExit) as caught:
+        parser.parse_args(words)
+    shown = capsys.readouterr()
+    assert (caught.value.code, shown.out) == (2, "")
+    return shown.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "meant"),
+    [
+        (("checkout", "--stak", "X"), "unknown option --stak", "did you mean --stack?"),
+        (("checkout", "torch", "--stak=X"), "unknown option --stak", "did you mean --stack?"),
+        (("index", "audit", "--stor", "s"), "unknown option --stor", "did you mean --store?"),
+        (("release", "promote", "--form", "dev", "SET"), "unknown option --form", "did you mean --from?"),
+        (("wheel", "show", "a.whl", "--out", "x"), "unknown option --out", "`cairn wheel show --help`"),
+        (("wheel", "repair", "a.whl", "--output", "x"), "unknown option --output", "--output-dir?"),
+        (("--stack", "s", "build"), "unknown option --stack", "options of a command follow its name"),
+        (("wheel", "show", "-x", "a.whl"), "unknown option -x", "`cairn wheel show --help`"),
+        (("whel", "show", "a.whl"), "there is no command 'whel'", "did you mean wheel?"),
+        (("wheel", "shwo", "a.whl"), "there is no command 'shwo'", "did you mean show?"),
+        (("zzz",), "there is no command 'zzz'", "the commands are: checkout, manifest"),
+        (("ci", "run", "--stack", "s", "extra"), "unexpected argument 'extra'", "--help"),
+    ],
+)
+def test_what_was_mistyped_is_named(
+    words: tuple[str, ...], said: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = refused(capsys, *words, parser=main.make_parser())
+    assert [line for line in shown.splitlines() if line.startswith("error: ")] == [shown.splitlines()[0]]
+    assert said in shown
+    assert meant in shown
+
+
+def test_the_scripts_name_what_was_mistyped_too(capsys: pytest.CaptureFixture[str]) -> None:
+    repo = repo_scripts._parser("torch", Path("pytorch_torch_repo.py"))
+    assert "did you mean --repo-hashtag?" in refused(capsys, "checkout", "--repo-hastag", "x", parser=repo)
+    assert "did you mean hipify?" in refused(capsys, "hipfy", parser=repo)
+    build = build_prod_wheels._parser(Path("build_prod_wheels.py"))
+    shown = refused(capsys, "build", "--pytorch-rocm-arc", "gfx942", parser=build)
+    assert "did you mean --pytorch-rocm-arch?" in shown
+    fat = wheel_fat._parser(Path("patch_fat_wheel.py"), windows=False)
+    assert "did you mean --output-path?" in refused(capsys, "--output-pat", "x", parser=fat)
+
+
+def test_a_value_is_never_taken_for_an_option() -> None:
+    parser = main.make_parser(("wheel",))
+    given = parser.parse_args(["wheel", "verify", "--forbid", "-1", "--provided", "-a b", "--", "-x.whl"])
+    assert (given.forbid, given.provided, [str(w) for w in given.wheels]) == (["-1"], ["-a b"], ["-x.whl"])
+
+
+@pytest.mark.parametrize("words", [(), ("wheel",), ("index",), ("-q",), ("manifest", "--debug")])
+def test_no_command_prints_help_and_is_no_success(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main.main(words)
+    shown = capsys.readouterr()
+    assert (caught.value.code, shown.out) == (2, "")
+    assert shown.err.startswith("usage: cairn")
+    assert "commands:" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("-q", "wheel", "show", "a.whl"), {"quiet"}),
+        (("wheel", "-q", "show", "a.whl"), {"quiet"}),
+        (("wheel", "show", "a.whl", "-q"), {"quiet"}),
+        (("--debug", "wheel", "show", "-v", "a.whl"), {"debug", "verbose"}),
+        (("wheel", "show", "a.whl", "--verbose", "--quiet", "--debug"), {"quiet", "verbose", "debug"}),
+        (("-qv", "wheel", "show", "a.whl"), {"quiet", "verbose"}),
+        (("wheel", "show", "a.whl"), set()),
+    ],
+)
+def test_general_options_hold_wherever_they_stand(words: tuple[str, ...], expected: set[str]) -> None:
+    given = vars(main.make_parser(("wheel",)).parse_args(words))
+    assert {name for name in ("quiet", "verbose", "debug") if given.get(name)} == expected
+
+
+def test_the_scripts_take_general_options_on_both_sides() -> None:
+    parser = build_prod_wheels._parser(Path("build_prod_wheels.py"))
+    given = vars(parser.parse_args(["-q", "build", "--output-dir", "out", "--debug"]))
+    assert (given["quiet"], given["debug"]) == (True, True)
+
+
+def test_verbose_shows_every_line_and_quiet_none(capsys: pytest.CaptureFixture[str]) -> None:
+    for screen in (console.Console(verbose=True), console.Console(quiet=True), console.Console()):
+        with screen.stage("build") as stage:
+            stage.update("\x1b[1mfirst")
+            stage.update("second")
+        shown = capsys.readouterr().err
+        assert ("  | first\n  | second\n" in shown) == screen.verbose
+
+
+def test_the_help_of_the_program_names_every_command_without_loading_them() -> None:
+    assert main.make_parser(()).format_help() == main.make_parser().format_help()
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("GFX942", ("gfx942",)),
+        ("gfx94X-dgpu", ("gfx94X-dcgpu",)),
+        ("torchv", ("torchvision",)),
+        ("xyz", ()),
+    ],
+)
+def test_guesses_are_few_and_near(word: str, meant: tuple[str, ...]) -> None:
+    assert wording.nearest(word, ("gfx942", "gfx94X-dcgpu", "torchvision", "torchaudio")) == meant
