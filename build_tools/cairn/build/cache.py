@@ -12,7 +12,7 @@ from typing import ClassVar
 from cairn import files, jsonfile
 from cairn.errors import UsageError
 
-_FORMAT = "2"  # part of every key: raise it when a build of the same inputs gives another wheel
+_FORMAT = "3"  # part of every key: raise it when a build of the same inputs gives another wheel
 
 
 @dataclass(frozen=True, kw_only=True)

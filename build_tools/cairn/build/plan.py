@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import files
-from cairn.build import cache, provenance, rocm_init, toolchain, variables
+from cairn.build import cache, leftovers, provenance, rocm_init, toolchain, tree, variables
 from cairn.build.request import BuildRequest, platform_tag, python_tag
 from cairn.errors import SourceError
 from cairn.sources import treestate
+from cairn.sources.repository import root_at
 from cairn.stack import Project
 
 
@@ -23,6 +24,7 @@ class Step:
         checkout: its tree.
         base_version: of its version file; None where the built wheel alone knows it.
         needs: name to key of the steps that come first.
+        flavour: names the settings of the build: all of the key but the tree and the wheels built before.
         key: of the cache, over everything that may change the wheel.
         hit: the wheel, where the cache has it.
     """
@@ -31,6 +33,7 @@ class Step:
     checkout: Path
     base_version: str | None
     needs: Mapping[str, str]
+    flavour: str
     key: str
     hit: cache.Hit | None
 
@@ -59,13 +62,13 @@ class Plan:
 
 
 def make(request: BuildRequest) -> Plan:
-    """Look at the trees and the cache; changes nothing.
+    """Look at the trees and the cache; takes out of the trees what killed builds lent to them.
 
     Raises:
         SourceError: a checkout is missing, or lacks its version file.
     """
     wheel_cache = cache.WheelCache(request.cache_dir)
-    keys: dict[str, str] = {}
+    identities: dict[str, str] = {}
     steps = []
     for project in request.projects():
         checkout = request.checkouts[project.name]
@@ -75,18 +78,49 @@ def make(request: BuildRequest) -> Plan:
                 tip="check it out first, or name its folder",
             )
         base_version = read_version(project, checkout)
-        needs = {name: keys[name] for name in project.needs if name in request.checkouts}
-        key = step_key(request, project, checkout=checkout, needs=needs)
-        hit = None if request.clean else wheel_cache.get(key)
-        keys[project.name] = hit.identity if hit else key
+        tree.tidy(checkout, project.rocm_init)
+        needs = {name: identities[name] for name in project.needs if name in request.checkouts}
+        keys = keys_of(request, project, checkout=checkout, needs=needs)
+        hit = None if request.clean else next(filter(None, map(wheel_cache.get, keys.all())), None)
+        identities[project.name] = hit.identity if hit else keys.own
         steps.append(
-            Step(project=project, checkout=checkout, base_version=base_version, needs=needs, key=key, hit=hit)
+            Step(
+                project=project,
+                checkout=checkout,
+                base_version=base_version,
+                needs=needs,
+                flavour=keys.flavour,
+                key=keys.own,
+                hit=hit,
+            )
         )
     return Plan(request=request, steps=tuple(steps))
 
 
-def step_key(request: BuildRequest, project: Project, *, checkout: Path, needs: Mapping[str, str]) -> str:
-    """The cache key of a project's build, from its tree as it is now.
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """Under which names the cache may have a wheel.
+
+    Attributes:
+        flavour: as in `Step`.
+        clean: of a build that begins with the files the key covers and nothing else; any tree may have it.
+        own: of a build that goes on with what earlier ones left in this very tree; `clean` where there is
+            nothing of that kind.
+        cmake: see `cairn.build.leftovers.Seen`.
+    """
+
+    flavour: str
+    clean: str
+    own: str
+    cmake: str | None
+
+    def all(self) -> tuple[str, ...]:
+        """Each once, the better one first."""
+        return tuple(dict.fromkeys((self.clean, self.own)))
+
+
+def keys_of(request: BuildRequest, project: Project, *, checkout: Path, needs: Mapping[str, str]) -> Keys:
+    """The cache keys of a project's build, from its tree as it is now.
 
     Args:
         request: the build.
@@ -94,32 +128,43 @@ def step_key(request: BuildRequest, project: Project, *, checkout: Path, needs: 
         checkout: its tree; local edits count.
         needs: project name to key, for the wheels it is built against.
     """
-    return cache.key_of(
-        {
-            "project": project.name,
-            "distribution": project.distribution,
-            "tree": treestate.tree_state(checkout),
-            "commit": provenance.upstream_commit(checkout),  # the wheel's bill of materials names it
-            "needs": dict(needs),
-            "environment": dict(variables.template_of(project, for_cpu=request.for_cpu)),
-            "source_dirs": list(project.source_dirs),
-            "version": [project.version_file, project.version_edit],
-            "device_code": project.device_code,
-            "requires": [list(project.requires), list(project.requires_rocm)],
-            "build_requires": [*project.build_requires, *request.stack.extra_wheels],
-            "build_requires_file": project.build_requires_file,
-            "config_settings": dict(project.config_settings),
-            "rocm_init": [project.rocm_init, _rocm_init(request)],
-            "sdk": request.sdk.digest if request.sdk else None,
-            "targets": list(request.targets),
-            "version_suffix": request.version_suffix,
-            "build_number": request.build_number,
-            "features": sorted(request.features),
-            "python": python_tag(),
-            "platform": platform_tag(),
-            "toolchain": toolchain.identity(host_compiler=request.sdk is None),
-        }
-    )
+    settings = _settings(request, project)
+    flavour = cache.key_of(settings)
+    seen = leftovers.look(root_at(checkout), flavour, project.source_dirs, clean=request.clean)
+    inputs = {
+        **settings,
+        "tree": treestate.tree_state(checkout),
+        "unseen": seen.foreign,
+        "commit": provenance.upstream_commit(checkout),  # the wheel's bill of materials names it
+        "needs": dict(needs),
+    }
+    clean = cache.key_of(inputs)
+    own = clean if seen.start is None else cache.key_of({"clean": clean, "start": seen.start})
+    return Keys(flavour=flavour, clean=clean, own=own, cmake=seen.cmake)
+
+
+def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
+    return {
+        "project": project.name,
+        "distribution": project.distribution,
+        "environment": dict(variables.template_of(project, for_cpu=request.for_cpu)),
+        "source_dirs": list(project.source_dirs),
+        "version": [project.version_file, project.version_edit],
+        "device_code": project.device_code,
+        "requires": [list(project.requires), list(project.requires_rocm)],
+        "build_requires": [*project.build_requires, *request.stack.extra_wheels],
+        "build_requires_file": project.build_requires_file,
+        "config_settings": dict(project.config_settings),
+        "rocm_init": [project.rocm_init, _rocm_init(request)],
+        "sdk": request.sdk.digest if request.sdk else None,
+        "targets": list(request.targets),
+        "version_suffix": request.version_suffix,
+        "build_number": request.build_number,
+        "features": sorted(request.features),
+        "python": python_tag(),
+        "platform": platform_tag(),
+        "toolchain": toolchain.identity(host_compiler=request.sdk is None),
+    }
 
 
 def _rocm_init(request: BuildRequest) -> str | None:

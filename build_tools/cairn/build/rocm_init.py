@@ -5,6 +5,7 @@ torch imports it as `torch._rocm_init` and calls `initialize()` (pytorch's `torc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 _TEMPLATE = '''\
@@ -19,6 +20,16 @@ def initialize():
         check_version={version!r},
     )
 '''
+
+
+_OURS = re.compile(
+    re.escape(_TEMPLATE).replace(r"\{preloads\}", r"\[[^\]]*\]").replace(r"\{version!r\}", r"'[^'\n]*'")
+)
+
+
+def is_ours(text: str) -> bool:
+    """Whether a module is, to the letter, one that `module_text` wrote."""
+    return _OURS.fullmatch(text) is not None
 
 
 def module_text(*, preloads: Sequence[str], rocm_version: str) -> str:

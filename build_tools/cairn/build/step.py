@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import functools
+import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import build as pypa_build
 
 from cairn import console, files, process
-from cairn.build import cache, environment, finish, rocm_init, templates, toolchain, tree, variables
+from cairn.build import (
+    cache,
+    environment,
+    finish,
+    leftovers,
+    rocm_init,
+    templates,
+    toolchain,
+    tree,
+    variables,
+)
 from cairn.build.environment import Environment, PipSource
-from cairn.build.plan import Step, step_key
+from cairn.build.plan import Step, keys_of
 from cairn.build.request import BuildRequest, BuiltWheel
-from cairn.errors import BuildError, CairnError, ProcessError
+from cairn.errors import BuildError, CairnError, ProcessError, WheelError
 from cairn.rocm.sdk import available_libraries
-from cairn.sources import hipify_build
+from cairn.sources import hipify_build, lent, state
+from cairn.sources.repository import Repository, root_at
 
 _TAIL = 12  # lines of a failed build that are shown
 
@@ -60,18 +76,78 @@ def build(
     run = _Run(step=step, request=request, built=built, stage=stage, log=log, work=request.work_dir / name)
     env = _environment(run)
     values = _values(run) | {"environment": str(env.path)}
-    _prepare_tree(run)
-    edits = tree.edits(step.checkout)
-    with tempfile.TemporaryDirectory(dir=run.work, prefix="wheel-") as folder:
-        with hipify_build.recorded(step.checkout, step.project.hipify, gpu=request.sdk is not None):
-            raw = _call_backend(run, env, values, Path(folder, "raw"))
+    waiting = functools.partial(stage.update, f"waiting for another run that uses {step.checkout}")
+    with (
+        state.alone(step.checkout, on_wait=waiting),
+        tempfile.TemporaryDirectory(dir=run.work, prefix="wheel-") as folder,
+    ):
+        raw, changed = _built_in_tree(run, env, values, Path(folder, "raw"))
         stage.update("repairing and proving the wheel")
         context = finish.Context(step=step, request=request, env=env, values=values, built=built)
         wheel = finish.finish(raw, context, Path(folder, "finished"))
-        hit = cache.WheelCache(request.cache_dir).put(step.key, wheel, seconds=time.monotonic() - started)
-    if tree.edits(step.checkout) == edits:
-        _keep_for_tree_as_built(step, request, hit)
+        # Where the tree was edited meanwhile, nobody knows what of it is in the wheel: it is not kept.
+        key = cache.key_of({"key": step.key, "once": secrets.token_hex()}) if changed else step.key
+        hit = cache.WheelCache(request.cache_dir).put(key, wheel, seconds=time.monotonic() - started)
+        if changed:
+            console.current().warn(
+                f"{step.checkout} was edited while it was built: its wheel is not kept for later"
+            )
+        else:
+            _keep_for_tree_as_built(step, request, hit)
     return hit
+
+
+def _built_in_tree(
+    run: _Run, env: Environment, values: Mapping[str, str], output_dir: Path
+) -> tuple[Path, bool]:
+    """The wheel that the backend made, and whether the tree was edited since the build was planned."""
+    step, request = run.step, run.request
+    root, sources = root_at(step.checkout), step.project.source_dirs
+    tree.tidy(step.checkout, step.project.rocm_init)
+    found = keys_of(request, step.project, checkout=step.checkout, needs=step.needs)
+    if found.cmake is not None and not request.clean:
+        console.current().warn(
+            f"{step.checkout / found.cmake} is of a build that was not Cairn's, and its settings hold: "
+            "pass --clean to begin anew"
+        )
+    if request.clean:
+        leftovers.clear(root, sources)
+    edits = tree.edits(step.checkout)
+    with leftovers.kept(root, step.flavour, sources) as kept, _lent_module(run):
+        for folder in {step.checkout, step.source_dir()}:
+            _remove_stale(root, folder / "build")
+        with hipify_build.recorded(step.checkout, step.project.hipify, gpu=request.sdk is not None):
+            raw = _call_backend(run, env, values, output_dir)
+        kept.wheel, kept.source_dir = raw, step.source_dir().relative_to(step.checkout).as_posix()
+    _refuse_caches(raw)
+    # A project that hipifies itself may do so in place.
+    edited = tree.edits(step.checkout) != edits and step.project.hipify != "at-build"
+    return raw, edited or step.key not in found.all()
+
+
+@contextlib.contextmanager
+def _lent_module(run: _Run) -> Iterator[None]:
+    """Have the module that loads the ROCm SDK in the tree, for a build that packs it."""
+    project, request = run.step.project, run.request
+    if project.rocm_init is None or request.sdk is None:
+        yield
+        return
+    wanted = request.stack.sdk.preload if request.stack.sdk else ()
+    preloads = available_libraries(environment.describe(request.sdk.environment).python, wanted)
+    text = rocm_init.module_text(preloads=preloads, rocm_version=request.sdk.info.version)
+    with lent.lent(root_at(run.step.checkout), project.rocm_init, text):
+        yield
+
+
+def _refuse_caches(wheel: Path) -> None:
+    # The key does not cover these (cairn.sources.unseen).
+    with zipfile.ZipFile(wheel) as archive:
+        found = next((name for name in archive.namelist() if "__pycache__" in name.split("/")), None)
+    if found is not None:
+        raise WheelError(
+            f"{wheel.name} was built with {found}, which is a cache of the Python that built it",
+            tip="leave __pycache__ out of the project's package data",
+        )
 
 
 def _environment(run: _Run) -> Environment:
@@ -104,29 +180,15 @@ def _values(run: _Run) -> dict[str, str]:
     return values | {"requirements": "|".join(pins)}
 
 
-def _prepare_tree(run: _Run) -> None:
-    checkout, project, request = run.step.checkout, run.step.project, run.request
-    for folder in {checkout, run.step.source_dir()}:
-        _remove_stale(folder / "build")
-        if request.clean:
-            shutil.rmtree(folder / "build", ignore_errors=True)
-    if project.rocm_init is not None and request.sdk is not None:
-        tree.exclude(checkout, project.rocm_init)
-        wanted = request.stack.sdk.preload if request.stack.sdk else ()
-        python = environment.describe(request.sdk.environment).python
-        preloads = available_libraries(python, wanted)
-        text = rocm_init.module_text(preloads=preloads, rocm_version=request.sdk.info.version)
-        files.write_text(checkout / project.rocm_init, text)
-
-
-def _remove_stale(folder: Path) -> None:
+def _remove_stale(root: Repository, folder: Path) -> None:
     # setuptools adds whatever lies here to the wheel, also files that the tree has no longer. A CMake build
     # in the same folder keeps its libraries in `lib`: an hour's work, and none of setuptools' business.
     stale = [*folder.glob("lib.*"), *folder.glob("bdist.*")]
     if not (folder / "CMakeCache.txt").exists():
         stale += folder.glob("lib")
     for path in stale:
-        shutil.rmtree(path)
+        if path.is_dir() and not path.is_symlink() and not root.run("ls-files", "--", str(path)):
+            shutil.rmtree(path)
 
 
 def _call_backend(run: _Run, env: Environment, values: Mapping[str, str], output_dir: Path) -> Path:
@@ -150,6 +212,8 @@ def _call_backend(run: _Run, env: Environment, values: Mapping[str, str], output
     settings = templates.expand_all(
         project.config_settings, values, where=f"config_settings of {project.name}"
     )
+    if run.request.sdk is None:  # no such module then, and scikit-build-core refuses to include none
+        settings = {name: text for name, text in settings.items() if text != project.rocm_init}
     try:
         # Clang for HIP leaves an empty folder for every source it compiles: thousands, for torch.
         with environment.temporary_files() as places:
@@ -178,9 +242,11 @@ def _failure(run: _Run, error: Exception) -> Exception:
 
 
 def _keep_for_tree_as_built(step: Step, request: BuildRequest, hit: cache.Hit) -> None:
-    # A build may generate files that git does not ignore: the next run finds them in the tree, and must know
-    # that they are the build's own. Not so when somebody edited the tree meanwhile.
-    after = step_key(request, step.project, checkout=step.checkout, needs=step.needs)
-    if after != step.key:
+    # The next run finds in the tree what this one left there: files that git does not ignore, and a build
+    # folder to go on with. It must know that they are the build's own.
+    after = keys_of(
+        dataclasses.replace(request, clean=False), step.project, checkout=step.checkout, needs=step.needs
+    )
+    if step.key not in after.all():
         store = cache.WheelCache(request.cache_dir)
-        store.put(after, hit.wheel, seconds=hit.seconds, identity=hit.identity)
+        store.put(after.own, hit.wheel, seconds=hit.seconds, identity=hit.identity)

@@ -1,4 +1,4 @@
-"""What a build asks of the checkout it runs in: its time, its edits, and files git must not see."""
+"""What a build asks of the checkout it runs in: its time, its edits, and no file of a killed build."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import hashlib
 from pathlib import Path
 
 from cairn import files
+from cairn.build import rocm_init
 from cairn.errors import SourceError
-from cairn.sources import git
+from cairn.sources import git, lent, state
+from cairn.sources.repository import Repository, root_at
 
 _UPSTREAM = "THEROCK_UPSTREAM_DIFFBASE"
 
@@ -29,10 +31,33 @@ def edits(checkout: Path) -> str:
     return hashlib.sha256(git.run(checkout, "diff", "--no-ext-diff", "--binary", "HEAD").encode()).hexdigest()
 
 
-def exclude(checkout: Path, name: str) -> None:
-    """Make git ignore a file that the build writes into the tree, in this checkout only."""
-    path = checkout / git.run(checkout, "rev-parse", "--git-path", "info/exclude").strip()
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    line = f"/{name}"
-    if line not in text.splitlines():
-        files.write_text(path, f"{text.rstrip()}\n{line}\n".lstrip())
+def tidy(checkout: Path, rocm_init_file: str | None) -> None:
+    """Take out of a tree what a killed build lent to it, and what earlier versions of Cairn left there.
+
+    Raises:
+        SourceError: a file that is not ours is where the build writes one of its own.
+    """
+    root = root_at(checkout)
+    if lent.is_out(root):
+        with state.alone(checkout):  # unless another build is at it, which takes it back itself
+            lent.take_back(root)
+    if rocm_init_file is None:
+        return
+    path = checkout / rocm_init_file
+    if path.is_file() and not path.is_symlink() and rocm_init.is_ours(_text(path)):
+        path.unlink()
+        _include_again(root, rocm_init_file)
+    lent.refuse_other(root, rocm_init_file)
+
+
+def _include_again(root: Repository, name: str) -> None:
+    exclude = Path(root.run("rev-parse", "--git-path", "info/exclude").strip())
+    path = exclude if exclude.is_absolute() else root.work_tree / exclude
+    lines = _text(path).splitlines(keepends=True) if path.is_file() else []
+    kept = [line for line in lines if line.rstrip("\n") != f"/{name}"]
+    if kept != lines:
+        files.write_text(path, "".join(kept))
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")

@@ -16,6 +16,7 @@ from cairn.errors import SourceError
 from cairn.sources import (
     hipifying,
     history,
+    lent,
     losses,
     mirror,
     repository,
@@ -134,6 +135,7 @@ def hipify_checkout(
 
 def _recovered(root: Repository, request: CheckoutRequest, *, say: Say) -> State | None:
     """The note of an earlier run, after repairing what it left."""
+    lent.take_back(root)
     note = state.read(root.git_dir) if root.git_dir.is_dir() else None
     if note is None:
         return None

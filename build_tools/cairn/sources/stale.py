@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+ASIDE = "cairn-aside"  # folder of a git directory with what builds left (cairn.build.leftovers)
 _MARKER = "cairn-busy"
 _HALF = ("tmp_pack_", "tmp_idx_", "tmp_obj_", "tmp_rev_")
 _PART = re.compile(r"\..*\.[0-9a-f]{16}\.part")
@@ -40,7 +41,7 @@ def sweep(git_dir: Path, *, folders: tuple[Path, ...]) -> None:
         folders: working folders of the git programs that may still be at it.
     """
     _wait_for_git_in(folders)
-    for folder, _, names in os.walk(git_dir):
+    for folder, names in _files(git_dir):
         for name in names:
             if name.endswith(".lock") or name.startswith(_HALF) or is_part(name):
                 Path(folder, name).unlink(missing_ok=True)
@@ -48,10 +49,16 @@ def sweep(git_dir: Path, *, folders: tuple[Path, ...]) -> None:
 
 def sweep_parts(git_dir: Path) -> None:
     """Remove what a killed `cairn.files` was writing; nothing of git's, whose locks may be a person's."""
-    for folder, _, names in os.walk(git_dir):
+    for folder, names in _files(git_dir):
         for name in names:
             if is_part(name):
                 Path(folder, name).unlink(missing_ok=True)
+
+
+def _files(git_dir: Path) -> Iterator[tuple[str, list[str]]]:
+    for folder, folders, names in os.walk(git_dir):
+        folders[:] = [name for name in folders if name != ASIDE]
+        yield folder, names
 
 
 def is_part(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -68,8 +68,8 @@ def write(git_dir: Path, state: State) -> None:
 
 
 @contextlib.contextmanager
-def alone(checkout_dir: Path) -> Iterator[None]:
-    """Hold a checkout against other runs of Cairn."""
+def alone(checkout_dir: Path, *, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold a checkout against other runs of Cairn; `on_wait` is called where there is one."""
     key = hashlib.sha256(str(checkout_dir.resolve()).encode()).hexdigest()[:16]
-    with files.locked(files.cache_dir() / "checkouts" / f"{key}.lock", timeout=_LOCK_WAIT):
+    with files.locked(files.cache_dir() / "checkouts" / f"{key}.lock", timeout=_LOCK_WAIT, on_wait=on_wait):
         yield
