@@ -47,7 +47,7 @@ def test_step_by_step(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", "import dev; dev.install('')"], cwd=project, check=True)
 
     script = block_under(ROOT / "README.md", "The same, step by step")
-    script = script.replace("8000", str(free_port(tmp_path)))
+    script = script.replace("8383", str(free_port(tmp_path)))
     script += block_under(ROOT / "README.md", "Wheels that are built already")
     script += (
         '\npython -c "import torch, torchvision, torchaudio; print(torch.__version__, torch.__file__)"\n'

@@ -43,7 +43,7 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--clean", action="store_true", help="build everything again")
     parser.add_argument("--env-dir", type=Path, help="where environments are kept")
-    common.json_flag(parser)
+    common.add_json(parser)
     parser.set_defaults(run=_run)
 
 

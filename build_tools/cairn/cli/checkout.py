@@ -39,7 +39,7 @@ def register(subparsers: Subparsers) -> None:
     add_place(parser)
     add_choice(parser)
     add_how(parser)
-    common.json_flag(parser)
+    common.add_json(parser)
     parser.set_defaults(run=_run)
 
 

@@ -31,7 +31,7 @@ def register(subparsers: Subparsers) -> None:
     run.add_argument("--targets", help="GPU targets or families (default: the stack's)")
     run.add_argument("--jobs", type=int, help="compile jobs at once (default: one per processor)")
     run.add_argument("--force", action="store_true", help="drop local edits in the checkouts")
-    common.json_flag(run)
+    common.add_json(run)
     run.set_defaults(run=_run)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import threading
 from collections.abc import Sequence
-from pathlib import Path
 
 from cairn import console
+from cairn.cli import options as common
+from cairn.cli import paths
 from cairn.cli.groups import Subparsers
 from cairn.errors import StoreError, UsageError
 from cairn.release.audit import audit
+from cairn.release.channel import existing
 from cairn.release.layout import index_url
 from cairn.release.mirror import mirror
 from cairn.release.publish import Published, publish
@@ -18,8 +20,6 @@ from cairn.release.serve import serving
 from cairn.release.stage import stage_set
 from cairn.release.store import open_existing, open_store
 from cairn.wheels import set as wheel_sets
-
-_PORT = 8383
 
 
 def register(subparsers: Subparsers) -> None:
@@ -42,11 +42,13 @@ def _add_serve(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "serve",
         help="serve a store over HTTP until interrupted",
-        epilog="example: cairn index serve ./store --port 8383",
+        epilog="example: cairn index serve ./store",
     )
-    parser.add_argument("store", help="the store: a path or file://…")
+    parser.add_argument("store", metavar="URL", help="the store: a path or file://…")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=_PORT, help="default: %(default)s; 0 takes any free one")
+    parser.add_argument(
+        "--port", type=int, default=common.PORT, help="default: %(default)s; 0 takes any free one"
+    )
     parser.set_defaults(run=_serve)
 
 
@@ -56,9 +58,15 @@ def _add_publish(commands: Subparsers) -> None:
         help="offer wheels and sdists in a channel",
         epilog="example: cairn index publish dist/*.whl --store ./store --set dist/set.json",
     )
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a wheel or an sdist")
-    _add_channel(parser)
-    parser.add_argument("--set", type=Path, dest="set_file", help="set.json: the files are this set, whole")
+    parser.add_argument("files", nargs="+", type=paths.file, metavar="FILE", help="a wheel or an sdist")
+    _add_place(parser)
+    parser.add_argument(
+        "--set",
+        type=paths.file,
+        dest="set_file",
+        metavar="FILE",
+        help="set.json: the files are this set, whole",
+    )
     parser.add_argument(
         "--require",
         action="append",
@@ -66,7 +74,7 @@ def _add_publish(commands: Subparsers) -> None:
         metavar="REQUIREMENT",
         help="with --set: what the set needs and no metadata says; may be repeated",
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be added, and write nothing")
+    common.add_dry_run(parser)
     parser.set_defaults(run=_publish)
 
 
@@ -74,9 +82,11 @@ def _add_mirror(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "mirror",
         help="fetch what distributions need and the channel lacks",
-        epilog="example: cairn index mirror dist/*.whl --store ./store --channel staging",
+        epilog="example: cairn index mirror dist/*.whl --store ./store --index staging",
     )
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="whose dependencies to fetch")
+    parser.add_argument(
+        "files", nargs="*", type=paths.file, metavar="FILE", help="whose dependencies to fetch"
+    )
     parser.add_argument(
         "--require",
         action="append",
@@ -84,41 +94,46 @@ def _add_mirror(commands: Subparsers) -> None:
         metavar="REQUIREMENT",
         help="fetch this too; may be repeated",
     )
-    _add_channel(parser)
+    _add_place(parser)
     parser.set_defaults(run=_mirror)
 
 
 def _add_check(commands: Subparsers, name: str, *, hashes: bool, what: str) -> None:
     parser = commands.add_parser(name, help=what, epilog=f"example: cairn index {name} --store ./store")
-    _add_channel(parser, default="release")
+    _add_place(parser, default="release")
     parser.set_defaults(run=_check, hashes=hashes)
 
 
-def _add_channel(parser: argparse.ArgumentParser, default: str = "staging") -> None:
-    parser.add_argument("--store", required=True, help="the store: a path or file://…")
-    parser.add_argument("--channel", default=default, help="default: %(default)s")
-    parser.add_argument("--json", action="store_true", help="answer as JSON")
+def _add_place(parser: argparse.ArgumentParser, default: str = "staging") -> None:
+    common.add_store(parser)
+    common.add_index(parser, default=default)
+    common.add_json(parser)
 
 
 def _serve(options: argparse.Namespace) -> int:
     store = open_existing(options.store)
-    channels = sorted(key.split("/")[0] for key in store.list("") if key.endswith("/state.json"))
+    indexes = existing(store)
+    if not indexes and any(store.path.iterdir()):
+        raise StoreError(
+            f"{store.url} is not a store: nothing was published into it, and it has other files",
+            tip="name the folder that `cairn index publish --store` wrote",
+        )
     try:
         with serving(store.path, host=options.host, port=options.port) as server:
-            _announce(server.url, store.url, channels)
+            _announce(server.url, store.url, indexes)
             threading.Event().wait()
     except KeyboardInterrupt:
         console.current().info("stopped")
     return 0
 
 
-def _announce(url: str, store: str, channels: Sequence[str]) -> None:
+def _announce(url: str, store: str, indexes: Sequence[str]) -> None:
     screen = console.current()
     screen.info(f"serving {store} until Ctrl-C")
-    if not channels:
+    if not indexes:
         screen.warn("nothing is published in it yet")
-    for channel in channels:
-        screen.out(index_url(url, channel))
+    for index in indexes:
+        screen.out(index_url(url, index))
 
 
 def _publish(options: argparse.Namespace) -> int:
@@ -126,13 +141,13 @@ def _publish(options: argparse.Namespace) -> int:
     if options.set_file is None:
         if options.require:
             raise UsageError("--require says what a set needs", tip="give --set set.json as well")
-        _say(publish(store, options.channel, options.files, dry_run=options.dry_run), options)
+        _say(publish(store, options.index, options.files, dry_run=options.dry_run), options)
         return 0
     wheel_set = wheel_sets.read(options.set_file)
     if options.dry_run:
-        _say(publish(store, options.channel, options.files, dry_run=True), options)
+        _say(publish(store, options.index, options.files, dry_run=True), options)
         return 0
-    staged = stage_set(store, options.channel, wheel_set, options.files, requirements=options.require)
+    staged = stage_set(store, options.index, wheel_set, options.files, requirements=options.require)
     if options.json:
         console.current().json({"set": staged.set_id, "closure": [ref.filename for ref in staged.closure]})
     else:
@@ -144,26 +159,26 @@ def _mirror(options: argparse.Namespace) -> int:
     if not options.files and not options.require:
         raise UsageError("nothing to mirror", tip="name distributions, or give --require")
     store = open_store(options.store)
-    with console.current().stage(f"mirror into {options.channel}"):
-        done = mirror(store, options.channel, dists=options.files, requirements=options.require)
+    with console.current().stage(f"mirror into {options.index}"):
+        done = mirror(store, options.index, dists=options.files, requirements=options.require)
     _say(done, options)
     return 0
 
 
 def _check(options: argparse.Namespace) -> int:
-    problems = audit(open_existing(options.store), options.channel, hashes=options.hashes)
+    problems = audit(open_existing(options.store), options.index, hashes=options.hashes)
     if options.json:
-        console.current().json({"channel": options.channel, "problems": list(problems)})
+        console.current().json({"index": options.index, "problems": list(problems)})
     else:
         for problem in problems:
             console.current().out(problem)
     if problems:
         raise StoreError(
-            f"{options.channel} has {len(problems)} problem(s)",
+            f"{options.index} has {len(problems)} problem(s)",
             tip="publish the named files again or restore them",
         )
     if not options.json:
-        console.current().out(f"{options.channel} is what its state says")
+        console.current().out(f"{options.index} is what its state says")
     return 0
 
 

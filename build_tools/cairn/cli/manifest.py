@@ -116,7 +116,7 @@ def _command(
     first, _, rest = about.partition(". ")
     text = f"{first[0].upper()}{first[1:]}. {rest}".strip()
     parser = commands.add_parser(name, help=first, description=text, epilog=epilog, allow_abbrev=False)
-    common.json_flag(parser)
+    common.add_json(parser)
     parser.set_defaults(run=run)
     return parser
 

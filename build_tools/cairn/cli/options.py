@@ -1,15 +1,20 @@
-"""Options that several commands share, and how their text becomes values."""
+"""Options that several commands share, and how their text becomes values: one name and one wording each."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cairn import stack as stacks
-from cairn.build import sdk
-from cairn.build.environment import PipSource
+from cairn.cli import paths
+
+if TYPE_CHECKING:
+    from cairn.build import sdk
 
 MORE_FIND_LINKS = "more_find_links"  # where a parser that repeats the options of `add_pip` keeps its own
+PORT = 8383
+"""Where an index is served unless another port is asked for."""
 
 
 def add_stack(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
@@ -25,13 +30,72 @@ def read_stack(options: argparse.Namespace) -> stacks.Stack:
     return stacks.load(options.stack).for_line(options.line)
 
 
-def add_pip(parser: argparse.ArgumentParser) -> None:
-    """Where pip finds the ROCm SDK."""
-    parser.add_argument("--index-url", help="package index that has the ROCm SDK")
+def add_root_checkout_dir(parser: argparse.ArgumentParser) -> None:
+    """`--root-checkout-dir`."""
     parser.add_argument(
-        "--find-links", action="append", default=[], help="folder or page with packages; may be repeated"
+        "--root-checkout-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder of the checkouts (default: beside the stack.toml)",
     )
-    parser.add_argument("--pip-cache-dir", type=Path, help="pip's cache folder")
+
+
+def add_output_dir(parser: argparse.ArgumentParser, *, default: Path | None = None) -> None:
+    """`--output-dir`, which must be given where it has no default."""
+    parser.add_argument(
+        "--output-dir",
+        type=paths.new_folder,
+        required=default is None,
+        default=default,
+        metavar="DIR",
+        help="folder to write into; made if missing" + (" (default: %(default)s)" if default else ""),
+    )
+
+
+def add_targets(parser: argparse.ArgumentParser, *, default: str) -> None:
+    """`--targets`; `default` says in words what holds without it."""
+    parser.add_argument(
+        "--targets", help=f"GPU targets or families, joined by commas, or cpu (default: {default})"
+    )
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """`--store`."""
+    parser.add_argument("--store", required=True, metavar="URL", help="the store: a path or file://…")
+
+
+def add_index(parser: argparse.ArgumentParser, *, default: str) -> None:
+    """`--index`, and the other name for it."""
+    parser.add_argument(
+        "--index",
+        "--channel",
+        dest="index",
+        default=default,
+        help="a channel, or a channel and a family: staging, release/gfx110X-all (default: %(default)s)",
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """`--json`."""
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+
+
+def add_dry_run(parser: argparse.ArgumentParser) -> None:
+    """`--dry-run`."""
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
+
+
+def add_pip(parser: argparse.ArgumentParser) -> None:
+    """Where pip finds the ROCm SDK: upstream's flags (build_prod_wheels.py)."""
+    parser.add_argument("--index-url", metavar="URL", help="package index that has the ROCm SDK")
+    parser.add_argument(
+        "--find-links",
+        action="append",
+        default=[],
+        metavar="PLACE",
+        help="folder or page with packages; may be repeated",
+    )
+    parser.add_argument("--pip-cache-dir", type=paths.new_folder, metavar="DIR", help="pip's cache folder")
     parser.add_argument("--rocm-sdk-version", help="exact version of the ROCm SDK (default: the newest)")
     parser.add_argument(
         "--pre", action=argparse.BooleanOptionalAction, default=True, help="take pre-releases too"
@@ -43,6 +107,10 @@ def add_pip(parser: argparse.ArgumentParser) -> None:
 
 def wanted_sdk(options: argparse.Namespace, *, family: str | None = None) -> sdk.Wanted:
     """Which ROCm SDK the options ask for."""
+    # Loaded here: what builds takes longer to load than many a command that shares options with it takes.
+    from cairn.build import sdk  # noqa: PLC0415
+    from cairn.build.environment import PipSource  # noqa: PLC0415
+
     return sdk.Wanted(
         source=PipSource(
             index_url=options.index_url,
@@ -54,8 +122,3 @@ def wanted_sdk(options: argparse.Namespace, *, family: str | None = None) -> sdk
         extras=tuple(word.strip() for word in options.rocm_extras.split(",") if word.strip()),
         family=family,
     )
-
-
-def json_flag(parser: argparse.ArgumentParser) -> None:
-    """`--json`."""
-    parser.add_argument("--json", action="store_true", help="print the answer as JSON")

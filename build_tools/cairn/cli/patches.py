@@ -55,7 +55,7 @@ def _add_audit(commands: Subparsers) -> None:
     audit.add_argument("--project", help="name of the project (default: what the checkout was made as)")
     common.add_stack(audit, required=False)
     audit.add_argument("--python", type=Path, help="interpreter that hipify runs in (default: Cairn's own)")
-    common.json_flag(audit)
+    common.add_json(audit)
     audit.set_defaults(run=_audit)
 
 
@@ -67,7 +67,7 @@ def _add_report(commands: Subparsers) -> None:
         allow_abbrev=False,
     )
     report.add_argument("checkout", type=Path, help="folder of a checkout")
-    common.json_flag(report)
+    common.add_json(report)
     report.set_defaults(run=_report)
 
 
@@ -82,7 +82,7 @@ def _add_export(commands: Subparsers) -> None:
     export.add_argument(
         "--output-dir", type=Path, required=True, help="folder for the patches; replaced as a whole"
     )
-    common.json_flag(export)
+    common.add_json(export)
     export.set_defaults(run=_export)
 
 
@@ -96,7 +96,7 @@ def _add_apply(commands: Subparsers) -> None:
     apply.add_argument("checkout", type=Path, help="folder of a checkout")
     apply.add_argument("patches", type=Path, help="folder that `export` made")
     apply.add_argument("--dry-run", action="store_true", help="say what would happen, and change nothing")
-    common.json_flag(apply)
+    common.add_json(apply)
     apply.set_defaults(run=_apply)
 
 

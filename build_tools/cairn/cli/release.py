@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 
 from cairn import console
+from cairn.cli import options as common
+from cairn.cli import paths
 from cairn.cli.groups import Subparsers
 from cairn.errors import UsageError
 from cairn.release.gate import Bypass, GateReport
@@ -29,22 +31,32 @@ def register(subparsers: Subparsers) -> None:
         help="bring a set to another channel, if every demand holds",
         epilog="example: cairn release promote SET --store ./store --record record.json",
     )
-    parser.add_argument("set_id", metavar="SET", help="the set's id, or its set.json")
-    parser.add_argument("--store", required=True, help="the store: a path or file://…")
-    parser.add_argument("--from", dest="source", default="staging", help="default: %(default)s")
-    parser.add_argument("--to", dest="target", default="release", help="default: %(default)s")
+    parser.add_argument("set_id", metavar="SET", help="its set.json, or its id: the first digits will do")
+    common.add_store(parser)
+    for flag, dest, usual, text in (
+        ("--from", "source", "staging", "the index that has it"),
+        ("--to", "target", "release", "the index that is to have it"),
+    ):
+        parser.add_argument(
+            flag, dest=dest, metavar="INDEX", default=usual, help=f"{text} (default: %(default)s)"
+        )
     parser.add_argument(
-        "--record", action="append", default=[], type=Path, help="a test record; may be repeated"
+        "--record",
+        action="append",
+        default=[],
+        type=paths.file,
+        metavar="FILE",
+        help="a test record; may be repeated",
     )
     parser.add_argument(
         "--bypass", metavar="WHO", help="promote without a passed record, on this person's word"
     )
     parser.add_argument("--reason", help="with --bypass: why; the pages show it")
-    parser.add_argument("--python", type=Path, help="the interpreter to try the installation with")
     parser.add_argument(
-        "--dry-run", action="store_true", help="judge, say what would be added, write nothing"
+        "--python", type=paths.program, metavar="FILE", help="the interpreter to try the installation with"
     )
-    parser.add_argument("--json", action="store_true", help="answer as JSON")
+    common.add_dry_run(parser)
+    common.add_json(parser)
     parser.set_defaults(run=_promote)
 
 
@@ -73,7 +85,14 @@ def _promote(options: argparse.Namespace) -> int:
 
 
 def _set_id(text: str) -> str:
-    return wheel_sets.read(Path(text)).set_id if Path(text).is_file() else text
+    """The id that a set.json has, or the beginning of one as it was given."""
+    if Path(text).is_dir():
+        raise UsageError(f"{text} is a folder, not a set.json", tip=f"did you mean {Path(text, 'set.json')}?")
+    if Path(text).is_file():
+        return wheel_sets.read(Path(text)).set_id
+    if Path(text).suffix or "/" in text:
+        raise UsageError(f"there is no file {text}", tip="name a set.json, or the id of a set")
+    return text
 
 
 def _show(done: Promotion, target: str) -> None:

@@ -78,7 +78,7 @@ def _register_install(commands: Subparsers) -> None:
         "install",
         help="install a ROCm SDK into an environment",
         description="Install a ROCm SDK into an environment and say where its parts are.",
-        epilog="example: cairn rocm install --python .venv --index-url http://127.0.0.1:8000/simple/",
+        epilog="example: cairn rocm install --python .venv --index-url http://127.0.0.1:8383/simple/",
     )
     parser.add_argument(
         "--python", type=Path, required=True, help="an interpreter, or an environment's folder"

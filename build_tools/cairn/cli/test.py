@@ -38,7 +38,7 @@ def _add_smoke(commands: Subparsers) -> None:
         description="Install exactly the files of a set into a fresh environment, from one index alone, and "
         "run the built-in checks and the stack's own tests. Writes record.json and junit.xml.",
         epilog="example: cairn test smoke --set out/set.json --stack external-builds/sample "
-        "--index-url http://127.0.0.1:8000/staging/simple/ -- -k cpu",
+        "--index-url http://127.0.0.1:8383/staging/simple/ -- -k cpu",
     )
     parser.add_argument("--set", type=Path, required=True, metavar="FILE", help="set.json of the wheels")
     parser.add_argument("--index-url", help="the only index that pip may use")
@@ -59,7 +59,7 @@ def _add_smoke(commands: Subparsers) -> None:
         "--timeout", type=float, default=1800.0, metavar="SECONDS", help="for each run of pytest"
     )
     parser.add_argument("--floor", type=int, default=1, help="fewest tests that must run")
-    common.json_flag(parser)
+    common.add_json(parser)
     parser.add_argument("pytest_args", nargs="*", metavar="-- PYTEST ARGS", help="for the stack's own tests")
     parser.set_defaults(run=_smoke)
 
@@ -77,7 +77,7 @@ def _add_report(commands: Subparsers) -> None:
     parser.add_argument(
         "--device-floor", type=int, default=0, help="fewest tests that must have passed on a GPU"
     )
-    common.json_flag(parser)
+    common.add_json(parser)
     parser.set_defaults(run=_report)
 
 

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from cairn.errors import CairnError
 from cairn.release import index, layout
-from cairn.release.channel import Channel, Snapshot
+from cairn.release.channel import Channel, Snapshot, missing
 from cairn.release.pages import Page, project_page, root_page
 from cairn.release.state import FileEntry, FileRef, ProjectState, StagedSet
 from cairn.release.store import MissingKeyError, Store
@@ -30,8 +30,13 @@ def audit(store: Store, channel: str, *, hashes: bool) -> tuple[str, ...]:
 
     Returns:
         One sentence for each problem.
+
+    Raises:
+        StoreError: nothing was ever published there, so nothing can be said of it.
     """
     snapshot = Channel(store, channel).load()
+    if snapshot.etag is None:
+        raise missing(store, channel)
     return tuple(_problems(snapshot, hashes=hashes))
 
 

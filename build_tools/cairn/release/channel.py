@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import random
+import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cairn import jsonfile
-from cairn.errors import StoreError
+from cairn import jsonfile, wording
+from cairn.errors import StoreError, UsageError
 from cairn.release import layout
 from cairn.release.state import (
     ChannelState,
@@ -25,6 +26,7 @@ from cairn.release.store import MissingKeyError, Store
 
 Part = TypeVar("Part", ProjectState, StagedSet)
 
+_ID = re.compile(r"[0-9a-f]{4,64}")
 _ATTEMPTS = 200
 _PAUSE = 0.05  # seconds, at most, before trying again after another writer was first
 
@@ -62,11 +64,53 @@ class Snapshot:
         """
         digest = self.state.sets.get(set_id)
         if digest is None:
-            known = ", ".join(sorted(self.state.sets)[:5]) or "none"
-            raise StoreError(
-                f"{self.channel.name} has no set {set_id}", tip=f"stage it first; sets there: {known}"
-            )
+            raise StoreError(f"{self.channel.name} has no set {set_id}", tip=_sets_there(self.state.sets))
         return self.channel.part(digest, StagedSet)
+
+
+def whole_id(given: str, source: Snapshot, *others: Snapshot) -> str:
+    """The id of the one set that `given` is the beginning of, or all of.
+
+    Args:
+        given: at least four digits of a set id.
+        source: where the set should be.
+        others: where it may be as well.
+
+    Raises:
+        StoreError: there is no such set.
+        UsageError: it is no beginning of an id, or that of several sets.
+    """
+    prefix = given.lower()
+    if not _ID.fullmatch(prefix):
+        raise UsageError(
+            f"{given!r} is neither a set.json nor the id of a set",
+            tip=f"give a set.json, or the first digits of an id; {_sets_there(source.state.sets)}",
+        )
+    found = sorted({name for s in (source, *others) for name in s.state.sets if name.startswith(prefix)})
+    if not found and source.etag is None:
+        raise missing(source.channel.store, source.channel.name)
+    if not found:
+        raise StoreError(f"{source.channel.name} has no set {given}", tip=_sets_there(source.state.sets))
+    if len(found) > 1:
+        raise UsageError(
+            f"{given} is the beginning of {len(found)} set ids", tip=f"give more of it: {', '.join(found)}"
+        )
+    return found[0]
+
+
+def existing(store: Store) -> tuple[str, ...]:
+    """The indexes of a store: what was published into at least once."""
+    return tuple(name for name in layout.possible_indexes() if store.exists(layout.state_key(name)))
+
+
+def missing(store: Store, name: str) -> StoreError:
+    """What to raise where an index is asked about that the store does not have."""
+    have = ", ".join(existing(store)) or "none"
+    return StoreError(f"there is no index {name} at {store.url}", tip=f"the indexes there: {have}")
+
+
+def _sets_there(sets: Iterable[str]) -> str:
+    return f"the sets there: {wording.some(sorted(sets)) or 'none'}"
 
 
 class Channel:
@@ -74,7 +118,7 @@ class Channel:
 
     Attributes:
         store: where it lives.
-        name: such as `staging`.
+        name: such as `staging` or `release/gfx110X-all`.
     """
 
     def __init__(self, store: Store, name: str) -> None:

@@ -5,24 +5,57 @@ from __future__ import annotations
 import re
 import urllib.parse
 
+from cairn import targets, wording
 from cairn.errors import UsageError
 
-_CHANNEL = re.compile(r"[a-z0-9][a-z0-9_-]*")
-_RESERVED = frozenset({"files"})
+CHANNELS = ("staging", "release", "dev", "nightly", "prerelease")
+"""Every channel that there can be, so that a mistyped name is never the beginning of another one."""
+
+GATED = frozenset({"release", "prerelease", "nightly"})
+"""Those that people install from: sets come into them through the gate alone."""
+
+# What a store consists of, and so all that may be served of the folder it is in. Below an index (a channel,
+# or a family of one) lie its state, its journal, its pages, and for each set such pages and its evidence.
+_PAGES = r"simple(/[a-z0-9-]+)?(/index\.(html|json))?"
+_OWN = re.compile(
+    r"files/[0-9a-f]{2}/[0-9a-f]{64}/[^/]+"
+    rf"|({'|'.join(CHANNELS)})(/[A-Za-z0-9-]+)?/"
+    rf"(state\.json|state/[0-9a-f]{{2}}/[0-9a-f]{{64}}\.json|journal/(open/)?[^/]+\.json|{_PAGES}"
+    rf"|sets/[0-9a-f]{{64}}/({_PAGES}|set\.json|records/[0-9a-f]{{64}}\.json))"
+)
 
 
 def checked_channel(name: str) -> str:
-    """`name`, if a channel can be called that.
+    """`name`, if it is that of an index: a channel, or a channel and a family (`release/gfx110X-all`).
 
     Raises:
-        UsageError: it is not one path segment of lowercase letters, digits, `-` and `_`, or it is reserved.
+        UsageError: there is no such channel, or no such family.
     """
-    if not _CHANNEL.fullmatch(name) or name in _RESERVED:
-        raise UsageError(
-            f"{name!r} cannot name a channel",
-            tip="use lowercase letters and digits, such as staging or release",
-        )
+    channel, slash, family = name.partition("/")
+    if channel not in CHANNELS:
+        tip = wording.did_you_mean(channel, CHANNELS, what="the channels are")
+        raise UsageError(f"{channel!r} is not a channel", tip=tip)
+    known = (*targets.families(), *targets.known_targets()) if slash else ()
+    if slash and family not in known:
+        tip = wording.did_you_mean(family, known, what="the families are")
+        raise UsageError(f"{name!r} is not an index: there is no family {family!r}", tip=tip)
     return name
+
+
+def is_gated(index: str) -> bool:
+    """Whether sets come into an index through the gate alone."""
+    return index.partition("/")[0] in GATED
+
+
+def possible_indexes() -> tuple[str, ...]:
+    """The name of every index that a store may have."""
+    families = dict.fromkeys((*targets.families(), *targets.known_targets()))
+    return (*CHANNELS, *(f"{channel}/{family}" for channel in CHANNELS for family in families))
+
+
+def is_own(key: str) -> bool:
+    """Whether a store may have something under `key`, a folder of pages included."""
+    return _OWN.fullmatch(key) is not None
 
 
 def file_key(sha256: str, filename: str) -> str:

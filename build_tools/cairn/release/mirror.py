@@ -11,7 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from cairn import process
 from cairn.errors import NetworkError, ProcessError, UsageError
-from cairn.release import dist
+from cairn.release import dist, rules
 from cairn.release.channel import Channel
 from cairn.release.closure import Missing, closure
 from cairn.release.dist import Dist
@@ -38,9 +38,11 @@ def mirror(
         requirements: further ones; exact ones are fetched exactly.
 
     Raises:
+        GateError: the channel is one that only the gate puts something into, what sets need included.
         UsageError: a requirement cannot be read.
         NetworkError: pip cannot find or fetch one; the message names it.
     """
+    rules.refuse_gated(channel)
     _check(requirements)
     roots = tuple(dist.read(path) for path in dists)
     added: list[Published] = []

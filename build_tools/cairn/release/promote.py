@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import jsonfile
-from cairn.errors import GateError
+from cairn.errors import GateError, UsageError
 from cairn.release import evidence, gate
-from cairn.release.channel import Channel
+from cairn.release.channel import Channel, whole_id
 from cairn.release.evidence import Bypass
 from cairn.release.gate import GateReport
 from cairn.release.recover import recover
@@ -55,7 +55,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
 
     Args:
         store: where both channels live; the files stay where they are, since channels share them.
-        set_id: the set.
+        set_id: the set; the beginning of its id will do.
         source: the channel that has it.
         target: the channel that is to have it.
         records: what was tested.
@@ -67,11 +67,16 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     Raises:
         GateError: at least one demand does not hold.
         StoreError: `source` has no such set.
+        UsageError: several sets have an id that begins so, or both channels are the same.
     """
+    if source == target:
+        raise UsageError(f"the set is to go from {source} to {target}", tip="name another channel with --to")
+    channel = Channel(store, target)
+    set_id = whole_id(set_id, Channel(store, source).load(), channel.load())
     if not dry_run:
         for said in recover(store, target):
             on_step(said)
-    there = Channel(store, target).load()
+    there = channel.load()
     if set_id in there.state.sets:
         names = tuple(ref.filename for ref in there.set(set_id).closure)
         return Promotion(set_id=set_id, added=(), already=names, report=None, dry_run=dry_run)

@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from cairn.errors import StoreError
-from cairn.release import dist, journal, layout, order
+from cairn.release import dist, journal, layout, order, rules
 from cairn.release.channel import Channel, Snapshot
 from cairn.release.commit import Change, commit
 from cairn.release.dist import Dist
@@ -48,10 +48,12 @@ def publish(store: Store, channel: str, files: Sequence[Path], *, dry_run: bool 
         dry_run: say what would be added, and write nothing.
 
     Raises:
+        GateError: the channel is one that only the gate puts something into.
         NameTakenError: a name is taken by other bytes.
         StoreError: a file is no distribution.
         WheelError: a wheel is malformed.
     """
+    rules.refuse_gated(channel)
     return publish_dists(
         Channel(store, channel), tuple(dist.read(path) for path in files), "publish", dry_run=dry_run
     )

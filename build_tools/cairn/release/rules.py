@@ -6,11 +6,25 @@ from collections.abc import Sequence
 
 from packaging.version import Version
 
-from cairn.release import index
+from cairn.errors import GateError
+from cairn.release import index, layout
 from cairn.release.channel import Snapshot
 from cairn.release.state import FileRef
 from cairn.wheels import metadata
 from cairn.wheels.version import sorts_above
+
+
+def refuse_gated(channel: str) -> None:
+    """Nothing reaches a channel that people install from but through the gate.
+
+    Raises:
+        GateError: `channel` is one of these.
+    """
+    if layout.is_gated(layout.checked_channel(channel)):
+        raise GateError(
+            f"nothing is put into {channel} directly: sets reach it through the gate",
+            tip=f"publish into staging, then: cairn release promote SET --to {channel}",
+        )
 
 
 def name_clashes(target: Snapshot, refs: Sequence[FileRef]) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from cairn.errors import SystemFailureError
+from cairn.release import layout
 from cairn.release.negotiate import Choice, UnsatisfiableError, choose_page, parse_range
 from cairn.release.pages import JSON_TYPE
 
@@ -118,7 +119,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         address = urllib.parse.urlsplit(self.path).path
-        path = _local_path(self.server.root, address)
+        path = self._find(address)
         if path is None:
             self._refuse(HTTPStatus.NOT_FOUND)
         elif path.is_dir():
@@ -126,13 +127,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         else:
             self._answer_file(path, _content_type(path))
 
+    def _find(self, address: str) -> Path | None:
+        return _local_path(self.server.root, address)
+
     def _answer_folder(self, path: Path, address: str) -> None:
         if not address.endswith("/"):
             # Relative, so that it holds behind any proxy; a name alone cannot lead to another host.
             last = address.rpartition("/")[2]
             self._refuse(HTTPStatus.MOVED_PERMANENTLY, {"Location": f"./{last}/"})
             return
-        available = [name for name in ("index.html", "index.json") if (path / name).is_file()]
+        names = ("index.html", "index.json")
+        available = [n for n in names if (page := self._find(f"{address}{n}")) is not None and page.is_file()]
         if not available:
             self._refuse(HTTPStatus.NOT_FOUND)
             return
@@ -217,20 +222,24 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 def _local_path(root: Path, address: str) -> Path | None:
-    """The file or folder at an address; None for what is not there, hidden, or outside."""
+    """The file or folder at an address; None for what is not there, or not the store's own.
+
+    A folder with a store may have other files too, and the folder of a store may be named by mistake.
+    """
     try:
         parts = urllib.parse.unquote(address, errors="strict").split("/")
     except UnicodeDecodeError:
         return None
     if any(part.startswith(".") or "\\" in part or "\0" in part for part in parts) or "" in parts[1:-1]:
         return None
-    path = root.joinpath(*(part for part in parts if part))
+    key = "/".join(part for part in parts if part)
     try:
-        # A link inside the store may lead anywhere: only where it ends counts.
-        inside = path.resolve(strict=True).is_relative_to(root)
-    except OSError:
+        # A link inside the store may lead anywhere: where it ends counts too.
+        end = (root / key).resolve(strict=True)
+        own = layout.is_own(key) and layout.is_own(end.relative_to(root).as_posix())
+    except (OSError, ValueError):  # ValueError: outside
         return None
-    return path if inside else None
+    return root / key if own else None
 
 
 def _content_type(path: Path) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cairn import jsonfile
 from cairn.errors import StoreError
-from cairn.release import dist, layout
+from cairn.release import dist, layout, rules
 from cairn.release.channel import Channel
 from cairn.release.closure import closure
 from cairn.release.dist import Dist
@@ -38,8 +38,10 @@ def stage_set(
         requirements: what the set needs besides what it names itself.
 
     Raises:
+        GateError: the channel is one that only the gate puts something into.
         StoreError: the files are not those of the set, or something that they need is not in the channel.
     """
+    rules.refuse_gated(channel)
     dists = _files_of(wheel_set, wheels)
     target = Channel(store, channel)
     platform = Platform(python=wheel_set.python, tag=wheel_set.platform)

@@ -33,7 +33,9 @@ LICENCES_APART = Version("2.4")
 
 _T = TypeVar("_T")
 _DIST_INFO = ".dist-info"
-_FILE_NAME = re.compile(r"[\w.+!~-]+")  # what the rules for its parts leave; `~` in old file names of Debian's
+_FILE_NAME = re.compile(
+    r"[\w.+!~-]+"
+)  # what the rules for its parts leave; `~` in old file names of Debian's
 _BUILD_NUMBER = re.compile(r"[0-9][0-9A-Za-z_.]{0,63}")
 
 

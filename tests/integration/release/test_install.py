@@ -14,7 +14,6 @@ import pytest
 from cairn.release.channel import Channel
 from cairn.release.commit import Change, commit
 from cairn.release.layout import index_url
-from cairn.release.publish import publish
 from cairn.release.serve import serving
 from cairn.release.state import FileEntry
 from cairn.release.store import LocalStore
@@ -29,7 +28,7 @@ Install = Callable[..., "subprocess.CompletedProcess[str]"]
 def release(store: LocalStore, tmp_path: Path, dists: ModuleType) -> LocalStore:
     """Siblings that pin each other, an sdist that decides late, and a third party."""
     make = dists.make_wheel
-    publish(
+    dists.put(
         store,
         "release",
         [
@@ -116,7 +115,7 @@ def yank(store: LocalStore, name: str, version: str) -> None:
 def test_a_yanked_version_is_for_exact_pins_alone(
     release: LocalStore, install: Install, tmp_path: Path, dists: ModuleType
 ) -> None:
-    publish(release, "release", [dists.make_wheel(tmp_path, "filelock", "3.21.0")])
+    dists.put(release, "release", [dists.make_wheel(tmp_path, "filelock", "3.21.0")])
     yank(release, "filelock", "3.21.0")
     with serving(release.path) as server:
         url = index_url(server.url, "release")
@@ -131,7 +130,7 @@ def test_a_yanked_version_is_for_exact_pins_alone(
 def test_an_sdist_with_metadata_to_rely_on_is_installed_all_the_same(
     store: LocalStore, install: Install, tmp_path: Path, dists: ModuleType
 ) -> None:
-    publish(store, "release", [dists.make_sdist(tmp_path, "plain", "1.0", dynamic=False)])
+    dists.put(store, "release", [dists.make_sdist(tmp_path, "plain", "1.0", dynamic=False)])
     with serving(store.path) as server:
         for tool in ("pip", "uv"):
             done = install(tool, index_url(server.url, "release"), "plain", target=tmp_path / tool)

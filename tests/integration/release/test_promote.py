@@ -97,8 +97,8 @@ def test_the_gate_tells_all_that_does_not_hold(
     store: LocalStore, stage: Stage, tmp_path: Path, dists: ModuleType
 ) -> None:
     made = stage()
-    publish(store, "release", [dists.make_wheel(tmp_path / "x", "torch", "2.9.1")])
-    publish(store, "release", [dists.make_wheel(tmp_path / "x", "torchvision", V, content="OTHER = 1\n")])
+    dists.put(store, "release", [dists.make_wheel(tmp_path / "x", "torch", "2.9.1")])
+    dists.put(store, "release", [dists.make_wheel(tmp_path / "x", "torchvision", V, content="OTHER = 1\n")])
     (key,) = [key for key in store.list("files/") if "/filelock-" in key and key.endswith(".whl")]
     store.write(key, store.read(key).data + b"\0")
     before = sorted(store.list(""))
@@ -211,8 +211,9 @@ def test_the_commands_publish_judge_promote_and_check(
     [
         (["release", "promote", "nothing", "--bypass", "ann"], 2, "needs a name and a reason"),
         (["release", "promote", "nothing", "--reason", "why"], 2, "--reason belongs to --bypass"),
-        (["release", "promote", "nothing"], 9, "has no set nothing"),
-        (["index", "publish", "none.whl"], 7, "none.whl"),
+        (["release", "promote", "0123abcd"], 9, "there is no index staging"),
+        (["release", "promote", "nothing"], 2, "neither a set.json nor the id of a set"),
+        (["release", "promote", "abcd", "--to", "staging"], 2, "from staging to staging"),
         (["index", "mirror"], 2, "nothing to mirror"),
         (["index", "mirror", "--require", "a b c"], 2, "is no requirement"),
     ],

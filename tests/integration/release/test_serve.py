@@ -13,8 +13,8 @@ from types import ModuleType
 
 import pytest
 
+from cairn.cli import main as program
 from cairn.errors import SystemFailureError
-from cairn.release.publish import publish
 from cairn.release.serve import Server, serving
 from cairn.release.store import LocalStore
 
@@ -40,7 +40,7 @@ class Client:
 @pytest.fixture
 def wheel(store: LocalStore, tmp_path: Path, dists: ModuleType) -> Path:
     path: Path = dists.make_wheel(tmp_path, "torch", "2.9.0+rocm7.10.0")
-    publish(store, "release", [path])
+    dists.put(store, "release", [path])
     return path
 
 
@@ -92,7 +92,7 @@ def test_what_has_not_changed_is_not_sent_again(
     etag = headers["ETag"]
     status, _, body = client.ask("/release/simple/torch/", If_None_Match=etag)
     assert (status, body) == (304, b"")
-    publish(store, "release", [dists.make_wheel(tmp_path, "torch", "2.9.1")])
+    dists.put(store, "release", [dists.make_wheel(tmp_path, "torch", "2.9.1")])
     assert client.ask("/release/simple/torch/", If_None_Match=etag)[0] == 200
 
 
@@ -110,6 +110,7 @@ def test_what_has_not_changed_is_not_sent_again(
         "/%00",
         "/%ff",
         "/release/nothing",
+        "/release/simple/torch/../../../notes.txt",
     ],
 )
 def test_nothing_outside_or_hidden_is_given(client: Client, store: LocalStore, path: str) -> None:
@@ -120,6 +121,46 @@ def test_nothing_outside_or_hidden_is_given(client: Client, store: LocalStore, p
     status, _, body = client.ask(path)
     assert status == 404
     assert b"secret" not in body
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "notes.txt",
+        "files/notes.txt",
+        "files/ab/notes.txt",
+        "release/notes.txt",
+        "release/simple/torch/notes.txt",
+        "release/sets/notes.txt",
+        "other/simple/index.html",
+        "node_modules/state.json",
+        ".git/config",
+        "release/.hidden",
+        "release/simple/torch/.index.html",
+    ],
+)
+def test_of_a_folder_with_other_files_those_of_the_store_alone_are_given(
+    client: Client, store: LocalStore, path: str
+) -> None:
+    (store.path / path).parent.mkdir(parents=True, exist_ok=True)
+    (store.path / path).write_text("secret")
+    (store.path / "release" / "simple" / "linked").mkdir()
+    (store.path / "release" / "simple" / "linked" / "index.html").symlink_to(store.path / path)
+    for asked in (f"/{path}", "/release/simple/linked/", "/release/simple/linked/index.html"):
+        status, _, body = client.ask(asked)
+        assert (status, b"secret" in body) == (404, False)
+    for key in store.list("release/simple/torch/index"):
+        assert client.ask(f"/{key}")[0] == 200
+
+
+def test_a_folder_that_is_no_store_is_not_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("secret")
+    assert program.main(["index", "serve", str(tmp_path)]) == 9
+    said = capsys.readouterr().err
+    assert f"{tmp_path} is not a store" in said
+    assert "cairn index publish --store" in said
+    assert program.main(["index", "serve", str(tmp_path / "none")]) == 9
+    assert "there is no store at" in capsys.readouterr().err
 
 
 def test_a_folder_without_a_slash_leads_to_the_one_with(client: Client) -> None:

@@ -10,6 +10,11 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from cairn.release import dist
+from cairn.release.channel import Channel
+from cairn.release.publish import publish_dists
+from cairn.release.store import Store
+
 # An in-tree build backend (PEP 517, backend-path): it needs nothing from any index.
 BACKEND = """
 import base64, hashlib, os, pathlib, zipfile
@@ -119,3 +124,8 @@ def _record(members: Mapping[str, str]) -> str:
         digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
         rows.append(f"{path},sha256={digest},{len(text.encode())}\n")
     return "".join(rows)
+
+
+def put(store: Store, index: str, files: Sequence[Path]) -> None:
+    """Have an index hold these files already, a gated one too."""
+    publish_dists(Channel(store, index), [dist.read(path) for path in files], "publish")

@@ -169,8 +169,8 @@ def test_what_the_target_got_meanwhile_is_respected(
     store: LocalStore, stage: Stage, tmp_path: Path, dists: ModuleType
 ) -> None:
     made = stage(store, "2.9.0")
-    publish(store, "release", [dists.make_wheel(tmp_path / "x", "triton", "2.9.0", content="OTHER = 1\n")])
-    publish(store, "release", [dists.make_wheel(tmp_path / "x", "torch", "2.9.1")])
+    dists.put(store, "release", [dists.make_wheel(tmp_path / "x", "triton", "2.9.0", content="OTHER = 1\n")])
+    dists.put(store, "release", [dists.make_wheel(tmp_path / "x", "torch", "2.9.1")])
     with pytest.raises(GateError) as caught:
         move(store, made)
     reasons = "\n".join(caught.value.reasons)

@@ -14,7 +14,7 @@ REPORT = Report(
     set_id="a1" * 32,
     generated="2026-01-02T03:04:05Z",
     verdict="promoted",
-    pip_line="pip install --index-url http://127.0.0.1:8000/release/simple/ torch",
+    pip_line="pip install --index-url http://127.0.0.1:8383/release/simple/ torch",
     notes=("Not tested on a GPU.",),
     commits=(
         Commit(
@@ -91,7 +91,7 @@ def read(report: Report) -> Reader:
     [
         "release/2.9",
         "a1" * 32,
-        "pip install --index-url http://127.0.0.1:8000/release/simple/ torch",
+        "pip install --index-url http://127.0.0.1:8383/release/simple/ torch",
         "Not tested on a GPU.",
         "/srv/torch",
         "c0" * 20,

@@ -1,0 +1,155 @@
+"""Which indexes there are, who may write to them, and how sets in them are named."""
+
+import dataclasses
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cairn.cli.main import main
+from cairn.errors import GateError, StoreError, UsageError
+from cairn.release import layout
+from cairn.release.audit import audit
+from cairn.release.channel import Channel, Snapshot, existing, whole_id
+from cairn.release.mirror import mirror
+from cairn.release.publish import publish
+from cairn.release.stage import stage_set
+from cairn.release.state import ChannelState
+from cairn.release.store import LocalStore
+from cairn.wheels import set as wheel_sets
+
+A, B, C = "abcd" * 16, "abce" * 16, "1234" * 16
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("relase", "did you mean release?"),
+        ("Staging", "did you mean staging?"),
+        ("stage", "did you mean staging?"),
+        ("qqq", "the channels are: staging, release, dev, nightly, prerelease"),
+        ("release/gfx110X-al", "did you mean gfx110X-all?"),
+    ],
+)
+def test_a_mistyped_index_is_not_the_beginning_of_a_new_one(given: str, meant: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        layout.checked_channel(given)
+    assert caught.value.tip == meant
+
+
+@pytest.mark.parametrize("name", ["staging", "prerelease", "release/gfx110X-all", "staging/gfx942"])
+def test_channels_and_their_families_are_indexes(name: str) -> None:
+    assert layout.checked_channel(name) == name
+    assert name in layout.possible_indexes()
+
+
+@pytest.mark.parametrize("index", ["release", "nightly", "prerelease", "release/gfx110X-all"])
+def test_nothing_reaches_what_people_install_from_but_through_the_gate(
+    store: LocalStore, tmp_path: Path, dists: ModuleType, index: str
+) -> None:
+    wheel = dists.make_wheel(tmp_path, "a", "1.0")
+    made = wheel_sets.make(
+        [wheel], manifest_sha256="0" * 64, stack="s", python="3.11", platform="linux_x86_64", family="cpu",
+        targets=("cpu",),
+    )  # fmt: skip
+    for act in (
+        lambda: publish(store, index, [wheel]),
+        lambda: publish(store, index, [wheel], dry_run=True),
+        lambda: stage_set(store, index, made, [wheel]),
+        lambda: mirror(store, index, requirements=["a==1.0"]),
+    ):
+        with pytest.raises(GateError, match="sets reach it through the gate") as caught:
+            act()
+        assert "cairn release promote" in str(caught.value.tip)
+    assert not store.path.exists()
+
+
+def test_the_commands_refuse_a_gated_index_too(
+    store: LocalStore, tmp_path: Path, dists: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = str(dists.make_wheel(tmp_path, "a", "1.0"))
+    at = ["--store", str(store.path)]
+    assert main(["index", "publish", wheel, *at, "--channel", "release"]) == 10
+    assert main(["index", "mirror", wheel, *at, "--index", "release"]) == 10
+    assert main(["index", "publish", wheel, *at, "--index", "dev"]) == 0
+    assert "cairn release promote SET --to release" in capsys.readouterr().err
+    assert existing(store) == ("dev",)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("nope", UsageError), ("dev", StoreError)])
+def test_an_index_that_is_not_there_is_not_audited_as_good(
+    store: LocalStore, tmp_path: Path, dists: ModuleType, name: str, kind: type[Exception]
+) -> None:
+    publish(store, "staging", [dists.make_wheel(tmp_path, "a", "1.0")])
+    for hashes in (False, True):
+        with pytest.raises(kind, match=r"not a channel|no index dev") as caught:
+            audit(store, name, hashes=hashes)
+        assert "staging" in str(getattr(caught.value, "tip", None))
+        command = "verify" if hashes else "audit"
+        assert main(["index", command, "--store", str(store.path), "--channel", name]) != 0
+
+
+def test_an_index_of_one_family_is_whole(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
+    publish(store, "staging/gfx110X-all", [dists.make_wheel(tmp_path, "a", "1.0")])
+    assert existing(store) == ("staging/gfx110X-all",)
+    assert audit(store, "staging/gfx110X-all", hashes=True) == ()
+    page = store.path / "staging" / "gfx110X-all" / "simple" / "a"
+    href = (page / "index.html").read_text().split('href="', 1)[1].split("#", 1)[0]
+    assert (page / href).resolve().is_file()
+    assert all(layout.is_own(key) for key in store.list(""))
+
+
+def snapshot(store: LocalStore, name: str, *ids: str) -> Snapshot:
+    state = dataclasses.replace(ChannelState(), sets=dict.fromkeys(ids, "0" * 64))
+    return Snapshot(channel=Channel(store, name), state=state, etag="x" if ids else None)
+
+
+def test_the_beginning_of_a_set_id_will_do_where_it_is_of_one_set(store: LocalStore) -> None:
+    staging, release = snapshot(store, "staging", A, B), snapshot(store, "release", A, C)
+    assert whole_id("abcda", staging, release) == A
+    assert whole_id("ABCE", staging, release) == B
+    assert whole_id("1234", staging, release) == C
+    assert whole_id(A, staging, release) == A
+
+
+def test_the_beginning_of_several_set_ids_lists_them(store: LocalStore) -> None:
+    near = A[:60] + "0000"
+    with pytest.raises(UsageError, match="beginning of 2 set ids") as caught:
+        whole_id("abcda", snapshot(store, "staging", A, near))
+    assert A in str(caught.value.tip)
+    assert near in str(caught.value.tip)
+
+
+@pytest.mark.parametrize("given", ["abc", "xyzw", "", "0" * 65])
+def test_what_is_no_set_id_is_called_that(store: LocalStore, given: str) -> None:
+    with pytest.raises(UsageError, match=r"neither a set\.json nor the id of a set"):
+        whole_id(given, snapshot(store, "staging", A))
+
+
+def test_an_unknown_set_id_says_what_there_is(store: LocalStore) -> None:
+    with pytest.raises(StoreError, match="staging has no set ffff") as caught:
+        whole_id("ffff", snapshot(store, "staging", A))
+    assert A in str(caught.value.tip)
+    with pytest.raises(StoreError, match="there is no index staging"):
+        whole_id("ffff", snapshot(store, "staging"))
+
+
+def test_promotion_takes_the_beginning_of_a_set_id_or_a_set_file(
+    store: LocalStore, tmp_path: Path, dists: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = dists.make_wheel(tmp_path, "a", "1.0")
+    made = wheel_sets.make(
+        [wheel], manifest_sha256="0" * 64, stack="s", python="3.11", platform="linux_x86_64", family="cpu",
+        targets=("cpu",),
+    )  # fmt: skip
+    stage_set(store, "staging", made, [wheel])
+    at = ["--store", str(store.path), "--dry-run"]
+    assert main(["release", "promote", made.set_id[:8], *at]) == 10
+    assert made.set_id[:12] in capsys.readouterr().err
+    assert main(["release", "promote", str(tmp_path), *at]) == 2
+    assert "is a folder" in capsys.readouterr().err
+    assert main(["release", "promote", "missing/set.json", *at]) == 2
+    assert "there is no file missing/set.json" in capsys.readouterr().err
+    assert main(["release", "promote", made.set_id[:8], *at, "--to", "relase"]) == 2
+    assert "did you mean release?" in capsys.readouterr().err
+    assert existing(store) == ("staging",)
