@@ -11,6 +11,7 @@ from cairn.cli import main as program
 from cairn.cli import wheel
 from cairn.cli.groups import Parser
 from cairn.errors import UsageError
+from cairn.targets import sort_key
 from cairn.wheels import fat, fat_targets
 from cairn.wheels.fat_report import Report
 
@@ -88,4 +89,4 @@ def _show(report: Report) -> None:
 
 
 def _by_target(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{target} {console.size(count)}" for target, count in sorted(sizes.items()))
+    return ", ".join(f"{target} {console.size(sizes[target])}" for target in sorted(sizes, key=sort_key))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cairn.console import Console, size
+from cairn.targets import product_of
 from cairn.wheels.diff import Change, Difference
 from cairn.wheels.needed import needed_tree
 from cairn.wheels.summary import Summary
@@ -26,6 +27,8 @@ def show(screen: Console, summary: Summary) -> None:
     ]
     rows += [("requires", text) for text in summary.requires_dist]
     screen.table(("", ""), rows)
+    if summary.targets:
+        screen.table(("target", "GPUs"), [(name, product_of(name)) for name in summary.targets])
     with_code = [library for library in summary.libraries if library.targets]
     if with_code:
         screen.table(

@@ -34,7 +34,7 @@ def _expectation(options: argparse.Namespace) -> Expectation:
         if not (name and separator and value):
             raise UsageError(f"{name!r} is no sibling", tip="write --sibling triton=3.5.0")
     return Expectation(
-        targets=parse_targets(options.targets) if options.targets else None,
+        targets=parse_targets(options.targets, met=True) if options.targets else None,
         require_device_code=options.require_device_code,
         siblings={name: value.lstrip("=") for name, _, value in pairs},
         provided_libraries=tuple(options.provided),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from cairn.errors import UsageError
 from cairn.rocm.description import COMPONENTS, Description, literal_folder
+from cairn.targets import in_order
 
 GENERIC = "generic"
 """The target of an artifact that is for every target."""
@@ -57,7 +58,7 @@ class Tree:
     @property
     def targets(self) -> tuple[str, ...]:
         """Targets that some artifact is for."""
-        return tuple(sorted({e.target for e in self.entries} - {GENERIC}))
+        return in_order({e.target for e in self.entries} - {GENERIC})
 
     def leads_to(self, entry: Entry) -> Path | None:
         """The file or folder an entry stands for on disk; None for a link that leads nowhere.

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 
 from cairn import wording
-from cairn.targets import CPU
+from cairn.targets import CPU, in_order
 from cairn.wheels import policy
 from cairn.wheels.findings import Expectation, Finding
 from cairn.wheels.inspect import Library
@@ -139,10 +139,10 @@ def _check_code(library: Library | PeLibrary, wanted: set[str]) -> Iterator[Find
             yield Finding(
                 code=code,
                 member=library.member,
-                reason=f"{reason} {', '.join(sorted(names))}",
+                reason=f"{reason} {', '.join(in_order(names))}",
                 fix="build it for exactly the targets of the wheel",
             )
-    empty = sorted({str(code.target) for code in library.code_objects if not code.size})
+    empty = in_order(str(code.target) for code in library.code_objects if not code.size)
     if empty:
         yield Finding(
             code="code-object-empty",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from cairn.targets import in_order
 from cairn.wheels import device, inspect, offload, pe_inspect
 from cairn.wheels.archive import Archive
 from cairn.wheels.inspect import Library
@@ -36,4 +37,4 @@ def all_targets(archive: Archive, libraries: Iterable[Library | PeLibrary]) -> t
             container = device.parse(ViewReader(view, 0, view.size), member.name)
             ids = (code.id for part in container.parts for code in part.codes)
             found |= {str(offload.target_of(name)) for name in ids}
-    return tuple(sorted(found))
+    return in_order(found)

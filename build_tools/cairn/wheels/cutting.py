@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn.errors import WheelError
+from cairn.targets import in_order
 from cairn.wheels import bundles, device, elf, offload, packing
 from cairn.wheels.bundles import Bundle, Entry
 from cairn.wheels.device import Code, Container, Packed, Part, Piece, Sink
@@ -58,7 +59,7 @@ def cut(library: Path, folder: Path) -> dict[str, Path]:
         view = BytesView(data)
         ranges = list(offload.ranges(elf.read_view(view)))
         found = [bundle for start, end in ranges for bundle in bundles.read_range(view, start, end)]
-        names = sorted({processor_of(entry) for bundle in found for entry in bundle.device_entries})
+        names = in_order(processor_of(entry) for bundle in found for entry in bundle.device_entries)
         sinks = {name: Sink(folder / f"{name}.data") for name in names}
         patches = [patch for bundle in found for patch in _cut_bundle(view, bundle, sinks)]
         patches.sort(key=lambda patch: patch.at)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn.errors import WheelError
-from cairn.targets import TargetId, parse_target_id
+from cairn.targets import TargetId, in_order, parse_target_id
 from cairn.wheels import (
     code_targets,
     fat_bundle,
@@ -141,4 +141,4 @@ def _targets_of(wheel: Path, own: Sequence[Binary]) -> tuple[TargetId, ...]:
             f"{wheel.name} has no device code that would tell its targets",
             tip="name them: --targets gfx942,gfx1100",
         )
-    return tuple(parse_target_id(name) for name in sorted(names))
+    return tuple(parse_target_id(name) for name in in_order(names))

@@ -10,23 +10,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 
 from cairn.errors import UsageError
-from cairn.targets import CPU, TargetId, known_targets, parse_target_id, parse_targets
+from cairn.targets import (
+    CPU,
+    TargetId,
+    generic_targets,
+    known_targets,
+    met_targets,
+    parse_target_id,
+    parse_targets,
+)
 from cairn.wheels.fat_recipe import Naming
 
-GENERIC = {
-    "gfx9-generic": ("gfx900", "gfx902", "gfx904", "gfx906", "gfx909", "gfx90c"),
-    "gfx9-4-generic": ("gfx940", "gfx941", "gfx942", "gfx950"),
-    "gfx10-1-generic": ("gfx1010", "gfx1011", "gfx1012", "gfx1013"),
-    "gfx10-3-generic": ("gfx1030", "gfx1031", "gfx1032", "gfx1033", "gfx1034", "gfx1035", "gfx1036"),
-    "gfx11-generic": (
-        *("gfx1100", "gfx1101", "gfx1102", "gfx1103"),
-        *("gfx1150", "gfx1151", "gfx1152", "gfx1153"),
-    ),
-    "gfx12-generic": ("gfx1200", "gfx1201"),
-}
-"""Generic target to the processors that run its code."""
-
-_OLDER = ("gfx803", "gfx902", "gfx904", "gfx909", "gfx90c", "gfx940", "gfx941", "gfx1013")
 # In file names a dash stands for the colon of a target ID.
 _NAME = re.compile(
     r"(?<![0-9A-Za-z])(?P<processor>gfx(?:[0-9]+(?:-[0-9]+)?-generic|[0-9a-f]+))"
@@ -60,8 +54,9 @@ def serves(targets: Sequence[TargetId], wanted: Iterable[TargetId]) -> bool:
 
 def _runs(code: TargetId, wanted: TargetId) -> bool:
     """Whether code for one target may be run by GPUs of the other; a feature that is not named is any."""
-    processors = {wanted.processor, *GENERIC.get(wanted.processor, ())}
-    served = {code.processor, *GENERIC.get(code.processor, ())}
+    generic = generic_targets()
+    processors = {wanted.processor, *generic.get(wanted.processor, ())}
+    served = {code.processor, *generic.get(code.processor, ())}
     opposite = {feature[:-1] + ("-" if feature[-1] == "+" else "+") for feature in wanted.features}
     return bool(processors & served) and opposite.isdisjoint(code.features)
 
@@ -77,7 +72,7 @@ def _prefix(name: str) -> tuple[TargetId, ...]:
     match = _DATABASE.match(name)
     if match is None:
         return ()
-    processors = [p for p in (*known_targets(), *_OLDER) if match["name"].startswith(p)]
+    processors = [p for p in (*known_targets(), *met_targets()) if match["name"].startswith(p)]
     return (TargetId(processor=max(processors, key=len, default=match["name"])),)
 
 
@@ -88,8 +83,8 @@ def parse(text: str) -> tuple[TargetId, ...]:
         UsageError: an unknown name, or cpu.
     """
     words = [word for word in re.split(r"[,;\s]+", text) if word]
-    generic = [word for word in words if word in GENERIC]
-    rest = [word for word in words if word not in GENERIC]
+    generic = [word for word in words if word in generic_targets()]
+    rest = [word for word in words if word not in generic_targets()]
     names = [*generic, *(parse_targets(rest) if rest or not generic else ())]
     if CPU in names:
         raise UsageError("a fat wheel is for GPUs, not for cpu", tip="name targets such as gfx942")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.errors import WheelError
+from cairn.targets import in_order
 from cairn.wheels import elf, zipformat
 from cairn.wheels.archive import Archive, collector_paused
 from cairn.wheels.elf import Elf
@@ -62,7 +63,7 @@ class Library:
     @property
     def targets(self) -> tuple[str, ...]:
         """The targets it has code for, sorted."""
-        return tuple(sorted({str(code.target) for code in self.code_objects}))
+        return in_order(str(code.target) for code in self.code_objects)
 
 
 def libraries_of(wheel: Path, *, look_for: frozenset[str] = frozenset()) -> tuple[Library, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cairn import files
 from cairn.errors import WheelError
+from cairn.targets import in_order
 from cairn.wheels import bundles, cutting, elf, offload, packing
 from cairn.wheels.bundles import Bundle, Entry, Packing
 from cairn.wheels.cutting import NOBODY, Patch
@@ -55,8 +56,8 @@ def join(library: Path, sources: Sequence[Source]) -> Joined:
         for patch in _restored(view, places.get(at), parts)
     ]
     cutting.apply(library, patches)
-    present = tuple(sorted(source.container.processor for source in sources))
-    missing = tuple(sorted(set(first.processors) - set(present)))
+    present = in_order(source.container.processor for source in sources)
+    missing = in_order(set(first.processors) - set(present))
     same = files.sha256_of(library) == first.library_sha256
     exact = all(
         part.packed is None or part.packed.level is not None for s in sources for part in s.container.parts

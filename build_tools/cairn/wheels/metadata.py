@@ -159,16 +159,13 @@ def parse_file_name(name: str) -> FileName:
     Raises:
         WheelError: it is not one.
     """
+    # packaging lets through what its patterns do not look at, such as a line end in a build number.
+    if not _FILE_NAME.fullmatch(name) or not name.isprintable():
+        raise _not_a_wheel(name, "it has a character that no such name may have")
     try:
-        # packaging lets through what its patterns do not look at, such as a line end in a build number.
-        if not _FILE_NAME.fullmatch(name) or not name.isprintable():
-            raise ValueError("it has a character that no file name of a wheel may have")
         distribution, version, build, tags = parse_wheel_filename(name)
     except ValueError as error:  # also of a number with more digits than Python converts
-        raise WheelError(
-            f"{name!r} is not the name of a wheel: {error}",
-            tip="a wheel is named like torch-2.9.0-cp311-cp311-manylinux_2_28_x86_64.whl",
-        ) from error
+        raise _not_a_wheel(name, str(error)) from error
     parts = name.removesuffix(".whl").split("-")
     return FileName(
         distribution=distribution,
@@ -177,6 +174,13 @@ def parse_file_name(name: str) -> FileName:
         tags=tuple(sorted(str(tag) for tag in tags)),
         compressed_tags="-".join(parts[-3:]),
         prefix=parts[0],
+    )
+
+
+def _not_a_wheel(name: str, reason: str) -> WheelError:
+    return WheelError(
+        f"{name!r} is not the name of a wheel: {reason}",
+        tip="a wheel is named like torch-2.9.0-cp311-cp311-manylinux_2_28_x86_64.whl",
     )
 
 
@@ -244,15 +248,14 @@ def parsed_version(text: str) -> Version:
     Raises:
         WheelError: it is not one by PEP 440.
     """
+    problem = WheelError(f"{text!r} is not a version", tip="versions follow PEP 440: 2.9.0+rocm7.10.0")
+    # packaging strips line ends, which are none of a version's where the text goes on as it is.
+    if not (text.isascii() and text.isprintable()):
+        raise problem
     try:
-        # packaging strips line ends, which are none of a version's where the text goes on as it is.
-        if not (text.isascii() and text.isprintable()):
-            raise InvalidVersion(text)
         return Version(text)
-    except (InvalidVersion, ValueError) as error:
-        raise WheelError(
-            f"{text!r} is not a version", tip="versions follow PEP 440: 2.9.0+rocm7.10.0"
-        ) from error
+    except ValueError as error:  # also of a number with more digits than Python converts
+        raise problem from error
 
 
 def decoded(data: bytes, name: str) -> str:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from cairn.errors import PrerequisiteError, WheelError
+from cairn.targets import in_order
 from cairn.wheels import offload, pe
 from cairn.wheels.archive import Archive
 from cairn.wheels.offload import CodeObject
@@ -45,7 +46,7 @@ class PeLibrary:
     @property
     def targets(self) -> tuple[str, ...]:
         """The targets it has code for, sorted."""
-        return tuple(sorted({str(code.target) for code in self.code_objects}))
+        return in_order(str(code.target) for code in self.code_objects)
 
     @property
     def needed(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from cairn.errors import WheelError
+from cairn.targets import in_order
 from cairn.wheels import codeobject, cutting, device, device_wheel, edit, inspect, metadata
 from cairn.wheels.archive import Archive
 from cairn.wheels.edit import Edit
@@ -47,7 +48,7 @@ def _write(info: WheelInfo, work: _Work, folder: Path) -> list[Path]:
     change = work.host_edit(info)
     host = edit.apply(info.path, change, folder)
     _check_host(host, change)
-    return [host, *(device_wheel.write(info, name, work.code[name], folder) for name in sorted(work.code))]
+    return [host, *(device_wheel.write(info, name, work.code[name], folder) for name in in_order(work.code))]
 
 
 class _Work:
@@ -85,7 +86,7 @@ class _Work:
 
     def host_edit(self, info: WheelInfo) -> Edit:
         """What makes the host wheel of the whole one."""
-        names = sorted(self.code)
+        names = in_order(self.code)
         return Edit(
             replace_files=self.hosts,
             remove_files=tuple(self.moved),

@@ -66,7 +66,7 @@ def suffix(rocm_version: str, *, source_commit: str | None = None) -> str:
 
 
 def check_suffix(suffix: str) -> None:
-    """Refuse what cannot be appended to a version: it goes into file names, metadata and environments as it is.
+    """Refuse what cannot be appended to a version, since it goes into file names and environments as it is.
 
     Raises:
         UsageError: not `+` and a local version (PEP 440, "Local version identifiers").

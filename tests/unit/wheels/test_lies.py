@@ -36,7 +36,7 @@ MakeElf = Callable[..., bytes]
 MakeBundle = Callable[..., bytes]
 Dice = random.Random
 
-TARGETS = ("gfx1100", "gfx942")
+TARGETS = ("gfx942", "gfx1100")
 ELSEWHERE = ("libamdhip64.so*", "amdhip64*.dll")
 SEEDS = range(60)
 BATCH = 5

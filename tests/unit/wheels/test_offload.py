@@ -95,9 +95,9 @@ def test_a_whole_library_and_a_whole_wheel(
     second = make_elf(sections={".hip_fatbin": make_bundle({"gfx942": b"a"}, 2, 1), ".data": b"1"})
     assert [str(code.target) for code in offload.of_elf(first)] == ["gfx942", "gfx1100"]
     wheel = make_wheel(files={"demo/a.so": first, "demo/b.so": second, "demo/c.so": make_elf()})
-    assert code_targets.targets_of(wheel) == ("gfx1100", "gfx942")
+    assert code_targets.targets_of(wheel) == ("gfx942", "gfx1100")
     assert [library.targets for library in inspect.libraries_of(wheel)] == [
-        ("gfx1100", "gfx942"),
+        ("gfx942", "gfx1100"),
         ("gfx942",),
         (),
     ]
@@ -138,4 +138,4 @@ def test_code_objects_count_as_targets_of_a_wheel(
 ) -> None:
     files = {"demo/a.hsaco": make_elf(machine=224), "demo/b.co": make_elf(machine=224, flags=0x41)}
     wheel = make_wheel(files=files | {"demo/__init__.py": b""})
-    assert code_targets.targets_of(wheel) == ("gfx1100", "gfx942")
+    assert code_targets.targets_of(wheel) == ("gfx942", "gfx1100")

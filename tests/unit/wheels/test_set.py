@@ -47,7 +47,7 @@ def test_a_set_describes_its_wheels(wheels: list[Path]) -> None:
     assert torch.sha256 == hashlib.sha256(wheels[0].read_bytes()).hexdigest()
     assert torch.size == wheels[0].stat().st_size
     assert torch.metadata_sha256 == metadata.read(wheels[0]).metadata_sha256
-    assert torch.targets == ("gfx1100", "gfx942")
+    assert torch.targets == ("gfx942", "gfx1100")
     assert found.wheels[0].targets == ()
 
 

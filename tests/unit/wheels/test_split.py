@@ -25,8 +25,8 @@ CODES = {
     "gfx90a:xnack-": b"code without" * 300,
     "gfx9-4-generic": b"for several" * 99,
 }
-TARGETS = ("gfx9-4-generic", "gfx90a:xnack+", "gfx90a:xnack-", "gfx942")
-PROCESSORS = ("gfx9-4-generic", "gfx90a", "gfx942")
+TARGETS = ("gfx90a:xnack+", "gfx90a:xnack-", "gfx9-4-generic", "gfx942")
+PROCESSORS = ("gfx90a", "gfx9-4-generic", "gfx942")
 KINDS = [(0, 0), (1, 0), (2, 0), (2, 1), (3, 1)]
 
 
@@ -78,13 +78,13 @@ def test_a_host_wheel_and_one_for_each_processor(build: MakeWheel, parts: tuple[
     host, *devices = parts
     assert host.name == build().name
     assert [path.name.split("-")[0] for path in devices] == [
-        "demo_device_gfx9_4_generic",
         "demo_device_gfx90a",
+        "demo_device_gfx9_4_generic",
         "demo_device_gfx942",
     ]
     assert code_targets.targets_of(host) == ()
     of_devices = [code_targets.targets_of(path) for path in devices]
-    assert of_devices == [("gfx9-4-generic",), ("gfx90a:xnack+", "gfx90a:xnack-"), ("gfx942",)]
+    assert of_devices == [("gfx90a:xnack+", "gfx90a:xnack-"), ("gfx9-4-generic",), ("gfx942",)]
     info = metadata.read(host)
     assert info.extras == ("fast", *(f"device-{name}" for name in PROCESSORS))
     assert 'demo-device-gfx90a==1.0 ; extra == "device-gfx90a"' in info.requires_dist

@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cairn import jsonfile, process
-from cairn.targets import CPU, parse_target_id
+from cairn.targets import CPU, in_order, parse_target_id
 from cairn.testing import facts as smoke_facts
 from cairn.testing.facts import SmokeFacts, WheelFacts
 from cairn.wheels import elf, offload
@@ -170,7 +170,7 @@ def shown(text: str) -> str:
 
 
 def named(targets: Iterable[str]) -> str:
-    return ", ".join(sorted(targets)) or "nothing"
+    return ", ".join(in_order(targets)) or "nothing"
 
 
 def require(holds: object, message: str) -> None:
