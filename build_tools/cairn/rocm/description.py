@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import ClassVar, Literal
 
 from cairn import jsonfile
@@ -14,6 +14,8 @@ from cairn.errors import UsageError
 
 ComponentName = Literal["core", "libraries", "devel"]
 COMPONENTS: tuple[ComponentName, ...] = ("core", "libraries", "devel")
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # a Name of POSIX's shell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +105,21 @@ def read(path: Path) -> Description:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not TOML: {error}") from error
-    return jsonfile.from_plain(data, Description, name=str(path))
+    found = jsonfile.from_plain(data, Description, name=str(path))
+    for wrap in found.wrap:
+        _validate(wrap, path)
+    return found
+
+
+def _validate(wrap: Wrap, path: Path) -> None:
+    for name in (*wrap.environment, *wrap.unset):
+        if not _VARIABLE.fullmatch(name):
+            raise UsageError(f"{path}: {name!r} of the wrap {wrap.path} is not the name of a variable")
+    if not wrap.program.startswith("/"):
+        raise UsageError(f"{path}: the program {wrap.program!r} of a wrap must be an absolute path")
+    place = PurePosixPath(wrap.path)
+    if place.is_absolute() or ".." in place.parts or not place.name:
+        raise UsageError(f"{path}: the path {wrap.path!r} of a wrap must be inside the package")
 
 
 def therock() -> Description:

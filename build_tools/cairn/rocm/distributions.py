@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+import shlex
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -210,11 +211,12 @@ def _init(sdk: Sdk) -> bytes:
 def _wrapper(wrap: Wrap) -> bytes:
     lines = ["#!/bin/sh"]
     lines += [f"unset {name}" for name in wrap.unset]
-    lines += [f"export {name}='{value}'" for name, value in wrap.environment.items()]
-    name = posixpath.basename(wrap.path)
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in wrap.environment.items()]
+    name, program = posixpath.basename(wrap.path), shlex.quote(wrap.program)
     missing = f"{name}: no {wrap.program} on this machine" + (f"; {wrap.hint}" if wrap.hint else "")
-    lines.append(f'[ -x {wrap.program} ] || {{ echo "{missing}" >&2; exit 127; }}')
-    lines.append(f'exec {wrap.program} "$@"')
+    # Not echo: that of some shells reads backslashes and options in what it says.
+    lines.append(f"[ -x {program} ] || {{ printf '%s\\n' {shlex.quote(missing)} >&2; exit 127; }}")
+    lines.append(f'exec {program} "$@"')
     return ("\n".join(lines) + "\n").encode()
 
 

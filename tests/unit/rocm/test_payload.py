@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import tarfile
 from collections.abc import Callable
@@ -101,3 +102,8 @@ def test_the_devel_tree_unpacks_where_tarfile_has_no_filters(
     monkeypatch.delattr(tarfile, "data_filter", raising=False)
     _devel._unpack(package, tmp_path / "_rocm_sdk_devel", "stamp")
     assert (tmp_path / "_rocm_sdk_devel/bin/hipcc").stat().st_mode & 0o111
+
+
+@pytest.mark.parametrize("name", ["plain", "a,b", 'a "quoted" name', 'both, "of them"'])
+def test_an_unpacked_file_has_a_row_in_record_that_is_read_as_its_name(name: str) -> None:
+    assert next(csv.reader([_devel._row(name)])) == [name, "", ""]

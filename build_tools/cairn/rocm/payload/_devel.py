@@ -126,7 +126,8 @@ def _record(package: Path, target: Path) -> None:
 
 
 def _row(path: str) -> str:
-    return f'"{path}",,' if "," in path or '"' in path else f"{path},,"
+    quoted = path.replace('"', '""')
+    return f'"{quoted}",,' if quoted != path or "," in path else f"{path},,"
 
 
 def _files(folder: Path) -> Iterator[Path]:
