@@ -65,12 +65,12 @@ def of_commit(parent: Repository, commit: str, *, origin: str, prefix: str = "")
     if not _names_any(parent, commit):
         return ()
     declared = _declared(parent, commit)
-    commits = _gitlinks(parent, commit, [fields["path"] for fields in declared.values() if "path" in fields])
+    commits = _gitlinks(parent, commit, list(declared))
     return tuple(
-        _module(parent, name, fields, commit=commits[fields["path"]], origin=origin, prefix=prefix)
-        for name, fields in declared.items()
+        _module(parent, declared[path], commit=commits[path], origin=origin, prefix=prefix)
+        for path in declared
         # A module may be declared and not be in the tree, or be meant to stay out (gitmodules(5), update).
-        if fields.get("path") in commits and "url" in fields and fields.get("update") != "none"
+        if path in commits and declared[path].update != "none"
     )
 
 
@@ -171,19 +171,47 @@ def _names_any(parent: Repository, commit: str) -> bool:
     return parent.succeeds("cat-file", "-e", f"{commit}:.gitmodules")
 
 
-def _declared(parent: Repository, commit: str) -> dict[str, dict[str, str]]:
+@dataclass(frozen=True, kw_only=True)
+class _Entry:
+    """What `.gitmodules` says of one path."""
+
+    name: str
+    path: str
+    url: str | None
+    update: str | None
+
+
+def _declared(parent: Repository, commit: str) -> dict[str, _Entry]:
+    """The entries of `.gitmodules` by path, each path once.
+
+    Where several sections name one path, the last line that sets it wins, wherever its section begins; a
+    section that is given another path leaves its first one to nobody (git, submodule-config.c: parse_config,
+    cache_put_path, cache_remove_path).
+    """
     try:
         listed = parent.run("config", "--blob", f"{commit}:.gitmodules", "--list", "-z")
     except SourceError as error:
         raise SourceError(f".gitmodules of {parent.work_tree} is malformed: {error}") from error
-    declared: dict[str, dict[str, str]] = {}
+    sections: dict[str, dict[str, str]] = {}
+    owners: dict[str, str] = {}
     for entry in filter(None, listed.split("\0")):
         key, _, value = entry.partition("\n")
         section, _, rest = key.partition(".")
         name, _, field = rest.rpartition(".")
-        if section == "submodule" and name:
-            declared.setdefault(name, {})[field] = value.rstrip("/") if field == "path" else value
-    return declared
+        if section != "submodule" or not name:
+            continue
+        fields = sections.setdefault(name, {})
+        if field == "path":
+            value = value.rstrip("/")
+            if "path" in fields:
+                owners[fields["path"]] = ""
+            owners[value] = name
+        fields[field] = value
+    return {
+        path: _Entry(name=name, path=path, url=fields.get("url"), update=fields.get("update"))
+        for path, name in owners.items()
+        for fields in (sections.get(name, {}),)
+    }
 
 
 def _gitlinks(parent: Repository, commit: str, paths: list[str]) -> Mapping[str, str]:
@@ -194,17 +222,20 @@ def _gitlinks(parent: Repository, commit: str, paths: list[str]) -> Mapping[str,
     return {path: head.split()[2] for head, _, path in entries}
 
 
-def _module(
-    parent: Repository, name: str, fields: Mapping[str, str], *, commit: str, origin: str, prefix: str
-) -> Module:
-    path = fields["path"]
+def _module(parent: Repository, entry: _Entry, *, commit: str, origin: str, prefix: str) -> Module:
+    name, path = entry.name, entry.path
     # A name becomes a folder of the git directory: one that climbs out is an attack (CVE-2018-11235).
     if any(".." in PurePosixPath(text).parts or text.startswith("/") for text in (name, path)):
         raise SourceError(f".gitmodules names a submodule outside the repository: {name} at {path}")
+    if entry.url is None:
+        raise SourceError(
+            f".gitmodules of {parent.work_tree} has no url for the submodule {path}",
+            tip="choose another --repo-hashtag, or pass --no-submodules",
+        )
     return Module(
         path=prefix + path,
         name=name,
-        origin=_resolved(origin, fields["url"]),
+        origin=_resolved(origin, entry.url),
         commit=commit,
         parent=parent,
         repository=Repository(work_tree=parent.work_tree / path, git_dir=parent.git_dir / "modules" / name),
