@@ -94,7 +94,10 @@ def _add_apply(commands: Subparsers) -> None:
         allow_abbrev=False,
     )
     apply.add_argument("checkout", type=Path, help="folder of a checkout")
-    apply.add_argument("patches", type=Path, help="folder that `export` made")
+    apply.add_argument("patches", type=Path, help="folder that `export` made, or a patch set of TheRock's")
+    apply.add_argument("--project", help="name of the project (default: what the checkout was made as)")
+    common.add_stack(apply, required=False)
+    apply.add_argument("--python", type=Path, help="interpreter that hipify runs in (default: Cairn's own)")
     apply.add_argument("--dry-run", action="store_true", help="say what would happen, and change nothing")
     common.add_json(apply)
     apply.set_defaults(run=_apply)
@@ -171,16 +174,28 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _apply(options: argparse.Namespace) -> int:
+    root = _root(options.checkout)
+    note = state.read(root.git_dir)
+    project = options.project or (note.project if note else None)
+    request = patches_apply.ApplyRequest(
+        checkout=options.checkout,
+        folder=options.patches,
+        kind=_kind(options, root, project),
+        project=project,
+        python=options.python,
+        dry_run=options.dry_run,
+    )
     with console.current().stage(f"apply {options.patches}") as stage:
-        done = patches_apply.apply(
-            options.checkout, options.patches, dry_run=options.dry_run, say=stage.update
-        )
+        done = patches_apply.apply(request, say=stage.update)
     show = console.current()
     if options.json:
         show.json([jsonfile.to_plain(applied) for applied in done])
         return 0
     for applied in done:
-        show.out(f"{applied.file}: {applied.commit[:12] if applied.commit else 'there already'}")
+        beneath = ", beneath hipify's commit" if applied.beneath and applied.commit else ""
+        show.out(f"{applied.file}: {applied.commit[:12] if applied.commit else applied.outcome}{beneath}")
+    if any(applied.outcome == "waits for hipify" for applied in done):
+        show.warn("some are for hipified files: hipify the checkout, then apply the folder again")
     return 0
 
 
@@ -199,9 +214,9 @@ def _project(options: argparse.Namespace, root: Repository) -> str:
     return str(name)
 
 
-def _kind(options: argparse.Namespace, root: Repository, project: str) -> HipifyKind:
+def _kind(options: argparse.Namespace, root: Repository, project: str | None) -> HipifyKind:
     """Who hipifies: the stack says, else the report, else whether the tree has torch's own program."""
-    if options.stack is not None:
+    if options.stack is not None and project is not None:
         return common.read_stack(options).project(project).hipify
     if (report := hipify_report.read(root.git_dir)) is not None:
         return report.kind

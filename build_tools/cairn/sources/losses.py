@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from cairn import wording
 from cairn.errors import SourceError
-from cairn.sources import hipify_build, submodules
+from cairn.sources import hipify_build, patches_commits, submodules
 from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import Repository
 
@@ -52,9 +52,11 @@ def of(root: Repository) -> Losses:
 def _of_part(part: tuple[str, Repository]) -> Losses:
     prefix, own = part
     where = f"{prefix.rstrip('/')}: " if prefix else ""
+    # Hipify's tag keeps the patches below its commit, until it moves with the checkout.
+    beneath = [f"{commit.id[:10]} {commit.subject}" for commit in patches_commits.beneath_only_here(own)]
     return Losses(
         edits=tuple(prefix + name for name in own.changes()),
-        commits=tuple(where + commit for commit in own.commits_only_here()),
+        commits=tuple(where + commit for commit in (*own.commits_only_here(), *beneath)),
     )
 
 

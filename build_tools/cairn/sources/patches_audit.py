@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn import jsonfile, wording
@@ -44,7 +44,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Explained:
-    """A commit above the second tag, and the entry that allows it."""
+    """A commit of somebody's, above the second tag or beneath hipify's own, and the entry that allows it."""
 
     path: str
     commit: LocalCommit
@@ -102,7 +102,8 @@ def audit(request: AuditRequest, *, say: Say) -> Audit:
         problems = [problem for part in parts for problem in _tag_problems(part)]
         if not problems:
             say(f"explaining what is between the tags of {len(parts)} repositories")
-            differing = rehipify.differences(parts, request.kind, python=request.python, say=say)
+            bases = [replace(part, commit=_hipified_from(part)) for part in parts]
+            differing = rehipify.differences(bases, request.kind, python=request.python, say=say)
             problems += [_unexplained(part, files) for part, files in differing if files]
         allowed = [entry for entry in request.allowed if entry.project == request.project]
         explained: list[Explained] = []
@@ -150,6 +151,11 @@ def _base(root: Repository) -> str:
     return base
 
 
+def _hipified_from(part: Part) -> str:
+    """Upstream's commit, or the last of the patches that hipify was run on; each of those must be allowed."""
+    return patches_commits.hipified_from(part.repository) or part.commit
+
+
 def _tag_problems(part: Part) -> Iterator[Problem]:
     own = part.repository
     first, second = own.tag(UPSTREAM_TAG), own.tag(HIPIFY_TAG)
@@ -179,7 +185,8 @@ def _commits(part: Part, allowed: Sequence[Allowed]) -> tuple[list[Explained], l
     explained: list[Explained] = []
     problems: list[Problem] = []
     digests = _digests(part.repository, allowed)
-    for commit in patches_commits.above(part.repository, HIPIFY_TAG):
+    local = patches_commits.beneath(part.repository) + patches_commits.above(part.repository, HIPIFY_TAG)
+    for commit in local:
         digest = None if commit.is_merge else patches_commits.digest(part.repository, commit.id)
         entry = next((e for e in allowed if e.commit == commit.id), None) or digests.get(digest or "")
         if entry is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from cairn import files
 from cairn.errors import SourceError, UsageError
 from cairn.sources import losses, patches_commits, scratch
+from cairn.sources.patches_commits import LocalCommit
 from cairn.sources.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
 from cairn.sources.scratch import Part
 
@@ -49,6 +50,8 @@ class Exported:
 
 def export(checkout: Path, output_dir: Path) -> Exported:
     """Write every commit above the diff base as a patch, submodules' in folders of their paths.
+
+    What hipify was run on goes into a folder `base` there: `patches_series.read` has the layout.
 
     The files depend on the commits alone: exporting again writes the same bytes.
 
@@ -109,7 +112,17 @@ def refuse_other_files(folder: Path) -> None:
 
 def _export(part: Part, folder: Path) -> list[Patch]:
     own, base = part.repository, base_of(part.repository)
-    commits = patches_commits.above(own, base)
+    done = _write(part, folder, patches_commits.above(own, base), f"{base}..HEAD", base)
+    if beneath := patches_commits.beneath(own):
+        lower = f"{UPSTREAM_TAG}..{beneath[-1].id}"
+        done = _write(part, folder, beneath, lower, UPSTREAM_TAG, stage="base") + done
+    return done
+
+
+def _write(
+    part: Part, folder: Path, commits: Sequence[LocalCommit], these: str, base: str, *, stage: str = ""
+) -> list[Patch]:
+    own = part.repository
     if merge := next((commit for commit in commits if commit.is_merge), None):
         raise SourceError(
             f"{merge.id[:12]} {merge.subject!r} in {own.work_tree} is a merge, which no patch can hold",
@@ -117,18 +130,19 @@ def _export(part: Part, folder: Path) -> list[Patch]:
         )
     if not commits:
         return []
+    place = PurePosixPath(part.path, stage)
     with tempfile.TemporaryDirectory(prefix="cairn-export-") as temporary:
         # As written: subjects keep their [brackets], empty commits stay, no version of git is named.
         exact = ("--keep-subject", "--always", "--no-signature", "--zero-commit", "--no-stat", "--no-renames")
         bytes_ = ("--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--diff-algorithm=myers")
         where = f"--output-directory={temporary}"
-        own.run("format-patch", "--quiet", *exact, *bytes_, "--topo-order", where, f"{base}..HEAD")
+        own.run("format-patch", "--quiet", *exact, *bytes_, "--topo-order", where, these)
         written = sorted(Path(temporary).iterdir())
-        target = folder / part.path
+        target = folder / place
         target.mkdir(parents=True, exist_ok=True)
         for path in written:
             shutil.copyfile(path, target / path.name)
     return [
-        Patch(path=part.path, file=part.named(path.name), commit=commit.id, subject=commit.subject)
+        Patch(path=part.path, file=str(place / path.name), commit=commit.id, subject=commit.subject)
         for path, commit in zip(written, commits, strict=True)
     ]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn.sources import faults, fetching, git, repository, submodules
+from cairn.sources import faults, fetching, git, patches_commits, repository, submodules
 from cairn.sources.faults import Patience
 from cairn.sources.inspection import Checkout
 from cairn.sources.parallel import side_by_side
@@ -59,7 +59,7 @@ def local_work(checkouts: Sequence[Checkout]) -> tuple[str, ...]:
         for checkout in checkouts
         for name, part, tree in _parts(checkout)
         for tag in (HIPIFY_TAG if part.tag(HIPIFY_TAG) else UPSTREAM_TAG,)
-        if tree != _tree(part, part.tag(tag) or "HEAD")
+        if tree != _tree(part, part.tag(tag) or "HEAD") or patches_commits.beneath(part)
     )
 
 

@@ -128,6 +128,11 @@ def mark_ignored(parent: Repository, modules: Iterable[Module]) -> None:
         url = urls.without_credentials(module.origin)
         settings += [(f"{key}.url", url), (f"{key}.active", "true"), (f"{key}.ignore", "all")]
     repository.configure(parent, settings)
+    skip_gitlinks(parent)
+
+
+def skip_gitlinks(parent: Repository) -> None:
+    """Have git take no notice of which commits the submodules are at: nothing stages them by the way."""
     if paths := parent.gitlinks():
         parent.run("update-index", "-z", "--skip-worktree", "--stdin", stdin=_lines(paths))
 

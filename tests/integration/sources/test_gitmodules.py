@@ -76,7 +76,9 @@ def test_a_path_that_is_declared_twice_is_one_submodule_for_every_command(
     folder = tmp_path / "patches"
     assert [p.path for p in patches_export.export(bench.path, folder).patches] == [PATH]
     bench.git("-C", PATH, "reset", "--quiet", "--hard", "HEAD~1")
-    applied = patches_apply.apply(bench.path, folder, say=lambda _line: None)
+    applied = patches_apply.apply(
+        patches_apply.ApplyRequest(checkout=bench.path, folder=folder), say=lambda _line: None
+    )
     assert [(a.path, a.commit is not None) for a in applied] == [(PATH, True)]
     request = patches_audit.AuditRequest(
         checkout=bench.path, project="torch", kind="build_amd", allowed=(), today=dt.date(2026, 6, 1)
