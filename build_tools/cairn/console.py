@@ -11,11 +11,12 @@ import json
 import os
 import re
 import sys
+import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cairn import redact
 
@@ -32,15 +33,38 @@ _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 _UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _HEARTBEAT = 15.0  # seconds between signs of life where nothing can be redrawn
 
+Mark = Literal["done", "failed", "kept", "bypassed"]
+"""How something ended: `kept` is of an earlier run and still holds, `bypassed` rests on somebody's word."""
+_SIGNS: Mapping[Mark, tuple[str, str]] = {
+    "done": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "kept": ("=", "cyan"),
+    "bypassed": ("!", "bold yellow"),
+}
+
 
 @dataclass(kw_only=True, eq=False)
 class Stage:
-    """One thing under way: its name, when it began and the last line its programs wrote."""
+    """One thing under way: its name, when it began and the last line its programs wrote.
+
+    Attributes:
+        on_line: where each line is shown, not the last one alone.
+        step: its number in a run of several, such as `[3/12] `; empty outside of one.
+        mark: how it ends unless it fails.
+        note: said behind its name at the end.
+    """
 
     name: str
     started: float = field(default_factory=time.monotonic)
     line: str = ""
-    on_line: Callable[[str], None] | None = None  # where each line is shown, not the last one alone
+    on_line: Callable[[str], None] | None = None
+    step: str = ""
+    mark: Mark = "done"
+    note: str = ""
+
+    def end_as(self, mark: Mark, note: str) -> None:
+        """Have the end shown as something else than plainly done."""
+        self.mark, self.note = mark, note
 
     def update(self, line: str) -> None:
         """Show `line` as the latest sign of life, without the colours and moves of the program it is from."""
@@ -65,6 +89,23 @@ class Console:
         self._stages: list[Stage] = []
         self._live: Live | None = None
         self._lock = threading.RLock()
+        self._steps: tuple[int, int] | None = None  # how many have begun, of how many
+
+    @contextlib.contextmanager
+    def steps(self, total: int) -> Iterator[None]:
+        """Number the stages that begin in this block, as there will be `total` of them."""
+        self._steps = (0, total)
+        try:
+            yield
+        finally:
+            self._steps = None
+
+    def _next_step(self) -> str:
+        if self._steps is None:
+            return ""
+        begun, total = self._steps
+        self._steps = (begun + 1, total)
+        return f"[{begun + 1:>{len(str(total))}}/{total}] "
 
     def out(self, text: str) -> None:
         """Print a result, which is one line whatever it holds."""
@@ -92,13 +133,28 @@ class Console:
         if tip:
             self._err.line((f"  what to do: {_one_line(tip)}", ""))
 
+    def item(self, mark: Mark, text: str) -> None:
+        """Print a marked paragraph as a result; on a terminal its lines stand below each other."""
+        sign, style = _SIGNS[mark]
+        lines = [_one_line(text)]
+        if sys.stdout.isatty():
+            lines = textwrap.wrap(lines[0], max(20, self._out.width - 4), break_on_hyphens=False)
+        for number, line in enumerate(lines):
+            self._out.line(("  ", ""), (sign if number == 0 else " ", style), (f" {line}", ""))
+
     def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Print rows under a head as a result; a row is one line, however narrow the screen."""
+        """Print rows under a head as a result, a row in a line.
+
+        On a terminal that is too narrow the first cell of a row has a line to itself, and the others follow.
+        """
         cells = [[_one_line(cell) for cell in row] for row in (head, *rows)]
         widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+        narrow = sys.stdout.isatty() and sum(widths) + 2 * (len(head) - 1) > self._out.width
         for number, row in enumerate(cells):
-            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            self._out.line((line, "bold" if number == 0 else ""))
+            padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            lines = [row[0], "  " + "  ".join(padded[1:])] if narrow else ["  ".join(padded)]
+            for line in lines:
+                self._out.line((line.rstrip(), "bold" if number == 0 else ""))
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[Stage]:
@@ -108,15 +164,24 @@ class Console:
         try:
             yield stage
         except BaseException:
-            self._end(stage, "✗", "red")
+            stage.end_as("failed", "")
             raise
-        self._end(stage, "✓", "green")
+        finally:
+            self._end(stage)
+
+    def kept(self, name: str, note: str) -> None:
+        """Say that a stage need not begin, since what it did before still holds."""
+        with self._lock:
+            step = self._next_step()
+            if not self.quiet:
+                self._say_ended(step, name, "kept", note)
 
     def _show_line(self, line: str) -> None:
         self._err.line((f"  | {_one_line(line)}", "dim"))
 
     def _begin(self, stage: Stage) -> None:
         with self._lock:
+            stage.step = self._next_step()
             self._stages.append(stage)
             if self.quiet:
                 return
@@ -132,14 +197,15 @@ class Console:
         alone = len(self._stages) == 1
         if self._in_actions and alone:
             self._group = stage
-        self._err.line((f"{'→ ' if self._group is None else '::group::'}{stage.name}", ""))
+        opened = f"{stage.step}→ " if self._group is None else f"::group::{stage.step}"
+        self._err.line((f"{opened}{stage.name}", ""))
 
     def _close_group(self) -> None:
         if self._group is not None:
             self._group = None
             self._err.line(("::endgroup::", ""))
 
-    def _end(self, stage: Stage, sign: str, style: str) -> None:
+    def _end(self, stage: Stage) -> None:
         with self._lock:
             self._stages.remove(stage)
             if self._live is not None and not self._stages:
@@ -149,15 +215,27 @@ class Console:
                 return
             if stage is self._group:
                 self._close_group()
-            self._err.line((sign, style), (f" {stage.name} ", ""), (clock(stage.seconds), "dim"))
+            self._say_ended(stage.step, stage.name, stage.mark, stage.note, clock(stage.seconds))
+
+    def _say_ended(self, step: str, name: str, mark: Mark, note: str, taken: str = "") -> None:
+        sign, style = _SIGNS[mark]
+        line = ((step, "dim"), (sign, style), (f" {name}", ""), (f" {taken}" if taken else "", "dim"))
+        said = f"{mark}: {_one_line(note)}" if note else ""
+        if self._redraws and sum(len(text) for text, _ in line) + 2 + len(said) > self._err.width:
+            self._err.line(*line)
+            margin = " " * (len(step) + 2)
+            for part in textwrap.wrap(said, max(20, self._err.width - len(margin)), break_on_hyphens=False):
+                self._err.line((f"{margin}{part}", style))
+        else:
+            self._err.line(*line, (f"  {said}" if said else "", style))
 
     def _running(self) -> list[tuple[Styled, ...]]:
         return [
             (
                 ("…", "cyan"),
-                (stage.name, ""),
+                (f"{stage.step}{stage.name}", ""),
                 (clock(stage.seconds), "dim"),
-                (stage.line[: max(20, self._err.width - len(stage.name) - 14)], "dim"),
+                (stage.line[: max(20, self._err.width - len(stage.step + stage.name) - 14)], "dim"),
             )
             for stage in list(self._stages)
         ]
@@ -168,7 +246,7 @@ class Console:
             time.sleep(0.25)
             if stage.seconds >= next_at and stage in self._stages:
                 next_at += _HEARTBEAT
-                shown = f"  {stage.name} {clock(stage.seconds)}  {stage.line[:_LINE]}"
+                shown = f"  {stage.step}{stage.name} {clock(stage.seconds)}  {stage.line[:_LINE]}"
                 self._err.line((redact.mask(shown), ""))
 
     @functools.cached_property

@@ -14,6 +14,10 @@ Styled: TypeAlias = tuple[str, str]
 """A text and rich's name of its style; an empty one for none."""
 
 
+# For screens that cannot show the signs that we draw with; all else that a screen lacks is escaped.
+_IN_ASCII = str.maketrans({"✓": "+", "✗": "x", "→": ">", "…": "...", "·": "-"})
+
+
 class Screen:
     """Standard output or standard error, wherever it is put at the moment."""
 
@@ -34,7 +38,15 @@ class Screen:
 
     def line(self, *parts: Styled) -> None:
         """Print one line, however long it is."""
-        self._console.print(rich.text.Text.assemble(*parts), soft_wrap=True)
+        shown = (self._drawn(text, style) for text, style in parts)
+        self._console.print(rich.text.Text.assemble(*shown), soft_wrap=True)
+
+    def _drawn(self, text: str, style: str) -> Styled:
+        try:
+            text.encode(self._console.encoding, "surrogateescape")
+        except (UnicodeEncodeError, LookupError):
+            return text.translate(_IN_ASCII), style
+        return text, style
 
     def live(self, rows: Callable[[], Sequence[Sequence[Styled]]]) -> rich.live.Live:
         """A table below all else that shows what `rows` gives, eight times a second; begun."""
@@ -42,7 +54,8 @@ class Screen:
         def table() -> rich.table.Table:
             drawn = rich.table.Table(box=None, pad_edge=False, show_header=False)
             for row in rows():
-                drawn.add_row(*(rich.text.Text(text, style=style, no_wrap=True) for text, style in row))
+                cells = (self._drawn(text, style) for text, style in row)
+                drawn.add_row(*(rich.text.Text(text, style=style, no_wrap=True) for text, style in cells))
             return drawn
 
         live = rich.live.Live(

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.parse
 import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
@@ -29,7 +30,6 @@ STAGES = [
     "build torch",
     "stage the set",
     "smoke-test the installed wheels",
-    "pass the gate and promote",
     "install from the release index",
 ]
 IMPORTS = "import torch, torchvision, torchaudio; assert torch.version.hip; print(torch.cuda.is_available())"
@@ -43,6 +43,27 @@ def test_every_stage_is_shown_and_the_record_passed(trail: Trail) -> None:
     assert {w["sha256"] for w in trail.answer["record"]["wheels"]} == {
         w["sha256"] for w in trail.answer["wheels"]
     }
+
+
+def test_stages_are_counted_to_the_last(trail: Trail) -> None:
+    begun = [line for line in trail.progress.splitlines() if re.match(r"\[ ?\d+/12\] → ", line)]
+    assert [int(line[1:3]) for line in begun] == list(range(1, 13))
+
+
+def test_a_bypassed_gate_looks_like_one_and_untested_is_said_everywhere(trail: Trail) -> None:
+    untested = "untested on hardware: gfx1100, gfx942"
+    (gate,) = [line for line in trail.progress.splitlines() if line.startswith("[11/12] ! ")]
+    assert re.fullmatch(rf"\[11/12\] ! pass the gate and promote [\d.]+ s  bypassed: {untested}", gate)
+    assert trail.answer["untested"] == ["gfx1100", "gfx942"]
+    outcomes = {demand["number"]: demand["outcome"] for demand in trail.answer["demands"]}
+    assert outcomes == {1: "met", 2: "bypassed", 3: "met", 4: "met", 5: "met", 6: "met"}
+    report = (trail.work / "report.html").read_text()
+    page = (trail.work / "index" / "release" / "simple" / "torch" / "index.html").read_text()
+    for shown in (report, page):
+        assert untested in shown
+        assert "bypassed by cairn ci run: no GPU was used" in shown
+    for demand in trail.answer["demands"]:
+        assert demand["name"] in report
 
 
 def test_wheels_hold_exactly_the_targets_and_pins(trail: Trail) -> None:
@@ -125,10 +146,12 @@ class _Links(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.loaded: list[str] = []
+        self.followed: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         wanted = {"script": "src", "img": "src", "link": "href", "iframe": "src"}.get(tag)
         self.loaded += [value or "" for name, value in attrs if name == wanted]
+        self.followed += [value or "" for name, value in attrs if (tag, name) == ("a", "href")]
 
 
 def test_the_report_is_one_file_that_loads_nothing(trail: Trail) -> None:
@@ -136,8 +159,19 @@ def test_the_report_is_one_file_that_loads_nothing(trail: Trail) -> None:
     links = _Links()
     links.feed(text)
     assert links.loaded == []
-    for needed in ("2.9.0+rocm7.10.0", trail.answer["set"]["set_id"], "pip install", "no GPU"):
+    for needed in (
+        "2.9.0+rocm7.10.0",
+        trail.answer["set"]["set_id"],
+        "pip install",
+        "uv pip install",
+        "no GPU",
+    ):
         assert needed in text
+    assert {"manifest.json", "set.json", "record.json", "gate.json", "index.html"} <= {
+        link.rpartition("/")[2] for link in links.followed
+    }
+    for link in links.followed:
+        assert (trail.work / urllib.parse.unquote(link)).exists(), link
 
 
 def test_a_second_run_builds_nothing_and_changes_nothing(trail: Trail) -> None:
@@ -151,6 +185,27 @@ def test_a_second_run_builds_nothing_and_changes_nothing(trail: Trail) -> None:
     assert answer["set"] == trail.answer["set"]
     assert {p: p.stat().st_mtime_ns for p in trail.wheels} == before
     assert "✓ build" not in done.stderr
+    assert {"smoke-test the installed wheels", "install from the release index"} <= set(answer["kept"])
+    assert answer["record"] == trail.answer["record"]
+    assert answer["demands"] == trail.answer["demands"]
+    assert "[11/12] ! pass the gate and promote" in done.stderr
+
+
+def test_what_was_damaged_since_is_not_kept(trail: Trail, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    for name in ("index", "wheels", "kept", "smoke", "src", "sdk", "envs"):
+        shutil.copytree(trail.work / name, work / name, symlinks=True)
+    (wheel,) = (work / "index" / "files").rglob("torch-*.whl")
+    whole = wheel.read_bytes()
+    wheel.write_bytes(whole[:-1] + b"?")
+    command = ("ci", "run", "--stack", SAMPLE, "--work-dir", work)
+    done = cairn(*command, env=trail.environment())
+    assert done.returncode != 0
+    assert "smoke-test the installed wheels  kept" not in done.stderr
+    wheel.write_bytes(whole)
+    again = cairn(*command, env=trail.environment())
+    assert again.returncode == 0, again.stderr
+    assert "✓ smoke-test the installed wheels" in again.stderr
 
 
 def test_other_targets_begin_a_new_index_and_keep_the_last_one(trail: Trail, tmp_path: Path) -> None:

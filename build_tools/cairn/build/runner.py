@@ -66,7 +66,7 @@ def _one(current: Step, request: BuildRequest, built: Mapping[str, BuiltWheel]) 
     cached = current.hit is not None
     if current.hit is not None:
         hit = current.hit
-        console.current().info(f"✓ {current.project.name}: nothing changed, wheel taken from the cache")
+        console.current().kept(f"build {current.project.name}", "nothing changed, wheel taken from the cache")
     else:
         with console.current().stage(f"build {current.project.name}") as stage:
             hit = step.build(current, request, built, stage)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cairn import console, files, jsonfile
 from cairn import targets as gpu
+from cairn.cli import demands
 from cairn.cli import options as common
 from cairn.cli.groups import Subparsers
 from cairn.trail import run as trail
@@ -61,25 +62,33 @@ def _request(options: argparse.Namespace) -> TrailRequest:
 def _show(result: TrailResult) -> None:
     show = console.current()
     show.table(
-        ("wheel", "size", "targets", "sha256", "time"),
+        ("wheel", "version", "size", "targets", "sha256", "time"),
         [
             (
-                wheel.wheel.name,
+                wheel.wheel.name.split("-")[0],
+                wheel.version,
                 console.size(wheel.wheel.stat().st_size),
                 " ".join(wheel.targets) or "-",
-                wheel.sha256[:16],
+                wheel.sha256[:12],
                 "cached" if wheel.cached else console.clock(wheel.seconds),
             )
             for wheel in result.wheels
         ],
     )
     show.out("")
+    if result.promotion.report is not None:
+        demands.show(result.promotion.report, kept=result.promotion.kept)
+        show.out("")
     show.out(
-        f"set {result.wheel_set.set_id} is in the release index; {' and '.join(result.installers)} install it"
+        f"the set {result.wheel_set.set_id[:12]} is in the release index;"
+        f" {' and '.join(result.installers)} install it"
     )
     show.out(f"report: {result.report.as_uri()}")
-    show.out("install it in any environment:")
+    show.out("install it in any environment, with pip or with uv:")
+    if result.untested_note:
+        show.item("bypassed", result.untested_note)
     show.out(f"  {result.pip_line}")
+    show.out(f"  {result.uv_line}")
 
 
 def _plain(result: TrailResult) -> dict[str, object]:
@@ -89,6 +98,9 @@ def _plain(result: TrailResult) -> dict[str, object]:
         "record": jsonfile.to_plain(result.record),
         "report": str(result.report),
         "pip": result.pip_line,
+        "uv": result.uv_line,
+        **demands.plain(result.promotion.report),
+        "kept": [span.name for span in result.spans if span.mark == "kept"],
         "wheels": [
             {"file": str(w.wheel), "sha256": w.sha256, "seconds": w.seconds, "cached": w.cached}
             for w in result.wheels

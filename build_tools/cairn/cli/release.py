@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 
 from cairn import console
+from cairn.cli import demands, paths
 from cairn.cli import options as common
-from cairn.cli import paths
 from cairn.cli.groups import Subparsers
 from cairn.errors import UsageError
-from cairn.release.gate import Bypass, GateReport
+from cairn.release.gate import Bypass
 from cairn.release.promote import Promotion, promote
 from cairn.release.store import open_existing
 from cairn.testing import record
@@ -97,30 +97,23 @@ def _set_id(text: str) -> str:
 
 def _show(done: Promotion, target: str) -> None:
     screen = console.current()
-    if done.report is None:
+    if done.kept:
         screen.out(f"{target} has the set already")
+    if done.report is not None:
+        demands.show(done.report, kept=done.kept)
+    if done.kept:
         return
-    _show_demands(done.report)
     for name in done.added:
         screen.out(f"{'would add' if done.dry_run else '+'} {name}")
     for name in done.already:
         screen.out(f"= {name}")
 
 
-def _show_demands(report: GateReport) -> None:
-    rows = [(str(d.number), d.name, d.status, d.reason) for d in report.demands]
-    console.current().table(("", "demand", "", "why"), rows)
-
-
 def _plain(done: Promotion) -> dict[str, object]:
-    demands = done.report.demands if done.report else ()
     return {
         "set": done.set_id,
         "added": list(done.added),
         "already": list(done.already),
         "dry_run": done.dry_run,
-        "demands": [
-            {"number": d.number, "name": d.name, "holds": d.holds, "bypassed": d.bypassed, "reason": d.reason}
-            for d in demands
-        ],
+        **demands.plain(done.report),
     }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cairn.errors import UsageError
+from cairn.targets import CPU
 from cairn.testing import hardware
 from cairn.testing.record import TestRecord
 from cairn.wheels.set import WheelSet
@@ -34,34 +35,47 @@ class Bypass:
         return f"bypassed by {self.who}: {self.reason}"
 
 
-def problems(wheel_set: WheelSet, records: Sequence[TestRecord], bypass: Bypass | None) -> tuple[str, ...]:
-    """Why a set counts as untested; nothing where a record or a bypass lets it through."""
-    failed = [r for r in records if r.verdict == "failed" and _same_bytes(wheel_set, r)]
-    if failed:
-        # A bypass stands for tests that could not run, and the pages will say untested: not so here.
-        return tuple(f"{r.kind} record: failed: {r.reason}" for r in failed)
-    if bypass is not None or passing(wheel_set, records):
+def problems(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[str, ...]:
+    """Why a set counts as untested; nothing where records of each of its targets have passed."""
+    if failed := failures(wheel_set, records):
+        return failed
+    missing = untested(wheel_set, records)
+    if not missing:
         return ()
     if not records:
         return ("there is no test record",)
     found = ((record, _objection(wheel_set, record)) for record in records)
-    return tuple(f"{record.kind} record: {objection}" for record, objection in found if objection)
+    objections = tuple(f"{record.kind} record: {objection}" for record, objection in found if objection)
+    return objections or (f"no record is of {', '.join(missing)}",)
+
+
+def failures(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[str, ...]:
+    """What failed of these very bytes; nobody's word helps against it."""
+    about = (r for r in records if r.verdict == "failed" and _same_bytes(wheel_set, r))
+    return tuple(f"{r.kind} record: failed: {r.reason}" for r in about)
 
 
 def passing(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[TestRecord, ...]:
-    """The records that prove the set tested, provided that none says it failed."""
-    about = [record for record in records if _same_bytes(wheel_set, record)]
-    if any(record.verdict == "failed" for record in about):
+    """The records that prove the set tested on some hardware, provided that none says it failed."""
+    if failures(wheel_set, records):
         return ()
+    about = (record for record in records if _same_bytes(wheel_set, record))
     return tuple(record for record in about if _objection(wheel_set, record) is None)
 
 
-def why(wheel_set: WheelSet, records: Sequence[TestRecord], bypass: Bypass | None) -> str:
-    """What lets a set through, for people to read."""
+def untested(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[str, ...]:
+    """The targets of a set on whose hardware no record of it has passed, sorted; `cpu` for a set without."""
     passed = passing(wheel_set, records)
-    if passed:
-        return "; ".join(f"{r.kind} passed on {', '.join(r.hardware) or 'a CPU'}" for r in passed)
-    return f"{bypass} (the pages say untested)"
+    if wheel_set.targets in ((), (CPU,)):
+        return () if passed else (CPU,)
+    seen = {name for record in passed for name in record.hardware}
+    return tuple(sorted(target for target in wheel_set.targets if not hardware.covers(seen, target)))
+
+
+def why(wheel_set: WheelSet, records: Sequence[TestRecord]) -> str:
+    """What was tested on what, for people to read."""
+    passed = passing(wheel_set, records)
+    return "; ".join(f"{r.kind} passed on {', '.join(r.hardware) or 'a CPU'}" for r in passed)
 
 
 def _objection(wheel_set: WheelSet, record: TestRecord) -> str | None:
@@ -71,7 +85,7 @@ def _objection(wheel_set: WheelSet, record: TestRecord) -> str | None:
         return f"{record.verdict}: {record.reason}" if record.reason else record.verdict
     if record.family != wheel_set.family:
         return f"it is of {record.family}, not of {wheel_set.family}"
-    return None if wheel_set.targets in ((), ("cpu",)) else _hardware_objection(wheel_set, record)
+    return None if wheel_set.targets in ((), (CPU,)) else _hardware_objection(wheel_set, record)
 
 
 def _hardware_objection(wheel_set: WheelSet, record: TestRecord) -> str | None:

@@ -85,9 +85,11 @@ def _remarks(file: FileEntry) -> str:
     remarks = [readable_size(file.size), file.upload_time]
     if file.yanked is not None:
         remarks.append(f"yanked: {file.yanked}" if file.yanked else "yanked")
+    shown = f"<small>{html.escape(' · '.join(remarks))}</small>"
     if file.untested is not None:
-        remarks.append(f"untested: {file.untested}")
-    return f"<small>{html.escape(' · '.join(remarks))}</small>"
+        # Such as `untested on hardware: gfx942; bypassed by …`; a reader must not have to look for it.
+        shown += f" <strong>! {html.escape(file.untested)}</strong>"
+    return shown
 
 
 def _project_json(project: ProjectState, prefix: str) -> dict[str, Any]:

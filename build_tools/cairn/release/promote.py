@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import jsonfile
-from cairn.errors import GateError, UsageError
-from cairn.release import evidence, gate
+from cairn.errors import GateError, StoreError, UsageError
+from cairn.release import gate, layout
 from cairn.release.channel import Channel, whole_id
 from cairn.release.evidence import Bypass
-from cairn.release.gate import GateReport
+from cairn.release.judgement import GateReport
 from cairn.release.recover import recover
-from cairn.release.stage import read_set
+from cairn.release.state import StagedSet
 from cairn.release.store import LocalStore
-from cairn.release.transfer import Proof, transfer
+from cairn.release.transfer import GATE_FILE, Proof, transfer
 from cairn.testing.record import TestRecord
-from cairn.wheels.set import WheelSet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,8 @@ class Promotion:
         set_id: the set.
         added: the files that are new in the target, in the order of their pages.
         already: those that it had.
-        report: the gate's judgement; None where the set was there already.
+        report: the gate's judgement, also where it is of an earlier day; None where nobody kept that.
+        kept: the set was there already, and nothing was done.
         dry_run: whether nothing was written.
     """
 
@@ -37,6 +38,7 @@ class Promotion:
     already: tuple[str, ...]
     report: GateReport | None
     dry_run: bool
+    kept: bool = False
 
 
 def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of the request
@@ -78,8 +80,10 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
             on_step(said)
     there = channel.load()
     if set_id in there.state.sets:
-        names = tuple(ref.filename for ref in there.set(set_id).closure)
-        return Promotion(set_id=set_id, added=(), already=names, report=None, dry_run=dry_run)
+        staged = there.set(set_id)
+        names = tuple(ref.filename for ref in staged.closure)
+        judged = _read_judgement(store, target, staged)
+        return Promotion(set_id=set_id, added=(), already=names, report=judged, dry_run=dry_run, kept=True)
     on_step("asking the gate")
     report = gate.check(
         store, set_id, source=source, target=target, records=records, bypass=bypass, python=python
@@ -91,14 +95,31 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
             tip="put right what is named above and promote again; nothing was changed",
         )
     on_step(f"writing {target}")
-    proof = _proof(read_set(store, source, set_id), records, bypass)
+    proof = Proof(
+        records=tuple(jsonfile.dumps(record).encode() for record in records),
+        judgement=jsonfile.dumps(report).encode(),
+        untested=_untested(report),
+    )
     done = transfer(store, set_id, source=source, target=target, proof=proof, dry_run=dry_run)
     return Promotion(set_id=set_id, added=done.added, already=done.already, report=report, dry_run=dry_run)
 
 
-def _proof(wheel_set: WheelSet, records: Sequence[TestRecord], bypass: Bypass | None) -> Proof:
-    passed = evidence.passing(wheel_set, records)
-    return Proof(
-        records=tuple(jsonfile.dumps(record).encode() for record in records),
-        untested=None if passed else str(bypass),
-    )
+def _untested(report: GateReport) -> str | None:
+    """What the pages say of the set's files."""
+    words = [report.untested_note, *(str(demand.bypass) for demand in report.bypassed)]
+    return "; ".join(word for word in words if word) or None
+
+
+def _read_judgement(store: LocalStore, target: str, staged: StagedSet) -> GateReport | None:
+    """What the gate said when a set was let in.
+
+    Raises:
+        StoreError: the store has lost it, or it was changed.
+    """
+    if staged.judgement is None:
+        return None
+    key = layout.set_key(target, staged.set_id, GATE_FILE)
+    data = store.read(key).data
+    if hashlib.sha256(data).hexdigest() != staged.judgement:
+        raise StoreError(f"{store.url}/{key} was changed", tip="restore it from a copy of the store")
+    return jsonfile.loads(data, GateReport, name=f"{store.url}/{key}")

@@ -39,7 +39,7 @@ class FileEntry:
         requires_python: the specifier in its metadata.
         metadata_sha256: of the metadata offered beside it (PEP 658); None where there is none to rely on.
         yanked: why it was yanked (PEP 592), or None.
-        untested: why it is here without a passed test, or None.
+        untested: on what it was not tested, and on whose word it is here all the same, or None.
         sets: the ids of the sets it came with.
     """
 
@@ -97,6 +97,7 @@ class StagedSet:
         wheels: the wheels of the set.
         closure: these and everything they need, directly or not; what the set's own index holds.
         records: digests of the test records that let it in.
+        judgement: digest of what the gate found, which is beside its index; None where no gate was asked.
         untested: why it is here without a passed test, or None.
     """
 
@@ -106,6 +107,7 @@ class StagedSet:
     wheels: tuple[FileRef, ...]
     closure: tuple[FileRef, ...]
     records: tuple[str, ...] = ()
+    judgement: str | None = None
     untested: str | None = None
 
 

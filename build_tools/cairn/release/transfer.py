@@ -15,6 +15,8 @@ from cairn.release.stage import SET_FILE
 from cairn.release.state import FileEntry, FileRef, ProjectState
 from cairn.release.store import Store
 
+GATE_FILE = "gate.json"  # beside a set's index, like its set.json
+
 
 @dataclass(frozen=True, kw_only=True)
 class Proof:
@@ -22,10 +24,12 @@ class Proof:
 
     Attributes:
         records: the bytes of the test records.
+        judgement: the bytes of what the gate found; None where no gate was asked.
         untested: what the pages say where a bypass stood in for a passed one; None for a tested set.
     """
 
     records: tuple[bytes, ...] = ()
+    judgement: bytes | None = None
     untested: str | None = None
 
 
@@ -86,7 +90,13 @@ class _Plan:
             return Change(projects=())
         projects = (self._project(target, name) for name in self._ordered())
         digests = tuple(hashlib.sha256(data).hexdigest() for data in self._proof.records)
-        staged = replace(self._staged, records=digests, untested=self._proof.untested)
+        judged = self._proof.judgement
+        staged = replace(
+            self._staged,
+            records=digests,
+            judgement=None if judged is None else hashlib.sha256(judged).hexdigest(),
+            untested=self._proof.untested,
+        )
         return Change(projects=tuple(p for p in projects if p is not None), sets=(staged,))
 
     def _project(self, target: Snapshot, name: str) -> ProjectState | None:
@@ -122,5 +132,7 @@ class _Plan:
         for data in self._proof.records:
             digest = hashlib.sha256(data).hexdigest()
             kept[layout.set_key(target, set_id, f"records/{digest}.json")] = data
+        if self._proof.judgement is not None:
+            kept[layout.set_key(target, set_id, GATE_FILE)] = self._proof.judgement
         for key, data in kept.items():
             self._store.write(key, data)

@@ -1,11 +1,13 @@
 """The page that tells what a run did: one self-contained HTML file."""
 
-from cairn.report.model import Commit, Demand, Report, Skip, Stage, TestRun, Wheel
+from cairn.report.model import Commit, Demand, Gate, Link, Report, Skip, Stage, TestRun, Wheel
 from cairn.report.page import render, write_report
 
 __all__ = [
     "Commit",
     "Demand",
+    "Gate",
+    "Link",
     "Report",
     "Skip",
     "Stage",

@@ -32,14 +32,14 @@ class Stage:
         name: what people read.
         start: seconds since a zero that all stages of a report share.
         end: likewise.
-        ok: whether it succeeded.
+        mark: `done`, `failed`, `kept` from an earlier run, or `bypassed`.
         detail: one line, such as `from the cache`.
     """
 
     name: str
     start: float
     end: float
-    ok: bool = True
+    mark: str = "done"
     detail: str = ""
 
 
@@ -87,17 +87,55 @@ class TestRun:
     skipped: int
     device_passed: int
     seconds: float
+    started: str
     skips: tuple[Skip, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """One demand of the gate, how it stands in a word or two, and why."""
+    """One demand of the gate.
+
+    Attributes:
+        number: of the six.
+        name: what is demanded.
+        outcome: `met`, `not met` or `bypassed`.
+        reason: why it is met, or why not.
+        bypass: who let it through all the same, and why; empty where nobody did.
+    """
 
     number: int
     name: str
-    status: str
+    outcome: str
     reason: str
+    bypass: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """What the gate found.
+
+    Attributes:
+        judged: when, RFC 3339 in UTC.
+        kept: it was in an earlier run, and the set has been released since.
+        demands: in its order.
+    """
+
+    judged: str
+    kept: bool
+    demands: tuple[Demand, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """Something that lies beside the report.
+
+    Attributes:
+        name: what people read.
+        target: a URL, relative to the report where it is beside it.
+    """
+
+    name: str
+    target: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,13 +149,20 @@ class Report:
         set_id: of the wheels.
         generated: ISO 8601, UTC.
         verdict: one word, such as `passed`, `failed`, `promoted`.
-        pip_line: the command that installs the set.
+        python: version of Python that the wheels are for.
+        platform: what they run on.
+        rocm_version: of the SDK; None for a set without ROCm.
+        targets: what they were built for.
+        untested: `untested on hardware: …`; empty for a set that was tested on all that it is for.
+        install_lines: commands that install the set.
+        installed: what has installed it already, a sentence; empty for nothing.
         notes: sentences that must not be overlooked.
+        links: what else there is.
         commits: one for each project.
         stages: in any order.
         wheels: those of the set.
         tests: one for each test record.
-        demands: of the gate, in its order.
+        gate: what promotion demanded; None where nobody kept that.
     """
 
     title: str
@@ -126,10 +171,17 @@ class Report:
     set_id: str
     generated: str
     verdict: str
-    pip_line: str
+    python: str
+    platform: str
+    install_lines: tuple[str, ...]
+    installed: str = ""
+    rocm_version: str | None = None
+    targets: tuple[str, ...] = ()
+    untested: str = ""
     notes: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
     commits: tuple[Commit, ...] = ()
     stages: tuple[Stage, ...] = ()
     wheels: tuple[Wheel, ...] = ()
     tests: tuple[TestRun, ...] = ()
-    demands: tuple[Demand, ...] = ()
+    gate: Gate | None = None

@@ -1,7 +1,13 @@
-"""Values into HTML: one file without a script and without anything to load."""
+"""Values into HTML: one file that loads nothing; its only script copies text, and the page works without."""
 
 from __future__ import annotations
 
+import base64
+import datetime as dt
+import functools
+import hashlib
+import importlib.resources
+import urllib.parse
 from pathlib import Path
 
 import jinja2
@@ -10,8 +16,10 @@ from cairn import console, files
 from cairn.report import timeline
 from cairn.report.model import Report
 
-_GOOD = ("passed", "promoted", "built", "staged", "holds")
-_BAD = ("failed", "invalid", "refused", "interrupted", "does not hold")
+_GOOD = ("passed", "promoted", "released", "built", "staged", "met")
+_BAD = ("failed", "invalid", "refused", "interrupted", "not met")
+_SIGNS = {"met": "✓", "not met": "✗", "bypassed": "!", "failed": "✗", "kept": "="}
+_SCHEMES = ("", "file", "http", "https")
 
 
 def write_report(path: Path, report: Report) -> None:
@@ -29,11 +37,46 @@ def render(report: Report) -> str:
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
     )
-    environment.filters.update(clock=console.clock, size=console.size, tone=_tone)
+    environment.filters.update(clock=console.clock, size=console.size, moment=_moment)
+    environment.filters.update(tone=_tone, sign=_sign, address=_address)
     page = environment.get_template("report.html")
-    return page.render(report=report, timeline=timeline.lay_out(report.stages))
+    script = _script()
+    return page.render(
+        report=report,
+        timeline=timeline.lay_out(report.stages),
+        script=script,
+        # The browser runs this one text and no other (Content Security Policy, level 2).
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+
+
+@functools.cache
+def _script() -> str:
+    return importlib.resources.files("cairn.report").joinpath("report.js").read_text(encoding="utf-8")
 
 
 def _tone(word: str) -> str:
     """The colour of a verdict."""
     return "good" if word in _GOOD else "bad" if word in _BAD else "plain"
+
+
+def _sign(word: str) -> str:
+    """The sign before a verdict, for those who do not see colours."""
+    return _SIGNS.get(word, "")
+
+
+def _moment(text: str) -> str:
+    """A time as people read it; a text that is none stays as it is."""
+    try:
+        return dt.datetime.fromisoformat(text).astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except ValueError:
+        return text
+
+
+def _address(target: str) -> str:
+    """A link's target, if it leads to a file or a page and runs nothing."""
+    try:
+        parts = urllib.parse.urlsplit(target)
+    except ValueError:
+        return "#"
+    return target if parts.scheme in _SCHEMES else "#"

@@ -52,6 +52,12 @@ def matches(hardware: Iterable[str], wanted: Iterable[str]) -> bool:
     return {targets.parse_target_id(name).processor for name in hardware} <= processors
 
 
+def covers(hardware: Iterable[str], target: str) -> bool:
+    """Whether one of the GPUs is of the target; features such as `:xnack+` are not compared."""
+    processor = targets.parse_target_id(target).processor
+    return any(targets.parse_target_id(name).processor == processor for name in hardware)
+
+
 def _version(node: Path) -> int:
     for line in _lines(node / "properties"):
         name, _, value = line.partition(" ")

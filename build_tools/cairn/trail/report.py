@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import urllib.parse
+from collections.abc import Iterator
 
 from cairn import report
 from cairn.trail.request import TrailRequest, TrailResult
@@ -22,8 +24,14 @@ def _report(request: TrailRequest, result: TrailResult) -> report.Report:
         set_id=result.wheel_set.set_id,
         generated=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         verdict="released",
-        pip_line=result.pip_line,
-        notes=(f"installed from the release index by {' and '.join(result.installers)}",),
+        python=result.wheel_set.python,
+        platform=result.wheel_set.platform,
+        rocm_version=result.rocm_version,
+        targets=result.wheel_set.targets,
+        untested=result.untested_note or "",
+        install_lines=(result.pip_line, result.uv_line),
+        installed=f"Installed from the release index by {' and '.join(result.installers)}.",
+        links=tuple(_links(request, result)),
         commits=tuple(
             report.Commit(
                 project=c.project.name,
@@ -35,7 +43,7 @@ def _report(request: TrailRequest, result: TrailResult) -> report.Report:
             for c in result.checkouts
         ),
         stages=tuple(
-            report.Stage(name=s.name, start=s.start - zero, end=s.end - zero, detail=s.detail)
+            report.Stage(name=s.name, start=s.start - zero, end=s.end - zero, mark=s.mark, detail=s.detail)
             for s in sorted(result.spans, key=lambda s: s.start)
         ),
         wheels=tuple(
@@ -49,11 +57,45 @@ def _report(request: TrailRequest, result: TrailResult) -> report.Report:
             for w in result.wheels
         ),
         tests=(_tests(result),),
-        demands=tuple(
-            report.Demand(number=d.number, name=d.name, status=d.status, reason=d.reason)
-            for d in (result.promotion.report.demands if result.promotion.report else ())
-        ),
+        gate=_gate(result),
     )
+
+
+def _gate(result: TrailResult) -> report.Gate | None:
+    judged = result.promotion.report
+    if judged is None:
+        return None
+    demands = tuple(
+        report.Demand(
+            number=d.number,
+            name=d.name,
+            outcome=d.outcome,
+            reason=d.reason,
+            bypass=str(d.bypass) if d.bypass else "",
+        )
+        for d in judged.demands
+    )
+    return report.Gate(judged=judged.judged, kept=result.promotion.kept, demands=demands)
+
+
+def _links(request: TrailRequest, result: TrailResult) -> Iterator[report.Link]:
+    """What lies beside the report, as far as it is there: a browser shows folders of `file:` too."""
+    index = request.store_dir / "release"
+    found = {
+        "release index": index / "simple" / "index.html",
+        "set": request.wheels_dir / "set.json",
+        "manifest": request.wheels_dir / "manifest.json",
+        "test record": request.work_dir / "smoke" / "record.json",
+        "gate": index / "sets" / result.wheel_set.set_id / "gate.json",
+        "wheels": request.wheels_dir,
+        "logs": request.logs_dir,
+        "logs of the builds": request.wheels_dir / "logs",
+        "log of the smoke tests": request.work_dir / "smoke" / "smoke.log",
+    }
+    for name, path in found.items():
+        if path.exists():
+            relative = urllib.parse.quote(path.relative_to(result.report.parent).as_posix())
+            yield report.Link(name=name, target=relative + ("/" if path.is_dir() else ""))
 
 
 def _tests(result: TrailResult) -> report.TestRun:
@@ -70,5 +112,6 @@ def _tests(result: TrailResult) -> report.TestRun:
         skipped=record.counts.skipped,
         device_passed=record.counts.device_passed,
         seconds=record.duration_seconds,
+        started=record.started,
         skips=tuple(report.Skip(test=s.test, reason=s.reason) for s in record.skips),
     )

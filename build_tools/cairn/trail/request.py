@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn.build.request import BuiltWheel
+from cairn.release import evidence, judgement
 from cairn.release.promote import Promotion
 from cairn.sources.checkout import Checkout
 from cairn.stack import Stack
@@ -59,10 +60,13 @@ class TrailResult:
         checkouts: what was built from.
         wheels: what was built.
         wheel_set: the set they form.
+        rocm_version: of the SDK; None for a stack without ROCm.
         record: of the smoke tests.
         promotion: of the set to the release channel.
+        untested_note: `untested on hardware: gfx942`; None for a set that was tested on all that it is for.
         installers: programs that installed the set from the release index.
         pip_line: what a person types to install.
+        uv_line: the same with uv.
         report: the HTML report.
         spans: when each stage ran.
     """
@@ -70,9 +74,19 @@ class TrailResult:
     checkouts: tuple[Checkout, ...]
     wheels: tuple[BuiltWheel, ...]
     wheel_set: WheelSet
+    rocm_version: str | None
     record: TestRecord
     promotion: Promotion
+    untested_note: str | None
     installers: tuple[str, ...]
     pip_line: str
+    uv_line: str
     report: Path
     spans: tuple[Span, ...]
+
+
+def untested_note(promotion: Promotion, wheel_set: WheelSet, record: TestRecord) -> str | None:
+    """What the set was not tested on: as the gate judged it, else (an older store) by the record."""
+    if promotion.report is not None:
+        return promotion.report.untested_note
+    return judgement.untested_note(evidence.untested(wheel_set, (record,)))

@@ -18,9 +18,10 @@ from cairn.sources import several
 from cairn.sources.checkout import Checkout
 from cairn.testing import record as records
 from cairn.testing import smoke
+from cairn.trail import kept as findings
 from cairn.trail import report
-from cairn.trail.install import install_from_release
-from cairn.trail.request import TrailRequest, TrailResult
+from cairn.trail.install import INSTALLERS, install_from_release
+from cairn.trail.request import TrailRequest, TrailResult, untested_note
 from cairn.trail.timeline import Timeline
 from cairn.wheels import set as wheel_sets
 from cairn.wheels import version
@@ -39,8 +40,19 @@ def run(request: TrailRequest) -> TrailResult:
         CairnError: of the stage that failed; what was promoted before stays as it was.
         SystemFailureError: another run is under way in the same work folder.
     """
-    with files.locked(request.work_dir / "run.lock", timeout=_LOCK_WAIT):
+    with (
+        files.locked(request.work_dir / "run.lock", timeout=_LOCK_WAIT),
+        console.current().steps(_count_steps(request)),
+    ):
         return _run(request, Timeline())
+
+
+def _count_steps(request: TrailRequest) -> int:
+    """How many stages there will be: those of every stack, and those that only some need."""
+    stack = request.stack
+    of_the_sdk = ("make", "publish", "install") if stack.sdk else ()
+    of_every_stack = ("check out", "stage", "smoke-test", "promote", "install")
+    return len(of_every_stack) + len(of_the_sdk) + len(stack.projects) + int(_hipifies_by_torch(request))
 
 
 def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
@@ -61,19 +73,20 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
                 lambda: _stage(opened, wheel_set, wheels),
                 before=lambda: _publish_sdk(opened, sdk_dists),
             )
-        record = _smoke(request, wheel_set, server.url, timeline)
+        record = _smoke(request, opened, wheel_set, server.url, timeline)
     promotion = _promote(opened, wheel_set, record, timeline)
-    with timeline.stage("install from the release index"):
-        installers = install_from_release(request, wheel_set)
-    pip_line = _pip_line(request)
+    installers = _install(request, opened, wheel_set, timeline)
     result = TrailResult(
         checkouts=checkouts,
         wheels=wheels,
         wheel_set=wheel_set,
+        rocm_version=installed.info.version if installed else None,
         record=record,
         promotion=promotion,
+        untested_note=untested_note(promotion, wheel_set, record),
         installers=installers,
-        pip_line=pip_line,
+        pip_line=_install_line(request, "pip", "install"),
+        uv_line=_install_line(request, "uv", "pip", "install"),
         report=request.work_dir / "report.html",
         spans=tuple(timeline.spans),
     )
@@ -81,16 +94,23 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
     return result
 
 
+def _hipifies_by_torch(request: TrailRequest) -> bool:
+    return any(p.hipify == "torch-utils" for p in request.stack.projects)
+
+
 def _tools(request: TrailRequest, timeline: Timeline) -> Path | None:
     """An interpreter that has the stack's own torch, for a checkout that is hipified with it."""
-    if not any(p.hipify == "torch-utils" for p in request.stack.projects):
+    if not _hipifies_by_torch(request):
         return None
+    name = f"install {', '.join(request.stack.extra_wheels)} for hipify"
     folder = request.work_dir / "tools"
     marker = folder / "cairn-tools"
     wanted = "\n".join(request.stack.extra_wheels)
     env = environment.describe(folder)
-    if not marker.is_file() or marker.read_text(encoding="utf-8") != wanted:
-        with timeline.stage(f"install {', '.join(request.stack.extra_wheels)} for hipify") as stage:
+    if marker.is_file() and marker.read_text(encoding="utf-8") == wanted:
+        timeline.kept(name, "it is there")
+    else:
+        with timeline.stage(name) as stage:
             env = environment.create(folder)
             environment.pip_install(
                 env,
@@ -191,8 +211,8 @@ def _build(
     wheels = runner.run(plan.make(asked))
     outcome.write(asked, wheels, checkouts)
     for wheel in wheels:
-        detail = "from the cache" if wheel.cached else ""
-        timeline.add(f"build {wheel.project}", wheel.started, wheel.ended, detail)
+        how: tuple[console.Mark, str] = ("kept", "from the cache") if wheel.cached else ("done", "")
+        timeline.add(f"build {wheel.project}", wheel.started, wheel.ended, mark=how[0], detail=how[1])
     return wheels
 
 
@@ -203,22 +223,32 @@ def _stage(opened: store.LocalStore, wheel_set: WheelSet, wheels: Sequence[Built
 
 
 def _smoke(
-    request: TrailRequest, wheel_set: WheelSet, server_url: str, timeline: Timeline
+    request: TrailRequest,
+    opened: store.LocalStore,
+    wheel_set: WheelSet,
+    server_url: str,
+    timeline: Timeline,
 ) -> records.TestRecord:
-    with timeline.stage("smoke-test the installed wheels") as stage:
-        result = smoke.run_smoke(
-            smoke.SmokeRequest(
-                wheel_set=wheel_set,
-                index_url=layout.index_url(server_url, STAGING, wheel_set.set_id),
-                work_dir=request.work_dir / "smoke",
-                extra_wheels=request.stack.extra_wheels,
-                devices=request.stack.sdk is None or request.stack.sdk.devices,
-                smoke_tests=tuple(Path(folder) for folder in request.stack.smoke_tests),
-                imports={p.distribution: p.smoke_imports for p in request.stack.projects},
-            ),
-            on_line=stage.update,
-        )
+    name, work_dir = "smoke-test the installed wheels", request.work_dir / "smoke"
+    asked = smoke.SmokeRequest(
+        wheel_set=wheel_set,
+        index_url=layout.index_url(server_url, STAGING, wheel_set.set_id),
+        work_dir=work_dir,
+        extra_wheels=request.stack.extra_wheels,
+        devices=request.stack.sdk is None or request.stack.sdk.devices,
+        smoke_tests=tuple(Path(folder) for folder in request.stack.smoke_tests),
+        imports={p.distribution: p.smoke_imports for p in request.stack.projects},
+    )
+    marker = request.work_dir / "kept" / "smoke.json"
+    key = findings.key_of_smoke(opened, STAGING, asked)
+    if (found := findings.find(marker, key)) is not None:
+        timeline.kept(name, f"record of {found.when}")
+        return records.read(work_dir / "record.json")
+    marker.unlink(missing_ok=True)
+    with timeline.stage(name) as stage:
+        result = smoke.run_smoke(asked, on_line=stage.update)
         smoke.require_passed(result)
+    findings.write(marker, key, evidence=(result.record_path, result.junit_path))
     return result.record
 
 
@@ -227,11 +257,11 @@ def _promote(
 ) -> promote.Promotion:
     bypass = None
     if wheel_set.targets != (gpu.CPU,) and not record.counts.device_passed:
-        # The smoke tests have passed, but device tests were skipped: the pages must say so.
+        # The smoke tests have passed, but device tests were skipped: everything must say so.
         reason = "no GPU was used: the smoke tests passed, and their device tests were skipped"
         bypass = gate.Bypass(who="cairn ci run", reason=reason)
     with timeline.stage("pass the gate and promote") as stage:
-        return promote.promote(
+        done = promote.promote(
             opened,
             wheel_set.set_id,
             source=STAGING,
@@ -240,9 +270,29 @@ def _promote(
             bypass=bypass,
             on_step=stage.update,
         )
+        if (note := untested_note(done, wheel_set, record)) is not None:
+            stage.end_as("bypassed", note)
+        elif done.kept:
+            stage.end_as("kept", f"in {RELEASE} already")
+    return done
 
 
-def _pip_line(request: TrailRequest) -> str:
+def _install(
+    request: TrailRequest, opened: store.LocalStore, wheel_set: WheelSet, timeline: Timeline
+) -> tuple[str, ...]:
+    name, marker = "install from the release index", request.work_dir / "kept" / "install.json"
+    key = findings.key_of_install(opened, RELEASE, wheel_set)
+    if (found := findings.find(marker, key)) is not None:
+        timeline.kept(name, f"unchanged since {found.when}")
+        return INSTALLERS
+    marker.unlink(missing_ok=True)
+    with timeline.stage(name):
+        install_from_release(request, wheel_set)
+    findings.write(marker, key)
+    return INSTALLERS
+
+
+def _install_line(request: TrailRequest, *program: str) -> str:
     url = layout.index_url(request.store_dir.as_uri(), RELEASE)
     names = request.stack.install or tuple(p.distribution for p in request.stack.in_order())
-    return shlex.join(["pip", "install", "--index-url", url, *names])
+    return shlex.join([*program, "--index-url", url, *names])

@@ -12,11 +12,20 @@ from cairn import console
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A stage that has ended; times in seconds since the epoch."""
+    """A stage that has ended; times in seconds since the epoch.
+
+    Attributes:
+        name: what people read.
+        start: when it began.
+        end: when it ended.
+        mark: how it ended.
+        detail: why, where it was not plainly done.
+    """
 
     name: str
     start: float
     end: float
+    mark: console.Mark = "done"
     detail: str = ""
 
 
@@ -32,8 +41,15 @@ class Timeline:
         start = time.time()
         with console.current().stage(name) as stage:
             yield stage
-        self.add(name, start, time.time())
+        self.add(name, start, time.time(), mark=stage.mark, detail=stage.note)
 
-    def add(self, name: str, start: float, end: float, detail: str = "") -> None:
+    def kept(self, name: str, note: str) -> None:
+        """A stage that need not run, since what it did before still holds."""
+        console.current().kept(name, note)
+        self.add(name, time.time(), time.time(), mark="kept", detail=note)
+
+    def add(
+        self, name: str, start: float, end: float, *, mark: console.Mark = "done", detail: str = ""
+    ) -> None:
         """Remember a stage that somebody else showed."""
-        self.spans.append(Span(name=name, start=start, end=end, detail=detail))
+        self.spans.append(Span(name=name, start=start, end=end, mark=mark, detail=detail))

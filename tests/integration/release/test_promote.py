@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cairn.cli.main import main
-from cairn.errors import GateError, UsageError
+from cairn.errors import GateError, StoreError, UsageError
 from cairn.release.audit import audit
 from cairn.release.evidence import Bypass
 from cairn.release.gate import check
@@ -52,7 +52,7 @@ def record_of(made: WheelSet, **changes: Any) -> TestRecord:
 def stage(tmp_path: Path, dists: ModuleType, store: LocalStore) -> Stage:
     """Stages torch (with an extra) and torchvision, an sdist that torch needs, and a third party."""
 
-    def run(version: str = V, family: str = "cpu") -> WheelSet:
+    def run(version: str = V, family: str = "cpu", targets: tuple[str, ...] = ("gfx942",)) -> WheelSet:
         folder = tmp_path / f"dist-{version}"
         requires = ["rocm==7.10.0", 'filelock; extra == "locks"']
         wheels = [
@@ -71,7 +71,7 @@ def stage(tmp_path: Path, dists: ModuleType, store: LocalStore) -> Stage:
             python="3.11",
             platform="linux_x86_64",
             family=family,
-            targets=("cpu",) if family == "cpu" else ("gfx942",),
+            targets=("cpu",) if family == "cpu" else targets,
         )
         stage_set(store, "staging", made, wheels)
         wheel_sets.write(folder / "set.json", made)
@@ -89,8 +89,32 @@ def test_a_tested_set_is_promoted_and_once_only(store: LocalStore, stage: Stage)
     assert done.report.holds
     assert done.added[-1].startswith("torchvision")
     assert audit(store, "release", hashes=True) == ()
+    assert not done.kept
     again = promote(store, made.set_id)
-    assert (again.added, again.report) == ((), None)
+    assert (again.added, again.kept, again.report) == ((), True, done.report)
+
+
+def test_what_the_gate_said_is_kept_beside_the_set_and_not_believed_when_changed(
+    store: LocalStore, stage: Stage
+) -> None:
+    made = stage()
+    promote(store, made.set_id, records=[record_of(made)])
+    key = f"release/sets/{made.set_id}/gate.json"
+    store.write(key, store.read(key).data.replace(b"no finding", b"nothing"))
+    with pytest.raises(StoreError, match="json was changed"):
+        promote(store, made.set_id)
+
+
+def test_a_target_that_no_record_is_of_is_untested(store: LocalStore, stage: Stage) -> None:
+    made = stage(family="gfx94X-dcgpu", targets=("gfx942", "gfx950"))
+    one, both = record_of(made, hardware=("gfx942",)), record_of(made, hardware=("gfx950",))
+    report = check(store, made.set_id, records=[one])
+    assert (report.untested, report.demands[1].outcome) == (("gfx950",), "not met")
+    assert report.demands[1].reason == "no record is of gfx950"
+    report = check(store, made.set_id, records=[one], bypass=Bypass(who="ann", reason="none here"))
+    assert (report.untested_note, report.demands[1].outcome) == ("untested on hardware: gfx950", "bypassed")
+    report = check(store, made.set_id, records=[one, both], bypass=Bypass(who="ann", reason="none here"))
+    assert (report.untested_note, report.demands[1].outcome) == (None, "met")
 
 
 def test_the_gate_tells_all_that_does_not_hold(
@@ -173,9 +197,25 @@ def test_a_bypass_is_named_and_shown(store: LocalStore, stage: Stage) -> None:
     made = stage(family="gfx94X-dcgpu")
     promote(store, made.set_id, records=[record_of(made)], bypass=Bypass(who="ann", reason="no GPU here"))
     page = json.loads(store.read("release/simple/torch/index.json").data)
-    assert page["files"][0]["_untested"] == "bypassed by ann: no GPU here"
+    said = "untested on hardware: gfx942; bypassed by ann: no GPU here"
+    assert page["files"][0]["_untested"] == said
+    assert said.encode() in store.read("release/simple/torch/index.html").data
     bypassed = check(store, made.set_id, bypass=Bypass(who="ann", reason="no GPU here")).demands[1]
-    assert (bypassed.holds, bypassed.status) == (True, "bypassed")
+    assert (bypassed.outcome, bypassed.holds) == ("bypassed", True)
+    assert bypassed.why == "there is no test record; bypassed by ann: no GPU here"
+
+
+def test_the_command_shows_a_bypass_as_one(
+    store: LocalStore, stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = stage(family="gfx94X-dcgpu")
+    promotion = ["release", "promote", made.set_id, "--store", str(store.path)]
+    assert main([*promotion, "--bypass", "ann", "--reason", "no GPU here"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[2] for line in lines if line.startswith("  ")] == ["✓", "!", "✓", "✓", "✓", "✓", "!"]
+    assert "  ! untested on hardware: gfx942" in lines
+    assert main(promotion) == 0
+    assert "and not again" in capsys.readouterr().out
     with pytest.raises(UsageError, match="name and a reason"):
         Bypass(who="ann", reason=" ")
 
@@ -192,7 +232,7 @@ def test_the_commands_publish_judge_promote_and_check(
     assert capsys.readouterr().out.strip() == made.set_id
     promotion = ["release", "promote", made.set_id, *at]
     assert main(promotion) == 10
-    assert "2. tested: there is no test record" in capsys.readouterr().err
+    assert "2. tested on hardware of each target: there is no test record" in capsys.readouterr().err
     assert main([*promotion, "--record", str(tmp_path / "record.json"), "--dry-run", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert (answer["dry_run"], len(answer["added"]), len(answer["demands"])) == (True, 4, 6)

@@ -1,10 +1,15 @@
 import argparse
 import contextlib
+import fcntl
 import io
 import json
 import os
+import pty
+import re
+import struct
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -128,3 +133,93 @@ def test_a_programs_colours_and_moves_are_left_out_of_the_live_line() -> None:
     stage = Stage(name="build")
     stage.update("\x1b[2K\x1b[1;32mCompiling\x1b[0m 石\r")
     assert stage.line == "Compiling 石"
+
+
+def test_steps_are_numbered_and_what_is_kept_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console()
+    with console.steps(10):
+        with console.stage("one"):
+            pass
+        console.kept("two", "nothing changed")
+        with console.stage("three") as stage:
+            stage.end_as("bypassed", "untested")
+    with console.stage("outside"):
+        pass
+    shown = [re.sub(r" \d\.\d s", "", line) for line in capsys.readouterr().err.splitlines()]
+    assert shown == [
+        "[ 1/10] → one",
+        "[ 1/10] ✓ one",
+        "[ 2/10] = two  kept: nothing changed",
+        "[ 3/10] → three",
+        "[ 3/10] ! three  bypassed: untested",
+        "→ outside",
+        "✓ outside",
+    ]
+
+
+def test_a_stage_that_fails_is_not_shown_as_something_else(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="x"), Console().stage("one") as stage:
+        stage.end_as("bypassed", "untested")
+        raise ValueError("x")
+    assert capsys.readouterr().err.splitlines()[1].startswith("✗ one")
+
+
+@pytest.mark.usefixtures("in_actions")
+def test_a_numbered_stage_still_opens_a_group(capsys: pytest.CaptureFixture[str]) -> None:
+    console = Console()
+    with console.steps(1), console.stage("one"):
+        pass
+    assert capsys.readouterr().err.splitlines()[0] == "::group::[1/1] one"
+
+
+SHOW = """
+from cairn.console import Console
+console = Console()
+with console.steps(12), console.stage("pass the gate") as stage:
+    stage.end_as("bypassed", "untested on hardware: gfx1100, gfx1101, gfx1102, gfx1103, gfx1150, gfx1151")
+name = "torch-2.9.0-cp311-cp311-linux_x86_64.whl"
+console.table(("wheel", "targets", "sha256"), [(name, "gfx942", "a" * 40)])
+console.item("bypassed", "word " * 40)
+"""
+
+
+def on_a_terminal(columns: int, **variables: str) -> list[str]:
+    """What a terminal of that width shows of `SHOW`, without colours and what was drawn over."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    env = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR", "GITHUB_ACTIONS", "CI")}
+    env |= {"TERM": "xterm", **variables}
+    with subprocess.Popen([sys.executable, "-c", SHOW], stdout=theirs, stderr=theirs, env=env) as child:
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # Linux says EIO where the other side of a terminal is closed
+            while data := os.read(ours, 65536):
+                shown += data
+        assert child.wait() == 0, shown
+    os.close(ours)
+    text = re.sub(r"\x1b\[[0-?]*[ -/]*[@-~]", "", shown.decode())
+    return [line.rsplit("\r", 1)[-1] for line in text.replace("\r\n", "\n").splitlines()]
+
+
+@pytest.mark.parametrize("columns", [80, 100])
+def test_nothing_that_cairn_lays_out_is_wider_than_the_terminal(columns: int) -> None:
+    lines = on_a_terminal(columns)
+    assert all(len(line) <= columns for line in lines), lines
+    assert any(line.startswith("[ 1/12] ! pass the gate") for line in lines)
+    assert any(line.strip().startswith("bypassed: untested on hardware") for line in lines)
+
+
+def test_a_row_that_is_too_wide_begins_with_a_line_of_its_own() -> None:
+    lines = on_a_terminal(80)
+    at = lines.index("torch-2.9.0-cp311-cp311-linux_x86_64.whl")
+    assert lines[at + 1] == f"  gfx942   {'a' * 40}"
+    assert f"torch-2.9.0-cp311-cp311-linux_x86_64.whl  gfx942   {'a' * 40}" in on_a_terminal(100)
+
+
+def test_signs_that_the_screen_lacks_are_drawn_in_ascii() -> None:
+    lines = on_a_terminal(100, PYTHONIOENCODING="iso8859-1", PYTHONUTF8="0")
+    assert not any("\\u" in line for line in lines)
+    code = "from cairn.console import Console\nwith Console().stage('é'): pass"
+    env = {**os.environ, "PYTHONIOENCODING": "iso8859-1:backslashreplace", "PYTHONUTF8": "0"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)
+    assert [line[:3] for line in done.stderr.decode("iso8859-1").splitlines()] == ["> é", "+ é"]

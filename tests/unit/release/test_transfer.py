@@ -151,8 +151,10 @@ def test_promoting_again_changes_nothing(store: LocalStore, stage: Stage) -> Non
 
 def test_a_bypass_is_seen_on_the_files_of_the_set_alone(store: LocalStore, stage: Stage) -> None:
     made = stage(store, "2.9.0")
-    move(store, made, untested="bypassed by ann: no GPU")
-    assert b"untested: bypassed by ann" in store.read("release/simple/torch/index.html").data
+    move(store, made, untested="untested on hardware: gfx942; bypassed by ann: no GPU")
+    assert (
+        b"untested on hardware: gfx942; bypassed by ann" in store.read("release/simple/torch/index.html").data
+    )
     assert b"untested" not in store.read("release/simple/numpy/index.html").data
     assert b"untested" not in store.read("staging/simple/torch/index.html").data
 
@@ -224,9 +226,9 @@ def copied(store: LocalStore, to: Path) -> Path:
 
 def test_the_journal_says_what_was_done(store: LocalStore, stage: Stage) -> None:
     made = stage(store, "2.9.0")
-    move(store, made, untested="bypassed by ann: no GPU")
+    move(store, made, untested="untested on hardware: gfx942; bypassed by ann: no GPU")
     (key,) = [key for key in store.list("release/journal/") if "promote" in key]
     entry = json.loads(store.read(key).data)
     assert (entry["outcome"], entry["sets"]) == ("done", [made.set_id])
     assert entry["projects"] == ["numpy", "triton", "torch", "torchvision"]
-    assert entry["note"] == "bypassed by ann: no GPU"
+    assert entry["note"] == "untested on hardware: gfx942; bypassed by ann: no GPU"

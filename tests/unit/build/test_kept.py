@@ -1,0 +1,136 @@
+"""What a run need not do again, and all that makes it do it again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cairn.release import layout
+from cairn.release.channel import Channel
+from cairn.release.state import ChannelState, FileRef, StagedSet
+from cairn.release.store import LocalStore
+from cairn.testing import hardware
+from cairn.testing.smoke import SmokeRequest
+from cairn.trail import kept
+from cairn.wheels import set as wheel_sets
+from cairn.wheels.set import SetWheel, WheelSet
+
+SHA = "ab" * 32
+NAME = "torch-2.9.0-py3-none-any.whl"
+FILE = layout.file_key(SHA, NAME)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    """A store whose `staging` has one set of one file, and a page."""
+    store = LocalStore(tmp_path / "store")
+    channel = Channel(store, "staging")
+    ref = FileRef(filename=NAME, sha256=SHA)
+    staged = StagedSet(set_id=wheel_set().set_id, wheels=(ref,), closure=(ref,))
+    digest = channel.put_part(staged)
+    channel.update(lambda _: ChannelState(sets={staged.set_id: digest}))
+    store.write(FILE, b"bytes")
+    store.write("staging/simple/torch/index.html", b"page")
+    return store
+
+
+def wheel_set(targets: tuple[str, ...] = ("gfx942",)) -> WheelSet:
+    wheel = SetWheel(
+        distribution="torch",
+        version="2.9.0",
+        file_name=NAME,
+        sha256=SHA,
+        size=5,
+        metadata_sha256="0" * 64,
+        targets=(),
+    )
+    return WheelSet(
+        set_id=wheel_sets.id_of([SHA]),
+        manifest_sha256="0" * 64,
+        stack="s",
+        python="3.11",
+        platform="linux_x86_64",
+        family="gfx94X-dcgpu",
+        targets=targets,
+        wheels=(wheel,),
+    )
+
+
+def asked(tmp_path: Path) -> SmokeRequest:
+    tests = tmp_path / "smoke-tests"
+    tests.mkdir(exist_ok=True)
+    (tests / "test_it.py").touch()
+    return SmokeRequest(wheel_set=wheel_set(), work_dir=tmp_path / "work", smoke_tests=(tests,))
+
+
+def test_what_did_not_change_is_found_and_what_it_left_must_be_whole(tmp_path: Path) -> None:
+    path, record = tmp_path / "kept" / "smoke.json", tmp_path / "record.json"
+    record.write_text("passed")
+    kept.write(path, "key", evidence=[record])
+    found = kept.find(path, "key")
+    assert found is not None
+    assert found.when.endswith("UTC")
+    assert kept.find(path, "another key") is None
+    record.write_text("passed!")
+    assert kept.find(path, "key") is None
+    record.unlink()
+    assert kept.find(path, "key") is None
+    path.write_text("{")
+    assert kept.find(path, "key") is None
+    assert kept.find(tmp_path / "nothing", "key") is None
+
+
+CHANGES: dict[str, Callable[[LocalStore, Path, pytest.MonkeyPatch], object]] = {
+    "a byte of a wheel": lambda store, _, __: store.write(FILE, b"bytez"),
+    "a wheel that is gone": lambda store, _, __: store.delete(FILE),
+    "a test": lambda _, tmp, __: (tmp / "smoke-tests" / "test_it.py").write_text("pass"),
+    "a further test": lambda _, tmp, __: (tmp / "smoke-tests" / "test_more.py").touch(),
+    "a GPU": lambda _, __, patch: patch.setattr(hardware, "seen", lambda: ("gfx942",)),
+    "which GPUs may be used": lambda _, __, patch: patch.setenv("ROCR_VISIBLE_DEVICES", "0"),
+    "the language": lambda _, __, patch: patch.setenv("LC_ALL", "tr_TR.UTF-8"),
+    "Python": lambda _, __, patch: patch.setattr("sys.version", "3.99"),
+    "the system": lambda _, __, patch: patch.setattr("platform.platform", lambda: "Linux-99"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_smoke_test_runs_again_after_a_change_of(
+    change: str, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = kept.key_of_smoke(store, "staging", asked(tmp_path))
+    assert kept.key_of_smoke(store, "staging", asked(tmp_path)) == before
+    CHANGES[change](store, tmp_path, monkeypatch)
+    assert kept.key_of_smoke(store, "staging", asked(tmp_path)) != before
+
+
+@pytest.mark.parametrize("change", ["a byte of a wheel", "a wheel that is gone", "Python", "a page"])
+def test_the_release_is_installed_again_after_a_change_of(
+    change: str, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = kept.key_of_install(store, "staging", wheel_set())
+    assert kept.key_of_install(store, "staging", wheel_set()) == before
+    if change == "a page":
+        store.write("staging/simple/torch/index.html", b"pagE")
+    else:
+        CHANGES[change](store, tmp_path, monkeypatch)
+    assert kept.key_of_install(store, "staging", wheel_set()) != before
+
+
+def test_a_change_of_cairn_itself_has_everything_done_again(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "cairn"
+    package.mkdir()
+    (package / "gate.py").write_text("holds = False")
+    monkeypatch.setattr(kept, "_PACKAGE", package)
+    before = kept.key_of_install(store, "staging", wheel_set())
+    (package / "__pycache__").mkdir()
+    (package / "__pycache__" / "gate.pyc").touch()
+    assert kept.key_of_install(store, "staging", wheel_set()) == before
+    os.utime(package / "gate.py", (0, 0))
+    assert kept.key_of_install(store, "staging", wheel_set()) == before
+    (package / "gate.py").write_text("holds = True")
+    assert kept.key_of_install(store, "staging", wheel_set()) != before
