@@ -137,9 +137,9 @@ def test_port_in_use(tmp_path: Path) -> None:
         (("ci", "run", "--stack", SAMPLE, "--targets", "gfx9999"), 2, "gfx9999"),
         (("ci", "run", "--stack", SAMPLE, "--line", "release/0.1"), 2, "release/0.1"),
         (("ci", "run", "--stack", "no-such-stack"), 2, "--stack"),
-        (("index", "publish", "--store", "store", "absent-1-py3-none-any.whl"), 7, "absent-1-py3"),
+        (("index", "publish", "--store", "store", "absent-1-py3-none-any.whl"), 2, "absent-1-py3"),
         (("release", "promote", "0" * 64, "--store", "no-store"), 9, "no-store"),
-        (("wheel", "show", "no-such.whl"), 7, "no-such.whl"),
+        (("wheel", "show", "no-such.whl"), 2, "there is no file no-such.whl"),
     ],
 )
 def test_what_cannot_be_meant(words: tuple[str, ...], code: int, said: str, tmp_path: Path) -> None:
@@ -189,5 +189,5 @@ def copy_of_sources(trail: Trail, tmp_path: Path) -> Path:
 
 
 def build_words(trail: Trail, source: Path, out: Path) -> tuple[str | Path, ...]:
-    head = ("build", "--stack", SAMPLE, "--source-dir", source, "--output-dir", out)
+    head = ("build", "--stack", SAMPLE, "--root-checkout-dir", source, "--output-dir", out)
     return (*head, "--targets", "gfx942,gfx1100", "--env-dir", trail.work / "envs")

@@ -37,7 +37,17 @@ def test_the_same_stack_with_real_hip(tmp_path: Path) -> None:
     with serve.serving(tmp_path / "store") as server:
         index_url = layout.index_url(server.url, "staging")
         run(
-            *("build", "--stack", SAMPLE, "--source-dir", "src", "--output-dir", "out", "--targets", TARGETS),
+            *(
+                "build",
+                "--stack",
+                SAMPLE,
+                "--root-checkout-dir",
+                "src",
+                "--output-dir",
+                "out",
+                "--targets",
+                TARGETS,
+            ),
             *("--install-rocm", "--index-url", index_url),
         )
         wheels = sorted((tmp_path / "out").glob("*.whl"))

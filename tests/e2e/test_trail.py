@@ -238,7 +238,7 @@ def test_an_edit_rebuilds_what_it_touches_and_what_depends_on_it(trail: Trail, t
             "--json",
             "--stack",
             SAMPLE,
-            "--source-dir",
+            "--root-checkout-dir",
             source,
             "--output-dir",
             tmp_path / "out",

@@ -11,6 +11,7 @@ from cairn.build import job
 from cairn.build.plan import Plan
 from cairn.build.request import BuiltWheel
 from cairn.cli import options as common
+from cairn.cli import paths
 from cairn.cli.groups import Subparsers
 
 _EXAMPLE = (
@@ -32,24 +33,22 @@ def register(subparsers: Subparsers) -> None:
     common.add_stack(parser)
     common.add_pip(parser)
     parser.add_argument("--install-rocm", action="store_true", help="install the ROCm SDK first")
-    parser.add_argument(
-        "--source-dir", type=Path, help="folder with the checkouts (default: the stack's folder)"
-    )
-    parser.add_argument("--output-dir", type=Path, required=True, help="where the wheels go")
-    parser.add_argument("--targets", help="GPU targets or families (default: what the SDK serves)")
+    common.add_root_checkout_dir(parser)
+    common.add_output_dir(parser)
+    common.add_targets(parser, default="what the SDK serves")
     parser.add_argument("--version-suffix", help="local version, such as +rocm7.10.0 (default: the SDK's)")
     parser.add_argument(
         "--jobs", type=int, default=0, help="compile jobs at once (default: one per processor)"
     )
     parser.add_argument("--clean", action="store_true", help="build everything again")
-    parser.add_argument("--env-dir", type=Path, help="where environments are kept")
+    parser.add_argument("--env-dir", type=paths.new_folder, metavar="DIR", help="where environments are kept")
     common.add_json(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     stack = common.read_stack(options)
-    folder = options.source_dir or Path(stack.folder)
+    folder = options.root_checkout_dir or Path(stack.folder)
     wanted = job.Job(
         stack=stack,
         checkouts={p.name: folder / p.checkout_dir for p in stack.projects},

@@ -12,7 +12,7 @@ from pathlib import Path
 from cairn import console
 from cairn import stack as stacks
 from cairn.build import job
-from cairn.cli import main
+from cairn.cli import main, paths
 from cairn.cli import options as common
 from cairn.cli.build import show_wheels
 from cairn.cli.groups import Parser
@@ -83,12 +83,13 @@ def _repeat_pip(parser: argparse.ArgumentParser) -> None:
 def _add_build(parser: argparse.ArgumentParser, script: Path) -> None:
     flag = argparse.BooleanOptionalAction
     parser.add_argument("--install-rocm", action=flag, default=False, help="install the ROCm SDK first")
-    parser.add_argument("--output-dir", type=Path, required=True, help="where the wheels go")
-    parser.add_argument(
-        "--root-checkout-dir", type=Path, default=script.parent, help="folder of the default checkouts"
-    )
+    common.add_output_dir(parser)
+    common.add_root_checkout_dir(parser)
+    parser.set_defaults(root_checkout_dir=script.parent)
     for name, dest in _DIRS.items():
-        parser.add_argument(f"--{dest.replace('_', '-')}", type=Path, help=f"checkout of {name}")
+        parser.add_argument(
+            f"--{dest.replace('_', '-')}", type=paths.folder, metavar="DIR", help=f"checkout of {name}"
+        )
     for name, dest in _SWITCHES.items():
         text = f"build {name} (default: when its checkout is there)"
         parser.add_argument(f"--{dest.replace('_', '-')}", action=flag, default=None, help=text)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cairn import console, jsonfile, redact
 from cairn.cli import options as common
+from cairn.cli import paths
 from cairn.cli.groups import Subparsers
 from cairn.errors import UsageError
 from cairn.sources import hipify_report, history, several
@@ -29,13 +30,10 @@ def register(subparsers: Subparsers) -> None:
         "it pins. A checkout that exists is brought up to date; local work is never dropped unasked. "
         "`origins` makes the repositories that a stack describes by a tree or an sdist, and prints them.",
         epilog="example: cairn checkout all --stack external-builds/pytorch --line release/2.9",
-        allow_abbrev=False,
     )
     parser.add_argument("what", metavar="all|origins|NAME", help="what to check out")
     common.add_stack(parser)
-    parser.add_argument(
-        "--root-checkout-dir", type=Path, help="folder of the checkouts (default: beside the stack.toml)"
-    )
+    common.add_root_checkout_dir(parser)
     add_place(parser)
     add_choice(parser)
     add_how(parser)
@@ -45,7 +43,12 @@ def register(subparsers: Subparsers) -> None:
 
 def add_place(parser: argparse.ArgumentParser) -> None:
     """Where a single checkout goes."""
-    parser.add_argument("--checkout-dir", type=Path, help="folder of the checkout (default: by --repo-name)")
+    parser.add_argument(
+        "--checkout-dir",
+        type=paths.new_folder,
+        metavar="DIR",
+        help="folder of the checkout (default: by --repo-name)",
+    )
     parser.add_argument("--repo-name", help="name of the default folder (default: the stack's)")
 
 
@@ -54,7 +57,9 @@ def add_choice(parser: argparse.ArgumentParser, *, related: bool = True, release
     parser.add_argument("--gitrepo-origin", metavar="URL", help="git URL or path of the repository")
     parser.add_argument("--repo-hashtag", metavar="REF", help="branch, tag, commit, or #N for a pull request")
     if related or release:
-        parser.add_argument("--torch-dir", type=Path, help="torch checkout that pins the others")
+        parser.add_argument(
+            "--torch-dir", type=paths.folder, metavar="DIR", help="torch checkout that pins the others"
+        )
     if related:
         parser.add_argument(
             "--require-related-commit",
@@ -91,7 +96,7 @@ def add_hipify(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="commit what hipify did, and tag it",
     )
-    parser.add_argument("--python", type=Path, help="interpreter that hipify runs in (default: Cairn's own)")
+    common.add_python(parser, what="that hipify runs in")
 
 
 def how(options: argparse.Namespace) -> several.Options:

@@ -9,6 +9,7 @@ from cairn import console, files, jsonfile
 from cairn import targets as gpu
 from cairn.cli import demands
 from cairn.cli import options as common
+from cairn.cli import paths
 from cairn.cli.groups import Subparsers
 from cairn.trail import run as trail
 from cairn.trail.request import TrailRequest, TrailResult
@@ -28,8 +29,14 @@ def register(subparsers: Subparsers) -> None:
         epilog=_EXAMPLE,
     )
     common.add_stack(run)
-    run.add_argument("--work-dir", type=Path, default=Path(".cairn"), help="default: %(default)s")
-    run.add_argument("--targets", help="GPU targets or families (default: the stack's)")
+    run.add_argument(
+        "--work-dir",
+        type=paths.new_folder,
+        default=Path(".cairn"),
+        metavar="DIR",
+        help="folder of checkouts, environments, wheels, index and report (default: %(default)s)",
+    )
+    common.add_targets(run, default="the stack's")
     run.add_argument("--jobs", type=int, help="compile jobs at once (default: one per processor)")
     run.add_argument("--force", action="store_true", help="drop local edits in the checkouts")
     common.add_json(run)

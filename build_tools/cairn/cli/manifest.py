@@ -13,6 +13,7 @@ from cairn.build import toolchain
 from cairn.build.request import platform_tag, python_version
 from cairn.cli import checkout as checkout_command
 from cairn.cli import options as common
+from cairn.cli import paths
 from cairn.cli.groups import Subparsers
 from cairn.errors import SourceError, UsageError
 from cairn.sources import changelog, changelog_page, manifest, provenance, reproduce, several, urls
@@ -47,10 +48,12 @@ def _register_create(commands: Subparsers) -> None:
     )
     common.add_stack(create)
     _add_checkouts(create)
-    create.add_argument("--targets", help="GPU targets or families, joined by commas (default: the stack's)")
+    common.add_targets(create, default="the stack's")
     create.add_argument("--sdk-version", help="version of the ROCm SDK (default: the stack's)")
     create.add_argument("--python", help="versions of Python, joined by commas (default: this one's)")
-    create.add_argument("--output", type=Path, required=True, help="the manifest to write")
+    create.add_argument(
+        "--output", type=paths.new_file, required=True, metavar="FILE", help="the manifest to write"
+    )
     create.add_argument(
         "--allow-local",
         action="store_true",
@@ -67,7 +70,7 @@ def _register_checkout(commands: Subparsers) -> None:
         about="make the checkouts that a manifest froze, and prove by their trees that they are the same",
         epilog="example: cairn manifest checkout manifest.json --root-checkout-dir src",
     )
-    again.add_argument("manifest", type=Path, help="a manifest.json")
+    again.add_argument("manifest", type=paths.file, metavar="MANIFEST", help="a manifest.json")
     common.add_stack(again, required=False)
     _add_checkouts(again)
     again.add_argument("--depth", type=checkout_command.positive, help="fetch so many commits of history")
@@ -75,7 +78,7 @@ def _register_checkout(commands: Subparsers) -> None:
         "--jobs", type=checkout_command.positive, default=0, help="fetch so many submodules at once"
     )
     again.add_argument("--force", action="store_true", help="drop local work that stands in the way")
-    again.add_argument("--python", type=Path, help="interpreter that hipify runs in (default: this one)")
+    common.add_python(again, what="that hipify runs in")
 
 
 def _register_diff(commands: Subparsers) -> None:
@@ -86,15 +89,15 @@ def _register_diff(commands: Subparsers) -> None:
         about="what changed between two manifests: commits, submodules, SDK, toolchain",
         epilog="example: cairn manifest diff monday.json tuesday.json --html changelog.html",
     )
-    diff.add_argument("before", type=Path, help="the older manifest.json")
-    diff.add_argument("after", type=Path, help="the newer manifest.json")
+    diff.add_argument("before", type=paths.file, metavar="BEFORE", help="the older manifest.json")
+    diff.add_argument("after", type=paths.file, metavar="AFTER", help="the newer manifest.json")
     diff.add_argument(
         "--commits",
         action=argparse.BooleanOptionalAction,
         default=True,
         help="name the commits between, which are fetched from their origins",
     )
-    diff.add_argument("--html", type=Path, metavar="FILE", help="write a page for browsers too")
+    diff.add_argument("--html", type=paths.new_file, metavar="FILE", help="write a page for browsers too")
 
 
 def _register_verify(commands: Subparsers) -> None:
@@ -105,7 +108,7 @@ def _register_verify(commands: Subparsers) -> None:
         about="compare checkouts with a manifest",
         epilog="example: cairn manifest verify manifest.json --stack external-builds/pytorch",
     )
-    verify.add_argument("manifest", type=Path, help="a manifest.json")
+    verify.add_argument("manifest", type=paths.file, metavar="MANIFEST", help="a manifest.json")
     common.add_stack(verify, required=False)
     _add_checkouts(verify)
 
@@ -115,16 +118,14 @@ def _command(
 ) -> argparse.ArgumentParser:
     first, _, rest = about.partition(". ")
     text = f"{first[0].upper()}{first[1:]}. {rest}".strip()
-    parser = commands.add_parser(name, help=first, description=text, epilog=epilog, allow_abbrev=False)
+    parser = commands.add_parser(name, help=first, description=text, epilog=epilog)
     common.add_json(parser)
     parser.set_defaults(run=run)
     return parser
 
 
 def _add_checkouts(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--root-checkout-dir", type=Path, help="folder of the checkouts (default: beside the stack.toml)"
-    )
+    common.add_root_checkout_dir(parser)
     parser.add_argument(
         "--checkout",
         action="append",

@@ -34,7 +34,7 @@ def add_root_checkout_dir(parser: argparse.ArgumentParser) -> None:
     """`--root-checkout-dir`."""
     parser.add_argument(
         "--root-checkout-dir",
-        type=Path,
+        type=paths.new_folder,
         metavar="DIR",
         help="folder of the checkouts (default: beside the stack.toml)",
     )
@@ -72,6 +72,13 @@ def add_index(parser: argparse.ArgumentParser, *, default: str) -> None:
         dest="index",
         default=default,
         help="a channel, or a channel and a family: staging, release/gfx110X-all (default: %(default)s)",
+    )
+
+
+def add_python(parser: argparse.ArgumentParser, *, what: str) -> None:
+    """`--python`, an interpreter; `what` says which it is."""
+    parser.add_argument(
+        "--python", type=paths.program, metavar="FILE", help=f"interpreter {what} (default: Cairn's own)"
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cairn import console, jsonfile, wording
 from cairn.cli import options as common
+from cairn.cli import paths
 from cairn.cli.groups import Subparsers
 from cairn.errors import SourceError, UsageError
 from cairn.sources import (
@@ -43,18 +44,18 @@ def _add_audit(commands: Subparsers) -> None:
         "every commit above that tag up in the allowlist of patches-policy; names edits that no commit has. "
         "Nothing in the checkout is touched.",
         epilog="example: cairn patches audit external-builds/pytorch/pytorch",
-        allow_abbrev=False,
     )
-    audit.add_argument("checkout", type=Path, help="folder of a checkout")
+    audit.add_argument("checkout", type=paths.folder, metavar="CHECKOUT", help="folder of a checkout")
     audit.add_argument(
         "--allowlist",
-        type=Path,
+        type=paths.file,
+        metavar="FILE",
         help="the allowlist (default: patches-policy/allowlist.toml, here or in a folder above; "
         "without one, nothing is allowed)",
     )
     audit.add_argument("--project", help="name of the project (default: what the checkout was made as)")
     common.add_stack(audit, required=False)
-    audit.add_argument("--python", type=Path, help="interpreter that hipify runs in (default: Cairn's own)")
+    common.add_python(audit, what="that hipify runs in")
     common.add_json(audit)
     audit.set_defaults(run=_audit)
 
@@ -64,9 +65,8 @@ def _add_report(commands: Subparsers) -> None:
         "report",
         help="show what hipify read, changed, made and left",
         epilog="example: cairn patches report external-builds/pytorch/pytorch --json",
-        allow_abbrev=False,
     )
-    report.add_argument("checkout", type=Path, help="folder of a checkout")
+    report.add_argument("checkout", type=paths.folder, metavar="CHECKOUT", help="folder of a checkout")
     common.add_json(report)
     report.set_defaults(run=_report)
 
@@ -75,13 +75,12 @@ def _add_export(commands: Subparsers) -> None:
     export = commands.add_parser(
         "export",
         help="write the commits above hipify's as patch files",
+        description="Write the commits above hipify's as patch files. Patches that an earlier export left in "
+        "the folder are replaced.",
         epilog="example: cairn patches export pytorch --output-dir ~/patches",
-        allow_abbrev=False,
     )
-    export.add_argument("checkout", type=Path, help="folder of a checkout")
-    export.add_argument(
-        "--output-dir", type=Path, required=True, help="folder for the patches; replaced as a whole"
-    )
+    export.add_argument("checkout", type=paths.folder, metavar="CHECKOUT", help="folder of a checkout")
+    common.add_output_dir(export)
     common.add_json(export)
     export.set_defaults(run=_export)
 
@@ -91,14 +90,18 @@ def _add_apply(commands: Subparsers) -> None:
         "apply",
         help="commit patch files on top of a checkout, all of them or none, and none twice",
         epilog="example: cairn patches apply pytorch ~/patches",
-        allow_abbrev=False,
     )
-    apply.add_argument("checkout", type=Path, help="folder of a checkout")
-    apply.add_argument("patches", type=Path, help="folder that `export` made, or a patch set of TheRock's")
+    apply.add_argument("checkout", type=paths.folder, metavar="CHECKOUT", help="folder of a checkout")
+    apply.add_argument(
+        "patches",
+        type=paths.folder,
+        metavar="PATCHES",
+        help="folder that `export` made, or a patch set of TheRock's",
+    )
     apply.add_argument("--project", help="name of the project (default: what the checkout was made as)")
     common.add_stack(apply, required=False)
-    apply.add_argument("--python", type=Path, help="interpreter that hipify runs in (default: Cairn's own)")
-    apply.add_argument("--dry-run", action="store_true", help="say what would happen, and change nothing")
+    common.add_python(apply, what="that hipify runs in")
+    common.add_dry_run(apply)
     common.add_json(apply)
     apply.set_defaults(run=_apply)
 

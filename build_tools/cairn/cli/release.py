@@ -52,9 +52,7 @@ def register(subparsers: Subparsers) -> None:
         "--bypass", metavar="WHO", help="promote without a passed record, on this person's word"
     )
     parser.add_argument("--reason", help="with --bypass: why; the pages show it")
-    parser.add_argument(
-        "--python", type=paths.program, metavar="FILE", help="the interpreter to try the installation with"
-    )
+    common.add_python(parser, what="to try the installation with")
     common.add_dry_run(parser)
     common.add_json(parser)
     parser.set_defaults(run=_promote)

@@ -7,6 +7,8 @@ import shlex
 from pathlib import Path
 
 from cairn import console
+from cairn.cli import options as common
+from cairn.cli import paths
 from cairn.cli.groups import Subparsers
 from cairn.rocm import package as packaging
 from cairn.rocm import sdk
@@ -29,17 +31,27 @@ def _register_package(commands: Subparsers) -> None:
         "--rocm-version 7.10.0 --targets gfx942,gfx1100 --output-dir dist",
     )
     tree = parser.add_mutually_exclusive_group(required=True)
-    tree.add_argument("--prefix", type=Path, help="an installed prefix: the folder with bin, include and lib")
-    tree.add_argument("--artifacts", type=Path, help="a folder of artifacts NAME_COMPONENT_TARGET")
-    parser.add_argument("--description", type=Path, help="the packages.toml that says what goes where")
-    parser.add_argument("--rocm-version", required=True, help="such as 7.10.0 or 7.10.0a20251124")
-    parser.add_argument(
-        "--targets", default="", help="what the libraries were compiled for (joined by commas)"
+    tree.add_argument(
+        "--prefix",
+        type=paths.folder,
+        metavar="DIR",
+        help="an installed prefix: the folder with bin, include and lib",
     )
+    tree.add_argument(
+        "--artifacts", type=paths.folder, metavar="DIR", help="a folder of artifacts NAME_COMPONENT_TARGET"
+    )
+    parser.add_argument(
+        "--description",
+        type=paths.file,
+        metavar="FILE",
+        help="the packages.toml that says what goes where",
+    )
+    parser.add_argument("--rocm-version", required=True, help="such as 7.10.0 or 7.10.0a20251124")
+    common.add_targets(parser, default="none")
     parser.add_argument("--family", default="", help="name of the family of these targets")
-    parser.add_argument("--output-dir", type=Path, required=True, help="where the packages go")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be written")
-    parser.add_argument("--json", action="store_true", help="answer in JSON")
+    common.add_output_dir(parser)
+    common.add_dry_run(parser)
+    common.add_json(parser)
     parser.set_defaults(run=_package)
 
 
@@ -81,40 +93,23 @@ def _register_install(commands: Subparsers) -> None:
         epilog="example: cairn rocm install --python .venv --index-url http://127.0.0.1:8383/simple/",
     )
     parser.add_argument(
-        "--python", type=Path, required=True, help="an interpreter, or an environment's folder"
+        "--python",
+        type=paths.file_or_folder,
+        required=True,
+        metavar="PYTHON",
+        help="an interpreter, or an environment's folder",
     )
-    add_install_flags(parser)
+    common.add_pip(parser)
     parser.add_argument(
         "--family", help="target family of the libraries; else that of the GPU, or the default"
     )
-    parser.add_argument("--dry-run", action="store_true", help="show pip's command line")
-    parser.add_argument("--json", action="store_true", help="answer in JSON")
+    common.add_dry_run(parser)
+    common.add_json(parser)
     parser.set_defaults(run=_install)
 
 
-def add_install_flags(parser: argparse.ArgumentParser) -> None:
-    """Add upstream's flags for installing ROCm (build_prod_wheels.py)."""
-    parser.add_argument("--index-url", help="the package index to use")
-    parser.add_argument(
-        "--find-links", action="append", default=[], help="a folder or page with packages; may be repeated"
-    )
-    parser.add_argument("--pip-cache-dir", type=Path, help="pip's cache folder")
-    parser.add_argument("--rocm-sdk-version", help="the version to install; the newest by default")
-    parser.add_argument(
-        "--pre",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="accept pre-releases, such as nightlies (default)",
-    )
-    usual = " and ".join(sdk.DEFAULT_EXTRAS)
-    parser.add_argument(
-        "--rocm-extras", default="", help=f"extras of `rocm` besides {usual}, joined by commas"
-    )
-
-
 def install_request(options: argparse.Namespace, *, python: Path, family: str | None) -> sdk.InstallRequest:
-    """What the flags of `add_install_flags` ask for."""
-    more = (extra.strip() for extra in options.rocm_extras.split(",") if extra.strip())
+    """What the options of `cairn.cli.options.add_pip` ask for."""
     return sdk.InstallRequest(
         python=python,
         index_url=options.index_url,
@@ -122,7 +117,7 @@ def install_request(options: argparse.Namespace, *, python: Path, family: str | 
         pip_cache_dir=options.pip_cache_dir,
         version=options.rocm_sdk_version,
         pre=options.pre,
-        extras=tuple(dict.fromkeys((*sdk.DEFAULT_EXTRAS, *more))),
+        extras=tuple(extra.strip() for extra in options.rocm_extras.split(",") if extra.strip()),
         family=family,
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from cairn import console, jsonfile
 from cairn import stack as stacks
 from cairn.cli import options as common
+from cairn.cli import paths
 from cairn.cli.groups import Subparsers
 from cairn.errors import TestsFailedError, UsageError
 from cairn.targets import CPU, parse_targets
@@ -40,7 +41,9 @@ def _add_smoke(commands: Subparsers) -> None:
         epilog="example: cairn test smoke --set out/set.json --stack external-builds/sample "
         "--index-url http://127.0.0.1:8383/staging/simple/ -- -k cpu",
     )
-    parser.add_argument("--set", type=Path, required=True, metavar="FILE", help="set.json of the wheels")
+    parser.add_argument(
+        "--set", type=paths.file, required=True, metavar="FILE", help="set.json of the wheels"
+    )
     parser.add_argument("--index-url", help="the only index that pip may use")
     parser.add_argument(
         "--find-links",
@@ -50,11 +53,9 @@ def _add_smoke(commands: Subparsers) -> None:
         help="folder with wheels; without --index-url no index is used",
     )
     common.add_stack(parser, required=False)
-    parser.add_argument("--targets", help="targets that the set must be for (default: what it says)")
-    parser.add_argument(
-        "--output-dir", type=Path, default=Path("smoke"), help="made anew; default: %(default)s"
-    )
-    parser.add_argument("--python", type=Path, help="interpreter to make the environment from")
+    common.add_targets(parser, default="what the set is for; others are refused")
+    common.add_output_dir(parser, default=Path("smoke"))
+    common.add_python(parser, what="to make the environment from")
     parser.add_argument(
         "--timeout", type=float, default=1800.0, metavar="SECONDS", help="for each run of pytest"
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
+from cairn.cli import options as common
+from cairn.cli import paths
 from cairn.cli.groups import Subparsers, later
 
 FAT = (
@@ -20,7 +21,6 @@ def register(subparsers: Subparsers) -> None:
         "wheel",
         help="look at, compare, check and change wheels",
         description="Look at, compare, check and change built wheels. No wheel is ever changed in place.",
-        allow_abbrev=False,
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_show(commands)
@@ -38,10 +38,9 @@ def _add_show(commands: Subparsers) -> None:
         "show",
         help="name, tags, requirements, sizes, targets and needed libraries",
         epilog="example: cairn wheel show out/torch-2.9.0+rocm7.10.0-cp311-cp311-manylinux_2_28_x86_64.whl",
-        allow_abbrev=False,
     )
     _add_wheels(parser)
-    _add_json(parser)
+    common.add_json(parser)
     parser.set_defaults(run=later("wheel_show"))
 
 
@@ -50,11 +49,10 @@ def _add_diff(commands: Subparsers) -> None:
         "diff",
         help="what changed between two wheels",
         epilog="example: cairn wheel diff yesterday/torch-….whl today/torch-….whl",
-        allow_abbrev=False,
     )
-    parser.add_argument("first", type=Path, metavar="FIRST")
-    parser.add_argument("second", type=Path, metavar="SECOND")
-    _add_json(parser)
+    parser.add_argument("first", type=paths.file, metavar="FIRST", help="the older wheel")
+    parser.add_argument("second", type=paths.file, metavar="SECOND", help="the newer wheel")
+    common.add_json(parser)
     parser.set_defaults(run=later("wheel_diff"))
 
 
@@ -66,10 +64,9 @@ def _add_verify(commands: Subparsers) -> None:
         "are named together bring the libraries of those that require them.",
         epilog="example: cairn wheel verify --targets gfx942,gfx1100 --sibling triton=3.5.0 "
         "--find-links sdk out/*.whl",
-        allow_abbrev=False,
     )
     _add_wheels(parser)
-    parser.add_argument("--targets", help="targets or families it must have code for, or cpu for none")
+    common.add_targets(parser, default="whatever it has code for")
     parser.add_argument(
         "--require-device-code", action="store_true", help="a wheel without any device code is wrong"
     )
@@ -84,14 +81,14 @@ def _add_verify(commands: Subparsers) -> None:
         "--find-links",
         action="append",
         default=[],
-        type=Path,
+        type=paths.folder,
         metavar="DIR",
         help="a folder of wheels that its requirements lead to, such as the ROCm SDK's",
     )
     parser.add_argument(
         "--forbid", action="append", default=[], metavar="TEXT", help="a text that no file may contain"
     )
-    _add_json(parser)
+    common.add_json(parser)
     parser.set_defaults(run=later("wheel_verify"))
 
 
@@ -102,7 +99,6 @@ def _add_set_version(commands: Subparsers) -> None:
         description="Write a wheel under another version: METADATA, RECORD, WHEEL, folder and file names "
         "change together, all else is copied as it is.",
         epilog="example: cairn wheel set-version --rocm-version 7.10.0 --output-dir out dist/torch-….whl",
-        allow_abbrev=False,
     )
     _add_wheels(parser)
     how = parser.add_mutually_exclusive_group(required=True)
@@ -117,7 +113,7 @@ def _add_set_version(commands: Subparsers) -> None:
         metavar="REQUIREMENT",
         help="add it, or replace its own",
     )
-    _add_output(parser)
+    common.add_output_dir(parser)
     parser.set_defaults(run=later("wheel_version"))
 
 
@@ -126,7 +122,6 @@ def _add_repair(commands: Subparsers) -> None:
         "repair",
         help="give a wheel its platform tag and the libraries it lacks",
         epilog="example: cairn wheel repair --exclude 'libamdhip64.so*' --output-dir out dist/torch-….whl",
-        allow_abbrev=False,
     )
     _add_wheels(parser)
     parser.add_argument(
@@ -134,12 +129,20 @@ def _add_repair(commands: Subparsers) -> None:
     )
     parser.add_argument("--platform", help="platform tag to give (default: the lowest that fits)")
     parser.add_argument(
-        "--sdk", type=Path, metavar="SITE_PACKAGES", help="where the ROCm SDK it was linked with is installed"
+        "--sdk",
+        type=paths.folder,
+        metavar="SITE_PACKAGES",
+        help="where the ROCm SDK it was linked with is installed",
     )
     parser.add_argument(
-        "--library-path", action="append", default=[], type=Path, metavar="DIR", help="libraries to bundle"
+        "--library-path",
+        action="append",
+        default=[],
+        type=paths.folder,
+        metavar="DIR",
+        help="libraries to bundle",
     )
-    _add_output(parser)
+    common.add_output_dir(parser)
     parser.set_defaults(run=later("wheel_repair"))
 
 
@@ -149,20 +152,19 @@ def _add_fat(commands: Subparsers) -> None:
         help="put the ROCm libraries into a wheel",
         description=FAT,
         epilog="example: cairn wheel fat --output-dir fat dist/torch-….whl /opt/rocm",
-        allow_abbrev=False,
     )
-    _add_output(parser)
+    common.add_output_dir(parser)
     add_fat_arguments(parser)
     parser.set_defaults(run=later("wheel_fat"), windows=None)
 
 
 def add_fat_arguments(parser: argparse.ArgumentParser) -> None:
     """What `cairn wheel fat` and the scripts with upstream's name for it have in common."""
-    parser.add_argument("wheel", type=Path, metavar="WHEEL", help="the linked wheel")
-    parser.add_argument("rocm", type=Path, metavar="ROCM_PATH", help="the ROCm to take libraries from")
+    parser.add_argument("wheel", type=paths.file, metavar="WHEEL", help="the linked wheel")
     parser.add_argument(
-        "--targets", help="targets or families to serve (default: those the wheel has code for)"
+        "rocm", type=paths.folder, metavar="ROCM_PATH", help="the ROCm to take libraries from"
     )
+    common.add_targets(parser, default="those the wheel has code for")
     parser.add_argument("--version", help="the whole version of the fat wheel")
     parser.add_argument(
         "--library", action="append", default=[], metavar="NAME", help="a library to take besides"
@@ -179,7 +181,7 @@ def add_fat_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="stop where ROCM_PATH lacks a library that ROCm's torch opens by name",
     )
-    _add_json(parser)
+    common.add_json(parser)
 
 
 def _add_split(commands: Subparsers) -> None:
@@ -189,11 +191,10 @@ def _add_split(commands: Subparsers) -> None:
         description="Write a host wheel without device code, and one device wheel for each target. The host "
         "wheel needs `cairn wheel join` before its kernels run.",
         epilog="example: cairn wheel split --output-dir split dist/torch-….whl",
-        allow_abbrev=False,
     )
-    parser.add_argument("wheel", type=Path, metavar="WHEEL")
-    _add_output(parser)
-    _add_json(parser)
+    parser.add_argument("wheel", type=paths.file, metavar="WHEEL", help="a linked wheel")
+    common.add_output_dir(parser)
+    common.add_json(parser)
     parser.set_defaults(run=later("wheel_split"))
 
 
@@ -202,22 +203,13 @@ def _add_join(commands: Subparsers) -> None:
         "join",
         help="put device wheels back into their host wheel",
         epilog="example: cairn wheel join split/torch-….whl split/torch_device_gfx942-….whl --output-dir out",
-        allow_abbrev=False,
     )
-    parser.add_argument("host", type=Path, metavar="HOST")
-    parser.add_argument("devices", type=Path, nargs="+", metavar="DEVICE")
-    _add_output(parser)
-    _add_json(parser)
+    parser.add_argument("host", type=paths.file, metavar="HOST", help="the host wheel")
+    parser.add_argument("devices", type=paths.file, nargs="+", metavar="DEVICE", help="a device wheel")
+    common.add_output_dir(parser)
+    common.add_json(parser)
     parser.set_defaults(run=later("wheel_join"))
 
 
 def _add_wheels(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("wheels", nargs="+", type=Path, metavar="WHEEL")
-
-
-def _add_json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON for a program to read")
-
-
-def _add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output-dir", type=Path, required=True, help="where the new wheel goes")
+    parser.add_argument("wheels", nargs="+", type=paths.file, metavar="WHEEL", help="a wheel")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cairn import console, jsonfile
 from cairn.cli import main as program
-from cairn.cli import wheel
+from cairn.cli import paths, wheel
 from cairn.cli.groups import Parser
 from cairn.errors import UsageError
 from cairn.targets import sort_key
@@ -35,7 +35,7 @@ def _parser(script: Path, *, windows: bool) -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--output-path",
-        type=Path,
+        type=paths.new_folder,
         required=True,
         metavar="DIR",
         help="folder of the new wheel",

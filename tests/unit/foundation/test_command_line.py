@@ -1,12 +1,13 @@
 """What the parser of every command makes of what people type."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cairn import console, wording
-from cairn.cli import build_prod_wheels, main, repo_scripts, wheel_fat
+from cairn.cli import build_prod_wheels, main, paths, repo_scripts, wheel_fat
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str, parser: argparse.ArgumentParser) -> str:
@@ -54,6 +55,15 @@ def test_the_scripts_name_what_was_mistyped_too(capsys: pytest.CaptureFixture[st
     assert "did you mean --output-path?" in refused(capsys, "--output-pat", "x", parser=fat)
 
 
+@pytest.fixture
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file `a.whl`, and one whose name looks like an option, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.whl", "-x.whl"):
+        Path(name).touch()
+
+
+@pytest.mark.usefixtures("wheel")
 def test_a_value_is_never_taken_for_an_option() -> None:
     parser = main.make_parser(("wheel",))
     given = parser.parse_args(["wheel", "verify", "--forbid", "-1", "--provided", "-a b", "--", "-x.whl"])
@@ -84,6 +94,7 @@ def test_no_command_prints_help_and_is_no_success(
         (("wheel", "show", "a.whl"), set()),
     ],
 )
+@pytest.mark.usefixtures("wheel")
 def test_general_options_hold_wherever_they_stand(words: tuple[str, ...], expected: set[str]) -> None:
     given = vars(main.make_parser(("wheel",)).parse_args(words))
     assert {name for name in ("quiet", "verbose", "debug") if given.get(name)} == expected
@@ -119,3 +130,102 @@ def test_the_help_of_the_program_names_every_command_without_loading_them() -> N
 )
 def test_guesses_are_few_and_near(word: str, meant: tuple[str, ...]) -> None:
     assert wording.nearest(word, ("gfx942", "gfx94X-dcgpu", "torchvision", "torchaudio")) == meant
+
+
+def every_path_argument() -> list[tuple[tuple[str, ...], str]]:
+    """A command line for each argument that must be there already, with `{}` in its place, and its kind."""
+    store = ("--store", "s")
+    return [
+        (("wheel", "show", "{}"), "file"),
+        (("wheel", "verify", "{}"), "file"),
+        (("wheel", "diff", "here.whl", "{}"), "file"),
+        (("wheel", "repair", "{}", "--output-dir", "out"), "file"),
+        (("wheel", "repair", "here.whl", "--sdk", "{}", "--output-dir", "out"), "folder"),
+        (("wheel", "repair", "here.whl", "--library-path", "{}", "--output-dir", "out"), "folder"),
+        (("wheel", "set-version", "{}", "--version", "1", "--output-dir", "out"), "file"),
+        (("wheel", "fat", "{}", "folder", "--output-dir", "out"), "file"),
+        (("wheel", "fat", "here.whl", "{}", "--output-dir", "out"), "folder"),
+        (("wheel", "split", "{}", "--output-dir", "out"), "file"),
+        (("wheel", "join", "{}", "here.whl", "--output-dir", "out"), "file"),
+        (("wheel", "join", "here.whl", "{}", "--output-dir", "out"), "file"),
+        (("wheel", "verify", "here.whl", "--find-links", "{}"), "folder"),
+        (("index", "publish", "{}", *store), "file"),
+        (("index", "publish", "here.whl", "--set", "{}", *store), "file"),
+        (("index", "mirror", "{}", *store), "file"),
+        (("release", "promote", "abcd", "--record", "{}", *store), "file"),
+        (("release", "promote", "abcd", "--python", "{}", *store), "program"),
+        (("test", "smoke", "--set", "{}"), "file"),
+        (("manifest", "verify", "{}"), "file"),
+        (("manifest", "checkout", "{}"), "file"),
+        (("manifest", "diff", "here.whl", "{}"), "file"),
+        (("patches", "audit", "{}"), "folder"),
+        (("patches", "audit", "folder", "--allowlist", "{}"), "file"),
+        (("patches", "report", "{}"), "folder"),
+        (("patches", "export", "{}", "--output-dir", "out"), "folder"),
+        (("patches", "apply", "folder", "{}"), "folder"),
+        (("rocm", "package", "--prefix", "{}", "--rocm-version", "1", "--output-dir", "out"), "folder"),
+        (("rocm", "install", "--python", "{}"), "file or folder"),
+        (("checkout", "audio", "--stack", "s", "--torch-dir", "{}"), "folder"),
+    ]
+
+
+@pytest.mark.parametrize(("words", "kind"), every_path_argument())
+def test_what_is_not_there_or_of_another_kind_is_called_that(
+    words: tuple[str, ...],
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("here.whl").touch()
+    Path("folder").mkdir()
+    Path("dangling").symlink_to("nowhere.whl")
+    cases = {
+        "gone/nothere.whl": f"there is no {kind} gone/nothere.whl",
+        "here.whl/x": f"there is no {kind} here.whl/x",
+        "*.zip": f"no {kind} matches *.zip",
+        "dangling": "dangling is a link to nowhere.whl, which is not there",
+        "x" * 300: "cannot be read: File name too long",
+    }
+    if kind == "folder":
+        cases["here.whl"] = "here.whl is a file, not a folder"
+    elif kind != "file or folder":
+        cases["folder"] = f"folder is a folder, not a {kind}"
+    for given, said in cases.items():
+        asked = tuple(given if word == "{}" else word for word in words)
+        assert said in refused(capsys, *asked, parser=main.make_parser((words[0],)))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("wheel", "split", "here.whl", "--output-dir", "here.whl"), "here.whl is a file, not a folder"),
+        (("wheel", "split", "here.whl", "--output-dir", "here.whl/out"), "cannot be made: "),
+        (("build", "--stack", "s", "--output-dir", "here.whl"), "here.whl is a file, not a folder"),
+        (("manifest", "create", "--stack", "s", "--output", "folder"), "folder is a folder, not a file"),
+        (("manifest", "diff", "here.whl", "here.whl", "--html", "folder"), "folder is a folder, not a file"),
+    ],
+)
+def test_where_nothing_can_be_written_is_known_before_the_work(
+    words: tuple[str, ...],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("here.whl").touch()
+    Path("folder").mkdir()
+    assert said in refused(capsys, *words, parser=main.make_parser((words[0],)))
+
+
+@pytest.mark.parametrize("check", [paths.file, paths.folder])
+def test_what_may_not_be_read_is_called_that(
+    check: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "locked"
+    path.touch() if check is paths.file else path.mkdir()
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may read everything
+    with pytest.raises(argparse.ArgumentTypeError, match="locked cannot be read: permission denied"):
+        check(str(path))

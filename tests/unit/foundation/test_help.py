@@ -48,14 +48,17 @@ def test_a_group_has_the_same_commands_alone(group: str) -> None:
     assert alone == [c.prog for c in leaves(PARSERS[0]) if c.prog.startswith(f"cairn {group}")]
 
 
-def test_looking_at_a_wheel_does_not_load_what_builds() -> None:
+def test_looking_at_a_wheel_does_not_load_what_builds(tmp_path: Path) -> None:
+    (tmp_path / "bad.whl").touch()
     code = """
 import sys
 from cairn.cli import main
-assert main.main(["--quiet", "wheel", "show", "none.whl"]) == 7
+assert main.main(["--quiet", "wheel", "show", sys.argv[1]]) == 7
 print([name for name in sys.modules if name.startswith(("cairn.build", "cairn.sources", "cairn.release"))])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "bad.whl"], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "[]\n"
 
 

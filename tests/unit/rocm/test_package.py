@@ -102,14 +102,14 @@ def test_pip_is_asked_for_what_the_flags_say(tmp_path: Path) -> None:
     assert sdk.InstallRequest(python=Path("env"), extras=()).requirement == "rocm"
 
 
-def test_the_command_line_becomes_pips(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_becomes_pips(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     parser = argparse.ArgumentParser()
     rocm.register(parser.add_subparsers())
     words = [
         "rocm",
         "install",
         "--python",
-        "env",
+        str(tmp_path),
         "--find-links",
         "a",
         "--find-links",
@@ -117,9 +117,9 @@ def test_the_command_line_becomes_pips(capsys: pytest.CaptureFixture[str]) -> No
         "--no-pre",
         "--dry-run",
     ]
-    options = parser.parse_args([*words, "--rocm-extras", "profiler,devel"])
+    options = parser.parse_args([*words, "--rocm-extras", "libraries,profiler,devel"])
     console.use(console.Console())
     assert options.run(options) == 0
     shown = capsys.readouterr().out
-    wanted = "install --no-input --no-user --find-links a --find-links c 'rocm[libraries,devel,profiler]'"
+    wanted = "install --no-input --no-user --find-links a --find-links c 'rocm[libraries,profiler,devel]'"
     assert shown.endswith(f"{wanted}\n")

@@ -247,7 +247,20 @@ def test_promotion_and_diff_on_the_command_line(
     assert capsys.readouterr().out == "no difference\n"
 
 
-def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (("show", "missing.whl"), ("show", tmp_path / "demo-1-py3-none-any.whl")):
-        assert cairn(*arguments) == 7
-        assert capsys.readouterr().err.startswith("error: ")
+@pytest.mark.parametrize("content", [b"", b"no zip", None])
+def test_bad_input_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None
+) -> None:
+    wheel = tmp_path / ("demo-1-py3-none-any.whl" if content is not None else "demo.whl")
+    wheel.write_bytes(content or b"")
+    assert cairn("show", wheel) == 7
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_what_is_not_there_is_not_called_a_bad_wheel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for missing in ("missing.whl", tmp_path / "demo-1-py3-none-any.whl"):
+        with pytest.raises(SystemExit):
+            cairn("show", missing)
+        assert f"there is no file {missing}" in capsys.readouterr().err
