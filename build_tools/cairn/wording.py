@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 _ALIKE = 0.6  # of difflib's ratio: what it calls a close match
+_LONGEST = 100  # characters that a mistyped name may have; comparing takes longer the longer it is
 _AS_LIKELY = 0.1  # as far below the best guess another one may be
 
 
@@ -23,6 +24,8 @@ def nearest(word: str, known: Iterable[str]) -> tuple[str, ...]:
     """The known names that somebody who wrote `word` may have meant: at most three, likeliest first."""
     import difflib  # noqa: PLC0415 - only needed where somebody mistyped
 
+    if len(word) > _LONGEST:
+        return ()
     asked = word.lstrip("-").casefold()  # the dashes that all options have make no two of them alike
     likeness: dict[str, float] = {}
     for name in known:

@@ -15,6 +15,7 @@ from cairn.sources.parallel import pause
 T = TypeVar("T")
 
 _MESSAGE_LIMIT = 400
+_LINE_LIMIT = 2_000
 
 
 class UnknownRefError(SourceError):
@@ -119,8 +120,10 @@ def of(args: Sequence[str], stderr: str, *, returncode: int) -> CairnError:
     """
     reason = _reason(stderr) or f"exit code {returncode}"
     message = f"git {_verb(args)}: {reason}"
+    # The server may have written some of it; what is sought stands near the beginning of a line.
+    said = "\n".join(line[:_LINE_LIMIT] for line in stderr.splitlines())
     for kind, patterns, tip in _KINDS:
-        if re.search("|".join(patterns), stderr, re.IGNORECASE):
+        if re.search("|".join(patterns), said, re.IGNORECASE):
             return kind(message, tip=tip)
     return SourceError(message)
 

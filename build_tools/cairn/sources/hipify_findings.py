@@ -14,7 +14,8 @@ from pathlib import Path, PurePosixPath
 from cairn.sources.hipify_report import UnsupportedCall
 
 _CODE = (".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hip", ".hpp", ".inl", ".in")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+# One that is never closed goes to the end: to look for it again from each later `/*` would take for ever.
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _LIBRARIES = r"cuda|cublas(?:Lt)?|cudnn|cufft|curand|cusparse(?:Lt)?|cusolver(?:Dn|Sp|Rf)?|nvrtc|nvml"
 _DRIVER = (
     "Ctx|Device|Driver|Event|External|File|Func|Get|Graph|Import|Ipc|Kernel|Launch|Library|Link|Mem|Module"

@@ -14,7 +14,7 @@ from cairn.errors import UsageError
 SCHEMA = "cairn.patches/1"
 DEFAULT = Path("patches-policy", "allowlist.toml")
 
-_TABLE = re.compile(r"^\s*\[\[\s*[\"']?patch[\"']?\s*\]\]", re.MULTILINE)
+_TABLE = re.compile(r"[ \t]*\[\[[ \t]*[\"']?patch[\"']?[ \t]*\]\]")
 _SHAPES: Mapping[str, tuple[re.Pattern[str], str]] = {
     "commit": (re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}"), "a full commit id, in lower case"),
     "why": (re.compile(r"\S.{9,}", re.DOTALL), "a sentence"),
@@ -89,7 +89,7 @@ def load(path: Path) -> tuple[Allowed, ...]:
 def _entries(path: Path, text: str, tables: object) -> Iterator[Allowed]:
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise UsageError(f"{path}:{_line_with(text, 'patch')}: patch is not an array of tables: [[patch]]")
-    starts = [text.count("\n", 0, match.end()) + 1 for match in _TABLE.finditer(text)]
+    starts = [number for number, line in enumerate(text.splitlines(), 1) if _TABLE.match(line)]
     for number, table in enumerate(tables):
         start = starts[number] if len(starts) == len(tables) else 1
         yield _entry(path, text, start, table)

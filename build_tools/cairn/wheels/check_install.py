@@ -20,7 +20,7 @@ from cairn.wheels.metadata import FileName, WheelInfo
 _FORMAT = "1.0"
 _SCHEMES = frozenset(("purelib", "platlib", "headers", "scripts", "data"))
 _SCRIPTS = ("console_scripts", "gui_scripts")
-_SCRIPT_NAME = re.compile(r"[^/\\]*[^/\\.][^/\\]*")
+_SEPARATORS = frozenset("/\\")
 _FUNCTION = re.compile(r"[\w.]+\s*:\s*[\w.]+\s*(?:\[[^\]]*\])?")
 _CASELESS = ("any", "win", "macosx")
 _AGAIN = "build the wheel again with a backend that follows the specification"
@@ -76,7 +76,7 @@ def _check_scripts(info: WheelInfo) -> Iterator[Finding]:
     path = f"{info.dist_info}/entry_points.txt"
     for group in _SCRIPTS:
         for script, function in info.entry_points.get(group, {}).items():
-            if not _SCRIPT_NAME.fullmatch(script):
+            if not script.strip(".") or _SEPARATORS.intersection(script):
                 reason = f"the script {script!r} would be written outside of the folder for scripts"
                 yield Finding(code="entry-point", member=path, reason=reason, fix="give it a plain name")
             if not _FUNCTION.fullmatch(function):

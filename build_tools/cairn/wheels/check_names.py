@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from packaging.metadata import Metadata, parse_email
+from packaging.metadata import Metadata, RawMetadata
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cairn.wheels import metadata
 from cairn.wheels.findings import Expectation, Finding
+from cairn.wheels.headers import core_metadata
 from cairn.wheels.metadata import FileName, WheelInfo
 
 _RETAG = "write the wheel with `cairn wheel set-version` or repair it again: both change all places together"
@@ -59,19 +60,26 @@ def _check_identity(info: WheelInfo, name: FileName) -> Iterator[Finding]:
 
 def _check_metadata(info: WheelInfo) -> Iterator[Finding]:
     # Unknown fields are let through, as installers do.
-    raw, _ = parse_email(info.metadata)
+    raw = core_metadata(info.metadata, name="METADATA")
     if info.metadata_version < metadata.LICENCES_APART:
         raw.pop("license_files", None)  # setuptools wrote them long before there was such a field
+    for error in _errors(raw):
+        yield Finding(
+            code="metadata-invalid",
+            member=f"{info.dist_info}/METADATA",
+            reason=str(error),
+            fix="correct the project's metadata (core metadata specification) and build again",
+        )
+
+
+def _errors(raw: RawMetadata) -> Sequence[Exception]:
     try:
         Metadata.from_raw(raw)
     except ExceptionGroup as group:
-        for error in group.exceptions:
-            yield Finding(
-                code="metadata-invalid",
-                member=f"{info.dist_info}/METADATA",
-                reason=str(error),
-                fix="correct the project's metadata (core metadata specification) and build again",
-            )
+        return group.exceptions
+    except (ValueError, RecursionError) as error:  # packaging's own checks do not foresee these
+        return (error,)
+    return ()
 
 
 def _same(text: str, version: str) -> bool:

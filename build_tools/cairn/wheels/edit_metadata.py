@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from packaging.metadata import parse_email
 from packaging.utils import canonicalize_name
 
 from cairn.errors import WheelError
 from cairn.wheels import metadata
-from cairn.wheels.headers import Headers, parse_headers
+from cairn.wheels.headers import Headers, core_metadata, parse_headers
 
 _REQUIRES = "Requires-Dist"
 _TAG = re.compile(r"\w+-\w+-\w+", re.ASCII)
@@ -145,7 +144,7 @@ def _must_have(headers: Headers, names: set[str]) -> None:
 
 def _check(data: bytes, headers: Headers) -> None:
     """Read the result as an installer will, and compare: a header inside a description would show here."""
-    raw, _ = parse_email(data)
+    raw = core_metadata(data, name="METADATA")
     if (raw.get("version"),) != headers.all("Version") or tuple(raw.get("requires_dist", ())) != headers.all(
         _REQUIRES
     ):

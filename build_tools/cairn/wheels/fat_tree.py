@@ -18,6 +18,7 @@ _SYSTEM = ("/usr/lib64", "/lib64", "/usr/lib/x86_64-linux-gnu", "/lib/x86_64-lin
 # No libraries lie here, but the half of all files.
 _PASSED_OVER = frozenset(("__pycache__", "cmake", "doc", "docs", "include", "man", "share", "src"))
 _VERSION_FILE = ".info/version"
+_LONGEST_NAME = 255
 _MAYBE = re.compile(r"\.so(?:\.[0-9.]+)?$|\.dll$", re.IGNORECASE)
 _LIBRARY = re.compile(r"(?P<stem>.+?)\.so(?:\.(?P<version>[0-9.]+))?")
 # hiprtc0702.dll, amdhip64_7.dll, hipblas.dll
@@ -94,6 +95,8 @@ def system_folders() -> tuple[Path, ...]:
 
 def stem_of(name: str) -> tuple[str, tuple[int, ...]]:
     """The stem of a library's name, and its version; the name itself and () for what is no library."""
+    if len(name) > _LONGEST_NAME:  # no file has it, and the pattern for DLLs is slow on long numbers
+        return name, ()
     match = _LIBRARY.fullmatch(name) or _STEMS_WITH_DIGITS.fullmatch(name) or _DLL.fullmatch(name)
     if match is None:
         return name, ()

@@ -9,10 +9,16 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from packaging.metadata import RawMetadata, parse_email
+
 from cairn.errors import WheelError
 
 # As Python's email.feedparser has it: at any other line it takes the headers to be over.
 _HEADER = re.compile(r"[!-9;-~]+:")
+_FIELD = re.compile(rb"^[!-9;-~]+(?=:)", re.MULTILINE)
+_HEAD_END = re.compile(rb"\n\r?\n")
+_MOST_FIELDS = 1_000  # the specification knows about thirty
+_MOST_REQUIREMENTS = 20_000  # the longest lists on PyPI have some two thousand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +95,7 @@ def parse_headers(data: bytes, *, name: str) -> Headers:
     Raises:
         WheelError: a line is neither a header nor the continuation of one.
     """
-    lines: list[str] = []
+    lines: list[list[str]] = []
     position = 0
     while position < len(data):
         end = data.find(b"\n", position)
@@ -99,15 +105,37 @@ def parse_headers(data: bytes, *, name: str) -> Headers:
             break
         _append(lines, line, name)
         position = end + 1
-    return Headers(lines=tuple(lines), body=data[position:], name=name)
+    return Headers(lines=tuple(map("\n".join, lines)), body=data[position:], name=name)
 
 
-def _append(lines: list[str], line: str, name: str) -> None:
+def core_metadata(data: bytes, *, name: str) -> RawMetadata:
+    """METADATA or PKG-INFO, read as tolerantly as installers do.
+
+    Raises:
+        WheelError: it has more different fields, or more requirements, than any project has a use for
+            (reading them takes a time that grows with the square of their number).
+    """
+    end = _HEAD_END.search(data)
+    fields = {match[0].lower() for match in _FIELD.finditer(data, 0, end.start() if end else len(data))}
+    if len(fields) > _MOST_FIELDS:
+        raise WheelError(
+            f"{name} has {len(fields)} different fields, more than the {_MOST_FIELDS} that are read"
+        )
+    raw, _ = parse_email(data)
+    if (count := len(raw.get("requires_dist", ()))) > _MOST_REQUIREMENTS:
+        raise WheelError(
+            f"{name} has {count} requirements, more than the {_MOST_REQUIREMENTS} that are read",
+            tip="name those that the project needs itself; theirs come with them",
+        )
+    return raw
+
+
+def _append(lines: list[list[str]], line: str, name: str) -> None:
     # Alone, the one ends a line for some readers and not for others.
     if "\r" not in line and line[0] in " \t" and lines:
-        lines[-1] += f"\n{line}"
+        lines[-1].append(line)
     elif "\r" not in line and _HEADER.match(line):
-        lines.append(line)
+        lines.append([line])
     else:
         raise WheelError(f"{name} has the line {line[:100]!r}, which is no header")
 

@@ -8,19 +8,19 @@ from __future__ import annotations
 import configparser
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from packaging.metadata import parse_email
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
+from cairn import requirements
 from cairn.errors import WheelError
 from cairn.wheels.archive import Archive
-from cairn.wheels.headers import parse_headers
+from cairn.wheels.headers import core_metadata, parse_headers
 from cairn.wheels.record import RecordRow, format_record, parse_record
 
 __all__ = ["FileName", "RecordRow", "WheelInfo", "format_record", "parse_record", "read", "read_archive"]
@@ -33,6 +33,8 @@ LICENCES_APART = Version("2.4")
 
 _T = TypeVar("_T")
 _DIST_INFO = ".dist-info"
+_LONGEST_NAME = 255  # what file systems take
+_MOST_TAGS = 10_000
 _FILE_NAME = re.compile(
     r"[\w.+!~-]+"
 )  # what the rules for its parts leave; `~` in old file names of Debian's
@@ -110,7 +112,7 @@ class WheelInfo:
         headers = parse_headers(self.metadata, name="METADATA").all("Metadata-Version")
         try:
             return Version(headers[0] if headers else "0")
-        except InvalidVersion:
+        except ValueError:
             return Version("0")
 
 
@@ -129,7 +131,7 @@ def read_archive(archive: Archive, name: FileName) -> WheelInfo:
     """Like `read`, from an open archive."""
     folder = find_dist_info(archive, name.distribution)
     metadata = archive.read(f"{folder}/METADATA")
-    raw, _ = parse_email(metadata)
+    raw = core_metadata(metadata, name="METADATA")
     wheel = parse_headers(archive.read(f"{folder}/WHEEL"), name="WHEEL")
     return WheelInfo(
         path=archive.path,
@@ -146,7 +148,7 @@ def read_archive(archive: Archive, name: FileName) -> WheelInfo:
         extras=tuple(raw.get("provides_extra", ())),
         requires_python=raw.get("requires_python"),
         entry_points=_entry_points(archive, folder),
-        wheel_tags=tuple(sorted(tag for tags in wheel.all("Tag") for tag in expand_tags(tags))),
+        wheel_tags=_tags(wheel.all("Tag")),
         pure=wheel.all("Root-Is-Purelib") == ("true",),
         size=archive.raw.size,
         record=parse_record(decoded(archive.read(f"{folder}/RECORD"), "RECORD")),
@@ -162,6 +164,8 @@ def parse_file_name(name: str) -> FileName:
     # packaging lets through what its patterns do not look at, such as a line end in a build number.
     if not _FILE_NAME.fullmatch(name) or not name.isprintable():
         raise _not_a_wheel(name, "it has a character that no such name may have")
+    if len(name) > _LONGEST_NAME:
+        raise _not_a_wheel(name, f"it has more than {_LONGEST_NAME} characters")
     try:
         distribution, version, build, tags = parse_wheel_filename(name)
     except ValueError as error:  # also of a number with more digits than Python converts
@@ -179,7 +183,7 @@ def parse_file_name(name: str) -> FileName:
 
 def _not_a_wheel(name: str, reason: str) -> WheelError:
     return WheelError(
-        f"{name!r} is not the name of a wheel: {reason}",
+        f"{requirements.shown(name)} is not the name of a wheel: {reason}",
         tip="a wheel is named like torch-2.9.0-cp311-cp311-manylinux_2_28_x86_64.whl",
     )
 
@@ -207,6 +211,8 @@ def expand_tags(tag: str) -> tuple[str, ...]:
     if len(parts) != 3:  # noqa: PLR2004 - python, abi, platform
         raise WheelError(f"{tag!r} is not a wheel tag", tip="a tag is written like cp311-cp311-linux_x86_64")
     pythons, abis, platforms = (part.split(".") for part in parts)
+    if len(pythons) * len(abis) * len(platforms) > _MOST_TAGS:
+        raise WheelError(f"{requirements.shown(tag)} stands for more than {_MOST_TAGS} tags")
     return tuple(f"{p}-{a}-{f}" for p in pythons for a in abis for f in platforms)
 
 
@@ -235,11 +241,9 @@ def requirement(text: str) -> Requirement:
         WheelError: it is not one.
     """
     try:
-        return Requirement(text)
-    except InvalidRequirement as error:
-        # What follows are two lines that draw where.
-        reason = str(error).partition("\n")[0]
-        raise WheelError(f"{text!r} is not a requirement: {reason}") from error
+        return requirements.requirement(text)
+    except ValueError as error:
+        raise WheelError(str(error)) from error
 
 
 def parsed_version(text: str) -> Version:
@@ -248,14 +252,10 @@ def parsed_version(text: str) -> Version:
     Raises:
         WheelError: it is not one by PEP 440.
     """
-    problem = WheelError(f"{text!r} is not a version", tip="versions follow PEP 440: 2.9.0+rocm7.10.0")
-    # packaging strips line ends, which are none of a version's where the text goes on as it is.
-    if not (text.isascii() and text.isprintable()):
-        raise problem
     try:
-        return Version(text)
-    except ValueError as error:  # also of a number with more digits than Python converts
-        raise problem from error
+        return requirements.version(text)
+    except ValueError as error:
+        raise WheelError(str(error), tip="versions follow PEP 440: 2.9.0+rocm7.10.0") from error
 
 
 def decoded(data: bytes, name: str) -> str:
@@ -268,6 +268,15 @@ def decoded(data: bytes, name: str) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise WheelError(f"{name} is not UTF-8") from error
+
+
+def _tags(texts: Iterable[str]) -> tuple[str, ...]:
+    found: list[str] = []
+    for text in texts:
+        found += expand_tags(text)
+        if len(found) > _MOST_TAGS:
+            raise WheelError(f"WHEEL has more than {_MOST_TAGS} tags")
+    return tuple(sorted(found))
 
 
 def _required(value: _T | None, name: str) -> _T:

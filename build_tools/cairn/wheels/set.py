@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -161,7 +162,7 @@ def check_files(wheel_set: WheelSet, folder: Path) -> None:
 def _check_distinct(wheels: Sequence[SetWheel]) -> None:
     if not wheels:
         raise WheelError("a set needs at least one wheel", tip="build something first")
-    names = [wheel.distribution for wheel in wheels]
-    double = next((name for name in names if names.count(name) > 1), None)
+    counts = collections.Counter(wheel.distribution for wheel in wheels)
+    double = next((name for name, count in counts.items() if count > 1), None)
     if double:
         raise WheelError(f"a set cannot hold two wheels of {double}", tip="remove the older one")

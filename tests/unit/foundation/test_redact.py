@@ -11,6 +11,9 @@ from cairn import redact
         ("https://h/x@v1", "https://h/x@v1"),
         ("git@github.com:a/b", "git@github.com:a/b"),
         ("HTTPS://u:p%40q@h", "HTTPS://***@h"),
+        ("git+ssh://u@h/x://q@z", "git+ssh://***@h/x://***@z"),
+        ("https://a:p@ss@h", "https://***@h"),
+        ("://nobody@h and /x@y", "://nobody@h and /x@y"),
     ],
 )
 def test_user_information_goes_and_the_rest_stays(text: str, masked: str) -> None:

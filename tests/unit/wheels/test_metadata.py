@@ -143,3 +143,29 @@ def test_malformed_tags_are_refused(tag: str) -> None:
 def test_odd_characters_and_endless_numbers_are_in_no_file_name(name: str) -> None:
     with pytest.raises(WheelError, match="not the name of a wheel"):
         metadata.parse_file_name(name)
+
+
+def test_a_hundred_thousand_requirements_are_refused_before_they_are_read(make_wheel: MakeWheel) -> None:
+    path = make_wheel(requires=[f"a{number}" for number in range(100_000)])
+    with pytest.raises(WheelError, match="METADATA has 100000 requirements, more than the 20000"):
+        metadata.read(path)
+
+
+def test_more_fields_than_anybody_needs_are_refused(make_wheel: MakeWheel) -> None:
+    many = "".join(f"X-Field-{number}: a\n" for number in range(5_000)).encode()
+    path = rewritten(
+        make_wheel(), lambda name, data: (name, many + data if name.endswith("METADATA") else data)
+    )
+    with pytest.raises(WheelError, match="different fields, more than"):
+        metadata.read(path)
+
+
+@pytest.mark.parametrize(
+    "tags", [f"Tag: {'.'.join('a' * 5_000)}-{'.'.join('b' * 5_000)}-any\n", "Tag: a-b-c\n" * 20_000]
+)
+def test_more_tags_than_anybody_needs_are_refused(make_wheel: MakeWheel, tags: str) -> None:
+    path = rewritten(
+        make_wheel(), lambda name, data: (name, tags.encode() if name.endswith("WHEEL") else data)
+    )
+    with pytest.raises(WheelError, match="more than 10000 tags"):
+        metadata.read(path)

@@ -1,0 +1,98 @@
+"""Versions, specifiers, requirements and markers out of files that others wrote (PEP 440 and PEP 508).
+
+`packaging` reads many a text that fails only when it is used: a version of 5,000 digits (Python refuses to
+make a number of it), `sys_platform ~= 'linux'` (a comparison that means nothing), 3,000 parentheses (its
+parser calls itself). Here such a text is refused where it enters, always with a `ValueError` of one line.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+_SHOWN = 200  # characters of a text in the message about it
+_REMEMBERED = 1 << 15  # commands look at the requirements of a wheel several times
+_NO_EXTRA = {"extra": ""}
+
+
+def version(text: str) -> Version:
+    """A version.
+
+    Raises:
+        ValueError: it is not one by PEP 440, or has a number too large to compare.
+    """
+    # packaging strips line ends, which are none of a version's where the text goes on as it is.
+    if not (text.isascii() and text.isprintable()):
+        raise ValueError(f"{shown(text)} is not a version")
+    try:
+        return Version(text)
+    except ValueError as error:
+        raise ValueError(f"{shown(text)} is not a version") from error
+
+
+def specifiers(text: str) -> SpecifierSet:
+    """A set of version specifiers, each of which can be compared with.
+
+    Raises:
+        ValueError: it is not one by PEP 440.
+    """
+    try:
+        found = SpecifierSet(text)
+        _try(found)
+    except ValueError as error:
+        raise ValueError(f"{shown(text)} is not a version specifier") from error
+    return found
+
+
+@functools.lru_cache(_REMEMBERED)
+def requirement(text: str) -> Requirement:
+    """A requirement whose specifier and marker can be evaluated; it must not be changed.
+
+    Raises:
+        ValueError: it is not one by PEP 508.
+    """
+    try:
+        found = Requirement(text)
+        _try(found.specifier)
+        if found.marker is not None:
+            _try_marker(str(found.marker))
+    except RecursionError as error:
+        raise ValueError(f"{shown(text)} is not a requirement: it is nested too deep") from error
+    except (ValueError, KeyError) as error:
+        # What follows in packaging's message are two lines that draw where.
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{shown(text)} is not a requirement: {reason[:_SHOWN]}") from error
+    return found
+
+
+def holds(marker: Marker, environment: Mapping[str, str]) -> bool:
+    """Whether a marker holds in an environment.
+
+    Raises:
+        ValueError: it compares what cannot be compared there.
+    """
+    try:
+        return marker.evaluate(dict(environment))
+    except (ValueError, KeyError, RecursionError) as error:
+        raise ValueError(f"the marker {shown(str(marker))} cannot be evaluated: {error}") from error
+
+
+def shown(text: str) -> str:
+    """A text as a message quotes it: on one line, and not longer than one."""
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+def _try(found: SpecifierSet) -> None:
+    for specifier in found:
+        if specifier.operator != "===":  # which compares any text
+            Version(specifier.version.removesuffix(".*"))
+
+
+@functools.lru_cache
+def _try_marker(text: str) -> None:
+    Marker(text).evaluate(_NO_EXTRA)
