@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -99,6 +100,19 @@ class SystemFailureError(CairnError):
     """The operating system refused: no disk space left, no permission, a port in use."""
 
     exit_code = 11
+
+
+class ProblemsError(CairnError):
+    """Several things that stand in the way, all said at once.
+
+    Attributes:
+        problems: each with its own tip; the first one gives the exit code.
+    """
+
+    def __init__(self, message: str, *, problems: Sequence[CairnError]) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
+        self.exit_code = self.problems[0].exit_code
 
 
 class ProcessError(CairnError):

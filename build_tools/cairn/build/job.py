@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn import console, files
 from cairn import targets as gpu
-from cairn.build import outcome, plan, runner, sdk
+from cairn.build import outcome, plan, preflight, runner, sdk
 from cairn.build.plan import Plan
 from cairn.build.request import BuildRequest, BuiltWheel, CompilerCache, Sdk, python_tag
-from cairn.errors import SourceError, UsageError
+from cairn.errors import SourceError, UsageError, WheelError
 from cairn.sources import checkout
 from cairn.stack import Stack
 from cairn.wheels import version
@@ -84,6 +85,7 @@ def plan_of(job: Job) -> Plan:
         SourceError: a checkout is missing.
         PrerequisiteError: no ROCm SDK is installed yet.
     """
+    preflight.run(_checks(job))
     return plan.make(_request(job, _sdk(job, install=False)))
 
 
@@ -93,6 +95,8 @@ def run(job: Job) -> tuple[BuiltWheel, ...]:
     Raises:
         CairnError: of whatever stopped it.
     """
+    folders = (job.output_dir.absolute(), job.environments(), files.cache_dir())
+    preflight.run([*_checks(job), *(functools.partial(preflight.writable, folder) for folder in folders)])
     with _alone(job):
         request = _request(job, _sdk(job, install=job.install_rocm))
         made = plan.make(request)
@@ -100,6 +104,62 @@ def run(job: Job) -> tuple[BuiltWheel, ...]:
         trees = [checkout.inspect(step.project, step.checkout) for step in made.steps]
         outcome.write(request, wheels, trees)
         return wheels
+
+
+def _checks(job: Job) -> Iterator[preflight.Check]:
+    """What is looked at before the SDK is installed."""
+    suffix = job.version_suffix
+    if suffix is None and job.stack.sdk is None:
+        suffix = job.stack.version_suffix
+    yield functools.partial(_check_targets, job)
+    yield functools.partial(_check_sdk_version, job)
+    yield functools.partial(_check_present, job)
+    for project in job.stack.projects:
+        folder = job.checkouts.get(project.name)
+        if folder is not None and folder.is_dir():
+            yield functools.partial(preflight.checkout, project, folder.absolute(), suffix=suffix)
+    for_cpu = _is_for_cpu(job)
+    yield functools.partial(preflight.tools, for_cpu=for_cpu, launcher=None)
+    yield functools.partial(preflight.tools, for_cpu=False, launcher=job.compiler_cache)
+    if job.stack.sdk is not None and not for_cpu and not job.install_rocm:
+        yield functools.partial(sdk.existing, job.environments() / "sdk")
+
+
+def _check_targets(job: Job) -> None:
+    targets = gpu.parse_targets(job.targets or job.stack.targets)
+    if job.stack.sdk is None and targets != (gpu.CPU,):
+        raise UsageError(
+            f"the stack {job.stack.name} is built without ROCm, and not for {', '.join(targets)}",
+            tip="leave the targets out, or name cpu",
+        )
+
+
+def _check_sdk_version(job: Job) -> None:
+    if job.sdk.version is not None and job.stack.sdk is not None and not _is_for_cpu(job):
+        _check_channel(job, job.sdk.version)
+
+
+def _check_present(job: Job) -> None:
+    present = [name for name, path in job.checkouts.items() if path.is_dir()]
+    missing = [name for name in job.checkouts if name in job.required and name not in present]
+    if missing:
+        places = ", ".join(f"{name} at {job.checkouts[name]}" for name in missing)
+        raise SourceError(f"there is no checkout of {places}", tip="check it out first, or name its folder")
+    if not present:
+        folders = ", ".join(str(path) for path in job.checkouts.values())
+        raise SourceError(
+            f"there is nothing to build: no checkout at {folders}",
+            tip="check the projects out first, or name their folders",
+        )
+
+
+def _is_for_cpu(job: Job) -> bool:
+    if job.stack.sdk is None:
+        return True
+    try:
+        return job.targets is not None and gpu.parse_targets(job.targets) == (gpu.CPU,)
+    except UsageError:
+        return False  # `_check_targets` says so
 
 
 def install_rocm(job: Job) -> Sdk:
@@ -131,7 +191,7 @@ def features(
 
 
 def _sdk(job: Job, *, install: bool) -> Sdk | None:
-    if job.stack.sdk is None or (job.targets and gpu.parse_targets(job.targets) == (gpu.CPU,)):
+    if _is_for_cpu(job):
         return None
     return _installed(job) if install else sdk.existing(job.environments() / "sdk")
 
@@ -142,18 +202,21 @@ def _installed(job: Job) -> Sdk:
         return sdk.install(job.environments() / "sdk", job.sdk, log=log, say=stage.update)
 
 
-def _check_channel(job: Job, installed: Sdk) -> None:
-    found = version.channel_of(installed.info.version)
+def _check_channel(job: Job, rocm_version: str) -> None:
+    try:
+        found = version.channel_of(rocm_version)
+    except WheelError as error:
+        raise UsageError(f"{rocm_version!r} is not a version of ROCm: {error}", tip=error.tip) from error
     if job.channel not in (None, found):
         raise UsageError(
-            f"a {job.channel} release was asked for, but ROCm {installed.info.version} is {found}",
+            f"a {job.channel} release was asked for, but ROCm {rocm_version} is {found}",
             tip="install the SDK of that channel, or leave --release-type out",
         )
 
 
 def _request(job: Job, installed: Sdk | None) -> BuildRequest:
     if installed is not None:
-        _check_channel(job, installed)
+        _check_channel(job, installed.info.version)
     suffix = job.version_suffix
     if suffix is None:
         suffix = version.suffix(installed.info.version) if installed else job.stack.version_suffix or ""
@@ -179,15 +242,7 @@ def _request(job: Job, installed: Sdk | None) -> BuildRequest:
 
 
 def _present(job: Job) -> dict[str, Path]:
-    present = {
-        name: path.absolute() for name, path in job.checkouts.items() if path.is_dir() or name in job.required
-    }
-    if not present:
-        folders = ", ".join(str(path) for path in job.checkouts.values())
-        raise SourceError(
-            f"there is nothing to build: no checkout at {folders}",
-            tip="check the projects out first, or name their folders",
-        )
+    present = {name: path.absolute() for name, path in job.checkouts.items() if path.is_dir()}
     for name in job.checkouts.keys() - present.keys():
         console.current().info(f"no checkout of {name} at {job.checkouts[name]}: it is left out")
     return present

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.version import InvalidVersion, Version
+
 from cairn import files
 from cairn.build import cache, leftovers, provenance, rocm_init, toolchain, tree, variables
 from cairn.build.request import BuildRequest, platform_tag, python_tag
@@ -43,14 +45,7 @@ class Step:
         Raises:
             SourceError: no folder of the tree has a `pyproject.toml` or a `setup.py`.
         """
-        for name in self.project.source_dirs:
-            folder = self.checkout / name
-            if (folder / "pyproject.toml").exists() or (folder / "setup.py").exists():
-                return folder
-        raise SourceError(
-            f"{self.checkout} has nothing to build: no pyproject.toml or setup.py",
-            tip=f"check out {self.project.name} there, or name its checkout",
-        )
+        return source_dir(self.project, self.checkout)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,11 +169,27 @@ def _rocm_init(request: BuildRequest) -> str | None:
     return rocm_init.module_text(preloads=request.stack.sdk.preload, rocm_version=request.sdk.info.version)
 
 
+def source_dir(project: Project, checkout: Path) -> Path:
+    """The folder of a tree whose build backend is called.
+
+    Raises:
+        SourceError: no folder of the tree has a `pyproject.toml` or a `setup.py`.
+    """
+    for name in project.source_dirs:
+        folder = checkout / name
+        if (folder / "pyproject.toml").exists() or (folder / "setup.py").exists():
+            return folder
+    raise SourceError(
+        f"{checkout} has nothing to build: no pyproject.toml or setup.py",
+        tip=f"check out {project.name} there, or name its checkout",
+    )
+
+
 def read_version(project: Project, checkout: Path) -> str | None:
     """The base version that a tree names, such as `2.10.0a0`; None where the project has no version file.
 
     Raises:
-        SourceError: the file is missing, empty or holds a conflict marker.
+        SourceError: the file is missing, or does not hold a version of PEP 440 and nothing else.
     """
     if not project.version_file:
         return None
@@ -190,8 +201,15 @@ def read_version(project: Project, checkout: Path) -> str | None:
             f"{project.name} has no readable {project.version_file} in {checkout}",
             tip="is this the right repository? check it out again",
         ) from error
-    if not text or "\n" in text or "<<<<" in text:
-        raise SourceError(f"{path} does not hold one version", tip="a merge may have gone wrong there")
+    try:
+        Version(text)
+    except InvalidVersion:
+        first = text.partition("\n")[0][:80]
+        raise SourceError(
+            f"{path} does not hold one version (PEP 440), but {first!r}"
+            + (" and more lines" if "\n" in text else ""),
+            tip="a merge may have gone wrong there; write one such as 2.9.0 or 2.10.0a0",
+        ) from None
     return text
 
 

@@ -16,7 +16,7 @@ from types import FrameType
 
 from cairn import __version__, console, process
 from cairn.cli.groups import Parser
-from cairn.errors import BuildError, CairnError, GateError, ProcessError
+from cairn.errors import BuildError, CairnError, GateError, ProblemsError, ProcessError
 
 # Command groups, which are the modules beside this one, in the order --help shows them.
 _GROUPS = {
@@ -107,6 +107,8 @@ def _report(error: CairnError) -> None:
         lines = error.output.splitlines()
     elif isinstance(error, GateError):
         lines = error.reasons
+    elif isinstance(error, ProblemsError):
+        lines = [f"{problem} ({problem.tip})" if problem.tip else str(problem) for problem in error.problems]
     console.current().error(str(error), tip=tip, lines=lines)
 
 

@@ -126,6 +126,8 @@ def hipify_checkout(
             raise SourceError(f"the checkout {path} is unfinished", tip="run the `checkout` command again")
         if hipifying.is_done(root, note, project.hipify):
             say(f"{path} is hipified already")
+            if note.phase != "ready":  # by hand, after our own hipify had failed
+                state.write(root.git_dir, dataclasses.replace(note, phase="ready", hipify=True))
         else:
             losses.refuse_edits(root, why="hipify would mix its edits with them")
             note = dataclasses.replace(note, hipify=True, committed=commit)

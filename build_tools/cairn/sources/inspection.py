@@ -77,18 +77,10 @@ def inspect(project: Project, path: Path) -> Checkout:
     Raises:
         SourceError: it is none, is unfinished, has lost its mirror, or has no version file.
     """
+    require_finished(project, path)
     root = root_at(path.absolute())
-    if revive.is_needed(root):
-        raise SourceError(
-            f"the mirror that {path} borrows from is gone",
-            tip="run the `checkout` command again: it fetches what is missing, and local work stays",
-        )
-    head = root.head()
-    if head is None:
-        raise SourceError(f"{path} is not a git checkout", tip=f"check {project.name} out first")
+    head = root.head() or ""
     note = state.read(root.git_dir)
-    if note is not None and note.phase == "moving":
-        raise SourceError(f"the checkout {path} is unfinished", tip="run the `checkout` command again")
     upstream, hipified = root.tags(UPSTREAM_TAG, HIPIFY_TAG)
     origin = note.origin if note else _remote(root)
     return Checkout(
@@ -102,6 +94,29 @@ def inspect(project: Project, path: Path) -> Checkout:
         submodules=_submodules(root, origin),
         version=base_version(project, root.work_tree),
     )
+
+
+def require_finished(project: Project, path: Path) -> None:
+    """See that a checkout can be built from; quick, however large it is.
+
+    Raises:
+        SourceError: it is none, is unfinished, or has lost its mirror.
+    """
+    root = root_at(path.absolute())
+    if revive.is_needed(root):
+        raise SourceError(
+            f"the mirror that {path} borrows from is gone",
+            tip="run the `checkout` command again: it fetches what is missing, and local work stays",
+        )
+    if root.head() is None:
+        raise SourceError(f"{path} is not a git checkout", tip=f"check {project.name} out first")
+    note = state.read(root.git_dir)
+    if note is not None and note.phase != "ready":
+        what = "files were still being replaced" if note.phase == "moving" else "it was not hipified"
+        raise SourceError(
+            f"the checkout {path} of {project.name} is unfinished: {what}",
+            tip="run the `checkout` command again",
+        )
 
 
 def base_version(project: Project, tree: Path) -> str | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cairn import console, files
 from cairn import targets as gpu
-from cairn.build import cache, environment, job, outcome, plan, runner, sdk
+from cairn.build import cache, environment, job, outcome, plan, preflight, runner, sdk
 from cairn.build.environment import PipSource
 from cairn.build.request import BuildRequest, BuiltWheel, Sdk
 from cairn.release import gate, layout, mirror, promote, publish, serve, store
@@ -58,6 +59,7 @@ def _count_steps(request: TrailRequest) -> int:
 def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
     tools = _tools(request, timeline)
     checkouts = _checkouts(request, tools, timeline)
+    _look_ahead(request, checkouts)
     sdk_dists = _sdk_dists(request, timeline)
     opened = store.LocalStore(request.store_dir)
     with timeline.stage("publish the ROCm SDK to staging") if sdk_dists else contextlib.nullcontext():
@@ -96,6 +98,19 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
 
 def _hipifies_by_torch(request: TrailRequest) -> bool:
     return any(p.hipify == "torch-utils" for p in request.stack.projects)
+
+
+def _look_ahead(request: TrailRequest, checkouts: Sequence[Checkout]) -> None:
+    """See to what would stop the build before the SDK is made for it."""
+    suffix = request.stack.version_suffix if request.stack.sdk is None else None
+    trees = [functools.partial(preflight.checkout, c.project, c.path, suffix=suffix) for c in checkouts]
+    preflight.run(
+        [
+            *trees,
+            functools.partial(preflight.tools, for_cpu=request.stack.sdk is None, launcher=None),
+            functools.partial(preflight.writable, request.wheels_dir),
+        ]
+    )
 
 
 def _tools(request: TrailRequest, timeline: Timeline) -> Path | None:

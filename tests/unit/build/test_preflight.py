@@ -1,0 +1,176 @@
+"""What can be known before a build is said before the SDK is downloaded and anything is compiled."""
+
+import dataclasses
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from cairn.build import job, sdk
+from cairn.build.environment import PipSource
+from cairn.errors import (
+    CairnError,
+    PrerequisiteError,
+    ProblemsError,
+    SourceError,
+    SystemFailureError,
+    UsageError,
+)
+from cairn.sources import state
+from cairn.stack import Origin, Project, Sdk, Stack
+
+from .conftest import repository
+
+TORCH = Project(name="torch", distribution="torch", checkout_dir="t", origin=Origin(url="u"), hashtag="main")
+AUDIO = dataclasses.replace(
+    TORCH, name="audio", distribution="torchaudio", checkout_dir="a", needs=("torch",)
+)
+NOTE = state.State(project="torch", origin="u", hashtag="main", commit="0" * 40, phase="ready")
+
+
+@pytest.fixture
+def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> job.Job:
+    """A job for a GPU, whose SDK is nowhere: asking for it would fail in another way than is tested here."""
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
+    trees = {
+        name: repository(tmp_path / name, {"version.txt": "2.9.0a0\n", "setup.py": ""})
+        for name in ("torch", "audio")
+    }
+    return job.Job(
+        stack=Stack(name="s", line="l", targets=("gfx942",), projects=(TORCH, AUDIO), sdk=Sdk()),
+        checkouts=trees,
+        required=frozenset({"torch"}),
+        output_dir=tmp_path / "out",
+        sdk=sdk.Wanted(source=PipSource(index_url="http://127.0.0.1:9/none/")),
+        install_rocm=True,
+        targets="gfx942",
+        env_dir=tmp_path / "envs",
+    )
+
+
+def refused(wanted: job.Job) -> CairnError:
+    with pytest.raises(CairnError) as caught:
+        job.run(wanted)
+    assert not (wanted.environments() / "sdk").exists(), "the SDK was asked for"
+    return caught.value
+
+
+@pytest.mark.parametrize("phase", ["moving", "placed", "hipifying"])
+def test_an_unfinished_checkout(wanted: job.Job, phase: state.Phase) -> None:
+    state.write(wanted.checkouts["torch"] / ".git", dataclasses.replace(NOTE, phase=phase))
+    error = refused(wanted)
+    assert isinstance(error, SourceError)
+    assert "torch is unfinished" in str(error)
+    assert "checkout" in (error.tip or "")
+
+
+@pytest.mark.parametrize("text", ["2.9.0 beta", "", "2.9\n2.10", "<<<<<<< HEAD", "two.nine", "2.9.0+"])
+def test_a_version_file_without_a_version(wanted: job.Job, text: str) -> None:
+    (wanted.checkouts["torch"] / "version.txt").write_text(text)
+    error = refused(wanted)
+    assert isinstance(error, SourceError)
+    assert "version.txt" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"version_suffix": "+rocm 7"}, "'+rocm 7'"),
+        ({"version_suffix": "rocm7"}, "'rocm7'"),
+        ({"version_suffix": "+a+b"}, "'+a+b'"),
+        ({"version_suffix": "+\n"}, r"'+\n'"),
+        ({"build_number": "one"}, "'one'"),
+        ({"build_number": "-1"}, "'-1'"),
+        ({"build_number": ""}, "''"),
+        ({"targets": "gfx9420"}, "gfx9420"),
+        ({"targets": "cpu,gfx942"}, "cpu"),
+        ({"channel": "stable", "sdk": sdk.Wanted(version="7.10.0a20251124")}, "stable"),
+        ({"sdk": sdk.Wanted(version="seven")}, "seven"),
+    ],
+)
+def test_what_was_asked_for_and_is_not_possible(
+    wanted: job.Job, changes: dict[str, object], said: str
+) -> None:
+    with pytest.raises(CairnError) as caught:
+        job.run(dataclasses.replace(wanted, **changes))  # type: ignore[arg-type]
+    error = caught.value
+    assert not (wanted.environments() / "sdk").exists()
+    assert error.exit_code == UsageError.exit_code
+    assert said in str(error)
+
+
+def test_a_suffix_after_a_version_that_has_one(wanted: job.Job) -> None:
+    (wanted.checkouts["torch"] / "version.txt").write_text("2.9.0+git1234")
+    error = refused(dataclasses.replace(wanted, version_suffix="+rocm7.10.0"))
+    assert "2.9.0+git1234+rocm7.10.0" in str(error)
+
+
+def test_a_missing_checkout(wanted: job.Job, tmp_path: Path) -> None:
+    gone = dataclasses.replace(wanted, checkouts={"torch": tmp_path / "gone"})
+    assert f"no checkout of torch at {tmp_path / 'gone'}" in str(refused(gone))
+    assert "nothing to build" in str(refused(dataclasses.replace(gone, required=frozenset())))
+
+
+def test_a_folder_that_is_no_checkout_or_has_nothing_to_build(wanted: job.Job, tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    plain = dataclasses.replace(wanted, checkouts={"torch": tmp_path / "plain"})
+    assert "is not a git checkout" in str(refused(plain))
+    (wanted.checkouts["torch"] / "setup.py").unlink()
+    assert "nothing to build" in str(refused(wanted))
+
+
+@pytest.mark.parametrize("launcher", ["ccache", "sccache"])
+def test_a_compiler_cache_that_is_not_installed(
+    wanted: job.Job, launcher: job.CompilerCache, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    git = tmp_path / "bin" / "git"
+    git.parent.mkdir()
+    git.symlink_to("/usr/bin/git")
+    monkeypatch.setenv("PATH", str(git.parent))
+    error = refused(dataclasses.replace(wanted, compiler_cache=launcher))
+    assert isinstance(error, PrerequisiteError)
+    assert launcher in str(error)
+
+
+def test_a_machine_without_a_compiler_for_the_cpu(wanted: job.Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert isinstance(refused(dataclasses.replace(wanted, targets="cpu")), PrerequisiteError)
+
+
+def test_a_folder_that_cannot_be_written(wanted: job.Job, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for place in (tmp_path / "file", tmp_path / "file" / "out", Path("/proc/no/out")):
+        error = refused(dataclasses.replace(wanted, output_dir=place))
+        assert isinstance(error, SystemFailureError)
+        assert str(place) in str(error)
+
+
+def test_all_that_is_wrong_is_said_at_once(wanted: job.Job) -> None:
+    (wanted.checkouts["torch"] / "version.txt").write_text("2.9.0 beta")
+    state.write(wanted.checkouts["audio"] / ".git", dataclasses.replace(NOTE, phase="hipifying"))
+    wrong = dataclasses.replace(wanted, targets="gfx9420", output_dir=Path("/proc/no"))
+    error = refused(wrong)
+    assert isinstance(error, ProblemsError)
+    said = "\n".join(str(problem) for problem in error.problems)
+    for part in ("gfx9420", "version.txt", "audio is unfinished", "/proc/no"):
+        assert part in said
+    assert error.exit_code == UsageError.exit_code
+
+
+def test_the_plan_says_so_too_and_asks_for_no_output_folder(wanted: job.Job) -> None:
+    (wanted.checkouts["torch"] / "version.txt").write_text("2.9.0 beta")
+    cpu = dataclasses.replace(wanted, targets="cpu", install_rocm=False)
+    with pytest.raises(SourceError, match=r"version\.txt"):
+        job.plan_of(cpu)
+    assert not wanted.output_dir.exists()
+
+
+def test_a_stack_without_rocm_has_no_gpu_targets(wanted: job.Job) -> None:
+    plain = dataclasses.replace(wanted, stack=dataclasses.replace(wanted.stack, sdk=None))
+    assert "gfx942" in str(refused(plain))
+
+
+def test_a_disk_that_is_full(wanted: job.Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=20_000_000))
+    assert "only 20.0 MB are free" in str(refused(wanted).problems[0])  # type: ignore[attr-defined]
