@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import hashlib
 import importlib.util
 import os
@@ -68,7 +69,10 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     commands = parser.add_subparsers(required=True, metavar="quickstart|test|check")
     quickstart = commands.add_parser("quickstart", help="run the whole trail of a stack", allow_abbrev=False)
     quickstart.add_argument(
-        "--stack", default="sample", help="a folder of external-builds/ (default: %(default)s)"
+        "--stack",
+        type=stack_name,
+        default="sample",
+        help="a folder of external-builds/ (default: %(default)s)",
     )
     quickstart.set_defaults(run=run_quickstart, extra="")
     test = commands.add_parser("test", help="run the tests", allow_abbrev=False, add_help=False)
@@ -76,6 +80,16 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     check = commands.add_parser("check", help="run the linters", allow_abbrev=False)
     check.set_defaults(run=run_checks, extra="dev,fast,s3")
     return parser.parse_known_args(argv)
+
+
+def stack_name(text: str) -> str:
+    """The name of a stack, or what is wrong with it: known at once, not after everything is installed."""
+    names = sorted(path.parent.name for path in ROOT.glob("external-builds/*/stack.toml"))
+    if text not in names:
+        close = difflib.get_close_matches(text, names)
+        tip = f"did you mean {' or '.join(close)}?" if close else f"the stacks are {', '.join(names)}"
+        raise argparse.ArgumentTypeError(f"there is no stack {text!r}: {tip}")
+    return text
 
 
 def missing_prerequisite() -> str | None:

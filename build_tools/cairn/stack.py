@@ -14,6 +14,9 @@ from typing import ClassVar, Literal
 from cairn import jsonfile, wording
 from cairn.errors import UsageError
 
+FILE = "stack.toml"
+"""The name of the file that declares a stack; a folder that has one stands for it."""
+
 HipifyKind = Literal["build_amd", "torch-utils", "at-build", "none"]
 """Who hipifies: the tree's own `tools/amd_build/build_amd.py`; `torch.utils.hipify` of a torch wheel, run at
 checkout; the project's own `setup.py` while it builds; nobody."""
@@ -229,9 +232,13 @@ def load(path: Path) -> Stack:
     Raises:
         UsageError: no such file, not TOML, a field missing, unknown or mistyped, or an edge to nowhere.
     """
-    path = path / "stack.toml" if path.is_dir() else path
+    given = path
+    path = path / FILE if path.is_dir() else path
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        said = f"the folder {given} has no {FILE}" if given.is_dir() else f"there is no stack {given}"
+        raise UsageError(said, tip=_meant(given)) from error
     except OSError as error:
         raise UsageError(
             f"cannot read the stack {path}: {error.strerror}", tip="name a stack.toml with --stack"
@@ -241,6 +248,17 @@ def load(path: Path) -> Stack:
     stack = jsonfile.from_plain(data, Stack, name=str(path))
     _validate(stack, path)
     return _absolute(stack, path.parent.absolute())
+
+
+def _meant(path: Path) -> str:
+    """What to name instead of a path without a stack: what is beside it, in it and in `external-builds`."""
+    path = path.parent if path.name == FILE else path
+    folders = (path.parent, path, Path("external-builds"), path.parent / "external-builds")
+    near = list(dict.fromkeys(p.parent for folder in folders for p in sorted(folder.glob(f"*/{FILE}"))))
+    names = wording.nearest(path.name, [found.name for found in near])
+    if meant := [str(found) for found in near if found.name in names]:
+        return f"did you mean {' or '.join(meant)}?"
+    return f"name one with --stack; near it are: {', '.join(map(str, near)) or 'none'}"
 
 
 def _validate(stack: Stack, path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from cairn import console, jsonfile, redact
+from cairn import console, jsonfile, redact, wording
 from cairn.cli import options as common
 from cairn.cli import paths
 from cairn.cli.groups import Subparsers
@@ -162,12 +162,21 @@ def _run(options: argparse.Namespace) -> int:
                 stack, root, torch_dir=options.torch_dir, options=how(options), say=stage.update
             )
     else:
-        project = stack.project(options.what)
+        project = _project(stack, options.what)
         folder = options.checkout_dir or root / (options.repo_name or project.checkout_dir)
         torch_dir = options.torch_dir or several.find_torch_dir(stack, root)
         done = one(project, folder, options, torch_dir=torch_dir)
     show(done, as_json=options.json)
     return 0
+
+
+def _project(stack: Stack, name: str) -> Project:
+    names = [word for p in stack.projects for word in (p.name, p.distribution)]
+    if name not in names and (close := wording.nearest(name, (*names, _ALL, _ORIGINS))):
+        raise UsageError(
+            f"the stack {stack.name} has no project {name!r}", tip=f"did you mean {' or '.join(close)}?"
+        )
+    return stack.project(name)
 
 
 def _origins(stack: Stack, *, as_json: bool) -> int:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from cairn import console, files, jsonfile
 from cairn import targets as gpu
-from cairn.cli import demands
+from cairn.cli import demands, paths
 from cairn.cli import options as common
-from cairn.cli import paths
 from cairn.cli.groups import Subparsers
 from cairn.trail import run as trail
 from cairn.trail.request import TrailRequest, TrailResult

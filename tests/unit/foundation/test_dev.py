@@ -101,3 +101,13 @@ def test_names_of_folders_may_have_all_letters(
     dev.allow_all_letters()
     assert dev.run(*write) == 0
     assert (tmp_path / "cairn.pth").read_text(encoding="utf-8") == "/home/josé"
+
+
+def test_a_mistyped_stack_is_named_before_anything_is_installed(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dev, "ready", lambda _extra: pytest.fail("it looked at the environment"))
+    with pytest.raises(SystemExit) as caught:
+        dev.main(["quickstart", "--stack", "sampel"])
+    assert caught.value.code == 2
+    assert "there is no stack 'sampel': did you mean sample?" in capsys.readouterr().err

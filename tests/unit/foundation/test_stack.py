@@ -70,6 +70,45 @@ def test_a_missing_stack_says_how_to_name_one(tmp_path: Path) -> None:
     assert "--stack" in str(caught.value.tip)
 
 
+@pytest.mark.parametrize(
+    ("given", "said", "meant"),
+    [
+        ("sampel", "there is no stack sampel", "did you mean sample?"),
+        ("sampl/stack.toml", "there is no stack sampl/stack.toml", "did you mean sample?"),
+        ("other", "the folder other has no stack.toml", "other/sample"),
+        (
+            "external-builds/pyt",
+            "there is no stack external-builds/pyt",
+            "did you mean external-builds/pytorch?",
+        ),
+        ("pytorch", "there is no stack pytorch", "did you mean external-builds/pytorch?"),
+        ("zzz", "there is no stack zzz", "near it are: sample, external-builds/pytorch"),
+    ],
+)
+def test_a_mistyped_stack_is_guessed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, said: str, meant: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("sample", "external-builds/pytorch", "other/sample"):
+        Path(name).mkdir(parents=True)
+        Path(name, "stack.toml").touch()
+    with pytest.raises(UsageError, match=said) as caught:
+        stack.load(Path(given))
+    assert meant in str(caught.value.tip)
+
+
+def test_a_mistyped_project_or_line_is_guessed() -> None:
+    sample = stack.load(ROOT / "external-builds/sample")
+    for act, meant in (
+        (lambda: sample.project("torhc"), "did you mean torch?"),
+        (lambda: sample.project("zzz"), "its projects are: triton, torch"),
+        (lambda: sample.for_line("relase/2.9"), "did you mean release/2.9?"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            act()
+        assert meant in str(caught.value.tip)
+
+
 def test_only_the_version_of_what_is_built_before_can_be_named(tmp_path: Path) -> None:
     pinned = 'requires = ["a=={version:a}"]'
     chain = HEAD + project("a") + project("b", needs='["a"]')
