@@ -132,6 +132,9 @@ def pip_install(
                 f"pip could not reach {source.index_url or 'the package index'}",
                 tip="check the address and the network, then run the same command again",
             ) from error
+        missing = pip.missing_from(error.output)
+        if missing is not None and (problem := pip.index_problem(source.index_url, missing)):
+            raise NetworkError(problem, tip=pip.INDEX_TIP) from error
         raise BuildError(
             f"pip could not install {', '.join(requirements)}",
             log=log,

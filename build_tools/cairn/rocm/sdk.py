@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
-
-import requests
 
 from cairn import files, pip, process
 from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageError
@@ -28,7 +25,6 @@ for name in sys.argv[1:]:
 """
 _NO_ROCM = re.compile(r"No matching distribution found for (rocm\S*)")
 _UNKNOWN_EXTRA = re.compile(r"does not provide the extra '([^']+)'")
-_PROBE_SECONDS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,10 +158,8 @@ def _ask(python: Path, *words: str) -> str:
 
 def _failure(request: InstallRequest, done: Completed) -> Exception:
     where = request.index_url or " ".join(request.find_links) or "pip's index"
-    if problem := _unreachable(request.index_url):
-        return NetworkError(
-            f"cannot reach {where}: {problem}", tip="check the URL and the network, then run it again"
-        )
+    if problem := _problem_of(request):
+        return NetworkError(problem, tip=pip.INDEX_TIP)
     if match := _NO_ROCM.search(done.output):
         wanted = match[1] if match[1].startswith("rocm-sdk") else request.requirement
         return UsageError(
@@ -179,18 +173,9 @@ def _failure(request: InstallRequest, done: Completed) -> Exception:
     )
 
 
-def _unreachable(index_url: str | None) -> str | None:
-    """Why an index cannot be asked; pip reports one out of reach like one that lacks the package."""
-    if index_url is None or not index_url.startswith(("http://", "https://")):
-        return None
-    try:
-        answer = requests.get(f"{index_url.rstrip('/')}/rocm/", timeout=_PROBE_SECONDS, stream=True)
-    except requests.RequestException as error:
-        return type(error).__name__
-    answer.close()
-    # No such page is a true answer of an index that has no rocm.
-    refused = answer.status_code >= HTTPStatus.BAD_REQUEST and answer.status_code != HTTPStatus.NOT_FOUND
-    return f"it answers {answer.status_code} {answer.reason}" if refused else None
+def _problem_of(request: InstallRequest) -> str | None:
+    problems = [pip.index_problem(request.index_url, "rocm"), *map(pip.page_problem, request.find_links)]
+    return next(filter(None, problems), None)
 
 
 def _refuse_unknown_extras(request: InstallRequest, done: Completed) -> None:

@@ -135,6 +135,9 @@ def _translated(error: ProcessError, where: Where, log: Path) -> NetworkError | 
     lines = [line.strip() for line in error.output.splitlines()]
     if any(sign in error.output for sign in _NO_NETWORK):
         return NetworkError(f"pip could not reach {where}", tip="check the address and that it is served")
+    missing = pip.missing_from(error.output)
+    if missing is not None and (problem := pip.index_problem(where.index_url, missing)):
+        return NetworkError(problem, tip=pip.INDEX_TIP)
     reason = next((line for line in reversed(lines) if line.startswith("ERROR:")), str(error))
     return TestsFailedError(
         f"the set cannot be installed from {where} alone: {reason.removeprefix('ERROR: ')}",

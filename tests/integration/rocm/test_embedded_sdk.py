@@ -16,6 +16,8 @@ from installer.sources import WheelFile
 from cairn.errors import NetworkError, PrerequisiteError, UsageError
 from cairn.rocm import sdk
 
+from .conftest import serving
+
 TARGETS = ("gfx942", "gfx1100")
 VERSION = "7.10.0"
 HOST = """
@@ -265,6 +267,18 @@ def test_an_index_out_of_reach_is_one_clear_error(
     monkeypatch.setenv("PIP_RETRIES", "0")
     with pytest.raises(NetworkError, match=r"cannot reach http://127\.0\.0\.1:9/"):
         sdk.install(sdk.InstallRequest(python=new_environment, index_url="http://127.0.0.1:9/"))
+
+
+def test_an_index_behind_a_login_page_is_called_that(new_environment: Path, tmp_path: Path) -> None:
+    (tmp_path / "simple" / "rocm").mkdir(parents=True)
+    page = tmp_path / "simple" / "rocm" / "index.html"
+    page.write_text("<title>Log in</title><form><input type=password></form>")
+    with (
+        serving(tmp_path) as url,
+        pytest.raises(NetworkError, match=f"{url}/simple/ is not a package index: .* a login page") as caught,
+    ):
+        sdk.install(sdk.InstallRequest(python=new_environment, index_url=f"{url}/simple/"))
+    assert "credentials" in str(caught.value.tip)
 
 
 def test_an_environment_without_rocm_says_so(new_environment: Path) -> None:
