@@ -96,9 +96,10 @@ def _add_set_version(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "set-version",
         help="write a wheel under another version",
-        description="Write a wheel under another version: METADATA, RECORD, WHEEL, folder and file names "
-        "change together, all else is copied as it is.",
-        epilog="example: cairn wheel set-version --rocm-version 7.10.0 --output-dir out dist/torch-….whl",
+        description="Write wheels under other versions: METADATA, RECORD, WHEEL, folder and file names "
+        "change together; exact pins among the wheels named and on the ROCm SDK follow, and so do version.py "
+        "and _rocm_init.py inside; all else is copied as it is. All of the wheels are written or none.",
+        epilog="example: cairn wheel set-version --rocm-version 7.10.0 --output-dir out dist/*.whl",
     )
     _add_wheels(parser)
     how = parser.add_mutually_exclusive_group(required=True)
@@ -114,6 +115,8 @@ def _add_set_version(commands: Subparsers) -> None:
         help="add it, or replace its own",
     )
     common.add_output_dir(parser)
+    common.add_json(parser)
+    common.add_dry_run(parser)
     parser.set_defaults(run=later("wheel_version"))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,6 +36,7 @@ class Edit:
         build: the new build number; an empty text drops it.
         tags: the tags that replace all others, such as `cp311-cp311-manylinux_2_28_x86_64`.
         add_requirements: whole requirements to add (one that is there already is not added again).
+        rewrite_requirements: requirement as METADATA writes it to what it becomes; it must be there.
         replace_requirements: project name to the whole requirement that takes its place; it must be there.
         remove_requirements: names of projects no longer required; they must be there.
         add_extras: extras to declare.
@@ -51,6 +52,7 @@ class Edit:
     build: str | None = None
     tags: tuple[str, ...] | None = None
     add_requirements: tuple[str, ...] = ()
+    rewrite_requirements: Mapping[str, str] = field(default_factory=dict)
     replace_requirements: Mapping[str, str] = field(default_factory=dict)
     remove_requirements: tuple[str, ...] = ()
     add_extras: tuple[str, ...] = ()
@@ -69,15 +71,18 @@ def apply(wheel: Path, edit: Edit, output_dir: Path) -> Path:
         WheelError: the wheel cannot be read, RECORD does not list its members, or the edit names what is
             not there (or adds what is).
     """
-    return apply_as(wheel, lambda _info: edit, output_dir)
-
-
-def apply_as(wheel: Path, edit_of: Callable[[WheelInfo], Edit], output_dir: Path) -> Path:
-    """Like `apply`, where what shall change follows from what the wheel says of itself; it is read once."""
     name = metadata.parse_file_name(wheel.name)
     with collector_paused(), Archive.open(wheel) as archive:
-        info = metadata.read_archive(archive, name)
-        return apply_to(archive, info, edit_of(info), output_dir)
+        return apply_to(archive, metadata.read_archive(archive, name), edit, output_dir)
+
+
+def new_name(info: WheelInfo, edit: Edit) -> str:
+    """The file name that a wheel has after an edit.
+
+    Raises:
+        WheelError: there is no such name.
+    """
+    return _Names.of(metadata.parse_file_name(info.file_name), info, edit).file_name
 
 
 def apply_to(archive: Archive, info: WheelInfo, edit: Edit, output_dir: Path) -> Path:
@@ -178,6 +183,7 @@ def _changed_content(archive: Archive, info: WheelInfo, edit: Edit) -> dict[str,
         build=edit.build,
         tags=edit.tags,
         add_requirements=edit.add_requirements,
+        rewrite_requirements=edit.rewrite_requirements,
         replace_requirements=edit.replace_requirements,
         remove_requirements=edit.remove_requirements,
         add_extras=edit.add_extras,

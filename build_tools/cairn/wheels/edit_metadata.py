@@ -25,6 +25,7 @@ class MetadataEdit:
     build: str | None = None
     tags: tuple[str, ...] | None = None
     add_requirements: tuple[str, ...] = ()
+    rewrite_requirements: Mapping[str, str] = field(default_factory=dict)
     replace_requirements: Mapping[str, str] = field(default_factory=dict)
     remove_requirements: tuple[str, ...] = ()
     add_extras: tuple[str, ...] = ()
@@ -40,6 +41,8 @@ def edited_metadata(data: bytes, edit: MetadataEdit) -> bytes:
     headers = parse_headers(data, name="METADATA")
     if edit.version:
         headers = headers.replaced("Version", [edit.version])
+    if edit.rewrite_requirements:
+        headers = _with_rewritten(headers, edit.rewrite_requirements)
     headers = _without(headers, edit.remove_requirements)
     for name, text in edit.replace_requirements.items():
         headers = _with_replaced(headers, name, text)
@@ -102,6 +105,13 @@ def _without(headers: Headers, names: Iterable[str]) -> Headers:
     gone: set[str] = {canonicalize_name(name) for name in names}
     _must_have(headers, gone)
     return headers.mapped(_REQUIRES, lambda text: None if _names([text]) & gone else text)
+
+
+def _with_rewritten(headers: Headers, texts: Mapping[str, str]) -> Headers:
+    missing = texts.keys() - set(headers.all(_REQUIRES))
+    if missing:
+        raise WheelError(f"METADATA does not require {min(missing)}", tip="add the requirement instead")
+    return headers.mapped(_REQUIRES, lambda text: texts.get(text, text))
 
 
 def _with_replaced(headers: Headers, name: str, text: str) -> Headers:

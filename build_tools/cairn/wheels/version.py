@@ -5,11 +5,17 @@
 | stable     | `7.10.0`                  | `+rocm7.10.0`                         |
 | prerelease | `7.10.0rc1`               | `+rocm7.10.0rc1`                      |
 | nightly    | `7.10.0a20251124`         | `+rocm7.10.0a20251124`                |
+| nightly-bkc | `7.10.0a20251124+bkc.20251126` | `+rocm7.10.0a20251124-bkc.20251126` |
 | dev        | `7.10.0.dev0+efed3c`      | `+devrocm7.10.0.dev0-efed3c`          |
 | stable     | `10.0.0` and later        | `+rocmv.10.0.0.0`                     |
 | prerelease | `10.0.0rc1`               | `+rocmv.10.0.0.rc.1`                  |
 | nightly    | `10.0.0a20270101`         | `+rocmv.10.0.0.a.20270101`            |
+| nightly-bkc | `10.0.0a20270101+bkc.20270103` | `+rocmv.10.0.0.a.20270101.bkc.20270103` |
 | dev        | `10.0.0.dev0+efed3c`      | `+devrocmv.10.0.0.dev.0.efed3c`       |
+
+A `bkc` ("best known configuration") is a nightly, built again later from sources chosen by hand; the second
+date says when. It sorts above that nightly and below the next one. Each of these suffixes is read, whoever
+wrote it: also upstream's `+rocm10.1.0a20260811.bkc.20260813`.
 
 Why ROCm 10 is written another way: PEP 440 compares a segment of a local version as a number only when it is
 digits alone, and as text otherwise. In the first form the major version hides in the text `rocm10`, which
@@ -36,11 +42,14 @@ from packaging.version import InvalidVersion, Version
 from cairn.errors import UsageError, WheelError
 from cairn.wheels.metadata import parsed_version
 
-Channel: TypeAlias = Literal["stable", "prerelease", "nightly", "dev"]
+Channel: TypeAlias = Literal["stable", "prerelease", "nightly", "nightly-bkc", "dev"]
 
 _SUFFIX = re.compile(r"\+[a-z0-9]+(?:[._-][a-z0-9]+)*", re.ASCII | re.IGNORECASE)
+_SHORT_NUMBER = re.compile(r"[0-9]{1,9}")
+_BKC = re.compile(r"bkc\.[0-9]{8}", re.ASCII)
 _FIRST_SEGMENTED = 10
 _RELEASE_PARTS = 3
+_FAT = "fat"
 _MARK = "rocm"
 _DEV_MARK = "devrocm"
 _SEGMENTED = "v"
@@ -87,6 +96,30 @@ def with_suffix(base: str, suffix: str) -> str:
     joined = f"{base}.{suffix.removeprefix('+')}" if parsed_version(base).local else f"{base}{suffix}"
     parsed_version(joined)
     return joined
+
+
+def with_rocm(version: str, rocm_version: str) -> str:
+    """A wheel's version that names another ROCm version: in the place of the one it names, else at its end.
+
+    Raises:
+        WheelError: not a version; a ROCm version of no channel; a local part such as `cpu` or `cu128`, which
+            is that of another build; a fat wheel, whose libraries are of another release.
+    """
+    parsed = parsed_version(version)
+    found = _split(parsed)
+    before = found[0] if found else tuple((parsed.local or "").split(".")) if parsed.local else ()
+    strange = next((part for part in before if part != _FAT and not part.startswith("git")), None)
+    if strange is not None:
+        raise WheelError(
+            f"{version} is the version of another kind of build ({strange})",
+            tip="give the whole version: --version",
+        )
+    if found and _FAT in before and Version(found[1]).release != parsed_version(rocm_version).release:
+        raise WheelError(
+            f"a wheel of {version} carries ROCm {found[1]} itself", tip="make it again: `cairn wheel fat`"
+        )
+    local = ".".join((*before, suffix(rocm_version).removeprefix("+")))
+    return str(Version(f"{parsed.public}+{local}"))
 
 
 def rocm_version_of(version: str) -> str | None:
@@ -148,16 +181,21 @@ def sorts_above(new: str, existing: Iterable[str]) -> str | None:
 
 def _channel(version: Version) -> Channel:
     kind = version.pre[0] if version.pre else None
-    if version.epoch or (kind and version.dev is not None) or (version.local and version.dev is None):
+    known_local = version.dev is not None or (kind == "a" and _is_bkc(version))
+    if version.epoch or (kind and version.dev is not None) or (version.local and not known_local):
         raise WheelError(
             f"the ROCm version {version} belongs to no channel",
-            tip="write 7.10.0, 7.10.0rc1, 7.10.0a20251124 or 7.10.0.dev0+commit",
+            tip="write 7.10.0, 7.10.0rc1, 7.10.0a20251124 (perhaps +bkc.20251126) or 7.10.0.dev0+commit",
         )
     if version.dev is not None:
         return "dev"
     if kind == "a":
-        return "nightly"
+        return "nightly-bkc" if version.local else "nightly"
     return "prerelease" if kind else "stable"
+
+
+def _is_bkc(version: Version) -> bool:
+    return _BKC.fullmatch(version.local or "") is not None
 
 
 def _joined(version: Version) -> str:
@@ -195,7 +233,7 @@ def _split(version: Version) -> tuple[tuple[str, ...], str] | None:
 
 
 def _read(parts: list[str], *, dev: bool) -> str | None:
-    parts, commit = _cut_commit(parts) if dev else (parts, [])
+    parts, local = _cut_commit(parts) if dev else _cut_bkc(parts)
     if parts[0] == _SEGMENTED:
         parts = parts[1:]
         final = not dev and all(part.isdecimal() for part in parts[: _RELEASE_PARTS + 1])
@@ -203,7 +241,7 @@ def _read(parts: list[str], *, dev: bool) -> str | None:
     else:
         text = ".".join(part for part in parts if part)
     with contextlib.suppress(InvalidVersion):
-        return str(Version("+".join((text, *([".".join(commit)] if commit else [])))))
+        return str(Version("+".join((text, *([".".join(local)] if local else [])))))
     return None
 
 
@@ -222,12 +260,18 @@ def _cut_commit(parts: list[str]) -> tuple[list[str], list[str]]:
     return parts, []
 
 
+def _cut_bkc(parts: list[str]) -> tuple[list[str], list[str]]:
+    """A nightly's parts, and those that say of which configuration it is."""
+    at = parts.index("bkc") if "bkc" in parts else len(parts)
+    return parts[:at], parts[at:]
+
+
 def _staged(version: Version, stage: str) -> str:
-    if version.dev is not None or version.local:
+    if version.dev is not None or (version.local and not _is_bkc(version)):
         raise WheelError(f"{version} is a dev build and cannot be promoted", tip="promote a nightly")
     release = ".".join(map(str, version.release))
     number = stage.removeprefix("rc")
-    if stage != "final" and not (stage.startswith("rc") and number.isascii() and number.isdecimal()):
+    if stage != "final" and not (stage.startswith("rc") and _SHORT_NUMBER.fullmatch(number)):
         raise WheelError(f"unknown stage {stage!r}", tip="a stage is rc1, rc2, … or final")
     new = release if stage == "final" else f"{release}rc{int(number)}"
     if Version(new) <= version:

@@ -6,12 +6,22 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from cairn.errors import WheelError
-from cairn.wheels.version import channel_of, promote, rocm_version_of, sorts_above, suffix, with_suffix
+from cairn.wheels.version import (
+    channel_of,
+    promote,
+    rocm_version_of,
+    sorts_above,
+    suffix,
+    with_rocm,
+    with_suffix,
+)
 
 NUMBERS = st.one_of(st.integers(0, 12), st.integers(95, 105))
 RELEASES = st.tuples(st.one_of(st.integers(1, 12), st.integers(95, 105)), NUMBERS, NUMBERS)
 COMMITS = st.from_regex(r"[a-f][0-9a-f]{6,39}", fullmatch=True)
-STAGES = st.sampled_from(["", "rc1", "rc2", "rc9", "rc10", "a20251124", "a20260501", "b1", ".dev0"])
+STAGES = st.sampled_from(
+    ["", "rc1", "rc2", "rc9", "rc10", "a20251124", "a20251124+bkc.20251126", "a20260501", "b1", ".dev0"]
+)
 
 
 @st.composite
@@ -30,6 +40,8 @@ def rocm_versions(draw: st.DrawFn, first_major: int = 1) -> str:
         ("7.10.0rc2", "+rocm7.10.0rc2", "prerelease"),
         ("7.10.0.dev0+efed3c", "+devrocm7.10.0.dev0-efed3c", "dev"),
         ("7.10.0.dev0", "+devrocm7.10.0.dev0", "dev"),
+        ("7.14.0a20260811+bkc.20260813", "+rocm7.14.0a20260811-bkc.20260813", "nightly-bkc"),
+        ("10.1.0a20260811+bkc.20260813", "+rocmv.10.1.0.a.20260811.bkc.20260813", "nightly-bkc"),
         ("9.9", "+rocm9.9", "stable"),
         ("10.0", "+rocmv.10.0.0.0", "stable"),
         ("10.0.0rc1", "+rocmv.10.0.0.rc.1", "prerelease"),
@@ -45,7 +57,23 @@ def test_suffix_by_channel(rocm: str, expected: str, channel: str) -> None:
     assert Version(rocm_version_of(f"2.9.0{expected}") or "0") == Version(rocm)
 
 
-@pytest.mark.parametrize("rocm", ["1!7.0", "7.0a1.dev2", "7.0+local", "seven", ""])
+@pytest.mark.parametrize(
+    "rocm",
+    [
+        *(
+            "1!7.0",
+            "7.0a1.dev2",
+            "7.0+local",
+            "seven",
+            "",
+            "7.0\n",
+            "7.0a1+local",
+            "7.0a1+bkc",
+            "7.0a1+bkc.2026",
+        ),
+        *("7.0+bkc.20260813", "7.0rc1+bkc.20260813", "7.0a1+bkc.20260813.1"),
+    ],
+)
 def test_versions_of_no_channel_are_refused(rocm: str) -> None:
     with pytest.raises(WheelError):
         suffix(rocm)
@@ -99,6 +127,24 @@ def test_stable_above_prerelease_above_nightly_above_dev(release: tuple[int, int
     assert len(set(versions)) == 4
 
 
+@given(RELEASES)
+def test_a_best_known_configuration_is_between_its_nightly_and_the_next(
+    release: tuple[int, int, int],
+) -> None:
+    base = ".".join(map(str, release))
+    stages = ("a20260811", "a20260811+bkc.20260813", "a20260811+bkc.20260814", "a20260812", "rc1")
+    versions = [Version("2.9.0" + suffix(base + stage)) for stage in stages]
+    assert versions == sorted(versions)
+    assert len(set(versions)) == 5
+
+
+def test_upstreams_way_to_write_rocm_10_is_read_and_promoted() -> None:
+    theirs = "2.13.0+rocm10.1.0a20260811.bkc.20260813"
+    assert rocm_version_of(theirs) == "10.1.0a20260811+bkc.20260813"
+    assert promote(theirs, "rc1") == "2.13.0+rocmv.10.1.0.rc.1"
+    assert with_rocm(theirs, "10.1.0") == "2.13.0+rocmv.10.1.0.0"
+
+
 @given(RELEASES, RELEASES)
 def test_final_releases_sort_by_number_in_each_scheme(
     one: tuple[int, int, int], other: tuple[int, int, int]
@@ -126,6 +172,7 @@ def test_promotion() -> None:
         ("2.9.0+rocm7.13.0a1", "beta"),
         ("2.9.0+rocm7.13.0a1", "rc"),
         ("2.9.0+rocm7.13.0a1", "rc²"),
+        ("2.9.0+rocm7.13.0a1", "rc" + "9" * 5000),
         ("2.9.0+cpu", "final"),
         ("x", "final"),
     ],
@@ -138,7 +185,7 @@ def test_promotion_only_goes_forward(version: str, stage: str) -> None:
 @given(rocm_versions())
 def test_promotion_ends_at_the_final_release(rocm: str) -> None:
     version = "2.9.0" + suffix(rocm)
-    if channel_of(rocm) in ("nightly", "prerelease"):
+    if channel_of(rocm) in ("nightly", "nightly-bkc", "prerelease"):
         final = promote(version, "final")
         assert final == "2.9.0" + suffix(Version(rocm).base_version)
         assert sorts_above(final, [version]) is None
