@@ -26,7 +26,9 @@ _DIRS = {
 }
 _SWITCHES = {"audio": "build_pytorch_audio", "vision": "build_pytorch_vision", "triton": "build_triton"}
 _INDEX = "--index-url https://rocm.nightlies.amd.com/v2/gfx110X-all/"  # in the examples
-_RELEASE_TYPES = ("dev", "nightly", "prerelease", "stable")
+# Upstream's release types to the channel that the SDK must be of, and stable, which upstream does not build.
+_CHANNELS = {name: name for name in ("dev", "nightly", "nightly-bkc", "prerelease", "stable")}
+_CHANNELS |= {"ci": "dev", "dev-bkc": "dev"}
 
 
 def run(argv: Sequence[str] | None = None, *, script: Path) -> int:
@@ -95,7 +97,7 @@ def _add_build(parser: argparse.ArgumentParser, script: Path) -> None:
         parser.add_argument(f"--{dest.replace('_', '-')}", action=flag, default=None, help=text)
     parser.add_argument("--pytorch-rocm-arch", help="GPU targets (default: what the SDK serves)")
     parser.add_argument("--version-suffix", help="local version of the wheels (default: from the SDK)")
-    parser.add_argument("--release-type", choices=_RELEASE_TYPES, help="refuse an SDK of another channel")
+    parser.add_argument("--release-type", choices=tuple(_CHANNELS), help="refuse an SDK of another channel")
     parser.add_argument("--pytorch-build-number", default="1", help="build number (default: %(default)s)")
     parser.add_argument(
         "--enable-pytorch-flash-attention",
@@ -145,7 +147,7 @@ def _job(options: argparse.Namespace, stack: stacks.Stack) -> job.Job:
         version_suffix=options.version_suffix,
         build_number=options.pytorch_build_number,
         features={} if flash is None else {"flash_attention": flash},
-        channel=options.release_type,
+        channel=_CHANNELS.get(options.release_type),
         clean=options.clean,
         compiler_cache="ccache" if options.use_ccache else "sccache" if options.use_sccache else None,
     )

@@ -103,13 +103,23 @@ def add_pip(parser: argparse.ArgumentParser) -> None:
         help="folder or page with packages; may be repeated",
     )
     parser.add_argument("--pip-cache-dir", type=paths.new_folder, metavar="DIR", help="pip's cache folder")
-    parser.add_argument("--rocm-sdk-version", help="exact version of the ROCm SDK (default: the newest)")
+    parser.add_argument(
+        "--rocm-sdk-version",
+        type=exact_version,
+        metavar="VERSION",
+        help="exact version of the ROCm SDK, 7.10.0 or ==7.10.0 (default: the newest)",
+    )
     parser.add_argument(
         "--pre", action=argparse.BooleanOptionalAction, default=True, help="take pre-releases too"
     )
     parser.add_argument(
         "--rocm-extras", default="libraries,devel", help="extras of the rocm package (default: %(default)s)"
     )
+
+
+def exact_version(text: str) -> str:
+    """An exact version, perhaps with the comparison that upstream writes before it: `==7.10.0`."""
+    return text.strip().removeprefix("==")
 
 
 def wanted_sdk(options: argparse.Namespace, *, family: str | None = None) -> sdk.Wanted:

@@ -67,3 +67,16 @@ def test_links_before_and_after_the_command_are_all_kept() -> None:
     given = ["--find-links", "a", "build", "--find-links", "b", "--find-links", "c", "--output-dir", "out"]
     assert options.wanted_sdk(parser.parse_args(given)).source.find_links == ("a", "b", "c")
     assert options.wanted_sdk(parser.parse_args(given[2:3] + given[-2:])).source.find_links == ()
+
+
+@pytest.mark.parametrize("written", ["7.10.0", "==7.10.0"])
+def test_the_version_of_the_sdk_may_have_upstreams_comparison_before_it(written: str) -> None:
+    parser = build_prod_wheels._parser(Path("build_prod_wheels.py"))
+    given = parser.parse_args(["build", "--rocm-sdk-version", written, "--output-dir", "out"])
+    assert options.wanted_sdk(given).version == "7.10.0"
+
+
+@pytest.mark.parametrize("kind", ["ci", "dev", "dev-bkc", "nightly", "nightly-bkc", "prerelease", "stable"])
+def test_upstreams_release_types_are_taken(kind: str) -> None:
+    parser = build_prod_wheels._parser(Path("build_prod_wheels.py"))
+    assert parser.parse_args(["build", "--release-type", kind, "--output-dir", "out"]).release_type == kind
