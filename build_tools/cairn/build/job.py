@@ -17,7 +17,7 @@ from cairn.build import outcome, plan, preflight, runner, sdk
 from cairn.build.plan import Plan
 from cairn.build.request import BuildRequest, BuiltWheel, CompilerCache, Sdk, python_tag
 from cairn.errors import SourceError, UsageError, WheelError
-from cairn.sources import checkout
+from cairn.sources import checkout, lines
 from cairn.stack import Stack
 from cairn.wheels import version
 
@@ -29,7 +29,8 @@ class Job:
     """What a person wants built.
 
     Attributes:
-        stack: the stack, on its line.
+        stack: the stack, as loaded.
+        line: release line that the person named; None takes that of the checkouts.
         checkouts: project name to folder.
         required: projects that must be built; others are left out where their checkout is missing.
         output_dir: where the wheels go.
@@ -47,6 +48,7 @@ class Job:
     """
 
     stack: Stack
+    line: str | None = None
     checkouts: Mapping[str, Path]
     required: frozenset[str] = frozenset()
     output_dir: Path
@@ -114,6 +116,7 @@ def _checks(job: Job) -> Iterator[preflight.Check]:
     yield functools.partial(_check_targets, job)
     yield functools.partial(_check_sdk_version, job)
     yield functools.partial(_check_present, job)
+    yield functools.partial(lines.line_of, job.stack, job.checkouts, asked=job.line)
     for project in job.stack.projects:
         folder = job.checkouts.get(project.name)
         if folder is not None and folder.is_dir():
@@ -224,7 +227,7 @@ def _request(job: Job, installed: Sdk | None) -> BuildRequest:
     targets = gpu.parse_targets(job.targets or served)
     checkouts = _present(job)
     return BuildRequest(
-        stack=job.stack,
+        stack=job.stack.for_line(lines.line_of(job.stack, checkouts, asked=job.line)),
         checkouts=checkouts,
         output_dir=job.output_dir.absolute(),
         work_dir=job.environments(),

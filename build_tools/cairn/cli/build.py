@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cairn import console
+from cairn import stack as stacks
 from cairn.build import job
 from cairn.build.plan import Plan
 from cairn.build.request import BuiltWheel
@@ -30,7 +31,7 @@ def register(subparsers: Subparsers) -> None:
         epilog=_EXAMPLE,
     )
     parser.add_argument("action", nargs="?", choices=("run", "plan"), default="run", help="default: run")
-    common.add_stack(parser)
+    common.add_stack(parser, default_line=common.LINE_OF_CHECKOUTS)
     common.add_pip(parser)
     parser.add_argument("--install-rocm", action="store_true", help="install the ROCm SDK first")
     common.add_root_checkout_dir(parser)
@@ -47,10 +48,18 @@ def register(subparsers: Subparsers) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    stack = common.read_stack(options)
+    wanted = _job(options)
+    if options.action == "plan":
+        return show_plan(job.plan_of(wanted), as_json=options.json)
+    return show_wheels(job.run(wanted), as_json=options.json)
+
+
+def _job(options: argparse.Namespace) -> job.Job:
+    stack = stacks.load(options.stack)
     folder = options.root_checkout_dir or Path(stack.folder)
-    wanted = job.Job(
+    return job.Job(
         stack=stack,
+        line=options.line,
         checkouts={p.name: folder / p.checkout_dir for p in stack.projects},
         output_dir=options.output_dir,
         sdk=common.wanted_sdk(options),
@@ -61,9 +70,6 @@ def _run(options: argparse.Namespace) -> int:
         clean=options.clean,
         env_dir=options.env_dir,
     )
-    if options.action == "plan":
-        return show_plan(job.plan_of(wanted), as_json=options.json)
-    return show_wheels(job.run(wanted), as_json=options.json)
 
 
 def show_plan(plan: Plan, *, as_json: bool) -> int:

@@ -88,6 +88,7 @@ def _add_build(parser: argparse.ArgumentParser, script: Path) -> None:
     common.add_output_dir(parser)
     common.add_root_checkout_dir(parser)
     parser.set_defaults(root_checkout_dir=script.parent)
+    common.add_line(parser, default=common.LINE_OF_CHECKOUTS)
     for name, dest in _DIRS.items():
         parser.add_argument(
             f"--{dest.replace('_', '-')}", type=paths.folder, metavar="DIR", help=f"checkout of {name}"
@@ -138,6 +139,7 @@ def _job(options: argparse.Namespace, stack: stacks.Stack) -> job.Job:
     required = {name for name, path in chosen.items() if path} | {n for n, on in switched.items() if on}
     return job.Job(
         stack=stack,
+        line=options.line,
         checkouts=checkouts,
         required=frozenset((required & checkouts.keys()) | {"torch"}),
         output_dir=options.output_dir,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cairn import console, jsonfile
+from cairn import stack as stacks
 from cairn import targets as gpu
 from cairn.build import toolchain
 from cairn.build.request import platform_tag, python_version
@@ -16,7 +17,7 @@ from cairn.cli import options as common
 from cairn.cli import paths
 from cairn.cli.groups import Subparsers
 from cairn.errors import SourceError, UsageError
-from cairn.sources import changelog, changelog_page, manifest, provenance, reproduce, several, urls
+from cairn.sources import changelog, changelog_page, lines, manifest, provenance, reproduce, several, urls
 from cairn.sources.checkout import Checkout, inspect
 from cairn.sources.manifest import Manifest
 from cairn.stack import Stack
@@ -46,7 +47,7 @@ def _register_create(commands: Subparsers) -> None:
         "have, and local edits. With --as-of, the stack is checked out first, as its branches were then.",
         epilog="example: cairn manifest create --stack external-builds/pytorch --output manifest.json",
     )
-    common.add_stack(create)
+    common.add_stack(create, default_line=common.LINE_OF_CHECKOUTS)
     _add_checkouts(create)
     common.add_targets(create, default="the stack's")
     create.add_argument("--sdk-version", help="version of the ROCm SDK (default: the stack's)")
@@ -136,15 +137,16 @@ def _add_checkouts(parser: argparse.ArgumentParser) -> None:
 
 
 def _create(options: argparse.Namespace) -> int:
-    stack, pythons = common.read_stack(options), _pythons(options.python)
-    checkouts = _checkouts(stack, options)
+    stack, pythons = stacks.load(options.stack), _pythons(options.python)
+    checkouts = _checkouts(stack.for_line(options.line), options)
+    line = lines.line_of(stack, {c.project.name: c.path for c in checkouts}, asked=options.line)
     _refuse_what_nobody_else_has(checkouts, allow_local=options.allow_local)
     sdk_version = options.sdk_version or (stack.sdk.version if stack.sdk else None)
     targets = gpu.parse_targets(options.targets) if options.targets else stack.targets
     made = manifest.create(
         checkouts,
         stack=stack.name,
-        line=stack.line,
+        line=line,
         targets=targets,
         pythons=pythons,
         platform=platform_tag(),

@@ -17,12 +17,22 @@ PORT = 8383
 """Where an index is served unless another port is asked for."""
 
 
-def add_stack(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """`--stack` and `--line`."""
+LINE_OF_CHECKOUTS = "that of the checkouts"
+
+
+def add_stack(
+    parser: argparse.ArgumentParser, *, required: bool = True, default_line: str = "the stack's"
+) -> None:
+    """`--stack` and `--line`; `default_line` says in words what holds without it."""
     parser.add_argument(
         "--stack", type=Path, required=required, help="a stack.toml, or the folder that has one"
     )
-    parser.add_argument("--line", help="release line, such as nightly or release/2.9 (default: the stack's)")
+    add_line(parser, default=default_line)
+
+
+def add_line(parser: argparse.ArgumentParser, *, default: str) -> None:
+    """`--line`."""
+    parser.add_argument("--line", help=f"release line, such as nightly or release/2.9 (default: {default})")
 
 
 def read_stack(options: argparse.Namespace) -> stacks.Stack:
