@@ -30,17 +30,19 @@ def register(subparsers: Subparsers) -> None:
         "again. `cairn build plan …` shows what would be built.",
         epilog=_EXAMPLE,
     )
-    parser.add_argument("action", nargs="?", choices=("run", "plan"), default="run", help="default: run")
+    parser.add_argument(
+        "action", nargs="?", choices=("run", "plan"), default="run", help="what to do (default: run)"
+    )
     common.add_stack(parser, default_line=common.LINE_OF_CHECKOUTS)
     common.add_pip(parser)
     parser.add_argument("--install-rocm", action="store_true", help="install the ROCm SDK first")
     common.add_root_checkout_dir(parser)
     common.add_output_dir(parser)
     common.add_targets(parser, default="what the SDK serves")
-    parser.add_argument("--version-suffix", help="local version, such as +rocm7.10.0 (default: the SDK's)")
     parser.add_argument(
-        "--jobs", type=int, default=0, help="compile jobs at once (default: one per processor)"
+        "--version-suffix", help="local version of the wheels, such as +rocm7.10.0 (default: the SDK's)"
     )
+    common.add_jobs(parser, what="compile jobs")
     parser.add_argument("--clean", action="store_true", help="build everything again")
     parser.add_argument("--env-dir", type=paths.new_folder, metavar="DIR", help="where environments are kept")
     common.add_json(parser)

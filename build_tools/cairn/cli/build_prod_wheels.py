@@ -50,22 +50,27 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         epilog=f"example: python {script.name} build --install-rocm {_INDEX} --output-dir out",
     )
     common.add_pip(parser)
-    parser.add_argument("--stack", type=Path, default=script.parent, help=argparse.SUPPRESS)
+    stack_help = "a stack.toml, or the folder that has one"
+    parser.add_argument("--stack", type=Path, default=script.parent, help=stack_help)
     commands = parser.add_subparsers(required=True, metavar="install-rocm|build")
     install = commands.add_parser(
         "install-rocm",
         help="install the ROCm SDK for later builds",
+        description="Install the ROCm SDK into the environment that later builds use.",
         epilog=f"example: python {script.name} install-rocm {_INDEX}",
     )
     _repeat_pip(install)
+    install.add_argument("--stack", type=Path, default=argparse.SUPPRESS, help=stack_help)
     install.set_defaults(run=_install_rocm)
     build = commands.add_parser(
         "build",
         help="build the wheels",
+        description="Build the wheels of the checkouts that there are, each against those it needs.",
         epilog=f"example: python {script.name} build --install-rocm {_INDEX} "
         "--pytorch-rocm-arch gfx1100 --output-dir out",
     )
     _repeat_pip(build)
+    build.add_argument("--stack", type=Path, default=argparse.SUPPRESS, help=stack_help)
     _add_build(build, script)
     build.set_defaults(run=_build)
     return parser
@@ -97,14 +102,16 @@ def _add_build(parser: argparse.ArgumentParser, script: Path) -> None:
         text = f"build {name} (default: when its checkout is there)"
         parser.add_argument(f"--{dest.replace('_', '-')}", action=flag, default=None, help=text)
     parser.add_argument("--pytorch-rocm-arch", help="GPU targets (default: what the SDK serves)")
-    parser.add_argument("--version-suffix", help="local version of the wheels (default: from the SDK)")
+    parser.add_argument(
+        "--version-suffix", help="local version of the wheels, such as +rocm7.10.0 (default: the SDK's)"
+    )
     parser.add_argument("--release-type", choices=tuple(_CHANNELS), help="refuse an SDK of another channel")
     parser.add_argument("--pytorch-build-number", default="1", help="build number (default: %(default)s)")
     parser.add_argument(
         "--enable-pytorch-flash-attention",
         action=flag,
         default=None,
-        help="default: where triton supports it",
+        help="build flash attention (default: where triton supports it)",
     )
     parser.add_argument("--use-ccache", action=flag, default=False, help="put ccache before the compilers")
     parser.add_argument("--use-sccache", action=flag, default=False, help="put sccache before the compilers")

@@ -79,13 +79,19 @@ def add_choice(parser: argparse.ArgumentParser, *, related: bool = True, release
 def add_how(parser: argparse.ArgumentParser) -> None:
     """How to check out."""
     flag = argparse.BooleanOptionalAction
-    parser.add_argument("--depth", type=positive, help="fetch so many commits of history (default: all)")
-    parser.add_argument("--jobs", type=positive, default=0, help="fetch so many submodules at once")
+    add_depth(parser)
+    common.add_jobs(parser, what="submodules that are fetched")
     add_as_of(parser)
     parser.add_argument("--submodules", action=flag, default=True, help="check submodules out too")
     parser.add_argument("--hipify", action=flag, default=True, help="hipify, where it is done at checkout")
-    parser.add_argument("--force", action="store_true", help="drop local work that stands in the way")
+    common.add_force(parser)
     add_hipify(parser)
+
+
+def add_depth(parser: argparse.ArgumentParser) -> None:
+    """`--depth`."""
+    text = "fetch so many commits of history (default: all)"
+    parser.add_argument("--depth", type=common.positive, help=text)
 
 
 def add_hipify(parser: argparse.ArgumentParser) -> None:
@@ -244,11 +250,3 @@ def _moment(text: str) -> datetime:
         return history.moment(text)
     except UsageError as error:
         raise argparse.ArgumentTypeError(f"{error}: {error.tip}") from error
-
-
-def positive(text: str) -> int:
-    """An option's value that counts something."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not positive")
-    return value

@@ -18,7 +18,9 @@ _EXAMPLE = "example: cairn ci run --stack external-builds/sample --line release/
 
 def register(subparsers: Subparsers) -> None:
     """Add the group to the program."""
-    parser = subparsers.add_parser("ci", help="run a stack end to end", epilog=_EXAMPLE)
+    parser = subparsers.add_parser(
+        "ci", help="run a stack end to end", description="Run a stack end to end.", epilog=_EXAMPLE
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run = commands.add_parser(
         "run",
@@ -36,8 +38,8 @@ def register(subparsers: Subparsers) -> None:
         help="folder of checkouts, environments, wheels, index and report (default: %(default)s)",
     )
     common.add_targets(run, default="the stack's")
-    run.add_argument("--jobs", type=int, help="compile jobs at once (default: one per processor)")
-    run.add_argument("--force", action="store_true", help="drop local edits in the checkouts")
+    common.add_jobs(run, what="compile jobs")
+    common.add_force(run)
     common.add_json(run)
     run.set_defaults(run=_run)
 

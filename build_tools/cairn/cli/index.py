@@ -42,12 +42,16 @@ def _add_serve(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "serve",
         help="serve a store over HTTP until interrupted",
+        description="Serve a store over HTTP on this machine until interrupted: its own files, no others.",
         epilog="example: cairn index serve ./store",
     )
     parser.add_argument("store", metavar="URL", help="the store: a path or file://…")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument(
-        "--port", type=int, default=common.PORT, help="default: %(default)s; 0 takes any free one"
+        "--port",
+        type=int,
+        default=common.PORT,
+        help="port to listen on; 0 takes any free one (default: %(default)s)",
     )
     parser.set_defaults(run=_serve)
 
@@ -56,6 +60,8 @@ def _add_publish(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "publish",
         help="offer wheels and sdists in a channel",
+        description="Offer wheels and sdists in staging or dev. Into the channels that people install from, "
+        "sets come through the gate: see `cairn release promote`.",
         epilog="example: cairn index publish dist/*.whl --store ./store --set dist/set.json",
     )
     parser.add_argument("files", nargs="+", type=paths.file, metavar="FILE", help="a wheel or an sdist")
@@ -82,6 +88,8 @@ def _add_mirror(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "mirror",
         help="fetch what distributions need and the channel lacks",
+        description="Fetch what distributions need and the channel lacks, and keep it by its hash. What sets "
+        "need comes with them into other channels.",
         epilog="example: cairn index mirror dist/*.whl --store ./store --index staging",
     )
     parser.add_argument(
@@ -99,7 +107,12 @@ def _add_mirror(commands: Subparsers) -> None:
 
 
 def _add_check(commands: Subparsers, name: str, *, hashes: bool, what: str) -> None:
-    parser = commands.add_parser(name, help=what, epilog=f"example: cairn index {name} --store ./store")
+    parser = commands.add_parser(
+        name,
+        help=what,
+        description=f"{what[0].upper()}{what[1:]}. Nothing is changed.",
+        epilog=f"example: cairn index {name} --store ./store",
+    )
     _add_place(parser, default="release")
     parser.set_defaults(run=_check, hashes=hashes)
 

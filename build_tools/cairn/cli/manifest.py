@@ -29,7 +29,10 @@ _SHOWN = 12  # problems
 def register(subparsers: Subparsers) -> None:
     """Add the group to the program's parser."""
     group = subparsers.add_parser(
-        "manifest", help="freeze what a build is made from; make and compare it again"
+        "manifest",
+        help="freeze what a build is made from; make and compare it again",
+        description="Freeze what a build is made from in a manifest; make it again, and compare.",
+        epilog="example: cairn manifest create --stack external-builds/pytorch --output manifest.json",
     )
     commands = group.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _register_create(commands)
@@ -50,7 +53,7 @@ def _register_create(commands: Subparsers) -> None:
     common.add_stack(create, default_line=common.LINE_OF_CHECKOUTS)
     _add_checkouts(create)
     common.add_targets(create, default="the stack's")
-    create.add_argument("--sdk-version", help="version of the ROCm SDK (default: the stack's)")
+    create.add_argument("--rocm-sdk-version", help="exact version of the ROCm SDK (default: the stack's)")
     create.add_argument("--python", help="versions of Python, joined by commas (default: this one's)")
     create.add_argument(
         "--output", type=paths.new_file, required=True, metavar="FILE", help="the manifest to write"
@@ -74,11 +77,9 @@ def _register_checkout(commands: Subparsers) -> None:
     again.add_argument("manifest", type=paths.file, metavar="MANIFEST", help="a manifest.json")
     common.add_stack(again, required=False)
     _add_checkouts(again)
-    again.add_argument("--depth", type=checkout_command.positive, help="fetch so many commits of history")
-    again.add_argument(
-        "--jobs", type=checkout_command.positive, default=0, help="fetch so many submodules at once"
-    )
-    again.add_argument("--force", action="store_true", help="drop local work that stands in the way")
+    checkout_command.add_depth(again)
+    common.add_jobs(again, what="submodules that are fetched")
+    common.add_force(again)
     common.add_python(again, what="that hipify runs in")
 
 
@@ -141,7 +142,7 @@ def _create(options: argparse.Namespace) -> int:
     checkouts = _checkouts(stack.for_line(options.line), options)
     line = lines.line_of(stack, {c.project.name: c.path for c in checkouts}, asked=options.line)
     _refuse_what_nobody_else_has(checkouts, allow_local=options.allow_local)
-    sdk_version = options.sdk_version or (stack.sdk.version if stack.sdk else None)
+    sdk_version = options.rocm_sdk_version or (stack.sdk.version if stack.sdk else None)
     targets = gpu.parse_targets(options.targets) if options.targets else stack.targets
     made = manifest.create(
         checkouts,

@@ -21,17 +21,34 @@ LINE_OF_CHECKOUTS = "that of the checkouts"
 
 
 def add_stack(
-    parser: argparse.ArgumentParser, *, required: bool = True, default_line: str = "the stack's"
+    parser: argparse.ArgumentParser,
+    *,
+    required: bool = True,
+    default: Path | str | None = None,
+    default_line: str = "the stack's",
 ) -> None:
-    """`--stack` and `--line`; `default_line` says in words what holds without it."""
+    """`--stack` and `--line`.
+
+    Args:
+        parser: what gets them.
+        required: whether the stack must be given where it has no default.
+        default: the stack of a script; argparse.SUPPRESS below a command that has one already.
+        default_line: says in words what line holds without one.
+    """
     parser.add_argument(
-        "--stack", type=Path, required=required, help="a stack.toml, or the folder that has one"
+        "--stack",
+        type=Path,
+        required=required and default is None,
+        default=default,
+        help="a stack.toml, or the folder that has one",
     )
     add_line(parser, default=default_line)
+    if default == argparse.SUPPRESS:
+        parser.set_defaults(line=argparse.SUPPRESS)
 
 
 def add_line(parser: argparse.ArgumentParser, *, default: str) -> None:
-    """`--line`."""
+    """`--line`; `default` says in words what holds without it."""
     parser.add_argument("--line", help=f"release line, such as nightly or release/2.9 (default: {default})")
 
 
@@ -66,6 +83,34 @@ def add_targets(parser: argparse.ArgumentParser, *, default: str) -> None:
     """`--targets`; `default` says in words what holds without it."""
     parser.add_argument(
         "--targets", help=f"GPU targets or families, joined by commas, or cpu (default: {default})"
+    )
+
+
+def add_jobs(parser: argparse.ArgumentParser, *, what: str) -> None:
+    """`--jobs`: how many of `what` at once; 0 without it, for as many as suits."""
+    parser.add_argument("--jobs", type=positive, default=0, help=f"{what} at once (default: what suits)")
+
+
+def positive(text: str) -> int:
+    """A number of things, as a `type` of argparse."""
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return int(text)
+
+
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """`--force`."""
+    parser.add_argument("--force", action="store_true", help="drop local work that stands in the way")
+
+
+def add_find_links(parser: argparse.ArgumentParser) -> None:
+    """`--find-links`."""
+    parser.add_argument(
+        "--find-links",
+        action="append",
+        default=[],
+        metavar="PLACE",
+        help="folder or page with packages; may be repeated",
     )
 
 
@@ -104,14 +149,8 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
 
 def add_pip(parser: argparse.ArgumentParser) -> None:
     """Where pip finds the ROCm SDK: upstream's flags (build_prod_wheels.py)."""
-    parser.add_argument("--index-url", metavar="URL", help="package index that has the ROCm SDK")
-    parser.add_argument(
-        "--find-links",
-        action="append",
-        default=[],
-        metavar="PLACE",
-        help="folder or page with packages; may be repeated",
-    )
+    parser.add_argument("--index-url", metavar="URL", help="the only package index to use")
+    add_find_links(parser)
     parser.add_argument("--pip-cache-dir", type=paths.new_folder, metavar="DIR", help="pip's cache folder")
     parser.add_argument(
         "--rocm-sdk-version",

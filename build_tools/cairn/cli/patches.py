@@ -27,7 +27,10 @@ from cairn.stack import HipifyKind
 def register(subparsers: Subparsers) -> None:
     """Add the group to the program's parser."""
     group = subparsers.add_parser(
-        "patches", help="explain, export and apply what a checkout has beyond upstream"
+        "patches",
+        help="explain, export and apply what a checkout has beyond upstream",
+        description="Explain, export and apply what a checkout has beyond upstream's files.",
+        epilog="example: cairn patches audit external-builds/pytorch/pytorch",
     )
     commands = group.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_audit(commands)
@@ -64,6 +67,7 @@ def _add_report(commands: Subparsers) -> None:
     report = commands.add_parser(
         "report",
         help="show what hipify read, changed, made and left",
+        description="Show what hipify read, changed, made and left in a checkout.",
         epilog="example: cairn patches report external-builds/pytorch/pytorch --json",
     )
     report.add_argument("checkout", type=paths.folder, metavar="CHECKOUT", help="folder of a checkout")
@@ -89,6 +93,7 @@ def _add_apply(commands: Subparsers) -> None:
     apply = commands.add_parser(
         "apply",
         help="commit patch files on top of a checkout, all of them or none, and none twice",
+        description="Commit patch files on top of a checkout: all of them or none, and none twice.",
         epilog="example: cairn patches apply pytorch ~/patches",
     )
     apply.add_argument("checkout", type=paths.folder, metavar="CHECKOUT", help="folder of a checkout")

@@ -29,6 +29,7 @@ def register(subparsers: Subparsers) -> None:
     parser = commands.add_parser(
         "promote",
         help="bring a set to another channel, if every demand holds",
+        description="Bring a set and all it needs to another channel, if every demand on it holds.",
         epilog="example: cairn release promote SET --store ./store --record record.json",
     )
     parser.add_argument("set_id", metavar="SET", help="its set.json, or its id: the first digits will do")

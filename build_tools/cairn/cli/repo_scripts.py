@@ -40,14 +40,15 @@ def _parser(project: str, script: Path) -> argparse.ArgumentParser:
         description=f"Check {project} out and hipify it, for building a wheel with ROCm.",
         epilog=f"example: python {script.name} checkout",
     )
-    parser.add_argument("--stack", type=Path, default=script.absolute().parent, help=argparse.SUPPRESS)
+    common.add_stack(parser, default=script.absolute().parent)
     commands = parser.add_subparsers(required=True, metavar="checkout|hipify")
     checkout = commands.add_parser(
         "checkout",
         help="check out, hipify, and tag what upstream gave",
+        description=f"Check {project} out, hipify it, and tag what upstream gave.",
         epilog=f"example: python {script.name} checkout --repo-hashtag main",
     )
-    checkout.add_argument("--line", help="release line that gives the defaults, such as release/2.9")
+    common.add_stack(checkout, default=argparse.SUPPRESS)
     command.add_place(checkout)
     pinned = project != "torch"
     command.add_choice(checkout, related=pinned and project != "triton", release=project == "triton")
@@ -56,11 +57,13 @@ def _parser(project: str, script: Path) -> argparse.ArgumentParser:
     hipify = commands.add_parser(
         "hipify",
         help="hipify a checkout made with --no-hipify, or by hand",
+        description="Hipify a checkout that was made with --no-hipify, or by hand, and tag it.",
         epilog=f"example: python {script.name} hipify --checkout-dir ~/pytorch",
     )
+    common.add_stack(hipify, default=argparse.SUPPRESS)
     command.add_place(hipify)
     command.add_hipify(hipify)
-    hipify.set_defaults(run=_hipify, line=None)
+    hipify.set_defaults(run=_hipify)
     return parser
 
 

@@ -16,7 +16,12 @@ from cairn.rocm import sdk
 
 def register(subparsers: Subparsers) -> None:
     """Add the group to the program's parser."""
-    group = subparsers.add_parser("rocm", help="make and install ROCm SDK packages")
+    group = subparsers.add_parser(
+        "rocm",
+        help="make and install ROCm SDK packages",
+        description="Turn ROCm into pip packages, and install them.",
+        epilog="example: cairn rocm install --python .venv --index-url URL",
+    )
     commands = group.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _register_package(commands)
     _register_install(commands)
@@ -48,7 +53,7 @@ def _register_package(commands: Subparsers) -> None:
     )
     parser.add_argument("--rocm-version", required=True, help="such as 7.10.0 or 7.10.0a20251124")
     common.add_targets(parser, default="none")
-    parser.add_argument("--family", default="", help="name of the family of these targets")
+    parser.add_argument("--family", default="", help="name of the family of the targets (default: none)")
     common.add_output_dir(parser)
     common.add_dry_run(parser)
     common.add_json(parser)
@@ -101,7 +106,7 @@ def _register_install(commands: Subparsers) -> None:
     )
     common.add_pip(parser)
     parser.add_argument(
-        "--family", help="target family of the libraries; else that of the GPU, or the default"
+        "--family", help="name of the family of the targets (default: that of the GPU, or the SDK's default)"
     )
     common.add_dry_run(parser)
     common.add_json(parser)

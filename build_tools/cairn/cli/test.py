@@ -26,6 +26,7 @@ def register(subparsers: Subparsers) -> None:
         "test",
         help="smoke-test wheels, read test results",
         description="Test built wheels as they will be installed, and judge the results.",
+        epilog="example: cairn test report --floor 100 results/*.xml",
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_smoke(commands)
@@ -37,21 +38,16 @@ def _add_smoke(commands: Subparsers) -> None:
         "smoke",
         help="install a set into a fresh environment and test it",
         description="Install exactly the files of a set into a fresh environment, from one index alone, and "
-        "run the built-in checks and the stack's own tests. Writes record.json and junit.xml.",
+        "run the built-in checks and the stack's own tests. Without --index-url, packages come from "
+        "--find-links alone. Writes record.json and junit.xml.",
         epilog="example: cairn test smoke --set out/set.json --stack external-builds/sample "
         "--index-url http://127.0.0.1:8383/staging/simple/ -- -k cpu",
     )
     parser.add_argument(
         "--set", type=paths.file, required=True, metavar="FILE", help="set.json of the wheels"
     )
-    parser.add_argument("--index-url", help="the only index that pip may use")
-    parser.add_argument(
-        "--find-links",
-        action="append",
-        default=[],
-        metavar="FOLDER",
-        help="folder with wheels; without --index-url no index is used",
-    )
+    parser.add_argument("--index-url", metavar="URL", help="the only package index to use")
+    common.add_find_links(parser)
     common.add_stack(parser, required=False)
     common.add_targets(parser, default="what the set is for; others are refused")
     common.add_output_dir(parser, default=Path("smoke"))
@@ -61,7 +57,7 @@ def _add_smoke(commands: Subparsers) -> None:
     )
     parser.add_argument("--floor", type=int, default=1, help="fewest tests that must run")
     common.add_json(parser)
-    parser.add_argument("pytest_args", nargs="*", metavar="-- PYTEST ARGS", help="for the stack's own tests")
+    parser.add_argument("pytest_args", nargs="*", metavar="-- PYTEST ARGS", help="passed on to pytest")
     parser.set_defaults(run=_smoke)
 
 
@@ -73,8 +69,8 @@ def _add_report(commands: Subparsers) -> None:
         "nothing but skips is a failure.",
         epilog="example: cairn test report --floor 100 results/*.xml",
     )
-    parser.add_argument("junit", type=Path, nargs="+", metavar="JUNIT")
-    parser.add_argument("--floor", type=int, default=1, help="fewest tests that must have run in each file")
+    parser.add_argument("junit", type=Path, nargs="+", metavar="JUNIT", help="a JUnit XML file")
+    parser.add_argument("--floor", type=int, default=1, help="fewest tests that must run")
     parser.add_argument(
         "--device-floor", type=int, default=0, help="fewest tests that must have passed on a GPU"
     )

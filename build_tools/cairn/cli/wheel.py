@@ -21,6 +21,7 @@ def register(subparsers: Subparsers) -> None:
         "wheel",
         help="look at, compare, check and change wheels",
         description="Look at, compare, check and change built wheels. No wheel is ever changed in place.",
+        epilog="example: cairn wheel show out/torch-2.9.0+rocm7.10.0-cp311-cp311-manylinux_2_28_x86_64.whl",
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_show(commands)
@@ -37,6 +38,7 @@ def _add_show(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "show",
         help="name, tags, requirements, sizes, targets and needed libraries",
+        description="Show a wheel's name, tags, requirements, sizes, targets and needed libraries.",
         epilog="example: cairn wheel show out/torch-2.9.0+rocm7.10.0-cp311-cp311-manylinux_2_28_x86_64.whl",
     )
     _add_wheels(parser)
@@ -48,6 +50,7 @@ def _add_diff(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "diff",
         help="what changed between two wheels",
+        description="Show what changed between two wheels: metadata, requirements, files, libraries.",
         epilog="example: cairn wheel diff yesterday/torch-….whl today/torch-….whl",
     )
     parser.add_argument("first", type=paths.file, metavar="FIRST", help="the older wheel")
@@ -75,7 +78,11 @@ def _add_verify(commands: Subparsers) -> None:
         "--sibling", action="append", default=[], metavar="NAME=VERSION", help="a wheel it was built against"
     )
     parser.add_argument(
-        "--provided", action="append", default=[], metavar="GLOB", help="a library its requirements supply"
+        "--provided",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="a library that another wheel supplies",
     )
     parser.add_argument(
         "--find-links",
@@ -124,6 +131,7 @@ def _add_repair(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "repair",
         help="give a wheel its platform tag and the libraries it lacks",
+        description="Write a wheel with the platform tag that it keeps to and the libraries that it lacks.",
         epilog="example: cairn wheel repair --exclude 'libamdhip64.so*' --output-dir out dist/torch-….whl",
     )
     _add_wheels(parser)
@@ -168,7 +176,7 @@ def add_fat_arguments(parser: argparse.ArgumentParser) -> None:
         "rocm", type=paths.folder, metavar="ROCM_PATH", help="the ROCm to take libraries from"
     )
     common.add_targets(parser, default="those the wheel has code for")
-    parser.add_argument("--version", help="the whole version of the fat wheel")
+    parser.add_argument("--version", help="the whole new version")
     parser.add_argument(
         "--library", action="append", default=[], metavar="NAME", help="a library to take besides"
     )
@@ -205,6 +213,7 @@ def _add_join(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "join",
         help="put device wheels back into their host wheel",
+        description="Write a wheel of a host wheel and device wheels that were split from it.",
         epilog="example: cairn wheel join split/torch-….whl split/torch_device_gfx942-….whl --output-dir out",
     )
     parser.add_argument("host", type=paths.file, metavar="HOST", help="the host wheel")

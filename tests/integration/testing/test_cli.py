@@ -105,8 +105,7 @@ def test_smoke_passes_arguments_on_and_answers_in_json(
     [
         (["--targets", "gfx942"], "the set is for cpu, not for gfx942"),
         (["--targets", "gfx9999"], "unknown GPU target"),
-        (["--stack", "/none"], "cannot read the stack"),
-        (["--set", "/none"], "cannot read /none"),
+        (["--stack", "/none"], "there is no stack /none"),
     ],
 )
 def test_smoke_refuses_what_cannot_be_meant(
@@ -114,6 +113,14 @@ def test_smoke_refuses_what_cannot_be_meant(
 ) -> None:
     assert cairn(*trial, *more) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_set_that_is_not_there_is_called_that(
+    trial: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        cairn(*trial, "--set", "/none")
+    assert "there is no file /none" in capsys.readouterr().err
 
 
 def run_script(tmp_path: Path, test: str, *words: str) -> subprocess.CompletedProcess[str]:

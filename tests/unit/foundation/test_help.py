@@ -1,4 +1,5 @@
 import argparse
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -7,6 +8,15 @@ from pathlib import Path
 import pytest
 
 from cairn.cli import build_prod_wheels, main, options, repo_scripts, smoke_script, wheel_fat
+
+
+def below(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser, and those of all commands in it."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for child in action.choices.values():
+                yield from below(child)
 
 
 def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -28,18 +38,92 @@ PARSERS = (
         for n, w in (("patch_fat_wheel.py", False), ("windows.py", True))
     ),
 )
+COMMANDS = [command for parser in PARSERS for command in below(parser)]
+every_command = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.prog)
+
+# Options that have the same name and, on purpose, another meaning where another thing is asked for.
+SEVERAL_MEANINGS = {
+    "--find-links": "pip's places, and folders that `wheel verify` reads",
+    "--jobs": "compile jobs, and submodules",
+    "--python": "an interpreter, an environment, or versions",
+    "--require": "of a wheel, of a set, or to be mirrored",
+    "--rocm-version": "of what is packaged, and in a version",
+    "--set": "to be published, and to be tested",
+    "--version": "of the program, and of a wheel",
+}
 
 
-@pytest.mark.parametrize("command", [c for p in PARSERS for c in leaves(p)], ids=lambda c: c.prog)
+@every_command
 def test_every_command_has_help_with_an_example(command: argparse.ArgumentParser) -> None:
+    assert command.description
     assert command.epilog is not None
-    assert "example: " in command.epilog
+    assert command.epilog.startswith("example: ")
     assert "SUPPRESS" not in command.format_help()
 
 
-@pytest.mark.parametrize("command", [c for p in PARSERS for c in leaves(p)], ids=lambda c: c.prog)
+@every_command
+def test_the_example_is_of_this_command_and_has_its_options_alone(command: argparse.ArgumentParser) -> None:
+    words = str(command.epilog).removeprefix("example: ").removeprefix("python ").split(" -- ")[0].split()
+    path = command.prog.split()
+    assert words[: len(path)] == path
+    known = {o for parser in below(command) for o in parser._option_string_actions}
+    assert {word.split("=")[0] for word in words if word.startswith("-")} <= known
+
+
+@every_command
+def test_every_argument_has_help(command: argparse.ArgumentParser) -> None:
+    for action in command._actions:
+        assert action.help or isinstance(action, argparse._SubParsersAction), action
+        assert action.help != argparse.SUPPRESS, action
+
+
+@every_command
 def test_no_command_takes_an_abbreviation(command: argparse.ArgumentParser) -> None:
     assert not command.allow_abbrev
+
+
+@every_command
+def test_every_command_takes_the_general_options(command: argparse.ArgumentParser) -> None:
+    assert {"-h", "-q", "--quiet", "-v", "--verbose", "--debug"} <= command._option_string_actions.keys()
+
+
+@every_command
+def test_names_of_options_are_of_one_kind(command: argparse.ArgumentParser) -> None:
+    for action in command._actions:
+        for name in action.option_strings:
+            assert re.fullmatch(r"-[a-z]|--[a-z0-9]+(-[a-z0-9]+)*", name)
+        if (
+            action.metavar == "DIR"
+            and action.option_strings
+            and "append" not in type(action).__name__.lower()
+        ):
+            names = ("--prefix", "--artifacts", "--output-path")  # of ROCm, and upstream's
+            assert action.option_strings[0].endswith("-dir") or action.option_strings[0] in names
+
+
+def test_an_option_has_one_wording_wherever_it_is() -> None:
+    wordings: dict[str, set[str]] = {}
+    for command in COMMANDS:
+        for action in command._actions:
+            for name in action.option_strings:
+                wordings.setdefault(name, set()).add(str(action.help).partition(" (default: ")[0])
+    several = {name for name, texts in wordings.items() if len(texts) > 1}
+    assert several == SEVERAL_MEANINGS.keys()
+    for name in ("--json", "--output-dir", "--dry-run", "--stack", "--targets", "--index", "--store"):
+        assert len(wordings[name]) == 1, name
+
+
+def test_what_writes_wheels_or_packages_asks_for_the_folder_by_one_name() -> None:
+    for words in (
+        "wheel set-version",
+        "wheel repair",
+        "wheel fat",
+        "wheel split",
+        "wheel join",
+        "rocm package",
+    ):
+        (command,) = (c for c in COMMANDS if c.prog == f"cairn {words}")
+        assert command._option_string_actions["--output-dir"].required
 
 
 @pytest.mark.parametrize("group", main._GROUPS)
