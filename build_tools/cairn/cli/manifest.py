@@ -53,7 +53,12 @@ def _register_create(commands: Subparsers) -> None:
     common.add_stack(create, default_line=common.LINE_OF_CHECKOUTS)
     _add_checkouts(create)
     common.add_targets(create, default="the stack's")
-    create.add_argument("--rocm-sdk-version", help="exact version of the ROCm SDK (default: the stack's)")
+    create.add_argument(
+        "--rocm-sdk-version",
+        type=common.exact_version,
+        metavar="VERSION",
+        help="exact version of the ROCm SDK, 7.10.0 or ==7.10.0 (default: the stack's)",
+    )
     create.add_argument("--python", help="versions of Python, joined by commas (default: this one's)")
     create.add_argument(
         "--output", type=paths.new_file, required=True, metavar="FILE", help="the manifest to write"

@@ -42,14 +42,14 @@ def add_stack(
         default=default,
         help="a stack.toml, or the folder that has one",
     )
-    add_line(parser, default=default_line)
-    if default == argparse.SUPPRESS:
-        parser.set_defaults(line=argparse.SUPPRESS)
+    add_line(parser, default=default_line, value=default if default == argparse.SUPPRESS else None)
 
 
-def add_line(parser: argparse.ArgumentParser, *, default: str) -> None:
-    """`--line`; `default` says in words what holds without it."""
-    parser.add_argument("--line", help=f"release line, such as nightly or release/2.9 (default: {default})")
+def add_line(parser: argparse.ArgumentParser, *, default: str, value: object = None) -> None:
+    """`--line`; `default` says in words what holds without it, `value` is what the option is then."""
+    parser.add_argument(
+        "--line", default=value, help=f"release line, such as nightly or release/2.9 (default: {default})"
+    )
 
 
 def read_stack(options: argparse.Namespace) -> stacks.Stack:

@@ -106,6 +106,21 @@ def test_the_scripts_take_general_options_on_both_sides() -> None:
     assert (given["quiet"], given["debug"]) == (True, True)
 
 
+@pytest.mark.parametrize(
+    "words", [("--stack", "s", "--line", "l", "hipify"), ("hipify", "--stack", "s", "--line", "l")]
+)
+def test_the_scripts_take_stack_and_line_on_both_sides(words: tuple[str, ...]) -> None:
+    parser = repo_scripts._parser("vision", Path("folder/pytorch_vision_repo.py"))
+    given = parser.parse_args(words)
+    assert (given.stack, given.line) == (Path("s"), "l")
+    usual = parser.parse_args(["hipify"])
+    assert (usual.stack.name, usual.line) == ("folder", None)
+    build = build_prod_wheels._parser(Path("folder/build_prod_wheels.py"))
+    assert build.parse_args(["build", "--output-dir", "o", "--stack", "s"]).stack == Path("s")
+    assert build.parse_args(["--stack", "s", "build", "--output-dir", "o"]).stack == Path("s")
+    assert build.parse_args(["build", "--output-dir", "o"]).stack == Path("folder")
+
+
 def test_verbose_shows_every_line_and_quiet_none(capsys: pytest.CaptureFixture[str]) -> None:
     for screen in (console.Console(verbose=True), console.Console(quiet=True), console.Console()):
         with screen.stage("build") as stage:
