@@ -9,15 +9,35 @@ python3 dev.py check                    ruff, mypy and the contract on imports
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+
+EXIT_INTERRUPTED = 130
+
+
+def leave_on_interrupt() -> None:
+    """Answer Ctrl-C while Python still imports the rest; nothing is under way yet."""
+
+    def leave(_signal: int, _frame: object) -> None:
+        os.write(2, b"error: interrupted\n")
+        os._exit(EXIT_INTERRUPTED)
+
+    # A shell has its background jobs ignore the signal; that stays.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, leave)
+
+
+if __name__ == "__main__":
+    leave_on_interrupt()
+
 import argparse
 import contextlib
 import difflib
 import hashlib
 import importlib.util
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -34,7 +54,6 @@ MINIMUM_PYTHON = (3, 11)
 BUILD_REQUIRES = ["pip", "setuptools"]
 EXIT_PREREQUISITE = 3
 EXIT_SYSTEM = 11
-EXIT_INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,6 +63,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {missing}", file=sys.stderr)
         return EXIT_PREREQUISITE
     allow_all_letters()
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         if not ready(options.extra):
             with alone():
@@ -127,7 +148,7 @@ def stamp(extra: str) -> str:
 def made_from() -> str:
     """The stamp that the last whole installation left; empty when there is none."""
     try:
-        return STAMP.read_text(encoding="utf-8")
+        return STAMP.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 

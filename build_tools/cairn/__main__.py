@@ -2,7 +2,7 @@
 
 import sys
 
-from cairn.cli.main import main
+from cairn.start import main
 
 if __name__ == "__main__":
     sys.exit(main())

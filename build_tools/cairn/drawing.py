@@ -18,13 +18,21 @@ Styled: TypeAlias = tuple[str, str]
 _IN_ASCII = str.maketrans({"✓": "+", "✗": "x", "→": ">", "…": "...", "·": "-"})
 
 
+class _Console(rich.console.Console):
+    """One that leaves it to us what happens when the reader of our output has gone; rich's exits with 1."""
+
+    def on_broken_pipe(self) -> None:
+        """What rich calls while it handles the `BrokenPipeError`."""
+        raise  # noqa: PLE0704 - the one that is handled
+
+
 class Screen:
     """Standard output or standard error, wherever it is put at the moment."""
 
     def __init__(self, *, stderr: bool) -> None:
         # emoji=False: what we print may hold `:x:`, and must stay as it is.
         # No file named: where the standard streams are put elsewhere later, we follow them.
-        self._console = rich.console.Console(stderr=stderr, highlight=False, soft_wrap=True, emoji=False)
+        self._console = _Console(stderr=stderr, highlight=False, soft_wrap=True, emoji=False)
 
     @property
     def redraws(self) -> bool:

@@ -2,13 +2,14 @@
 """Installs the ROCm SDK and builds PyTorch wheels; `--help` has an example."""
 
 import sys
-from pathlib import Path
 
 try:
-    from cairn.cli import build_prod_wheels
+    from cairn import start
 except ModuleNotFoundError as error:
     if error.name != "cairn":
         raise
+    from pathlib import Path
+
     root = Path(__file__).resolve().parents[2]
     print(
         f"error: Cairn is not installed: run `pip install -e '{root}'`, or `python3 '{root}/dev.py' check`, "
@@ -18,4 +19,4 @@ except ModuleNotFoundError as error:
     sys.exit(3)
 
 if __name__ == "__main__":
-    sys.exit(build_prod_wheels.run(script=Path(__file__)))
+    sys.exit(start.script("build_prod_wheels", "run", __file__))

@@ -2,13 +2,14 @@
 """Checks torchaudio out and hipifies it; `--help` has an example."""
 
 import sys
-from pathlib import Path
 
 try:
-    from cairn.cli import repo_scripts
+    from cairn import start
 except ModuleNotFoundError as error:
     if error.name != "cairn":
         raise
+    from pathlib import Path
+
     root = Path(__file__).resolve().parents[2]
     print(
         f"error: Cairn is not installed: run `pip install -e '{root}'`, or `python3 '{root}/dev.py' check`, "
@@ -18,4 +19,4 @@ except ModuleNotFoundError as error:
     sys.exit(3)
 
 if __name__ == "__main__":
-    sys.exit(repo_scripts.main("audio", script=Path(__file__)))
+    sys.exit(start.script("repo_scripts", "main", __file__, "audio"))

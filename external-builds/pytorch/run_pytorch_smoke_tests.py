@@ -2,13 +2,14 @@
 """Runs the smoke tests on the PyTorch that is installed here; arguments after `--` go to pytest."""
 
 import sys
-from pathlib import Path
 
 try:
-    from cairn.cli import smoke_script
+    from cairn import start
 except ModuleNotFoundError as error:
     if error.name != "cairn":
         raise
+    from pathlib import Path
+
     root = Path(__file__).resolve().parents[2]
     print(
         f"error: Cairn is not installed: run `pip install -e '{root}'`, or `python3 '{root}/dev.py' check`, "
@@ -18,4 +19,4 @@ except ModuleNotFoundError as error:
     sys.exit(3)
 
 if __name__ == "__main__":
-    sys.exit(smoke_script.main(Path(__file__)))
+    sys.exit(start.script("smoke_script", "main", __file__))

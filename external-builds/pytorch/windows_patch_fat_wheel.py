@@ -2,13 +2,14 @@
 """Puts the ROCm libraries into a Windows wheel; `--help` has an example."""
 
 import sys
-from pathlib import Path
 
 try:
-    from cairn.cli import wheel_fat
+    from cairn import start
 except ModuleNotFoundError as error:
     if error.name != "cairn":
         raise
+    from pathlib import Path
+
     root = Path(__file__).resolve().parents[2]
     print(
         f"error: Cairn is not installed: run `pip install -e '{root}'`, or `python3 '{root}/dev.py' check`, "
@@ -18,4 +19,4 @@ except ModuleNotFoundError as error:
     sys.exit(3)
 
 if __name__ == "__main__":
-    sys.exit(wheel_fat.main(script=Path(__file__), windows=True))
+    sys.exit(start.script("wheel_fat", "main", __file__, windows=True))

@@ -58,6 +58,10 @@ class Parser(argparse.ArgumentParser):
         """Say in one line what is wrong with the command line, and exit."""
         self._fail(message, tip=f"`{self.prog} --help` shows how to use it")
 
+    def _print_message(self, message: str, file: Any = None) -> None:  # noqa: ANN401 - what argparse passes
+        """What argparse prints help with; its own ignores that it could not be written."""
+        (file or sys.stderr).write(message)
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - what argparse passes
         """What argparse calls to compare a value with an option's choices, or with the commands."""
         if action.choices is None or value in action.choices:

@@ -6,15 +6,11 @@ import argparse
 import contextlib
 import errno
 import importlib
-import io
-import os
-import signal
 import sys
 import threading
 from collections.abc import Collection, Sequence
-from types import FrameType
 
-from cairn import __version__, console, process
+from cairn import __version__, console, process, start
 from cairn.cli.groups import Parser
 from cairn.errors import BuildError, CairnError, GateError, ProblemsError, ProcessError
 
@@ -31,8 +27,6 @@ _GROUPS = {
     "release": "promote sets",
     "ci": "run a stack end to end",
 }
-_INTERRUPTED = 130
-_EXIT_SYSTEM = 11
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -65,11 +59,16 @@ def make_parser(groups: Collection[str] = tuple(_GROUPS)) -> argparse.ArgumentPa
 
 
 def guarded(options: argparse.Namespace) -> int:
-    """Run the command that `options` hold, and report its failure as a person can use it."""
-    _show_any_text()
+    """Run the command that `options` hold, and report its failure as a person can use it.
+
+    Raises:
+        Exception: a failure that nobody foresaw; `cairn.start` has the guard for those.
+    """
+    start.show_any_text()
     quiet, verbose = (getattr(options, name, False) for name in ("quiet", "verbose"))
     console.use(console.Console(quiet=quiet, verbose=verbose))
-    _treat_termination_as_interrupt()
+    if threading.current_thread() is threading.main_thread():  # no other may set handlers
+        start.take_interrupts()
     try:
         return int(options.run(options) or 0)
     except KeyboardInterrupt:
@@ -77,11 +76,7 @@ def guarded(options: argparse.Namespace) -> int:
         with contextlib.suppress(KeyboardInterrupt):
             process.terminate_all()
         console.current().error("interrupted", tip="run the same command again: finished steps are kept")
-        return _INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has gone; nothing more can be said to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _INTERRUPTED
+        return start.EXIT_INTERRUPTED
     except CairnError as error:
         process.terminate_all()
         if getattr(options, "debug", False):
@@ -90,10 +85,13 @@ def guarded(options: argparse.Namespace) -> int:
         return error.exit_code
     except (OSError, MemoryError) as error:
         process.terminate_all()
-        if getattr(options, "debug", False):
+        if getattr(options, "debug", False) or isinstance(error, BrokenPipeError):
             raise
         _report_system(error)
-        return _EXIT_SYSTEM
+        return start.EXIT_SYSTEM
+    except Exception:
+        process.terminate_all()
+        raise
 
 
 def _report(error: CairnError) -> None:
@@ -119,24 +117,3 @@ def _report_system(error: OSError | MemoryError) -> None:
     where = f": {error.filename}" if error.filename else ""
     tip = "free some space and run the same command again" if error.errno == errno.ENOSPC else None
     console.current().error(f"{error.strerror or error}{where}", tip=tip)
-
-
-def _show_any_text() -> None:
-    # A path may have characters that the screen's encoding lacks, or bytes that are no text.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
-def _treat_termination_as_interrupt() -> None:
-    # A stopped CI job sends SIGTERM: clean up as for Ctrl-C. Only the main thread may set handlers.
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, _raise_interrupt)
-
-
-def _raise_interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,7 +12,7 @@ from cairn.errors import TestsFailedError
 from cairn.testing.here import run_here
 
 
-def main(script: Path) -> int:
+def main(*, script: Path) -> int:
     """Run the tests of the folder `smoke-tests` beside `script`; arguments after `--` go to pytest."""
     return guarded(_parser(script).parse_args())
 

@@ -1,0 +1,133 @@
+"""Where every program of Cairn begins and ends, with the one guard for what nobody foresaw.
+
+It imports next to nothing, so that an interrupt while all the rest is imported is answered too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+EXIT_PREREQUISITE = 3
+EXIT_SYSTEM = 11
+EXIT_INTERNAL = 12
+EXIT_INTERRUPTED = 130
+
+
+def main() -> int:
+    """Run `cairn`; returns its exit code."""
+    return run("cairn.cli.main", "main")
+
+
+def run(module: str, function: str, *args: object, **options: object) -> int:
+    """Import a module and call a function of it that takes the command line and gives the exit code.
+
+    Whatever that raises becomes one line; with `--debug` on the command line, a traceback.
+    """
+    _leave_on_interrupt()
+    try:
+        import importlib  # noqa: PLC0415 - not before an interrupt is answered
+
+        show_any_text()
+        try:
+            code = int(getattr(importlib.import_module(module), function)(*args, **options))
+        except SystemExit as leaving:  # what argparse does
+            code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+        _end_output(code)
+    except KeyboardInterrupt:
+        code = _say("interrupted", EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        code = _without_reader()
+    except Exception as error:  # the one guard: what nobody foresaw must not be a page of code
+        if "--debug" in sys.argv:
+            raise
+        code = _unforeseen(error)
+    _leave_on_interrupt()
+    return code
+
+
+def script(module: str, function: str, file: str, *args: object, **options: object) -> int:
+    """Run a script of `external-builds`: a function of a module of `cairn.cli`, which is told the file."""
+    _leave_on_interrupt()
+    from pathlib import Path  # noqa: PLC0415 - see `run`
+
+    return run(f"cairn.cli.{module}", function, *args, script=Path(file), **options)
+
+
+def take_interrupts() -> None:
+    """From here on an interrupt, or the SIGTERM of a stopped CI job, raises `KeyboardInterrupt`."""
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def _leave_on_interrupt() -> None:
+    # Nothing runs yet, or runs any more, that would have to be ended. An exception could be lost: what
+    # is being imported may catch it, and the interpreter prints what comes up while it ends.
+    # A shell has its background jobs ignore the signal; that stays.
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _leave)
+    signal.signal(signal.SIGTERM, _leave)
+
+
+def _leave(_signal: int, _frame: FrameType | None) -> None:
+    os.write(2, b"error: interrupted\n")
+    os._exit(EXIT_INTERRUPTED)
+
+
+def show_any_text() -> None:
+    """Escape what the encoding of the screen lacks, and bytes in a path that are no text."""
+    import io  # noqa: PLC0415 - see `run`
+
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _end_output(code: int) -> None:
+    try:
+        _flush()
+    except OSError:
+        if code == 0:  # else it has been said why
+            raise
+
+
+def _flush() -> None:
+    # What is still unwritten when the interpreter ends is lost, with a traceback.
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # else it would be tried again
+            raise
+
+
+def _without_reader() -> int:
+    # The reader of our output has gone; nothing more can be said to it, not even what is still in the buffer.
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return EXIT_INTERRUPTED
+
+
+def _unforeseen(error: Exception) -> int:
+    if isinstance(error, ImportError) and (error.name or "cairn").partition(".")[0] != "cairn":
+        tip = "install Cairn again: `pip install -e .` in its folder, or `python3 dev.py check`"
+        return _say(f"{error.name}, which Cairn needs, cannot be imported: {error}", EXIT_PREREQUISITE, tip)
+    if isinstance(error, OSError | MemoryError):
+        reason = getattr(error, "strerror", None) or str(error) or "not enough memory"
+        where = getattr(error, "filename", None)
+        return _say(f"{reason}: {where}" if where else reason, EXIT_SYSTEM)
+    tip = "this is a defect of Cairn: run it again with --debug, and report the traceback it shows"
+    return _say(f"internal error: {type(error).__name__}: {str(error)[:300]}", EXIT_INTERNAL, tip)
+
+
+def _say(message: str, code: int, tip: str | None = None) -> int:
+    import contextlib  # noqa: PLC0415 - see `run`
+
+    from cairn import console  # noqa: PLC0415 - see `run`
+
+    with contextlib.suppress(OSError):  # nobody may read standard error either
+        console.current().error(message, tip=tip)
+    return code
