@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +25,7 @@ from cairn.sources import (
     state,
     submodules,
     treestate,
+    unfinished,
     urls,
 )
 from cairn.sources.faults import Patience
@@ -121,7 +122,10 @@ def hipify_checkout(
         root = repository.root_at(path)
         if not root.exists():
             raise SourceError(f"{path} is not a git checkout", tip="run the `checkout` command first")
-        note = hipifying.recovered(root, state.read(root.git_dir)) or hipifying.adopt(root, project)
+        kind = project.hipify
+        found = state.read(root.git_dir)
+        note = hipifying.recovered(root, found, kind=kind, python=python, force=False, say=say)
+        note = note or hipifying.adopt(root, project)
         if note.phase == "moving":
             raise SourceError(f"the checkout {path} is unfinished", tip="run the `checkout` command again")
         if hipifying.is_done(root, note, project.hipify):
@@ -143,10 +147,11 @@ def _recovered(root: Repository, request: CheckoutRequest, *, say: Say) -> State
         return None
     if note.phase != "ready":
         say(f"an earlier run did not finish {root.work_tree}: carrying on")
-        stale.sweep(root.git_dir, folders=(root.work_tree,))
+        stale.sweep(root.git_dir, folders=(root.work_tree,), below=True)
     if urls.identity(note.origin) == urls.identity(request.origin):
         revive.revive(root, note, origin=request.origin, patience=request.patience, say=say)
-    return hipifying.recovered(root, note)
+    kind, python = request.project.hipify, request.python
+    return hipifying.recovered(root, note, kind=kind, python=python, force=request.force, say=say)
 
 
 def _refuse_foreign(root: Repository, note: State | None) -> None:
@@ -221,20 +226,24 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     wanted: State,
     say: Say,
 ) -> None:
-    _look_before_leaping(root, note, force=request.force, say=say)
+    how = _fetching(request, say)
+    plan: submodules.Plan = ()
+    if request.submodules:
+        plan = submodules.fetch_all(root, found.commit, mirror_path, origin=request.origin, how=how)
+    parts, gone = losses.moving(root, found.commit, mirror_path, plan)
+    before = _refuse_to_lose_work(root, note, parts, force=request.force, say=say)
     stale.sweep_parts(root.git_dir)
     state.write(root.git_dir, dataclasses.replace(wanted, phase="moving"))
     say(f"checking out {found.commit[:12]} in {request.checkout_dir}")
     repository.create(root)
     repository.name_origin(root, wanted.origin)
     repository.borrow_objects(root, mirror_path)
-    if not request.submodules and root.exists():
-        submodules.remove_all(root)
-    hipifying.remove_generated(root)
-    repository.place(root, found.commit)
-    repository.move_refs(root, _refs(found))
-    if request.submodules:
-        submodules.place_all(root, found.commit, origin=request.origin, how=_fetching(request, say))
+    submodules.remove(gone, before=before)
+    with unfinished.placing(root, before=before.get("") or root.head(), after=found.commit):
+        hipifying.remove_generated(root)
+        repository.place(root, found.commit)
+        repository.move_refs(root, _refs(root, found, note, say))
+    submodules.place_all(root, plan, before=before, how=how)
     placed = dataclasses.replace(wanted, phase="placed")
     state.write(root.git_dir, placed)
     if request.hipify:
@@ -244,24 +253,27 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
         state.write(root.git_dir, wanted)
 
 
-def _look_before_leaping(root: Repository, note: State | None, *, force: bool, say: Say) -> None:
-    """Refuse to lose a person's work; what an unfinished run or hipify did is nobody's."""
-    if not root.exists() or (note is not None and note.phase == "moving"):
-        return
-    only_hipify = (
-        note is not None and note.files is not None and treestate.tree_state(root.work_tree) == note.files
-    )
-    lost = losses.of(root)
-    if only_hipify:
-        lost = dataclasses.replace(lost, edits=())
-    if not lost:
-        return
-    if not force:
+def _refuse_to_lose_work(
+    root: Repository, note: State | None, parts: Sequence[losses.Part], *, force: bool, say: Say
+) -> dict[str, str]:
+    """Refuse to lose a person's work; what an unfinished run or hipify did is nobody's.
+
+    The trees of the parts that are not as their HEAD is, by path.
+    """
+    found = losses.survey(parts)
+    lost = losses.together(root, found)
+    if note is not None and note.files is not None and treestate.tree_state(root.work_tree) == note.files:
+        lost = dataclasses.replace(lost, edits=())  # hipify's alone
+    if lost and not force:
         losses.refuse(root, lost)
-    say(f"dropping {lost}; HEAD was {root.commit_of('HEAD')}")
+    before = losses.keep(found)
+    if lost:
+        kept = losses.drop(found, before)
+        say(f"dropping {lost}; kept as {', '.join(kept)}")
+    return before
 
 
-def _refs(found: Found) -> dict[str, str | None]:
+def _refs(root: Repository, found: Found, note: State | None, say: Say) -> dict[str, str | None]:
     refs: dict[str, str | None] = {
         f"refs/tags/{UPSTREAM_TAG}": found.commit,
         f"refs/tags/{HIPIFY_TAG}": None,
@@ -269,7 +281,12 @@ def _refs(found: Found) -> dict[str, str | None]:
     if found.kind == "branch":
         refs[f"refs/remotes/origin/{found.name}"] = found.commit
     if found.kind == "tag":
-        refs[f"refs/tags/{found.name}"] = found.target
+        there = root.tag(found.name)
+        is_ours = note is not None and (note.hashtag, note.commit) == (found.name, there)
+        if there in (None, found.commit) or is_ours:
+            refs[f"refs/tags/{found.name}"] = found.target
+        else:
+            say(f"the tag {found.name} of {root.work_tree} is of another commit and stays as it is")
     return refs
 
 

@@ -23,9 +23,11 @@ from pathlib import Path
 from cairn import files, process
 from cairn.sources import faults
 
+EMAIL = "cairn@cairn.invalid"
+
 _FIXED: Mapping[str, str] = {
     "user.name": "Cairn",
-    "user.email": "cairn@cairn.invalid",
+    "user.email": EMAIL,
     "user.useConfigOnly": "true",
     "advice.detachedHead": "false",
     "checkout.workers": "0",

@@ -91,7 +91,7 @@ class _Done:
 
 def _done(root: Repository, ignored_before: frozenset[str]) -> _Done:
     changed: set[str] = set()
-    generated = {name for name in ignored(root) - ignored_before if not _is_byproduct(name)}
+    generated = {name for name in ignored(root) - ignored_before if not is_byproduct(name)}
     for part in _parts(root):
         edited, new = _differences(part.repository)
         changed |= {part.prefix + name for name in edited}
@@ -144,7 +144,8 @@ def _differences(repository: Repository) -> tuple[list[str], list[str]]:
     return [e[3:] for e in listed if e[:2] != "??"], [e[3:] for e in listed if e[:2] == "??"]
 
 
-def _is_byproduct(name: str) -> bool:
+def is_byproduct(name: str) -> bool:
+    """Whether a file is what Python compiled, which it makes again."""
     return "__pycache__/" in name or name.endswith(".pyc")
 
 

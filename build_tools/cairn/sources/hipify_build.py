@@ -55,7 +55,7 @@ def without_recorded(root: Repository, names: Collection[str]) -> tuple[str, ...
     known = report.contents if report else {}
     if not known:
         return tuple(names)
-    made = _contents(root, [name for name in names if name in known])
+    made = ids(root, [name for name in names if name in known])
     return tuple(name for name in names if name not in known or made.get(name) != known[name])
 
 
@@ -93,7 +93,7 @@ def _state(root: Repository) -> dict[str, str]:
     """Git's ids of the files that differ from HEAD, and of the ignored ones that are hipify's."""
     names = set(root.changes())
     names |= {n for n in hipify.ignored(root) if n.endswith(_CODE) and _is_hipifys(root, n)}
-    return _contents(root, sorted(names))
+    return ids(root, sorted(names))
 
 
 def _is_hipifys(root: Repository, name: str) -> bool:
@@ -107,7 +107,8 @@ def _is_hipifys(root: Repository, name: str) -> bool:
     )
 
 
-def _contents(root: Repository, names: Collection[str]) -> dict[str, str]:
+def ids(root: Repository, names: Collection[str]) -> dict[str, str]:
+    """Git's ids of the files that are there."""
     there = [name for name in names if (root.work_tree / name).is_file()]
     paths = b"".join(os.fsencode(name) + b"\n" for name in there if "\n" not in name)
     ids = root.run("hash-object", "--no-filters", "--stdin-paths", stdin=paths).split()

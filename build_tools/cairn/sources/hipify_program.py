@@ -75,7 +75,7 @@ def execute(tree: Path, kind: HipifyKind, *, python: Path, say: Say) -> Notes:
 def _tip(kind: HipifyKind, output: str) -> str:
     if kind == "torch-utils" and "No module named 'torch" in output:
         return "name an interpreter that has torch (--python)"
-    return "what it wrote is undone by the next checkout"
+    return "what it wrote has been undone; repair the sources, or pass --no-hipify"
 
 
 def _environment() -> dict[str, str]:

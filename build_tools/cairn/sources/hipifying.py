@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from cairn import files
-from cairn.sources import hipify, hipify_commit, hipify_report, repository, submodules, treestate
+from cairn.errors import SourceError
+from cairn.sources import (
+    hipify,
+    hipify_build,
+    hipify_commit,
+    hipify_report,
+    losses,
+    repository,
+    scratch,
+    submodules,
+    treestate,
+    unfinished,
+)
 from cairn.sources.hipify_report import HipifyReport
+from cairn.sources.losses import Found
 from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.state import State, write
@@ -31,12 +45,21 @@ def hipify_tree(root: Repository, note: State, *, kind: HipifyKind, python: Path
     if hipify.runs_at_checkout(kind):
         say(f"hipifying {root.work_tree}")
         ignored = _remember_ignored(root)
-        write(root.git_dir, dataclasses.replace(note, phase="hipifying", heads=heads))
-        report = hipify.run(root, kind, ignored_before=ignored, python=python, say=say)
+        begun = dataclasses.replace(note, phase="hipifying", heads=heads)
+        write(root.git_dir, begun)
+        try:
+            report = hipify.run(root, kind, ignored_before=ignored, python=python, say=say)
+        except BaseException:
+            # Now it is certain who wrote what; by the next run, a person may have edited.
+            _undo(root, begun, made=hipify.ignored(root) - ignored)
+            raise
     if note.committed:
         _commit(root, modules, report, heads)
     edited = None if note.committed else treestate.tree_state(root.work_tree)
     if report is not None:
+        if not note.committed:
+            made = hipify_build.ids(root, sorted({*report.changed, *report.generated}))
+            report = dataclasses.replace(report, contents=made)
         hipify_report.write(root.git_dir, report)
     write(root.git_dir, dataclasses.replace(note, phase="ready", heads={}, files=edited))
 
@@ -59,17 +82,80 @@ def _commit(
     side_by_side(one, [(module.path, module.repository) for module in modules])
 
 
-def recovered(root: Repository, note: State | None) -> State | None:
-    """The note, after undoing a hipify that was killed: every repository is as it was before."""
+def recovered(
+    root: Repository, note: State | None, *, kind: HipifyKind, python: Path | None, force: bool, say: Say
+) -> State | None:
+    """The note, after undoing a hipify that was killed: every repository is as it was before.
+
+    Raises:
+        SourceError: there is more than hipify wrote, and no `force`.
+    """
     if note is None or note.phase != "hipifying":
         return note
+    say(f"telling what the unfinished hipify of {root.work_tree} wrote")
+    found, made = _survey(root, note, kind=kind, python=python, say=say)
+    if lost := losses.together(root, found):
+        if not force:
+            losses.refuse(root, lost)
+        kept = losses.drop(found, losses.keep(found))
+        say(f"dropping {lost}; kept as {', '.join(kept)}")
+    return _undo(root, note, made=made)
+
+
+def _survey(
+    root: Repository, note: State, *, kind: HipifyKind, python: Path | None, say: Say
+) -> tuple[list[Found], set[str]]:
+    """What is in each part that hipify did not write, and the ignored files that it made."""
+    parts = [part for path in note.heads if (part := _part(root, path)).repository.is_begun()]
+    found = [*losses.survey(parts)]
+    new = by_part(hipify.ignored(root) - _remembered_ignored(root), note.heads)
+    if not any(new.values()) and not any(one.changes for one in found):
+        return found, set()
+    made: set[str] = set()
+    copied = [scratch.Part(path=p.path, repository=p.repository, commit=note.heads[p.path]) for p in parts]
+    with scratch.copy(copied) as copies:
+        # Where it failed the first time, it does so again, and what it wrote until then is the same too.
+        with contextlib.suppress(SourceError):
+            hipify.run(copies[0].repository, kind, ignored_before=(), python=python, say=say)
+        ignored = by_part(hipify.ignored(copies[0].repository), note.heads)
+        for number, copy in enumerate(copies):
+            own, here = parts[number].repository, new[copy.path]
+            hipify_commit.commit(copy.repository, ignored[copy.path])
+            names = [*found[number].changes, *here]
+            ours = unfinished.written_by_hipify(own, names, head=copy.commit, hipified=copy.repository)
+            lost = found[number].lost
+            edits = tuple(name for name in lost.edits if name not in ours)
+            found[number] = dataclasses.replace(found[number], lost=dataclasses.replace(lost, edits=edits))
+            made |= {parts[number].named(name) for name in here if name in ours}
+    return found, made
+
+
+def _part(root: Repository, path: str) -> losses.Part:
+    return losses.Part(path=path, repository=repository.root_at(root.work_tree / path))
+
+
+def _undo(root: Repository, note: State, *, made: Collection[str]) -> State:
+    """Put every repository back to where it was before hipify.
+
+    Args:
+        root: the checkout's repository.
+        note: the note of the run.
+        made: ignored files that hipify made.
+    """
     for path, head in note.heads.items():
-        part = repository.root_at(root.work_tree / path if path else root.work_tree)
-        part.run("reset", "--quiet", "--hard", head)
-        part.run("clean", "--quiet", "-ffd")
-        if part.tag(HIPIFY_TAG):
-            repository.move_refs(part, {f"refs/tags/{HIPIFY_TAG}": None})
-    for name in hipify.ignored(root) - _remembered_ignored(root):
+        own = _part(root, path).repository
+        if not own.is_begun():
+            continue  # a submodule that was removed by hand
+        at = own.commit_of("HEAD")
+        if at not in (None, head) and own.commit_of("HEAD~1") == head and hipify_commit.is_ours(own):
+            own.run("update-ref", "HEAD", head)  # it is not tagged yet
+        elif at != head:
+            own.run("checkout", "--quiet", "--force", "--detach", head)  # a branch keeps what is there
+        own.run("reset", "--quiet", "--hard")
+        own.run("clean", "--quiet", "-fd")
+        if own.tag(HIPIFY_TAG):
+            repository.move_refs(own, {f"refs/tags/{HIPIFY_TAG}": None})
+    for name in made:
         (root.work_tree / name).unlink(missing_ok=True)
     hipify_report.forget(root.git_dir)
     undone = dataclasses.replace(note, phase="placed", heads={})
@@ -78,14 +164,17 @@ def recovered(root: Repository, note: State | None) -> State | None:
 
 
 def remove_generated(root: Repository) -> None:
-    """Remove what an earlier hipify made; git would keep the files it ignores, for sources that are gone."""
+    """Remove what an earlier hipify made; git would keep the files it ignores, for sources that are gone.
+
+    What is no longer as it was made stays: it is somebody's work by now.
+    """
     report = hipify_report.read(root.git_dir) if root.git_dir.is_dir() else None
     if report is None:
         return
-    for name in report.generated:
-        # Of a build, only what it was seen to make: the rest may be of use to the next one.
-        if report.when == "checkout" or name in report.contents:
-            (root.work_tree / name).unlink(missing_ok=True)
+    made = set(report.generated) & report.contents.keys()
+    edited = set(hipify_build.without_recorded(root, made))
+    for name in made - edited:
+        (root.work_tree / name).unlink(missing_ok=True)
     hipify_report.forget(root.git_dir)
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import NoReturn
 
 from cairn import wording
 from cairn.errors import SourceError
-from cairn.sources import hipify_build, patches_commits, submodules
+from cairn.sources import contents, hipify_build, overwritten, patches_commits, stale, submodules, unfinished
 from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import Repository
+from cairn.sources.submodules import Module, Plan
+
+_DROPPED = "refs/cairn/dropped"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,20 +23,25 @@ class Losses:
     """Work that exists in this checkout only.
 
     Attributes:
-        edits: files edited or new, from the root.
+        edits: files edited, deleted or new, from the root.
+        ignored: files that git ignores and that would be overwritten or removed, from the root.
         commits: id and subject of commits that no branch or tag keeps.
     """
 
     edits: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
     commits: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.edits or self.commits)
+        return bool(self.edits or self.ignored or self.commits)
 
     def __str__(self) -> str:
         parts = []
         if self.edits:
             parts.append(f"{wording.count(self.edits, 'edited or new file')} ({wording.some(self.edits)})")
+        if self.ignored:
+            counted = wording.count(self.ignored, "ignored file")
+            parts.append(f"{counted} where the new commit has its own ({wording.some(self.ignored)})")
         if self.commits:
             parts.append(
                 f"{wording.count(self.commits, 'commit')} that no branch keeps ({wording.some(self.commits)})"
@@ -38,26 +49,180 @@ class Losses:
         return " and ".join(parts)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The root or a submodule, and where it is going.
+
+    Attributes:
+        path: from the root; empty for the root itself.
+        repository: its own.
+        goes: to another commit, or away; else it is only looked at.
+        commit: what it is to be at; None where it goes away.
+        source: the mirror that has the commit.
+    """
+
+    path: str
+    repository: Repository
+    goes: bool = False
+    commit: str | None = None
+    source: Path | None = None
+
+    def named(self, name: str) -> str:
+        """A file of this part, by its path from the root."""
+        return f"{self.path}/{name}" if self.path else name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What is in a part, with paths from there.
+
+    Attributes:
+        part: it.
+        changes: differences from HEAD, whoever made them.
+        lost: a person's work.
+    """
+
+    part: Part
+    changes: tuple[str, ...]
+    lost: Losses
+
+
 def of(root: Repository) -> Losses:
-    """What moving the checkout would lose, in the root and every submodule."""
-    parts = [("", root), *((f"{m.path}/", m.repository) for m in submodules.present(root))]
-    found = side_by_side(_of_part, parts)
-    edits = [edit for part in found for edit in part.edits]
+    """A person's work in the root and in every submodule, where no branch or tag has it."""
+    parts = [Part(path="", repository=root)]
+    parts += [Part(path=m.path, repository=m.repository) for m in submodules.present(root)]
+    return together(root, survey(parts))
+
+
+def moving(root: Repository, commit: str, source: Path, plan: Plan) -> tuple[list[Part], list[Module]]:
+    """The parts of a checkout that is to be moved, and those submodules that go away with it.
+
+    Args:
+        root: the checkout's repository.
+        commit: what it is to be at.
+        source: the mirror that has the commit.
+        plan: the submodules that are wanted.
+    """
+    parts = [Part(path="", repository=root, goes=True, commit=commit, source=source)]
+    for module, from_mirror in ((c.module, c.source) for level in plan for c in level):
+        own = module.repository
+        parts.append(
+            Part(path=module.path, repository=own, goes=True, commit=module.commit, source=from_mirror)
+        )
+    kept = {part.repository for part in parts}
+    gone = [m for m in submodules.present(root) if m.repository not in kept] if root.exists() else []
+    return [*parts, *(Part(path=m.path, repository=m.repository, goes=True) for m in gone)], gone
+
+
+def survey(parts: Sequence[Part]) -> tuple[Found, ...]:
+    """What is in each part that moving it would lose; what an unfinished run wrote is nobody's."""
+    within = {part.repository.work_tree for part in parts}
+    return side_by_side(lambda part: _found(part, within), parts)
+
+
+def together(root: Repository, found: Sequence[Found]) -> Losses:
+    """The losses of all parts, by paths from the root."""
+    edits = [one.part.named(name) for one in found for name in one.lost.edits]
     return Losses(
-        edits=hipify_build.without_recorded(root, edits),  # what a build made is nobody's work
-        commits=tuple(commit for part in found for commit in part.commits),
+        # What a build made is nobody's work.
+        edits=hipify_build.without_recorded(root, edits) if root.is_begun() else tuple(edits),
+        ignored=tuple(one.part.named(name) for one in found for name in one.lost.ignored),
+        commits=tuple(
+            f"{one.part.path}: {commit}" if one.part.path else commit
+            for one in found
+            for commit in one.lost.commits
+        ),
     )
 
 
-def _of_part(part: tuple[str, Repository]) -> Losses:
-    prefix, own = part
-    where = f"{prefix.rstrip('/')}: " if prefix else ""
+def _found(part: Part, within: Collection[Path]) -> Found:
+    own = part.repository
+    if part.goes and own.git_dir != own.work_tree / ".git" and (own.work_tree / ".git").is_dir():
+        raise SourceError(
+            f"{own.work_tree} is a repository of its own, where a submodule belongs",
+            tip="move it away, or run `git submodule absorbgitdirs` if it is the submodule",
+        )
+    if not own.is_begun():
+        return Found(part=part, changes=(), lost=Losses(edits=tuple(_foreign(own, within))))
+    changes = own.changes()
+    if part.goes and (inner := [name for name in changes if name.endswith("/")]):
+        # Hipify's commit would take it in, and --force must not remove a whole history.
+        raise SourceError(
+            f"{own.work_tree} has a repository within that is none of its submodules: {wording.some(inner)}",
+            tip="move it out of the checkout, or name it in .git/info/exclude",
+        )
+    edits = {*changes, *_hidden_edits(part)} - unfinished.written(own, changes)
+    ignored: set[str] = set()
+    if part.commit is not None and part.source is not None:
+        ignored = set(overwritten.by_commit(own, part.commit, part.source, within))
+    elif part.goes:
+        ignored = set(overwritten.by_removal(own))
+    ignored -= {*changes, *unfinished.written(own, ignored)}
+    note = unfinished.read(own)
+    # Upstream's commit gets its tags when its files are there.
+    known = (note.after,) if note and note.after and own.commit_of(note.after) else ()
     # Hipify's tag keeps the patches below its commit, until it moves with the checkout.
-    beneath = [f"{commit.id[:10]} {commit.subject}" for commit in patches_commits.beneath_only_here(own)]
-    return Losses(
-        edits=tuple(prefix + name for name in own.changes()),
-        commits=tuple(where + commit for commit in (*own.commits_only_here(), *beneath)),
+    patches = patches_commits.beneath_only_here(own) if own.exists() else ()
+    beneath = [f"{commit.id[:10]} {commit.subject}" for commit in patches]
+    lost = Losses(
+        edits=tuple(sorted(edits)),
+        ignored=tuple(sorted(ignored)),
+        commits=(*own.commits_only_here(*known), *beneath),
     )
+    return Found(part=part, changes=changes, lost=lost)
+
+
+def _foreign(own: Repository, within: Collection[Path]) -> list[str]:
+    """Everything in a folder where a repository is to be made."""
+    if not own.work_tree.is_dir():
+        return ["."] if own.work_tree.is_symlink() or own.work_tree.exists() else []
+    names = overwritten.files_below(own.work_tree, within)
+    return sorted(name for name in names if not stale.is_part(Path(name).name))
+
+
+def _hidden_edits(part: Part) -> list[str]:
+    """Files that a person told git not to look at, where they are not as the index has them."""
+    own = part.repository
+    hidden = own.hidden()
+    if not hidden:
+        return []
+    index, disk = contents.of_index(own), contents.on_disk(own, hidden)
+    missing = [name for name in hidden if name not in disk]
+    if missing and part.goes:
+        raise SourceError(
+            f"{own.work_tree} is a sparse checkout: {wording.some(missing, shown=1)} are not there",
+            tip="run `git sparse-checkout disable` there, or name another --checkout-dir",
+        )
+    return [name for name in hidden if name in disk and disk[name] != index.get(name)]
+
+
+def keep(found: Sequence[Found]) -> dict[str, str]:
+    """Write the trees of the parts that differ from HEAD into their repositories; by the parts' paths.
+
+    By them, the next run tells what this one was to drop, should it be killed.
+    """
+    dirty = [one for one in found if one.part.repository.is_begun() and (one.changes or one.lost)]
+    trees = side_by_side(lambda one: contents.snapshot(one.part.repository, one.lost.ignored), dirty)
+    return {one.part.path: tree for one, tree in zip(dirty, trees, strict=True)}
+
+
+def drop(found: Sequence[Found], trees: dict[str, str]) -> tuple[str, ...]:
+    """Give what is dropped a ref of its own in its repository, so that it can be had again; the refs.
+
+    `git restore --source REF -- FILE` brings a file back, `git switch -c NAME REF` the commits.
+    """
+    ref = f"{_DROPPED}/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+    kept = []
+    for one in found:
+        own, head = one.part.repository, one.part.repository.commit_of("HEAD")
+        if not one.lost or one.part.path not in trees:
+            continue
+        parents = ("-p", head) if head else ()
+        message = f"Dropped by a checkout with --force: {one.lost}"
+        commit = own.run("commit-tree", trees[one.part.path], *parents, "-m", message).strip()
+        own.run("update-ref", ref, commit)
+        kept.append(f"{ref} of {own.work_tree}")
+    return tuple(kept)
 
 
 def refuse(root: Repository, lost: Losses) -> NoReturn:

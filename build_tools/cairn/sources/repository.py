@@ -17,6 +17,7 @@ HIPIFY_TAG = "THEROCK_HIPIFY_DIFFBASE"
 # The submodules' settings, in a file that the repository's own configuration includes: written in one go.
 _OURS = "cairn.config"
 GITLINK = "160000"
+OWN_SUBJECT = "DO NOT SUBMIT: HIPIFY"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,19 @@ class Repository:
     def succeeds(self, *args: str) -> bool:
         """Whether git succeeds in the working tree."""
         return git.succeeds(self.work_tree, *args, env=self._where())
+
+    @property
+    def common_dir(self) -> Path:
+        """Where objects and settings are: elsewhere for a worktree of another repository."""
+        try:
+            text = (self.git_dir / "commondir").read_text(encoding="utf-8").strip()
+        except (FileNotFoundError, NotADirectoryError):
+            return self.git_dir
+        return (self.git_dir / text).resolve()
+
+    def is_begun(self) -> bool:
+        """Whether there is a working tree with a repository, which may have no commit yet."""
+        return (self.work_tree / ".git").exists() and (self.git_dir / "HEAD").exists()
 
     def exists(self) -> bool:
         """Whether there is a working tree with a commit checked out."""
@@ -93,10 +107,18 @@ class Repository:
         links = set(self.gitlinks()) if marked else set()
         return tuple(name for name in marked if name not in links)
 
-    def commits_only_here(self) -> tuple[str, ...]:
-        """Id and subject of the commits that no branch, tag or remote keeps once HEAD moves away."""
-        kept = ("--not", "--branches", "--tags", "--remotes")
-        return tuple(self.run("log", "--format=%h %s", "HEAD", *kept).splitlines())
+    def commits_only_here(self, *known: str) -> tuple[str, ...]:
+        """Id and subject of the commits that no branch, tag or remote keeps once HEAD moves away.
+
+        Without what is below a known commit, and without those that Cairn made itself: an unfinished run has
+        not tagged its own yet.
+        """
+        if self.commit_of("HEAD") is None:
+            return ()
+        kept = ("--not", "--branches", "--tags", "--remotes", *known)
+        lines = self.run("log", "--format=%ce%x09%h %s", "HEAD", *kept).splitlines()
+        found = (line.partition("\t") for line in lines)
+        return tuple(text for email, _, text in found if email != git.EMAIL or not text.endswith(OWN_SUBJECT))
 
     def _where(self) -> dict[str, str]:
         return {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.work_tree)}
@@ -119,13 +141,16 @@ def create(repository: Repository) -> None:
     work_tree, git_dir = repository.work_tree, repository.git_dir
     work_tree.mkdir(parents=True, exist_ok=True)
     dot_git = work_tree / ".git"
-    if git_dir != dot_git:
+    # A worktree that a person added to a repository of theirs is tied to it already, in another way.
+    is_submodule = git_dir != dot_git and repository.common_dir == git_dir
+    if is_submodule:
         files.write_text(dot_git, f"gitdir: {_relative(git_dir, work_tree)}\n")
-    if (git_dir / _OURS).exists():
+    if (repository.common_dir / _OURS).exists():
         return
     git_dir.mkdir(parents=True, exist_ok=True)
-    repository.run("init", "--quiet")
-    if git_dir != dot_git:
+    if repository.common_dir == git_dir:
+        repository.run("init", "--quiet")
+    if is_submodule:
         repository.run("config", "core.worktree", _relative(work_tree, git_dir))
     _append(repository, [("include.path", _OURS)])
     configure(repository, ())
@@ -145,7 +170,7 @@ def name_origin(repository: Repository, url: str) -> None:
 
 def configure(repository: Repository, settings: Iterable[tuple[str, str]]) -> None:
     """Make these the settings that Cairn keeps in the repository."""
-    path = repository.git_dir / _OURS
+    path = repository.common_dir / _OURS
     text = git.config_text(settings)
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         files.write_text(path, text)
@@ -153,29 +178,63 @@ def configure(repository: Repository, settings: Iterable[tuple[str, str]]) -> No
 
 def _append(repository: Repository, settings: Iterable[tuple[str, str]]) -> None:
     """Add settings that are not there yet, which takes a file written and not a run of git for each."""
-    path = repository.git_dir / "config"
+    path = repository.common_dir / "config"
     before, more = path.read_text(encoding="utf-8"), git.config_text(settings)
     if more not in before:
         files.write_text(path, before + more)
 
 
 def borrow_objects(repository: Repository, mirror: Path) -> None:
-    """Let the repository use the objects of a mirror, and end its history where the mirror's ends."""
-    path = repository.git_dir / "objects" / "info" / "alternates"
+    """Let the repository use the objects of a mirror, and end its history where neither has more of it."""
+    path = repository.common_dir / "objects" / "info" / "alternates"
     ours = str(mirror / "objects")
     before = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    lines = [ours, *(line for line in before if line != ours and Path(line).is_dir())]
+    lines = [ours, *(line for line in before if line != ours and not _is_lost_mirror(line))]
     if lines != before:
         files.write_text(path, "".join(f"{line}\n" for line in lines))
-    shallow, theirs = repository.git_dir / "shallow", mirror / "shallow"
-    if theirs.exists():
-        files.write_bytes(shallow, theirs.read_bytes())
-    else:
-        shallow.unlink(missing_ok=True)
+    _end_history(repository, mirror)
+
+
+def has_lost_mirror(repository: Repository) -> bool:
+    """Whether a mirror that the repository borrows from is gone."""
+    path = repository.common_dir / "objects" / "info" / "alternates"
+    return path.exists() and any(map(_is_lost_mirror, path.read_text(encoding="utf-8").splitlines()))
+
+
+def _is_lost_mirror(line: str) -> bool:
+    # Other lenders, which may be relative names or comments (gitrepository-layout(5)), are not ours to judge.
+    lender = Path(line).parent
+    return lender.suffix == ".git" and lender.parent.name == "mirrors" and not lender.exists()
+
+
+def _end_history(repository: Repository, mirror: Path) -> None:
+    """Say where the history ends: at the commits whose parents neither we nor the mirror have.
+
+    A clone made by hand may be shallower than the mirror, or deeper, or shallow in another branch.
+    """
+    own, theirs = repository.common_dir / "shallow", mirror / "shallow"
+    listed = [path.read_bytes() for path in (own, theirs) if path.exists()]
+    if not listed:
+        return
+    ends = sorted({line for text in listed for line in text.decode().split()})
+    # `cat-file` shows a commit as it was written; all else takes the ends for roots.
+    parents: dict[str, list[str]] = {}
+    for end in ends:
+        if repository.succeeds("cat-file", "-e", end):
+            head = repository.run("cat-file", "commit", end).partition("\n\n")[0].splitlines()
+            parents[end] = [line.split()[1] for line in head if line.startswith("parent ")]
+    names = [name for found in parents.values() for name in found]
+    checked = repository.run("cat-file", "--batch-check", stdin="".join(f"{n}\n" for n in names).encode())
+    missing = {line.split()[0] for line in checked.splitlines() if line.endswith(" missing")}
+    kept = [end for end, found in parents.items() if missing.intersection(found)]
+    if not kept:
+        own.unlink(missing_ok=True)
+    elif not own.exists() or own.read_bytes().decode().split() != kept:
+        files.write_text(own, "".join(f"{end}\n" for end in kept))
 
 
 def place(repository: Repository, commit: str, *, alone: bool = True) -> None:
-    """Make the working tree exactly that commit, HEAD detached; only ignored files stay.
+    """Make the working tree exactly that commit, HEAD detached; only ignored files stay, and repositories.
 
     Args:
         repository: which one.
@@ -187,7 +246,7 @@ def place(repository: Repository, commit: str, *, alone: bool = True) -> None:
     workers = {"checkout.workers": "0" if alone else "1"}
     repository.run("checkout", "--quiet", "--force", "--detach", commit, config=workers)
     if filled:
-        repository.run("clean", "--quiet", "-ffd")
+        repository.run("clean", "--quiet", "-fd")
 
 
 def _has_files(repository: Repository) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from cairn.sources import mirror, repository, submodules
 from cairn.sources.faults import Patience
@@ -39,7 +38,7 @@ def revive(
 def _lend(
     borrower: Repository, origin: str, commit: str, *, patience: Patience, say: Callable[[str], None]
 ) -> None:
-    depth = 1 if (borrower.git_dir / "shallow").exists() else None
+    depth = 1 if (borrower.common_dir / "shallow").exists() else None
     source = mirror.of(origin, depth=depth, patience=patience)
     source.find(commit, say=say)
     repository.borrow_objects(borrower, source.path)
@@ -47,7 +46,4 @@ def _lend(
 
 def is_needed(root: Repository) -> bool:
     """Whether a mirror that a checkout borrows from is gone."""
-    alternates = root.git_dir / "objects" / "info" / "alternates"
-    if not alternates.exists():
-        return False
-    return not all(Path(line).is_dir() for line in alternates.read_text(encoding="utf-8").splitlines())
+    return repository.has_lost_mirror(root)

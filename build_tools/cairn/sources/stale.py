@@ -33,14 +33,15 @@ def busy(git_dir: Path) -> Iterator[None]:
         marker.unlink(missing_ok=True)
 
 
-def sweep(git_dir: Path, *, folders: tuple[Path, ...]) -> None:
+def sweep(git_dir: Path, *, folders: tuple[Path, ...], below: bool = False) -> None:
     """Remove lock files and half-written packs that nobody finishes any more.
 
     Args:
         git_dir: where they are looked for, git directories of submodules included.
-        folders: working folders of the git programs that may still be at it.
+        folders: working folders of the git and hipify programs that may still be at it.
+        below: look for such programs in the folders below, too.
     """
-    _wait_for_git_in(folders)
+    _wait_for_programs_in(folders, below=below)
     for folder, names in _files(git_dir):
         for name in names:
             if name.endswith(".lock") or name.startswith(_HALF) or is_part(name):
@@ -66,24 +67,30 @@ def is_part(name: str) -> bool:
     return _PART.fullmatch(name) is not None
 
 
-def _wait_for_git_in(folders: tuple[Path, ...]) -> None:
-    """Wait until no git works in `folders`; knows of them on Linux only, elsewhere returns at once."""
-    wanted = {str(folder.resolve()) for folder in folders}
+def _wait_for_programs_in(folders: tuple[Path, ...], *, below: bool) -> None:
+    """Wait until none works in `folders`; knows of them on Linux only, elsewhere returns at once."""
+    wanted = {folder.resolve() for folder in folders}
     deadline = time.monotonic() + _PATIENCE
-    while _running_in(wanted) and time.monotonic() < deadline:
+    while _running_in(wanted, below=below) and time.monotonic() < deadline:
         time.sleep(0.1)
 
 
-def _running_in(folders: set[str]) -> bool:
+def _running_in(folders: set[Path], *, below: bool) -> bool:
     with contextlib.suppress(OSError):
-        return any(_is_git_in(process, folders) for process in Path("/proc").iterdir())
+        return any(_is_at_work(process, folders, below=below) for process in Path("/proc").iterdir())
     return False
 
 
-def _is_git_in(process: Path, folders: set[str]) -> bool:
+def _is_at_work(process: Path, folders: set[Path], *, below: bool) -> bool:
     if not process.name.isdecimal():
         return False
     try:
-        return os.readlink(process / "cwd") in folders and "git" in (process / "comm").read_text()  # noqa: PTH115
+        folder = (process / "cwd").readlink()
+        if folder not in folders and not (below and folders.intersection(folder.parents)):
+            return False
+        # Both go on writing when what started them is killed.
+        if "git" in (process / "comm").read_text():
+            return True
+        return b"hipify_watch" in (process / "cmdline").read_bytes()
     except OSError:
         return False  # it ended, or belongs to somebody else

@@ -7,10 +7,10 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
-from cairn.errors import SourceError
-from cairn.sources import faults, mirror, repository, urls
+from cairn.errors import NetworkError, SourceError
+from cairn.sources import faults, mirror, repository, unfinished, urls
 from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import GITLINK, UPSTREAM_TAG, Repository
 
@@ -41,6 +41,18 @@ class Module:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Coming:
+    """A submodule that is to be at its commit, which is in a mirror."""
+
+    module: Module
+    source: Path
+
+
+Plan = tuple[tuple[Coming, ...], ...]
+"""Submodules by their depth, the root's own first."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Fetching:
     """How submodules are fetched: as `checkout.CheckoutRequest` says."""
 
@@ -50,7 +62,9 @@ class Fetching:
     say: Say
 
 
-def of_commit(parent: Repository, commit: str, *, origin: str, prefix: str = "") -> tuple[Module, ...]:
+def of_commit(
+    parent: Repository, commit: str, *, origin: str, prefix: str = "", objects: Repository | None = None
+) -> tuple[Module, ...]:
     """The submodules that a commit names in `.gitmodules` and in its tree.
 
     Args:
@@ -58,14 +72,16 @@ def of_commit(parent: Repository, commit: str, *, origin: str, prefix: str = "")
         commit: any name of it.
         origin: where the parent comes from; relative URLs start there.
         prefix: the parent's path in the root, with a slash at the end; empty for the root itself.
+        objects: where the commit is, if the parent does not have it yet.
 
     Raises:
         SourceError: `.gitmodules` is malformed or names a path outside.
     """
-    if not _names_any(parent, commit):
+    source = objects or parent
+    if not _names_any(source, commit):
         return ()
-    declared = _declared(parent, commit)
-    commits = _gitlinks(parent, commit, list(declared))
+    declared = _declared(source, commit)
+    commits = _gitlinks(source, commit, list(declared))
     return tuple(
         _module(parent, declared[path], commit=commits[path], origin=origin, prefix=prefix)
         for path in declared
@@ -89,32 +105,66 @@ def present(root: Repository, *, origin: str = "") -> Iterator[Module]:
         level = [(module.repository, module.origin, f"{module.path}/") for module in found]
 
 
-def place_all(root: Repository, commit: str, *, origin: str, how: Fetching) -> tuple[Module, ...]:
-    """Bring every submodule, and theirs in turn, to the commit that its parent names.
+def fetch_all(root: Repository, commit: str, source: Path, *, origin: str, how: Fetching) -> Plan:
+    """Bring every submodule that a commit of the root needs, and theirs in turn, into their mirrors.
 
-    Edits in them are dropped: the caller has looked. Siblings are fetched side by side.
+    Nothing is done to the checkout, so that a failure leaves it as it was. Siblings are fetched side by side.
+
+    Args:
+        root: the checkout's repository, which may not be there yet.
+        commit: its id.
+        source: the mirror that has the commit.
+        origin: where the root comes from.
+        how: they are fetched.
     """
-    placed: list[Module] = []
-    level = [(root, commit, origin, "")]
-    while level:
-        found = [_settled(parent, at, where, prefix) for parent, at, where, prefix in level]
-        modules = [module for group in found for module in group]
-        alone = len(modules) < how.jobs
-        side_by_side(functools.partial(_place, how=how, alone=alone), modules, jobs=how.jobs)
-        for parent, _, _, _ in level:
-            if own := [m for m in modules if m.parent is parent]:
-                mark_ignored(parent, own)
-        placed += modules
-        # They are at their commits now: what these name is to be seen in the working trees.
-        level = [(m.repository, "HEAD", m.origin, f"{m.path}/") for m in modules]
-    return tuple(placed)
+    levels: list[tuple[Coming, ...]] = []
+    modules = of_commit(root, commit, origin=origin, objects=_bare(source))
+    while modules:
+        fetched = side_by_side(functools.partial(_fetch, how=how), modules, jobs=how.jobs)
+        levels.append(fetched)
+        modules = tuple(inner for coming in fetched for inner in _within(coming))
+    return tuple(levels)
 
 
-def remove_all(root: Repository) -> None:
-    """Take the working trees of all submodules away (their git directories stay, for a later return)."""
-    for module in reversed(list(present(root))):
-        shutil.rmtree(module.repository.work_tree)
-        module.repository.work_tree.mkdir()
+def place_all(root: Repository, plan: Plan, *, before: Mapping[str, str], how: Fetching) -> None:
+    """Bring every submodule to its commit; edits in them are dropped: the caller has looked.
+
+    Args:
+        root: the checkout's repository, which is at its commit.
+        plan: what `fetch_all` gave.
+        before: trees of what is there now, by path, where it is not what HEAD has.
+        how: they are placed.
+    """
+    for level in plan:
+        for coming in level:
+            _refuse_detour(coming.module)
+        alone = len(level) < how.jobs
+        place = functools.partial(_place, before=before, how=how, alone=alone)
+        side_by_side(place, level, jobs=how.jobs)
+    parents = [root, *(coming.module.repository for level in plan for coming in level)]
+    for parent in parents:
+        if own := [c.module for level in plan for c in level if c.module.parent == parent]:
+            mark_ignored(parent, own)
+
+
+def remove(modules: Iterable[Module], *, before: Mapping[str, str]) -> None:
+    """Take the working trees of submodules away (their git directories stay, for a later return).
+
+    Args:
+        modules: with their parents first.
+        before: trees of what is there now, by path, where it is not what HEAD has.
+    """
+    for module in reversed(list(modules)):
+        own = module.repository
+        if own.work_tree.is_dir():
+            with unfinished.placing(own, before=before.get(module.path) or own.head(), after=None):
+                # What ties it to its repository last: a run that is killed here must know its files again.
+                for entry in own.work_tree.iterdir():
+                    if entry.is_dir() and not entry.is_symlink():
+                        shutil.rmtree(entry)
+                    elif entry.name != ".git":
+                        entry.unlink()
+            (own.work_tree / ".git").unlink(missing_ok=True)
 
 
 def mark_ignored(parent: Repository, modules: Iterable[Module]) -> None:
@@ -137,36 +187,44 @@ def skip_gitlinks(parent: Repository) -> None:
         parent.run("update-index", "-z", "--skip-worktree", "--stdin", stdin=_lines(paths))
 
 
-def _settled(parent: Repository, commit: str, origin: str, prefix: str) -> tuple[Module, ...]:
-    modules = of_commit(parent, commit, origin=origin, prefix=prefix)
-    for module in modules:
-        _refuse_detour(module)
-    return modules
+def _bare(mirror_path: Path) -> Repository:
+    return Repository(work_tree=mirror_path, git_dir=mirror_path)
 
 
-def _place(module: Module, *, how: Fetching, alone: bool) -> None:
-    if not _is_untouched(module):
-        how.say(f"submodule {module.path}")
-        _bring(module, how, alone=alone)
-    tags = {f"refs/tags/{UPSTREAM_TAG}": module.commit, f"refs/tags/{repository.HIPIFY_TAG}": None}
-    repository.move_refs(module.repository, tags)
+def _within(coming: Coming) -> tuple[Module, ...]:
+    module = coming.module
+    return of_commit(
+        module.repository,
+        module.commit,
+        origin=module.origin,
+        prefix=f"{module.path}/",
+        objects=_bare(coming.source),
+    )
 
 
-def _is_untouched(module: Module) -> bool:
-    own = module.repository
-    return own.head() == module.commit and not own.changes()
-
-
-def _bring(module: Module, how: Fetching, *, alone: bool) -> None:
+def _fetch(module: Module, *, how: Fetching) -> Coming:
     source = mirror.of(module.origin, depth=how.depth, patience=how.patience)
     try:
         source.find(module.commit, say=how.say)
-    except SourceError as error:
+    except (SourceError, NetworkError) as error:
         raise type(error)(f"submodule {module.path}: {error}", tip=error.tip) from error
-    repository.create(module.repository)
-    repository.name_origin(module.repository, urls.without_credentials(module.origin))
-    repository.borrow_objects(module.repository, source.path)
-    repository.place(module.repository, module.commit, alone=alone)
+    return Coming(module=module, source=source.path)
+
+
+def _place(coming: Coming, *, before: Mapping[str, str], how: Fetching, alone: bool) -> None:
+    module, own = coming.module, coming.module.repository
+    tags = {f"refs/tags/{UPSTREAM_TAG}": module.commit, f"refs/tags/{repository.HIPIFY_TAG}": None}
+    untouched = own.head() == module.commit and module.path not in before and not own.changes()
+    if untouched and unfinished.read(own) is None:
+        repository.move_refs(own, tags)
+    else:
+        how.say(f"submodule {module.path}")
+        repository.create(own)
+        repository.name_origin(own, urls.without_credentials(module.origin))
+        repository.borrow_objects(own, coming.source)
+        with unfinished.placing(own, before=before.get(module.path) or own.head(), after=module.commit):
+            repository.place(own, module.commit, alone=alone)
+            repository.move_refs(own, tags)
 
 
 def _names_any(parent: Repository, commit: str) -> bool:

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from cairn.errors import SourceError
-from cairn.sources import submodules
+from cairn.sources import contents, submodules
 from cairn.sources.repository import Repository, root_at
 
 
@@ -44,12 +44,7 @@ def work_tree_id(repository: Repository) -> str:
         env = {
             "GIT_INDEX_FILE": str(index),
             "GIT_OBJECT_DIRECTORY": str(objects),
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{_quoted(repository.git_dir / "objects")}"',
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": contents.quoted(repository.common_dir / "objects"),
         }
         repository.run("add", "--all", env=env)
         return repository.run("write-tree", env=env).strip()
-
-
-def _quoted(path: Path) -> str:
-    # A separator or a quote in the path would otherwise split the list (git(1)).
-    return str(path).replace("\\", "\\\\").replace('"', '\\"')

@@ -293,13 +293,13 @@ def test_torchs_hipify_needs_an_interpreter_that_has_torch(bench: Any, torch: An
     assert "--python" in (error.value.tip or "")
 
 
-def test_a_submodule_name_that_climbs_out_is_refused(bench: Any, upstream: Any, run_git: Git) -> None:
+def test_a_submodule_name_that_climbs_out_is_refused(bench: Any, upstream: Any) -> None:
     modules = upstream.work("torch") / ".gitmodules"
     modules.write_text(modules.read_text().replace('"third_party/plain"', '"../../hooks"'))
     upstream.commit("torch", {}, "Attack")
     with pytest.raises(SourceError, match="outside the repository"):
         bench()
-    assert run_git(bench.path, "rev-parse", "HEAD")
+    assert not bench.path.exists()
 
 
 @pytest.mark.parametrize("path", ["version.txt", ".gitmodules"])

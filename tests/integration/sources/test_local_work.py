@@ -171,3 +171,220 @@ def test_the_tree_state_of_equal_checkouts_is_equal(bench: Any, tmp_path: Path) 
     assert tree_state(bench.path) == tree_state(tmp_path / "other")
     with pytest.raises(SourceError, match="not a git checkout"):
         tree_state(tmp_path)
+
+
+def _own_clone(bench: Any, upstream: Any, run_git: Any, *options: str) -> None:
+    bench.path.parent.mkdir(parents=True)
+    url = f"file://{upstream.origin('torch')}"
+    run_git(bench.path.parent, "clone", "--quiet", *options, url, bench.path.name)
+
+
+@pytest.mark.parametrize("depth", [None, 1])
+@pytest.mark.parametrize("branch", ["main", "other"])
+def test_the_history_of_a_shallow_clone_made_by_hand_can_be_walked(
+    bench: Any, upstream: Any, run_git: Any, branch: str, depth: int | None
+) -> None:
+    run_git(upstream.work("torch"), "switch", "--quiet", "-c", "other")
+    upstream.commit("torch", {"other.txt": "1\n"}, "Other 1", branch="other")
+    upstream.commit("torch", {"other.txt": "2\n"}, "Other 2", branch="other")
+    run_git(upstream.work("torch"), "switch", "--quiet", "main")
+    _own_clone(bench, upstream, run_git, "--depth=1", f"--branch={branch}")
+    bench.git("commit", "--quiet", "--allow-empty", "-m", "Mine")
+    upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
+    assert bench(depth=depth).version == "2.9.1"
+    bench.git("fsck", "--strict")
+    assert bench.git("log", "--format=%s", branch).splitlines()[0] == "Mine"
+    bench.git("rev-list", "--objects", "--all")
+    bench.git("gc", "--quiet", "--prune=now")
+    bench.git("fsck", "--strict")
+
+
+def test_a_whole_clone_made_by_hand_keeps_its_history_beside_a_shallow_mirror(
+    bench: Any, upstream: Any, run_git: Any
+) -> None:
+    _own_clone(bench, upstream, run_git)
+    upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
+    before = bench.git("rev-list", "--count", "main")
+    bench(depth=1)
+    assert bench.git("rev-list", "--count", "main") == before
+    bench.git("fsck", "--strict")
+
+
+def test_a_partial_clone_made_by_hand_is_updated_in_place(bench: Any, upstream: Any, run_git: Any) -> None:
+    run_git(upstream.folder / "torch.git", "config", "uploadpack.allowFilter", "true")
+    _own_clone(bench, upstream, run_git, "--filter=blob:none")
+    upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
+    assert bench().version == "2.9.1"
+    bench.git("fsck")
+    bench.git("log", "-p", "--all")
+
+
+def test_a_clone_keeps_the_other_repositories_that_it_borrows_from(
+    bench: Any, upstream: Any, run_git: Any, tmp_path: Path
+) -> None:
+    run_git(tmp_path, "clone", "--quiet", "--bare", upstream.origin("torch"), "lender")
+    _own_clone(bench, upstream, run_git, "--reference", str(tmp_path / "lender"))
+    alternates = bench.path / ".git/objects/info/alternates"
+    lender = Path("../../../../lender/objects")
+    assert (bench.path / ".git/objects" / lender).is_dir()
+    alternates.write_text(f"# by hand\n{lender}\n")
+    upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
+    bench()
+    assert str(lender) in alternates.read_text().splitlines()
+    bench.git("fsck", "--strict")
+    assert bench().version == "2.9.1"
+
+
+def test_a_worktree_made_by_hand_is_updated_in_place(
+    bench: Any, upstream: Any, run_git: Any, tmp_path: Path
+) -> None:
+    run_git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{upstream.origin('torch')}", "first")
+    first = tmp_path / "first"
+    bench.path.parent.mkdir(parents=True)
+    run_git(first, "worktree", "add", "--quiet", "-b", "second", str(bench.path))
+    (first / "mine.txt").write_text("mine")
+    bench.git("commit", "--quiet", "--allow-empty", "-m", "Mine")
+    upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
+    assert bench().version == "2.9.1"
+    assert bench.git("log", "-1", "--format=%s", "second") == "Mine"
+    for tree in (first, bench.path):
+        run_git(tree, "fsck", "--strict")
+        run_git(tree, "log", "--all")
+    assert run_git(first, "status", "--porcelain") == "?? mine.txt"
+    assert run_git(first, "branch", "--show-current") == "main"
+
+
+def test_a_sparse_checkout_loses_nothing(bench: Any, upstream: Any, run_git: Any) -> None:
+    _own_clone(bench, upstream, run_git)
+    bench.git("sparse-checkout", "set", "--no-cone", "/*", "!/src/cuda/")
+    upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
+    (bench.path / "src/cuda").mkdir()
+    (bench.path / "src/cuda/kernel.cu").write_text("mine\n")
+    with pytest.raises(SourceError, match=r"src/cuda/kernel\.cu"):
+        bench()
+    assert (bench.path / "src/cuda/kernel.cu").read_text() == "mine\n"
+    (bench.path / "src/cuda/kernel.cu").unlink()
+    with pytest.raises(SourceError, match="sparse checkout"):
+        bench(force=True)
+    bench.git("sparse-checkout", "disable")
+    assert bench().version == "2.9.1"
+
+
+@pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
+def test_an_edit_that_git_was_told_to_overlook_counts(bench: Any, upstream: Any, flag: str) -> None:
+    bench()
+    bench.git("update-index", flag, "version.txt")
+    (bench.path / "version.txt").write_text("mine\n")
+    upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
+    with pytest.raises(SourceError, match=r"version\.txt"):
+        bench()
+    assert (bench.path / "version.txt").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("name", ["local.ignored", "Größe Ω.ignored", "a folder/deep/local.ignored"])
+@pytest.mark.parametrize("where", ["torch", "cudakit"])
+def test_an_ignored_file_that_the_new_commit_has_is_refused_by_name(
+    bench: Any, upstream: Any, run_git: Any, where: str, name: str
+) -> None:
+    upstream.commit("cudakit", {".gitignore": "*.ignored\n"}, "Ignore")
+    upstream.bump_submodule(
+        "torch", "third_party/cudakit", run_git(upstream.work("cudakit"), "rev-parse", "HEAD")
+    )
+    upstream.commit("torch", {}, "Bump")
+    bench()
+    prefix = {"torch": "", "cudakit": "third_party/cudakit/"}[where]
+    local, twin = bench.path / prefix / name, bench.path / prefix / "same.ignored"
+    local.parent.mkdir(parents=True, exist_ok=True)
+    local.write_text("precious\n")
+    twin.write_text("as upstream has it\n")
+    commit = upstream.commit(where, {name: "tracked now\n", "same.ignored": "as upstream has it\n"}, "Track")
+    if where == "cudakit":
+        upstream.bump_submodule("torch", "third_party/cudakit", commit)
+    upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
+    with pytest.raises(SourceError) as error:
+        bench()
+    assert prefix + name in str(error.value)
+    assert "same.ignored" not in str(error.value)
+    assert local.read_text() == "precious\n"
+    bench(force=True)
+    assert local.read_text() == "tracked now\n"
+    folder = bench.path / prefix
+    ref = bench.git("-C", str(folder), "for-each-ref", "--format=%(refname)", "refs/cairn/dropped")
+    assert bench.git("-C", str(folder), "show", f"{ref}:{name}") == "precious"
+
+
+def test_ignored_folders_and_files_in_each_others_place_are_refused_by_name(
+    bench: Any, upstream: Any
+) -> None:
+    bench()
+    (bench.path / "build").mkdir()
+    (bench.path / "build/mine.o").write_text("mine")
+    (bench.path / "tools.ignored").write_text("mine")
+    (bench.path / "LOCAL.ignored").write_text("mine")
+    (bench.path / "link.ignored").symlink_to("/etc")
+    tracked = {"build": "a file now\n", "tools.ignored/x.txt": "x\n", "local.ignored": "x\n"}
+    upstream.commit("torch", tracked | {"link.ignored/hosts": "x\n"}, "Track")
+    with pytest.raises(SourceError) as error:
+        bench()
+    assert "3 ignored files" in str(error.value)
+    for name in ("build/mine.o", "tools.ignored", "link.ignored"):
+        assert name in str(error.value)
+    assert (bench.path / "build/mine.o").read_text() == "mine"
+    assert (bench.path / "link.ignored").is_symlink()
+    bench(force=True)
+    assert (bench.path / "LOCAL.ignored").read_text() == "mine"
+    assert (bench.path / "local.ignored").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("way", ["upstream drops it", "--no-submodules"])
+def test_ignored_files_in_a_submodule_that_goes_away_are_refused_by_name(
+    bench: Any, upstream: Any, run_git: Any, way: str
+) -> None:
+    bench()
+    exclude = bench.path / ".git/modules/third_party/plain/info/exclude"
+    exclude.parent.mkdir(exist_ok=True)
+    exclude.write_text("*.mine\n")
+    (bench.path / "third_party/plain/x.mine").write_text("mine")
+    if way == "upstream drops it":
+        run_git(upstream.work("torch"), "rm", "--quiet", "-rf", "third_party/plain")
+        upstream.commit("torch", {}, "Without plain")
+    changes = {} if way == "upstream drops it" else {"submodules": False}
+    with pytest.raises(SourceError, match=r"third_party/plain/x\.mine"):
+        bench(**changes)
+    assert (bench.path / "third_party/plain/x.mine").read_text() == "mine"
+    bench(force=True, **changes)
+    assert not (bench.path / "third_party/plain/plain.h").exists()
+
+
+def test_a_clone_where_a_submodule_belongs_is_left_alone(bench: Any, upstream: Any, run_git: Any) -> None:
+    bench(submodules=False)
+    run_git(bench.path / "third_party", "clone", "--quiet", upstream.origin("plain"), "plain")
+    (bench.path / "third_party/plain/mine.txt").write_text("mine")
+    for force in (False, True):
+        with pytest.raises(SourceError, match="third_party/plain"):
+            bench(force=force)
+    assert (bench.path / "third_party/plain/mine.txt").read_text() == "mine"
+
+
+def test_a_repository_within_the_checkout_survives_force(bench: Any, upstream: Any, run_git: Any) -> None:
+    bench()
+    run_git(bench.path, "init", "--quiet", "tool")
+    (bench.path / "tool/mine.txt").write_text("mine")
+    upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
+    for force in (False, True):
+        with pytest.raises(SourceError, match="tool/"):
+            bench(force=force)
+    assert (bench.path / "tool/mine.txt").read_text() == "mine"
+    (bench.path / ".git/info").mkdir(exist_ok=True)
+    (bench.path / ".git/info/exclude").write_text("tool/\n")
+    assert bench().version == "2.9.1"
+    assert (bench.path / "tool/mine.txt").read_text() == "mine"
+
+
+def test_a_tag_of_a_persons_own_is_not_moved(bench: Any) -> None:
+    bench()
+    bench.git("commit", "--quiet", "--allow-empty", "-m", "Mine")
+    bench.git("tag", "v2.9.0")
+    mine = bench.git("rev-parse", "v2.9.0")
+    bench("v2.9.0")
+    assert bench.git("rev-parse", "v2.9.0") == mine
