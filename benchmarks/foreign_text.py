@@ -68,7 +68,9 @@ def _texts() -> dict[str, Case]:
         return size, make
 
     def scan(text: str) -> None:
-        Scanner().feed(text.encode())
+        scanner = Scanner("config.py")
+        scanner.feed(text.encode())
+        scanner.finish()
 
     return {
         "mask: a.a.a.": each(40_000, redact.mask, "a."),
@@ -79,6 +81,7 @@ def _texts() -> dict[str, Case]:
         "one line of a program, in blocks": each(200_000, _lines(64), "word"),
         "secrets: keys that begin": each(2_000, scan, "-----BEGIN A A A PRIVATE KEY-----   "),
         "secrets: BEGIN A A A": each(20_000, scan, "A ", "-----BEGIN ", "PRIVATE KEY-----"),
+        "secrets: passwords that do not end": each(20_000, scan, "https://a:b"),
         "requirement: name": each(200_000, requirements.requirement, "a"),
         "requirement: spaces": each(100_000, requirements.requirement, " ", "a", "b"),
         "requirement: parentheses": each(20_000, requirements.requirement, "(", "a; "),

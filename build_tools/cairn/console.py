@@ -30,7 +30,7 @@ _LINE = 120  # characters of a program's last line that are shown
 _CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
 # What a name from outside must not do on the screen: begin a new line, which in CI may be a command to it, or
 # move about. C0, C1, and the line breaks and turns of direction of Unicode.
-_UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _HEARTBEAT = 15.0  # seconds between signs of life where nothing can be redrawn
 
 Mark = Literal["done", "failed", "kept", "bypassed"]

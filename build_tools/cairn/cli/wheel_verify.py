@@ -16,9 +16,18 @@ from cairn.wheels.verify import Expectation, verify
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     asked = _expectation(options)
+    beside = suppliers.supplies(options.wheels, folders=options.find_links)
     found = {
-        path: verify(path, replace(asked, provided_libraries=(*asked.provided_libraries, *provided)))
-        for path, provided in suppliers.provided_to(options.wheels, folders=options.find_links).items()
+        path: verify(
+            path,
+            replace(
+                asked,
+                provided_libraries=(*asked.provided_libraries, *supply.libraries),
+                beside=supply.versions,
+                unread=supply.unread,
+            ),
+        )
+        for path, supply in beside.items()
     }
     screen = console.current()
     if options.json:

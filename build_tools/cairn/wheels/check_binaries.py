@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from cairn import wording
 from cairn.targets import CPU, in_order
-from cairn.wheels import policy
+from cairn.wheels import foreign, policy
 from cairn.wheels.findings import Expectation, Finding
 from cairn.wheels.inspect import Library
 from cairn.wheels.metadata import FileName
@@ -17,6 +17,9 @@ from cairn.wheels.policy import Policy
 _ORIGIN = ("$ORIGIN", "${ORIGIN}")
 _ANY = "any"
 _DEVICE = "amdgpu"
+SUPPLY = "bundle it by `cairn wheel repair`, or give the required wheel that has it to the same command"
+_ABSOLUTE = "an absolute path, where no installer puts anything and anybody may"
+_ANYWHERE = "which counts from the folder that the program is started in"
 
 
 def check(
@@ -25,46 +28,85 @@ def check(
     """Breaches by binary; `dlls` are those of Windows, judged here only by their device code."""
     host = [library for library in libraries if library.elf.machine != _DEVICE]
     platforms = sorted({tag.split("-")[2] for tag in name.tags})
-    if host:
-        yield from _check_platforms(platforms, expected)
-    rules = [found for found in map(policy.policy_of, platforms) if found]
+    yield from _check_pure((*host, *dlls), platforms)
+    if host and expected.require_platform_tag:
+        yield from _check_platforms(platforms)
+    # Names of one policy, such as manylinux2014 and manylinux_2_17, are one promise. The oldest comes first.
+    found = {rule.name: rule for platform in platforms if (rule := policy.promise_of(platform))}
+    rules = sorted(found.values(), key=lambda rule: tuple(map(int, rule.name.split("_")[1:])))
     own = policy.shipped(host)
+    at_home = tuple(library for library in host if _fits(library.elf.machine, platforms))
+    needed = frozenset(name for library in at_home for name in library.elf.needed)
     for library in host:
-        yield from _check_symbols(library, platforms, rules)
+        yield from _check_machine(library, platforms, needed if at_home else None)
+        yield from _check_symbols(library, own, rules)
         yield from _check_needed(library, own, rules, expected)
         yield from _check_paths(library)
     if expected.targets is not None:
         yield from _check_targets((*libraries, *dlls), expected)
 
 
-def _check_platforms(platforms: Sequence[str], expected: Expectation) -> Iterator[Finding]:
-    for platform in platforms:
-        if platform == _ANY:
-            yield Finding(
-                code="binary-in-pure-wheel",
-                reason="it holds binaries, but its tag says that it runs anywhere",
-                fix="build it as a platform wheel (Root-Is-Purelib: false)",
-            )
-        elif expected.require_platform_tag and platform.startswith("linux_"):
-            yield Finding(
-                code="platform-tag",
-                reason=f"its tag {platform} says nothing about which systems it runs on",
-                fix="repair it with `cairn wheel repair`",
-            )
+def _check_pure(binaries: Sequence[Library | PeLibrary], platforms: Sequence[str]) -> Iterator[Finding]:
+    """Libraries are for one platform; programs, and what says what it is for, may lie there for several."""
+    if _ANY not in platforms:
+        return
+    libraries = [
+        binary.member
+        for binary in binaries
+        if not _is_program(binary) and not foreign.says_so(binary.member, _machine(binary))
+    ]
+    if libraries:
+        yield Finding(
+            code="binary-in-pure-wheel",
+            reason=f"its tag says that it runs anywhere, and it holds {wording.some(libraries)}",
+            fix="build it as a platform wheel (Root-Is-Purelib: false)",
+        )
 
 
-def _check_symbols(library: Library, platforms: Sequence[str], rules: Sequence[Policy]) -> Iterator[Finding]:
+def _is_program(binary: Library | PeLibrary) -> bool:
+    if isinstance(binary, PeLibrary):
+        return binary.member.lower().endswith(".exe")
+    return binary.elf.is_program
+
+
+def _machine(binary: Library | PeLibrary) -> str:
+    return binary.pe.machine if isinstance(binary, PeLibrary) else binary.elf.machine
+
+
+def _check_platforms(platforms: Sequence[str]) -> Iterator[Finding]:
+    vague = [platform for platform in platforms if platform.startswith("linux_")]
+    if vague:
+        yield Finding(
+            code="platform-tag",
+            reason=f"its tag {', '.join(vague)} says nothing about which systems it runs on",
+            fix="repair it with `cairn wheel repair`",
+        )
+
+
+def _fits(machine: str, platforms: Sequence[str]) -> bool:
+    machines = (machine, "armv6l") if machine == "armv7l" else (machine,)
+    return any(p == _ANY or p.endswith(tuple(f"_{machine}" for machine in machines)) for p in platforms)
+
+
+def _check_machine(
+    library: Library, platforms: Sequence[str], needed: frozenset[str] | None
+) -> Iterator[Finding]:
+    """The machine, where `needed` is what the binaries for the right one need; None where there are none."""
     machine = library.elf.machine
-    if not any(platform == _ANY or platform.endswith(f"_{machine}") for platform in platforms):
+    if _fits(machine, platforms):
+        return
+    if needed is None or not foreign.is_meant(library.member, machine, needed, soname=library.elf.soname):
         yield Finding(
             code="machine",
             member=library.member,
             reason=f"it is for {machine}, the wheel for {', '.join(platforms)}",
             fix="build it for the machine that the tag names",
         )
-        return
+
+
+def _check_symbols(library: Library, own: frozenset[str], rules: Sequence[Policy]) -> Iterator[Finding]:
     for rule in rules:
-        wrong = rule.objections(library)
+        wrong = rule.objections(library, own) if library.elf.machine in rule.versions else ()
         if wrong:
             yield Finding(
                 code="symbols-too-new",
@@ -72,21 +114,33 @@ def _check_symbols(library: Library, platforms: Sequence[str], rules: Sequence[P
                 reason=f"{rule.name} does not promise {wording.some(wrong)}",
                 fix="build on an older system, or repair with the tag that the symbols justify",
             )
+            return  # a younger promise that is broken too says nothing new
 
 
 def _check_needed(
     library: Library, own: frozenset[str], rules: Sequence[Policy], expected: Expectation
 ) -> Iterator[Finding]:
+    elsewhere = (*expected.provided_libraries, *policy.LOADERS)
+    wanted = [name for name in library.elf.needed if name not in own and not policy.matches(name, elsewhere)]
     for rule in rules or (policy.newest(),):
-        for name in library.elf.needed:
-            found = name in own or name in rule.libraries
-            if not found and not policy.matches(name, (*expected.provided_libraries, *policy.LOADERS)):
-                yield Finding(
-                    code="needed",
-                    member=library.member,
-                    reason=f"it needs {name}, which nothing supplies",
-                    fix="bundle it by `cairn wheel repair`, or require the package that has it",
-                )
+        missing = [name for name in wanted if not rule.has(name)]
+        if missing:
+            yield Finding(
+                code="needed",
+                member=library.member,
+                reason=f"it needs {wording.some(missing)}: not in the wheel, not on every system of "
+                f"{rule.name}, not in {beside(expected)}",
+                fix=SUPPLY,
+            )
+            return
+
+
+def beside(expected: Expectation) -> str:
+    """Where else a library was looked for in vain, and where it was not."""
+    there = "a wheel given beside it"
+    if not expected.unread:
+        return there
+    return f"{there} ({wording.some(expected.unread)}, which it requires, is not among them)"
 
 
 def _check_paths(library: Library) -> Iterator[Finding]:
@@ -99,7 +153,7 @@ def _check_paths(library: Library) -> Iterator[Finding]:
         yield Finding(
             code="rpath",
             member=library.member,
-            reason=f"it looks for libraries in {', '.join(paths)}, {problem}",
+            reason=f"it looks for libraries in {', '.join(dict.fromkeys(paths))}, {problem}",
             fix="link with run paths relative to $ORIGIN",
         )
 
@@ -107,7 +161,7 @@ def _check_paths(library: Library) -> Iterator[Finding]:
 def _path_problem(member: str, path: str) -> str | None:
     head, _, rest = path.partition("/")
     if head not in _ORIGIN:
-        return "which is on the machine that built it" if path else "which is the folder one happens to be in"
+        return _ABSOLUTE if path.startswith("/") else _ANYWHERE
     # Packages lie side by side in site-packages: beyond that nothing is ours.
     place = posixpath.normpath(posixpath.join(posixpath.dirname(member), rest))
     return "which is outside of site-packages" if place.split("/")[0] == ".." else None

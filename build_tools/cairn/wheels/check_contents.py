@@ -17,6 +17,7 @@ from cairn.wheels.record import UNLISTED, RecordRow, encode_digest, is_strong
 from cairn.wheels.views import MemberView
 from cairn.wheels.zipformat import Member
 
+_HEAD = 256
 _SHEBANG = b"#!"
 _PROGRAM_FOLDERS = ("bin", "libexec", "sbin")
 _REWRITE = "build the wheel again, or edit it with a tool that rewrites RECORD"
@@ -79,7 +80,7 @@ class _Reader:
         self._overlap = max((len(needle) for needle in self._needles.values()), default=1) - 1
         self._tail = b""
         self._hit: set[str] = set()
-        self._secrets = Scanner()
+        self._secrets = Scanner(member.name)
 
     def read(self, archive: Archive) -> Library | None:
         """Stream the member; its content as a library when it is one."""
@@ -93,10 +94,11 @@ class _Reader:
             self.complete = True
         except WheelError as error:
             self._find("content", str(error), "fetch or build the wheel again")
+        self._secrets.finish()
         for text in sorted(self._hit):
             self._find("forbidden-text", f"it contains {text!r}", "build so that no path or secret gets in")
         for kind in sorted(self._secrets.found):
-            self._find("secret", f"it contains what looks like {kind}", "take it out, and have it revoked")
+            self._find("secret", f"it contains what looks like {kind}", "take it out and have it revoked")
         return library
 
     def _read_library(self, view: MemberView) -> Library | None:
@@ -107,8 +109,8 @@ class _Reader:
             return None
 
     def _observe(self, piece: bytes) -> None:
-        if not self.head:
-            self.head = piece[:256]
+        if len(self.head) < _HEAD:  # a piece may be a single byte
+            self.head += piece[: _HEAD - len(self.head)]
         self.hash.update(piece)
         self._secrets.feed(piece)
         if self._needles:
@@ -138,7 +140,7 @@ def _check_run_bit(member: Member, head: bytes, library: Library | None) -> Iter
     """A program that cannot be run has lost its bits on the way."""
     folders = member.name.split("/")[:-1]
     script = head.startswith(_SHEBANG) and any(name in _PROGRAM_FOLDERS for name in folders)
-    program = library is not None and library.elf.interpreter and not library.elf.soname
+    program = library is not None and library.elf.is_program
     if (script or program) and not member.executable:
         yield Finding(
             code="not-executable",

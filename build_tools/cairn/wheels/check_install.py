@@ -23,12 +23,16 @@ _SCRIPTS = ("console_scripts", "gui_scripts")
 _SEPARATORS = frozenset("/\\")
 _FUNCTION = re.compile(r"[\w.]+\s*:\s*[\w.]+\s*(?:\[[^\]]*\])?")
 _CASELESS = ("any", "win", "macosx")
+# What cannot be seen and changes how the name that holds it is shown: controls of writing direction (UAX #9),
+# spaces without width, separators of lines, and the control characters above ASCII.
+_UNSEEN = re.compile("[\x80-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _AGAIN = "build the wheel again with a backend that follows the specification"
 
 
 def check(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding]:
     """Breaches by file."""
     yield from _check_wheel(archive, info)
+    yield from _check_letters(archive)
     yield from _check_data(archive, info)
     yield from _check_scripts(info)
     yield from _check_licences(archive, info)
@@ -57,6 +61,17 @@ def _check_wheel(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
             yield Finding(code="wheel-header", member=path, reason=reason, fix=_AGAIN)
 
 
+def _check_letters(archive: Archive) -> Iterator[Finding]:
+    for member in archive.members:
+        if not member.name.isascii() and _UNSEEN.search(member.name):
+            yield Finding(
+                code="name-deceives",
+                member=member.name,
+                reason=f"its name is {member.name!a}, which is shown as another one",
+                fix="rename it",
+            )
+
+
 def _check_data(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
     own = f"{info.dist_info.removesuffix('.dist-info')}.data"
     for member in archive.members:
@@ -76,6 +91,9 @@ def _check_scripts(info: WheelInfo) -> Iterator[Finding]:
     path = f"{info.dist_info}/entry_points.txt"
     for group in _SCRIPTS:
         for script, function in info.entry_points.get(group, {}).items():
+            if _UNSEEN.search(script):
+                reason = f"the name of the script {script!a} is shown as another one"
+                yield Finding(code="entry-point", member=path, reason=reason, fix="give it a plain name")
             if not script.strip(".") or _SEPARATORS.intersection(script):
                 reason = f"the script {script!r} would be written outside of the folder for scripts"
                 yield Finding(code="entry-point", member=path, reason=reason, fix="give it a plain name")

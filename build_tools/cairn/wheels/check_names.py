@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
+from packaging import tags
 from packaging.metadata import Metadata, RawMetadata
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -90,10 +92,16 @@ def _same(text: str, version: str) -> bool:
 
 
 def _fits(tag: str, python: str) -> bool:
-    """Whether CPython `python` installs a wheel of this tag, platform aside."""
-    interpreter, abi, _ = tag.split("-")
-    major, _, minor = python.partition(".")
-    if interpreter in (f"cp{major}{minor}", f"py{major}{minor}", f"py{major}"):
-        return True
-    low = interpreter.removeprefix(f"cp{major}")
-    return abi == "abi3" and low.isdecimal() and minor.isdecimal() and int(low) <= int(minor)
+    """Whether CPython `python` installs a wheel of this tag, whatever its platform (PEP 425)."""
+    platform = tag.split("-")[2]
+    threads = "t" if python.endswith("t") else ""
+    major, _, minor = python.removesuffix("t").partition(".")
+    if not (major.isdecimal() and minor.isdecimal()):
+        return False
+    version = (int(major), int(minor))
+    interpreter = f"cp{major}{minor}"
+    known = itertools.chain(
+        tags.cpython_tags(version, [f"{interpreter}{threads}"], [platform]),
+        tags.compatible_tags(version, interpreter, [platform]),
+    )
+    return tag in map(str, known)

@@ -21,13 +21,19 @@ from cairn.wheels.views import BytesView, MemberView, View
 from cairn.wheels.zipformat import Member
 
 MAGIC = b"\x7fELF"
-_MACHINES = {3: "i686", 21: "ppc64le", 22: "s390x", 62: "x86_64", 183: "aarch64", 224: "amdgpu"}
+_S390 = 22
+_MACHINES = {3: "i686", 21: "ppc64le", _S390: "s390x", 40: "armv7l", 62: "x86_64", 183: "aarch64"}
+_MACHINES |= {224: "amdgpu", 243: "riscv64", 258: "loongarch64"}
 _TYPES = {1: "relocatable", 2: "executable", 3: "shared", 4: "core"}
 _BITS = {1: 32, 2: 64}
 _ORDERS = {1: "<", 2: ">"}
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _NEEDED, _STRTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 10, 14, 15, 29
-_VERNEED = 0x6FFFFFFE
+_HASH, _SYMTAB = 4, 6
+_FLAGS_1, _PIE = 0x6FFFFFFB, 0x08000000
+_VERNEED, _GNU_HASH = 0x6FFFFFFE, 0x6FFFFEF5
+_UNDEFINED, _WEAK = 0, 2
+_VERSION_WEAK = 2  # VER_FLG_WEAK: the loader goes on without that version
 _NOBITS = 8
 _LONGEST_NAME = 1 << 20  # run paths made by bazel are longer than any path may be
 _MOST_SECTIONS = 200_000
@@ -35,6 +41,7 @@ _MOST_DYNAMIC = 1 << 20
 _MOST_VERSIONS = 100_000
 _MOST_NAMES = 64 << 20  # bytes of all names that are read: they may share their bytes in the file
 _MOST_STRINGS = 64 << 20
+_MOST_SYMBOLS = 1 << 22
 _STEP = 256
 
 
@@ -66,8 +73,9 @@ class Elf:
         rpath: folders of DT_RPATH.
         runpath: folders of DT_RUNPATH.
         version_needs: library to the symbol versions wanted of it.
-        mentions: those of the symbols looked for whose names its string table has.
+        wants: those of the symbols looked for that it does not load without: undefined, and not weak.
         interpreter: whether it names a dynamic loader, as programs do and libraries do not.
+        pie: whether it says that it is a program, although it can be loaded anywhere as a library can.
         sections: all sections, when they were asked for.
     """
 
@@ -79,9 +87,15 @@ class Elf:
     rpath: tuple[str, ...] = ()
     runpath: tuple[str, ...] = ()
     version_needs: Mapping[str, tuple[str, ...]]
-    mentions: frozenset[str] = frozenset()
+    wants: frozenset[str] = frozenset()
     interpreter: bool = False
+    pie: bool = False
     sections: tuple[Section, ...] = ()
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it is run, not loaded: a static program has no interpreter."""
+        return self.type == "executable" or self.pie or (self.interpreter and not self.soname)
 
     def section(self, name: str) -> Section | None:
         """The first section of that name."""
@@ -121,7 +135,7 @@ def read_view(view: View, *, sections: bool = True, look_for: frozenset[str] = f
     Args:
         view: its bytes.
         sections: whether to read the section table too, which stands at the end.
-        look_for: symbols to look for among the names of its dynamic symbols, used or defined.
+        look_for: symbols to look for among those that it wants of other libraries.
 
     Raises:
         WheelError: it is none, or its headers are broken.
@@ -136,8 +150,9 @@ def read_view(view: View, *, sections: bool = True, look_for: frozenset[str] = f
         rpath=_folders(image.strings(_RPATH)),
         runpath=_folders(image.strings(_RUNPATH)),
         version_needs=image.version_needs(),
-        mentions=image.mentions(look_for) if look_for else frozenset(),
+        wants=image.wants(look_for) if look_for else frozenset(),
         interpreter=image.interpreter,
+        pie=image.pie,
         sections=tuple(image.sections()) if sections else (),
     )
 
@@ -183,6 +198,11 @@ class _Image:
         """DT_SONAME."""
         return next(iter(self.strings(_SONAME)), None)
 
+    @property
+    def pie(self) -> bool:
+        """DF_1_PIE in DT_FLAGS_1."""
+        return any(kind == _FLAGS_1 and value & _PIE for kind, value in self._dynamic)
+
     def version_needs(self) -> dict[str, tuple[str, ...]]:
         """The chain of Verneed entries, each with its chain of Vernaux entries."""
         at = self._address(_VERNEED)
@@ -195,10 +215,43 @@ class _Image:
             at = at + following if following else None
         return found
 
-    def mentions(self, symbols: frozenset[str]) -> frozenset[str]:
-        """Those of the symbols that the dynamic string table has."""
+    def wants(self, symbols: frozenset[str]) -> frozenset[str]:
+        """Those of the symbols that are undefined here and not weak: without a weak one it loads too."""
         wanted = {symbol.encode(): symbol for symbol in symbols}
-        return frozenset(wanted[name] for name in wanted.keys() & self._strings.split(b"\0"))
+        # Cut off, for names may share their bytes: many of them, each as long as the table, are a trap.
+        longest = max(map(len, wanted)) + 1
+        names = (self._strings[at : at + longest].partition(b"\0")[0] for at in self._wanted_names())
+        return frozenset(wanted[name] for name in names if name in wanted)
+
+    def _wanted_names(self) -> Iterator[int]:
+        """Where in the string table the names of the undefined symbols that are not weak begin."""
+        at = self._address(_SYMTAB)
+        if at is None:
+            return
+        # Elf64_Sym and Elf32_Sym have the same fields in another order.
+        layout, info, place = ("IBBHQQ", 1, 3) if self.bits == 64 else ("IIIBBH", 3, 5)  # noqa: PLR2004 - bits
+        entry = struct.Struct(self._order + layout)
+        count = min(self._symbol_count(entry.size), (self._view.size - at) // entry.size)
+        for fields in entry.iter_unpack(self._view.read(at, count * entry.size)):
+            if fields[place] == _UNDEFINED and fields[info] >> 4 != _WEAK:
+                yield fields[0]
+
+    def _symbol_count(self, size: int) -> int:
+        """How many symbols the dynamic table has, or at least those that are undefined.
+
+        No entry says it. In DT_GNU_HASH the undefined ones stand before those that it lists; DT_HASH has a
+        chain for each. Where neither helps, the string table follows the symbols, as glibc takes it too
+        (elf/dl-addr.c).
+        """
+        chains, listed = self._address(_HASH), self._address(_GNU_HASH)
+        count = self._unpack("II", listed)[1] if listed is not None else 0
+        if not count and chains is not None:
+            wide = self.machine == _S390 and self.bits == 64  # noqa: PLR2004 - bits
+            count = self._unpack("QQ" if wide else "II", chains)[1]
+        if count > _MOST_SYMBOLS:
+            raise WheelError(f"an ELF file of {count} dynamic symbols")
+        places = dict(self._dynamic)
+        return count or min(max(places.get(_STRTAB, 0) - places[_SYMTAB], 0) // size, _MOST_SYMBOLS)
 
     def sections(self) -> Iterator[Section]:
         """The section table."""
@@ -261,8 +314,9 @@ class _Image:
             self._versions += 1
             if self._versions > _MOST_VERSIONS:
                 raise WheelError(f"an ELF file that wants more than {_MOST_VERSIONS} symbol versions")
-            _, _, _, name, following = self._unpack("IHHII", at)
-            yield self._string(name)
+            _, flags, _, name, following = self._unpack("IHHII", at)
+            if not flags & _VERSION_WEAK:
+                yield self._string(name)
             at += following
 
     @functools.cached_property

@@ -101,7 +101,7 @@ class Linux:
 
     def on_system(self, name: str) -> bool:
         """See `Platform.on_system`."""
-        return name in policy.newest().libraries or policy.matches(name, policy.LOADERS)
+        return policy.newest().has(name)
 
 
 class Windows:

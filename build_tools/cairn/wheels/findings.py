@@ -33,8 +33,11 @@ class Expectation:
         require_device_code: whether a wheel without any device code is wrong (when targets are given).
         siblings: distribution to version of the wheels it is built against; where it requires one, then
             exactly that version.
+        beside: distribution to the versions of it that are installed with the wheel: its requirements must
+            take one of them.
         provided_libraries: globs of libraries that its requirements supply.
-        python: the Python version it must be good for, such as `3.11`.
+        unread: what it requires and what was not looked into, which may have what it lacks.
+        python: the Python version it must be good for, such as `3.11`, or `3.13t` for the free-threaded one.
         forbidden_strings: texts that must be in no file: build folders, secrets.
         require_platform_tag: whether binaries need a manylinux or musllinux tag.
     """
@@ -42,7 +45,9 @@ class Expectation:
     targets: tuple[str, ...] | None = None
     require_device_code: bool = False
     siblings: Mapping[str, str] = field(default_factory=dict)
+    beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     provided_libraries: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
     python: str | None = None
     forbidden_strings: tuple[str, ...] = ()
     require_platform_tag: bool = True

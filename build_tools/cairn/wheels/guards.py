@@ -24,6 +24,7 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\]")
 _ROOM_WITHOUT_QUESTION = 16 << 20
 _LONGEST_PART = 255  # bytes between two slashes
+_LONGEST_PATH = 4095  # bytes that Linux takes (PATH_MAX), less than that on every other system
 _REGULAR = stat.S_IFREG >> 12  # the file type in the upper four bits of the external attributes
 
 
@@ -96,14 +97,16 @@ def check_name(name: str) -> None:
     Raises:
         AbsolutePathError: it begins with `/` or a drive.
         EscapingPathError: it has `..`, `.`, an empty part, a backslash or a control character.
-        UnsupportedArchiveError: a part of it is longer than the name of any file can be.
+        UnsupportedArchiveError: it, or a part of it, is longer than that of any file can be.
     """
     if name.startswith("/") or _DRIVE.match(name):
         raise AbsolutePathError(f"the member name {name!r} is absolute")
     path = name.removesuffix("/")
     if _FORBIDDEN.search(name) or not {"", ".", ".."}.isdisjoint(path.split("/")):
         raise EscapingPathError(f"the member name {name!r} does not stay inside the wheel")
-    if any(len(part.encode()) > _LONGEST_PART for part in path.split("/")):
+    if len(path.encode()) > _LONGEST_PATH or any(
+        len(part.encode()) > _LONGEST_PART for part in path.split("/")
+    ):
         raise UnsupportedArchiveError(f"the member name {name[:40]!r}… is longer than file systems take")
 
 

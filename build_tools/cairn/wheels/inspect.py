@@ -142,6 +142,10 @@ def _head(archive: Archive, member: Member) -> bytes:
     if member.method == zipformat.STORED:
         return packed
     try:
-        return zlib.decompressobj(-15).decompress(packed, len(elf.MAGIC))
+        head = zlib.decompressobj(-15).decompress(packed, len(elf.MAGIC))
     except zlib.error as error:
         raise WheelError(f"the compressed data of {member.name} is broken") from error
+    if len(head) == len(elf.MAGIC):
+        return head
+    # Any number of empty blocks may stand before them.
+    return MemberView(archive, member).read(0, len(elf.MAGIC))

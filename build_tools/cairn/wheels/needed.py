@@ -75,7 +75,7 @@ def _marked(library: LibrarySummary) -> list[tuple[str, bool]]:
 def _on_system(name: str, owner: LibrarySummary) -> bool:
     if _on_windows(owner):
         return pe_inspect.on_system(name, owner.machine)
-    return name in policy.newest().libraries or policy.matches(name, policy.LOADERS)
+    return policy.newest().has(name)
 
 
 def _on_windows(library: LibrarySummary) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from cairn import wording
 from cairn.errors import WheelError
-from cairn.wheels import pe_inspect, policy
+from cairn.wheels import check_binaries, check_modules, foreign, pe_inspect, policy
 from cairn.wheels.archive import Archive
 from cairn.wheels.findings import Expectation, Finding
 from cairn.wheels.metadata import FileName
@@ -36,37 +37,43 @@ def check(
     archive: Archive, libraries: Sequence[PeLibrary], name: FileName, expected: Expectation
 ) -> Iterator[Finding]:
     """Breaches by PE file."""
-    platforms = sorted({tag.split("-")[2] for tag in name.tags})
-    if libraries and _ANY in platforms:
-        yield Finding(
-            code="binary-in-pure-wheel",
-            reason="it holds binaries, but its tag says that it runs anywhere",
-            fix="build it as a platform wheel (Root-Is-Purelib: false)",
-        )
+    platforms = {tag.split("-")[2] for tag in name.tags}
     own = pe_inspect.shipped(libraries)
+    at_home = [library for library in libraries if {_ANY, library.pe.machine} & platforms]
+    needed = frozenset(dll for library in at_home for dll in library.needed)
     for library in libraries:
-        if not {_ANY, library.pe.machine} & set(platforms):
+        fits = {_ANY, library.pe.machine} & platforms
+        # A DLL's name counts as Windows reads it, in any case.
+        meant = at_home and foreign.is_meant(library.member.lower(), library.pe.machine, needed)
+        if not fits and not meant:
             yield Finding(
                 code="machine",
                 member=library.member,
-                reason=f"it is for {library.pe.machine}, the wheel for {', '.join(platforms)}",
+                reason=f"it is for {library.pe.machine}, the wheel for {', '.join(sorted(platforms))}",
                 fix="build it for the machine that the tag names",
             )
+        yield from check_modules.check_dll(library.member, library.needed, name)
         yield from _check_needed(library, own, expected)
     yield from _check_folders(archive, libraries)
 
 
 def _check_needed(library: PeLibrary, own: frozenset[str], expected: Expectation) -> Iterator[Finding]:
     provided = tuple(pattern.lower() for pattern in expected.provided_libraries)
-    for name in library.needed:
-        there = name in own or policy.matches(name, provided)
-        if not there and not pe_inspect.on_system(name, library.pe.machine):
-            yield Finding(
-                code="needed",
-                member=library.member,
-                reason=f"it needs {name}, which nothing supplies",
-                fix="bundle it by `cairn wheel repair`, or require the package that has it",
-            )
+    missing = [
+        name
+        for name in library.needed
+        if name not in own
+        and not policy.matches(name, provided)
+        and not pe_inspect.on_system(name, library.pe.machine)
+    ]
+    if missing:
+        yield Finding(
+            code="needed",
+            member=library.member,
+            reason=f"it needs {wording.some(missing)}: not in the wheel, not a part of Windows or of Python, "
+            f"not in {check_binaries.beside(expected)}",
+            fix=check_binaries.SUPPLY,
+        )
 
 
 def _check_folders(archive: Archive, libraries: Sequence[PeLibrary]) -> Iterator[Finding]:
@@ -75,16 +82,21 @@ def _check_folders(archive: Archive, libraries: Sequence[PeLibrary]) -> Iterator
     for library in libraries:
         folder, _, name = library.member.rpartition("/")
         folders.setdefault(name.lower(), set()).add(folder)
+    far: dict[str, str] = {}
     for library in libraries:
         here = library.member.rpartition("/")[0]
-        far = [name for name in library.needed if name in folders and here not in folders[name]]
-        if far and not _adds_folders(archive):
-            yield Finding(
-                code="dll-folder",
-                member=library.member,
-                reason=f"it needs {far[0]} of another folder, which no Python code makes known to Windows",
-                fix="call os.add_dll_directory() before it is loaded, as delvewheel's patch does",
-            )
+        away = [name for name in library.needed if name in folders and here not in folders[name]]
+        if away:
+            far[library.member] = away[0]
+    if not far or _adds_folders(archive):
+        return
+    for member, name in far.items():
+        yield Finding(
+            code="dll-folder",
+            member=member,
+            reason=f"it needs {name} of another folder, which no Python code makes known to Windows",
+            fix="call os.add_dll_directory() before it is loaded, as delvewheel's patch does",
+        )
 
 
 def _adds_folders(archive: Archive) -> bool:

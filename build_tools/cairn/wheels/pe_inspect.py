@@ -25,6 +25,10 @@ DEVICE_CODE = ".hip_fat"
 SUFFIXES = (".dll", ".pyd", ".exe")
 _PYTHON = re.compile(r"(?:python|libpypy|vcruntime)[0-9].*\.dll")
 _SMALLEST = 64
+# What delvewheel's lists lack: API sets, which are Windows' own and may be absent by design
+# (learn.microsoft.com, "Windows API sets"), and what has come with Windows since 8.1 and 10.
+_API_SETS = ("api-ms-win-", "ext-ms-win-", "ext-ms-onecore-")
+_LATER = frozenset(("d3dcompiler_47.dll", "icu.dll", "icuin.dll", "icuuc.dll"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +132,8 @@ def on_system(name: str, machine: str) -> bool:
         PrerequisiteError: delvewheel, whose list this is, is not installed.
     """
     name = name.lower()
+    if name.startswith(_API_SETS) or name in _LATER:
+        return True
     names, patterns = _known(machine)
     return name in names or bool(_PYTHON.fullmatch(name)) or any(p.fullmatch(name) for p in patterns)
 

@@ -1,7 +1,7 @@
-"""What a platform tag promises: the manylinux policies, as auditwheel ships them.
+"""What a platform tag promises: the policies of manylinux and musllinux, as auditwheel ships them.
 
-Source: PEP 600 and auditwheel's policy file, which names for each tag the libraries that every system has and
-the highest symbol versions it may use of them.
+Source: PEP 600, PEP 656 and auditwheel's policy files, which name for each tag the libraries that every
+system has and the highest symbol versions it may use of them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -18,13 +19,16 @@ from typing import Any
 from cairn.errors import PrerequisiteError
 from cairn.wheels.inspect import Library
 
+_MUSL = re.compile(r"libc\.musl-[a-z0-9_]+\.so\.1")
+"""musl's C library, which the policies call `libc.so`."""
+
 LOADERS = ("ld-linux*.so*", "ld64.so*", "linux-vdso.so*")
 """The dynamic loader is named by the kernel, and is on every system."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """One manylinux tag.
+    """One manylinux or musllinux tag.
 
     Attributes:
         name: such as `manylinux_2_28`.
@@ -40,50 +44,72 @@ class Policy:
     versions: Mapping[str, Mapping[str, frozenset[str]]]
     blacklist: Mapping[str, tuple[str, ...]]
 
-    def objections(self, library: Library) -> tuple[str, ...]:
+    def objections(self, library: Library, own: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """What `library` uses and this tag does not promise, as `library: symbol or version`.
 
         Forbidden symbols are seen when `watched_symbols` were looked for as it was read.
+
+        Args:
+            library: what uses them.
+            own: libraries that lie in the wheel: what is used of them, no system has to promise.
         """
         allowed = self.versions.get(library.elf.machine, {})
         forbidden = tuple(
             f"{name}: {symbol}"
             for name in library.elf.needed
             for symbol in self.blacklist.get(name, ())
-            if symbol in library.elf.mentions
+            if symbol in library.elf.wants and name not in own
         )
         return forbidden + tuple(
             f"{name}: {version}"
             for name, versions in library.elf.version_needs.items()
             for version in versions
-            if not _is_allowed(version, allowed)
+            if name not in own and not _is_allowed(version, allowed)
         )
+
+    def has(self, name: str) -> bool:
+        """Whether a library may be taken from the system."""
+        return _MUSL.sub("libc.so", name) in self.libraries or matches(name, LOADERS)
 
 
 @functools.cache
 def policies() -> tuple[Policy, ...]:
-    """Every policy, the one that the oldest systems fulfil first.
+    """Every manylinux policy, the one that the oldest systems fulfil first.
 
     Raises:
         PrerequisiteError: auditwheel is not installed.
     """
-    # Found without being imported, which would cost more than reading it.
-    spec = importlib.util.find_spec("auditwheel")
-    try:
-        folder = Path(spec.origin or "").parent if spec else Path()
-        data = json.loads((folder / "policy" / "manylinux-policy.json").read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise PrerequisiteError("auditwheel is not installed", tip="pip install auditwheel") from error
-    promising = [entry for entry in data if entry["priority"]]
-    return tuple(map(_policy, sorted(promising, key=lambda entry: -int(entry["priority"]))))
+    return _policies("manylinux-policy.json")
 
 
 def policy_of(platform: str) -> Policy | None:
     """The policy of a platform tag such as `manylinux_2_28_x86_64`; None for any other platform."""
-    for policy in policies():
+    return _named(platform, policies())
+
+
+def promise_of(platform: str) -> Policy | None:
+    """Like `policy_of`, for tags such as `musllinux_1_2_x86_64` too."""
+    return policy_of(platform) or _named(platform, _policies("musllinux-policy.json"))
+
+
+def _named(platform: str, known: Iterable[Policy]) -> Policy | None:
+    for policy in known:
         if any(platform.startswith(f"{name}_") for name in (policy.name, *policy.aliases)):
             return policy
     return None
+
+
+@functools.cache
+def _policies(file: str) -> tuple[Policy, ...]:
+    # Found without being imported, which would cost more than reading it.
+    spec = importlib.util.find_spec("auditwheel")
+    try:
+        folder = Path(spec.origin or "").parent if spec else Path()
+        data = json.loads((folder / "policy" / file).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise PrerequisiteError("auditwheel is not installed", tip="pip install auditwheel") from error
+    promising = [entry for entry in data if entry["priority"]]
+    return tuple(map(_policy, sorted(promising, key=lambda entry: -int(entry["priority"]))))
 
 
 def watched_symbols() -> frozenset[str]:
@@ -142,8 +168,8 @@ def matches(name: str, patterns: Iterable[str]) -> bool:
 
 def _runs_on(policy: Policy, library: Library, own: frozenset[str], elsewhere: Sequence[str]) -> bool:
     foreign = [name for name in library.elf.needed if name not in own and not matches(name, elsewhere)]
-    on_system = all(name in policy.libraries or matches(name, LOADERS) for name in foreign)
-    return on_system and not policy.objections(library)
+    on_system = all(map(policy.has, foreign))
+    return on_system and not policy.objections(library, own)
 
 
 def _is_allowed(version: str, allowed: Mapping[str, frozenset[str]]) -> bool:

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
 
 from cairn.errors import CairnError, UsageError
 from cairn.wheels import metadata
@@ -14,26 +16,47 @@ from cairn.wheels.archive import Archive
 
 
 @dataclass(frozen=True, kw_only=True)
-class Supplier:
+class Supply:
+    """What the wheels beside a wheel are to it.
+
+    Attributes:
+        libraries: names of the libraries that come from those it requires, sorted.
+        versions: distribution to the versions of it that are there.
+        unread: normalised names of what it requires and what is not there in any version, sorted.
+    """
+
+    libraries: tuple[str, ...] = ()
+    versions: Mapping[str, tuple[str, ...]]
+    unread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Supplier:
     """A wheel that others may require.
 
     Attributes:
         name: of its distribution, normalised.
-        requires: normalised names of what it always requires, not of its extras.
+        version: its version.
+        requires: what it always requires, not what its extras do.
         libraries: file names of the shared libraries in it.
     """
 
     name: str
-    requires: frozenset[str]
+    version: str
+    requires: tuple[Requirement, ...]
     libraries: frozenset[str]
 
 
-def provided_to(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Path, tuple[str, ...]]:
-    """For each wheel, the libraries that come from elsewhere when it is installed, sorted.
+_Known = Mapping[str, Sequence[_Supplier]]
+
+
+def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Path, Supply]:
+    """For each wheel, what comes from elsewhere when it is installed.
 
     Args:
         wheels: wheels that are installed together. Each is given the libraries of those among them that it
-            requires, directly or by way of others of them; one that cannot be read supplies nothing.
+            requires in that very version, directly or by way of others of them; one that cannot be read
+            supplies nothing.
         folders: of wheels that the requirements lead to in ways that METADATA does not tell, as the ROCm
             SDK's sdist does: all their libraries are there for each.
 
@@ -41,11 +64,20 @@ def provided_to(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict
         UsageError: there is no such folder.
         WheelError: a wheel in a folder cannot be read.
     """
-    everywhere = {name for folder in folders for name in _in_folder(folder)}
+    everywhere = [(metadata.parse_file_name(path.name), names) for path, names in _in_folders(folders)]
     read = {path: _read_if_whole(path) for path in wheels}
-    known = {one.name: one for one in read.values() if one}
+    known: dict[str, list[_Supplier]] = {}
+    for one in filter(None, read.values()):
+        known.setdefault(one.name, []).append(one)
+    versions = {name: tuple(one.version for one in those) for name, those in known.items()}
+    there = known.keys() | {name.distribution for name, _ in everywhere}
+    free = {library for _, names in everywhere for library in names}
     return {
-        path: tuple(sorted(everywhere | (_of_requirements(one, known) if one else set())))
+        path: Supply(
+            libraries=tuple(sorted(free | (_of_requirements(one, known) if one else set()))),
+            versions=versions,
+            unread=tuple(sorted({canonicalize_name(r.name) for r in one.requires} - there)) if one else (),
+        )
         for path, one in read.items()
     }
 
@@ -56,15 +88,16 @@ def library_names(archive: Archive) -> frozenset[str]:
     return frozenset(name for name in names if ".so" in name or name.lower().endswith(".dll"))
 
 
-def _in_folder(folder: Path) -> Iterator[str]:
-    if not folder.is_dir():
-        raise UsageError(f"there is no folder {folder}", tip="name the folder of the wheels it requires")
-    for wheel in sorted(folder.glob("*.whl")):
-        with Archive.open(wheel) as archive:
-            yield from library_names(archive)
+def _in_folders(folders: Iterable[Path]) -> Iterator[tuple[Path, frozenset[str]]]:
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"there is no folder {folder}", tip="name the folder of the wheels it requires")
+        for wheel in sorted(folder.glob("*.whl")):
+            with Archive.open(wheel) as archive:
+                yield wheel, library_names(archive)
 
 
-def _read_if_whole(wheel: Path) -> Supplier | None:
+def _read_if_whole(wheel: Path) -> _Supplier | None:
     try:
         with Archive.open(wheel) as archive:
             info = metadata.read_archive(archive, metadata.parse_file_name(wheel.name))
@@ -72,20 +105,30 @@ def _read_if_whole(wheel: Path) -> Supplier | None:
             libraries = library_names(archive)
     except CairnError:
         return None
-    return Supplier(
+    return _Supplier(
         name=info.distribution,
-        requires=frozenset(canonicalize_name(r.name) for r in required if "extra" not in str(r.marker or "")),
+        version=info.version,
+        requires=tuple(r for r in required if "extra" not in str(r.marker or "")),
         libraries=libraries,
     )
 
 
-def _of_requirements(wheel: Supplier, known: Mapping[str, Supplier]) -> set[str]:
+def _of_requirements(wheel: _Supplier, known: _Known) -> set[str]:
     found: set[str] = set()
-    queue, seen = [*wheel.requires], {wheel.name}
+    queue, seen = [*wheel.requires], {(wheel.name, wheel.version)}
     while queue:
-        name = queue.pop()
-        if name in known and name not in seen:
-            seen.add(name)
-            found |= known[name].libraries
-            queue += known[name].requires
+        wanted = queue.pop()
+        for one in known.get(canonicalize_name(wanted.name), ()):
+            if (one.name, one.version) not in seen and meets(one.version, wanted):
+                seen.add((one.name, one.version))
+                found |= one.libraries
+                queue += one.requires
     return found
+
+
+def meets(version: str, wanted: Requirement) -> bool:
+    """Whether a requirement takes a version that is there, be it a pre-release."""
+    try:
+        return wanted.specifier.contains(version, prereleases=True)
+    except InvalidVersion:
+        return False

@@ -9,6 +9,7 @@ from cairn.wheels import (
     check_binaries,
     check_contents,
     check_install,
+    check_modules,
     check_names,
     check_requirements,
     metadata,
@@ -45,17 +46,19 @@ def _verify_archive(archive: Archive, name: metadata.FileName, expected: Expecta
     try:
         info = metadata.read_archive(archive, name)
         found += check_names.check(info, name, expected)
-        found += check_requirements.check(info, expected)
+        found += check_requirements.check(info, name, expected)
         found += check_install.check(archive, info, name)
         found += check_contents.check_listing(archive, info)
     except WheelError as error:
         found.append(_unreadable("metadata", error))
+    found += check_modules.check([member.name for member in archive.members], name)
     contents = check_contents.read(archive, info, expected)
     found += contents.findings
     dlls, broken = pe_check.read(archive)
     found += [*broken, *pe_check.check(archive, dlls, name, expected)]
     found += check_binaries.check(contents.libraries, name, expected, dlls=dlls)
-    return tuple(sorted(found, key=lambda finding: (finding.member or "", finding.code, finding.reason)))
+    once = dict.fromkeys(found)
+    return tuple(sorted(once, key=lambda finding: (finding.member or "", finding.code, finding.reason)))
 
 
 def _unreadable(code: str, error: WheelError) -> Finding:

@@ -93,6 +93,10 @@ class ElfFile:
         self.rpath = str(properties.get("rpath", ""))
         self.versions: Mapping[str, Sequence[str]] = properties.get("versions", {})  # type: ignore[assignment]
         self.symbols: Sequence[str] = properties.get("symbols", ())  # type: ignore[assignment]
+        self.weak: Sequence[str] = properties.get("weak", ())  # type: ignore[assignment]
+        self.defined: Sequence[str] = properties.get("defined", ())  # type: ignore[assignment]
+        self.pie = bool(properties.get("pie"))
+        self.hash = str(properties.get("hash", "sysv"))
         self.sections: Mapping[str, bytes] = properties.get("sections", {})  # type: ignore[assignment]
         self.interpreter = bool(properties.get("interpreter"))
         self.machine = int(properties.get("machine", 62))  # type: ignore[call-overload]
@@ -106,12 +110,16 @@ class ElfFile:
             strings.extend(value.encode() + b"\0")
             return len(strings) - len(value.encode()) - 1
 
-        for symbol in self.symbols:
-            text(symbol)
+        symbols = bytes(24)
+        kinds = ((self.symbols, 0x10, 0), (self.weak, 0x20, 0), (self.defined, 0x10, 1))
+        for names, info, section in kinds:
+            for symbol in names:
+                symbols += struct.pack("<IBBHQQ", text(symbol), info, 0, section, 0, 0)
         entries = [(1, text(name)) for name in self.needed]
         entries += [(14, text(self.soname))] if self.soname else []
         entries += [(15, text(self.rpath))] if self.rpath else []
         entries += [(29, text(self.runpath))] if self.runpath else []
+        entries += [(0x6FFFFFFB, 0x08000000)] if self.pie else []
         needs = b""
         for number, (library, versions) in enumerate(self.versions.items()):
             aux = b""
@@ -120,17 +128,25 @@ class ElfFile:
                 aux += struct.pack("<IHHII", 0, 0, 2, text(version), following)
             following = 16 + len(aux) if number + 1 < len(self.versions) else 0
             needs += struct.pack("<HHIII", 1, len(versions), text(library), 16, following) + aux
-        return self._assembled(entries, bytes(strings), needs)
+        return self._assembled(entries, bytes(strings), needs, symbols)
 
-    def _assembled(self, entries: list[tuple[int, int]], strings: bytes, needs: bytes) -> bytes:
-        strings_at = 64 + 3 * 56
+    def _assembled(
+        self, entries: list[tuple[int, int]], strings: bytes, needs: bytes, symbols: bytes
+    ) -> bytes:
+        symbols_at = 64 + 3 * 56
+        hash_at = symbols_at + len(symbols)
+        count = len(symbols) // 24
+        first = count - len(self.defined)
+        hashes = struct.pack("<4I", *((1, first, 1, 0) if self.hash == "gnu" else (1, count, 0, 0)))
+        strings_at = hash_at + (len(hashes) if self.hash else 0)
         needs_at = strings_at + len(strings)
         dynamic_at = needs_at + len(needs)
-        entries = [*entries, (5, strings_at), (10, len(strings))]
+        entries = [*entries, (5, strings_at), (10, len(strings)), (6, symbols_at)]
+        entries += [({"sysv": 4, "gnu": 0x6FFFFEF5}[self.hash], hash_at)] if self.hash else []
         entries += [(0x6FFFFFFE, needs_at), (0x6FFFFFFF, len(self.versions))] if needs else []
         dynamic = b"".join(struct.pack("<QQ", *entry) for entry in [*entries, (0, 0)])
-        body = strings + needs + dynamic
-        names, table, at = bytearray(b"\0"), struct.pack("<IIQQQQIIQQ", *(0,) * 10), strings_at + len(body)
+        body = symbols + (hashes if self.hash else b"") + strings + needs + dynamic
+        names, table, at = bytearray(b"\0"), struct.pack("<IIQQQQIIQQ", *(0,) * 10), symbols_at + len(body)
         blobs = b""
         for name, data in {**self.sections, ".shstrtab": b""}.items():
             blob = bytes(names) + b".shstrtab\0" if name == ".shstrtab" else data
@@ -230,3 +246,24 @@ def make_dll(
         blobs += data
         address += 0x100000
     return header + optional + table + blobs
+
+
+def with_empty_blocks(wheel: Path, name: str, count: int = 100) -> Path:
+    """Write a wheel again with `count` empty blocks of deflate before the content of one member."""
+    with zipfile.ZipFile(wheel) as archive:
+        content = {info: archive.read(info) for info in archive.infolist()}
+    body, table = b"", b""
+    for info, data in content.items():
+        packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+        packed = (b"\0\0\0\xff\xff" * count if info.filename == name else b"") + packer.compress(data)
+        packed += packer.flush()
+        numbers = (0, 8, 0, 0x21, zlib.crc32(data), len(packed), len(data), len(info.filename), 0)
+        local = struct.pack("<4s5H3I2H", b"PK\3\4", 20, *numbers)
+        central = struct.pack(
+            "<4s6H3I5H2I", b"PK\1\2", 0x314, 20, *numbers, 0, 0, 0, info.external_attr, len(body)
+        )
+        table += central + info.filename.encode()
+        body += local + info.filename.encode() + packed
+    end = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, len(content), len(content), len(table), len(body), 0)
+    wheel.write_bytes(body + table + end)
+    return wheel

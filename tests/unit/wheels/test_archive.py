@@ -78,7 +78,20 @@ def test_refuses_names_that_lead_outside(tmp_path: Path, name: str, error: type[
         Archive.open(plain_zip(tmp_path / "x.zip", {name: b""}))
 
 
-@pytest.mark.parametrize(("part", "fits"), [("x" * 255, True), ("x" * 256, False), ("é" * 128, False)])
+DEEP = "/".join(["d" * 99] * 40)  # 3,999 bytes, and a/ before it
+
+
+@pytest.mark.parametrize(
+    ("part", "fits"),
+    [
+        ("x" * 255, True),
+        ("x" * 256, False),
+        ("é" * 128, False),
+        (f"{DEEP}/{'x' * 93}", True),
+        (f"{DEEP}/{'x' * 94}", False),
+        (f"{DEEP}/{'é' * 47}", False),
+    ],
+)
 def test_refuses_names_that_no_file_system_takes(tmp_path: Path, part: str, *, fits: bool) -> None:
     path = plain_zip(tmp_path / "x.zip", {f"a/{part}": b"", f"{'a/' * 200}b": b""})
     if fits:

@@ -29,7 +29,7 @@ from cairn.wheels.split import split
 from cairn.wheels.summary import summarise
 from cairn.wheels.verify import Expectation, verify
 
-from .conftest import add_member, make_dll, record_hash
+from .conftest import add_member, make_dll, record_hash, with_empty_blocks
 
 MakeWheel = Callable[..., Path]
 MakeElf = Callable[..., bytes]
@@ -293,3 +293,25 @@ def test_a_member_that_unpacks_to_less_or_more_than_both_its_headers_say(
         reader(wheel)
     assert "demo/x.so" in str(caught.value)
     assert "demo/x.so" in {finding.member for finding in verify(wheel, Expectation())}
+
+
+def test_a_binary_is_seen_by_all_however_late_its_first_byte_comes(
+    make_wheel: MakeWheel, make_elf: MakeElf, codes: bytes, tmp_path: Path
+) -> None:
+    extension = make_elf(needed=("libfar.so",), sections={".hip_fatbin": codes})
+    files = {"demo/x.so": extension, "demo/bin/run": b"#!/bin/sh\n", **PYTHON}
+    wheel = make_wheel(tags=("cp311-cp311-linux_x86_64",), pure=False, files=files)
+    for name in ("demo/x.so", "demo/bin/run"):
+        with_empty_blocks(wheel, name)
+        with zipfile.ZipFile(wheel) as archive:
+            assert archive.testzip() is None
+        seen = {(finding.code, finding.member) for finding in verify(wheel, Expectation())}
+        assert {("needed", "demo/x.so"), ("not-executable", "demo/bin/run")} <= seen
+        summary = summarise(wheel)
+        assert [library.member for library in summary.libraries] == ["demo/x.so"]
+        assert "demo/x.so" in list(needed_tree(summary))
+        assert code_targets.targets_of(wheel) == TARGETS
+        with pytest.raises(WheelError, match=r"libfar\.so"):
+            repair_linked(wheel, tmp_path / name / "repaired", exclude=())
+        made = split(wheel, tmp_path / name / "split")
+        assert len(made) == 1 + len(TARGETS)

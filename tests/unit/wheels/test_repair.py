@@ -37,8 +37,7 @@ def test_the_lowest_tag_that_the_symbols_justify(
 def test_a_forbidden_symbol_needs_a_newer_tag(
     make_wheel: MakeWheel, make_elf: MakeElf, tmp_path: Path
 ) -> None:
-    # The name of a folder stands in the same string table as the names of symbols.
-    elf = make_elf(needed=("libc.so.6",), runpath="__cxa_thread_atexit_impl")
+    elf = make_elf(needed=("libc.so.6",), symbols=("__cxa_thread_atexit_impl",))
     made = repair_linked(linux_wheel(make_wheel, elf), tmp_path / "out", exclude=())
     assert made.name.endswith("manylinux_2_24_x86_64.whl")
 

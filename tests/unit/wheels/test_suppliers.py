@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError, WheelError
-from cairn.wheels.suppliers import provided_to
+from cairn.wheels.suppliers import supplies
 
 from .conftest import build_wheel
 from .test_summary import cairn
@@ -35,7 +35,8 @@ def stack(tmp_path: Path, make_elf: MakeElf) -> dict[str, Path]:
 
 
 def test_a_wheel_is_given_what_it_requires_and_nothing_else(stack: dict[str, Path]) -> None:
-    assert {path.name.partition("-")[0]: names for path, names in provided_to([*stack.values()]).items()} == {
+    given = supplies([*stack.values()])
+    assert {path.name.partition("-")[0]: supply.libraries for path, supply in given.items()} == {
         "torch": (),
         "audio": ("libtorch.so",),
         "vision": ("libaudio.so", "libtorch.so"),
@@ -47,8 +48,38 @@ def test_a_folder_supplies_all(stack: dict[str, Path], tmp_path: Path, make_elf:
     files = {"_rocm/lib/libamdhip64.so.6": make_elf()}
     build_wheel(tmp_path / "sdk", name="rocm_core", tags=TAGS, files=files, pure=False)
     (tmp_path / "sdk" / "rocm-7.10.tar.gz").touch()
-    given = provided_to([stack["torch"], stack["audio"]], folders=[tmp_path / "sdk"])
-    assert [*given.values()] == [("libamdhip64.so.6",), ("libamdhip64.so.6", "libtorch.so")]
+    given = supplies([stack["torch"], stack["audio"]], folders=[tmp_path / "sdk"])
+    assert [supply.libraries for supply in given.values()] == [
+        ("libamdhip64.so.6",),
+        ("libamdhip64.so.6", "libtorch.so"),
+    ]
+
+
+def test_a_version_that_is_not_required_supplies_nothing(
+    stack: dict[str, Path], tmp_path: Path, make_elf: MakeElf, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"torch/libtorch.so": make_elf(soname="libtorch.so", needed=("libc.so.6",))}
+    other = build_wheel(
+        tmp_path, name="torch", version="2.0", tags=TAGS, requires=(), files=files, pure=False
+    )
+    supply = supplies([other, stack["audio"]])[stack["audio"]]
+    assert supply.libraries == ()
+    assert supply.versions == {"torch": ("2.0",), "audio": ("1.0",)}
+    assert supplies([other, stack["torch"], stack["audio"]])[stack["audio"]].libraries == ("libtorch.so",)
+    assert cairn("verify", other, stack["audio"]) == 7
+    text = capsys.readouterr().out
+    assert "[needed] audio/libaudio.so: it needs libtorch.so: not in the wheel" in text
+    assert "[requirement-unmet]" in text
+    assert "it requires Torch==1.0, and 2.0 is what lies beside it" in text
+
+
+def test_requirements_that_were_not_given_are_named(
+    stack: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert supplies([stack["audio"]])[stack["audio"]].unread == ("torch",)
+    assert supplies([stack["audio"], stack["torch"]])[stack["audio"]].unread == ()
+    assert cairn("verify", stack["audio"]) == 7
+    assert "torch, which it requires, is not among them" in capsys.readouterr().out
 
 
 def test_broken_wheels_supply_nothing_when_named_and_are_refused_in_a_folder(
@@ -57,11 +88,12 @@ def test_broken_wheels_supply_nothing_when_named_and_are_refused_in_a_folder(
     broken = tmp_path / "odd" / stack["torch"].name
     broken.parent.mkdir()
     broken.write_bytes(stack["torch"].read_bytes()[:-30])
-    assert provided_to([broken, stack["audio"]]) == {broken: (), stack["audio"]: ()}
+    given = supplies([broken, stack["audio"]])
+    assert {path: supply.libraries for path, supply in given.items()} == {broken: (), stack["audio"]: ()}
     with pytest.raises(WheelError, match=broken.name):
-        provided_to([stack["audio"]], folders=[broken.parent])
+        supplies([stack["audio"]], folders=[broken.parent])
     with pytest.raises(UsageError, match="no folder"):
-        provided_to([stack["audio"]], folders=[tmp_path / "none"])
+        supplies([stack["audio"]], folders=[tmp_path / "none"])
 
 
 def test_requirements_may_go_in_a_circle(tmp_path: Path, make_elf: MakeElf) -> None:
@@ -69,7 +101,7 @@ def test_requirements_may_go_in_a_circle(tmp_path: Path, make_elf: MakeElf) -> N
         build_wheel(tmp_path, name=a, tags=TAGS, requires=(b,), files={f"{a}.so": make_elf()}, pure=False)
         for a, b in ("xy", "yx")
     ]
-    assert [*provided_to(pair).values()] == [("y.so",), ("x.so",)]
+    assert [supply.libraries for supply in supplies(pair).values()] == [("y.so",), ("x.so",)]
 
 
 def test_verify_of_several_wheels(
@@ -78,7 +110,7 @@ def test_verify_of_several_wheels(
     wheels = [stack["torch"], stack["audio"]]
     assert cairn("verify", *wheels) == 7
     text = capsys.readouterr().out
-    assert "it needs libamdhip64.so.6, which nothing supplies" in text
+    assert "it needs libamdhip64.so.6: not in the wheel" in text
     assert "it needs libtorch.so" not in text
     files = {"_rocm/lib/libamdhip64.so.6": make_elf()}
     build_wheel(tmp_path / "sdk", name="rocm_core", tags=TAGS, files=files, pure=False)

@@ -11,7 +11,8 @@ from cairn.wheels import edit
 from cairn.wheels.edit import Edit
 from cairn.wheels.verify import Expectation, verify
 
-from .conftest import add_member, record_hash
+from .conftest import add_member, make_dll, record_hash
+from .test_summary import cairn
 
 MakeWheel = Callable[..., Path]
 MakeElf = Callable[..., bytes]
@@ -119,37 +120,16 @@ def test_licence_files_of_an_older_setuptools_are_let_through(make_wheel: MakeWh
         (("cp39-abi3-linux_x86_64",), "3.12", True),
         (("cp313-abi3-linux_x86_64",), "3.12", False),
         (("cp39-none-any",), "3.12", False),
+        (("py38-none-any",), "3.11", True),
+        (("py313-none-any",), "3.11", False),
+        (("cp313-cp313t-linux_x86_64",), "3.13", False),
+        (("cp313-cp313t-linux_x86_64",), "3.13t", True),
+        (("cp39-abi3-linux_x86_64",), "3.13t", False),
         (("py2-none-any", "py3-none-any"), "3.12", True),
     ],
 )
 def test_python_tags(make_wheel: MakeWheel, tags: tuple[str, ...], python: str, *, fits: bool) -> None:
     assert (codes(make_wheel(tags=tags), python=python) == []) == fits
-
-
-# Put together here, so that nobody's scanner takes this file for a leak.
-SECRETS = {
-    "a private key": "-----BEGIN RSA PRIV" + "ATE KEY-----\n" + "MIIEow" * 20,
-    "a key to Amazon's services": "key = 'AK" + "IAQ7LMNOPQRSTUVWX2'",
-    "a GitHub token": "gh" + "p_" + "a1B2c3" * 6,
-    "a PyPI token": "pypi-AgEIcHl" + "waS5vcmc" + "x" * 60,
-}
-
-
-@pytest.mark.parametrize("kind", SECRETS)
-@pytest.mark.parametrize("before", [0, (256 << 10) - 20])
-def test_secrets_are_found_and_not_repeated(make_wheel: MakeWheel, kind: str, before: int) -> None:
-    text = "x" * before + "\n" + SECRETS[kind] + "\n"
-    (finding,) = verify(make_wheel(files={"demo/config.py": text.encode()}), Expectation())
-    assert (finding.code, finding.member) == ("secret", "demo/config.py")
-    assert kind in finding.reason
-    assert SECRETS[kind] not in finding.reason + finding.fix
-
-
-def test_texts_about_secrets_are_none(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
-    text = b"-----BEGIN PRIVATE KEY----- ... begins a key\nAKIAIOSFODNN7EXAMPLE ghp_ AKIA github_pat_short"
-    code = make_elf(sections={".data": SECRETS["a GitHub token"].encode()})
-    wheel = make_wheel(tags=MANYLINUX, pure=False, files={"demo/a.py": text, "demo/a.so": code})
-    assert codes(wheel) == []
 
 
 INFO = "demo-1.0.dist-info"
@@ -193,6 +173,23 @@ def test_files_that_have_no_place_of_their_own(make_wheel: MakeWheel, path: str,
     files = {"demo/__init__.py": b"", "demo-1.0.data/scripts/run": b"#!x", path: b"x"}
     wheel = make_wheel(files=files, executables=("demo-1.0.data/scripts/run",))
     assert codes(wheel) == [(code, path)]
+
+
+@pytest.mark.parametrize("letter", ["\u202e", "\u2066", "\u200f", "\u061c", "\u200b", "\u2028", "\x9b"])
+def test_names_that_are_shown_as_others(
+    make_wheel: MakeWheel, capsys: pytest.CaptureFixture[str], letter: str
+) -> None:
+    name = f"demo/fdp{letter}yp.py"
+    wheel = make_wheel(files={"demo/é.py": b"", "demo/\u05e9\u200d.py": b"", name: b""})
+    assert codes(wheel) == [("name-deceives", name)]
+    assert cairn("verify", wheel) == 7
+    assert letter not in capsys.readouterr().out
+    script = f"d{letter}emo =".encode()
+    plain = make_wheel()
+    resealed(
+        plain, lambda n, data: data.replace(b"demo =", script) if n.endswith("entry_points.txt") else data
+    )
+    assert ("entry-point", f"{INFO}/entry_points.txt") in codes(plain)
 
 
 def test_files_of_other_case_are_two_on_linux(make_wheel: MakeWheel) -> None:
@@ -320,12 +317,129 @@ def test_symbols_that_no_manylinux_tag_allows(make_wheel: MakeWheel, make_elf: M
     assert found("inflate_fast", needed="libm.so.6") == []
 
 
+@pytest.mark.parametrize("kind", ["sysv", "gnu", ""])
+def test_symbols_that_a_binary_loads_without_are_no_need(
+    make_wheel: MakeWheel, make_elf: MakeElf, kind: str
+) -> None:
+    def found(**symbols: object) -> list[tuple[str, str | None]]:
+        binary = make_elf(needed=("libc.so.6",), hash=kind, **symbols)
+        return codes(make_wheel(tags=("py3-none-manylinux_2_17_x86_64",), files={"demo/x.so": binary}))
+
+    newer = ("__cxa_thread_atexit_impl",)
+    assert found(symbols=("malloc",), weak=newer) == []
+    assert found(symbols=("malloc",), defined=newer) == []
+    assert found(symbols=("malloc", *newer), weak=("free",)) == [("symbols-too-new", "demo/x.so")]
+    assert found(symbols=("malloc",), weak=newer, versions={"libc.so.6": ("GLIBC_2.18",)}) == [
+        ("symbols-too-new", "demo/x.so")
+    ]
+
+
+def test_what_lies_in_the_wheel_is_promised_by_no_system(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+    user = make_elf(needed=("libz.so.1",), symbols=("inflate_fast",), versions={"libz.so.1": ("ZLIB_1.9",)})
+    files = {"demo/x.so": user, "demo/libz.so.1": make_elf(soname="libz.so.1")}
+    assert codes(make_wheel(tags=MANYLINUX, pure=False, files=files)) == []
+
+
+def test_two_names_of_one_promise_break_it_once(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+    binary = make_elf(needed=("libfar.so", "libfurther.so"), versions=LIBC)
+    platforms = ("manylinux_2_17_x86_64", "manylinux2014_x86_64", "manylinux_2_24_x86_64")
+    wheel = make_wheel(tags=tuple(f"py3-none-{name}" for name in platforms), files={"demo/x.so": binary})
+    found = verify(wheel, Expectation())
+    assert [(finding.code, finding.member) for finding in found] == [
+        ("needed", "demo/x.so"),
+        ("symbols-too-new", "demo/x.so"),
+    ]
+    assert "libfar.so, libfurther.so" in found[0].reason
+    assert "manylinux_2_17 " in found[1].reason
+
+
+def test_systems_with_musl_promise_its_library(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+    def wheel(*needed: str) -> Path:
+        return make_wheel(
+            tags=("py3-none-musllinux_1_2_x86_64",), files={"demo/x.so": make_elf(needed=needed)}
+        )
+
+    assert codes(wheel("libc.musl-x86_64.so.1", "libz.so.1")) == []
+    assert codes(wheel("libc.so.6")) == [("needed", "demo/x.so")]
+    assert codes(wheel("libstdc++.so.6")) == [("needed", "demo/x.so")]
+
+
+def test_a_library_that_a_requirement_may_have_is_not_called_missing_from_it(
+    make_wheel: MakeWheel, make_elf: MakeElf
+) -> None:
+    wheel = make_wheel(tags=MANYLINUX, files={"demo/x.so": make_elf(needed=("libtorch.so",))})
+    (finding,) = verify(wheel, Expectation(unread=("torch",)))
+    assert "(torch, which it requires, is not among them)" in finding.reason
+
+
+def test_binaries_for_another_machine_may_be_there_on_purpose(
+    make_wheel: MakeWheel, make_elf: MakeElf
+) -> None:
+    small = make_elf(machine=3, soname="libattach_x86.so")
+    tag = "cp311-cp311-manylinux_2_28_x86_64"
+
+    def found(**files: bytes) -> list[tuple[str, str | None]]:
+        return codes(make_wheel(tags=(tag,), files={f"demo/{name}.so": data for name, data in files.items()}))
+
+    assert found(_C=make_elf(), attach_x86=small) == []
+    assert found(attach_x86=small) == [("machine", "demo/attach_x86.so")]
+    assert found(_C=make_elf(), attach_x86_64=small) == [("machine", "demo/attach_x86_64.so")]
+    assert found(_C=make_elf(), attach=small) == [("machine", "demo/attach.so")]
+    assert found(_C=make_elf(needed=("libattach_x86.so",)), attach_x86=small) == [
+        ("machine", "demo/attach_x86.so")
+    ]
+
+
+def test_programs_for_several_systems_may_lie_in_a_pure_wheel(
+    make_wheel: MakeWheel, make_elf: MakeElf
+) -> None:
+    program, library = make_elf(pie=True), make_elf()
+    files = {"demo/linux/manager": program, "demo/cli-32.exe": make_dll(machine=0x14C)}
+    executables = ("demo/linux/manager",)
+    assert codes(make_wheel(files=files, executables=executables)) == []
+    assert codes(make_wheel(files=files)) == [("not-executable", "demo/linux/manager")]
+    named = {**files, "demo/attach_amd64.so": library, "demo/attach_amd64.dll": make_dll()}
+    assert codes(make_wheel(files=named, executables=executables)) == []
+    mixed = {**named, "demo/_C.so": library, "demo/x.pyd": make_dll()}
+    (finding,) = verify(make_wheel(files=mixed, executables=executables), Expectation())
+    assert finding.code == "binary-in-pure-wheel"
+    assert finding.reason.endswith("it holds demo/_C.so, demo/x.pyd")
+
+
+def test_a_run_path_is_not_said_to_be_what_nobody_knows(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+    wheel = make_wheel(
+        tags=MANYLINUX, files={"demo/x.so": make_elf(runpath="/opt/rocm/lib:lib:/opt/rocm/lib")}
+    )
+    absolute, relative = (finding.reason for finding in verify(wheel, Expectation()))
+    assert absolute.startswith("it looks for libraries in '/opt/rocm/lib', an absolute path")
+    assert relative.startswith("it looks for libraries in 'lib', which counts from the folder")
+
+
+def test_what_is_installed_with_it_must_be_what_it_requires(make_wheel: MakeWheel) -> None:
+    def found(requirement: str, *versions: str, tag: str = "py3-none-any") -> list[tuple[str, str | None]]:
+        wheel = make_wheel(requires=(requirement,), tags=(tag,))
+        return codes(wheel, beside={"triton": versions})
+
+    unmet = [("requirement-unmet", f"{INFO}/METADATA")]
+    assert found("Triton==3.5.0", "3.4.0") == unmet
+    assert found("triton==3.5.0", "3.4.0", "3.5.0") == []
+    assert found("triton>=3", "3.5.0a0+rocm7.10") == []
+    assert found("triton==3.5.0; sys_platform == 'win32'", "3.4.0", tag=MANYLINUX[0]) == []
+    assert found("triton==3.5.0; sys_platform == 'win32'", "3.4.0", tag="py3-none-win_amd64") == unmet
+    assert found("triton==3.5.0; platform_machine == 'x86_64'", "3.4.0", tag=MANYLINUX[0]) == unmet
+    assert found("triton==3.5.0; python_version < '3.11'", "3.4.0", tag=MANYLINUX[0]) == []
+    assert found("triton==3.5.0; extra == 'fast'", "3.4.0") == []
+
+
 def test_needed_libraries(good: Path, make_wheel: MakeWheel, make_elf: MakeElf) -> None:
     assert codes(good) == [("needed", "demo/_C.so")]
     elf = make_elf(needed=("libc.so.6", "libcudart.so.12", "libtorch_cpu.so"))
     wheel = make_wheel(tags=MANYLINUX, files={"demo/x.so": elf})
-    reasons = [f.reason for f in verify(wheel, Expectation(provided_libraries=("libtorch*.so",)))]
-    assert reasons == ["it needs libcudart.so.12, which nothing supplies"]
+    (finding,) = verify(wheel, Expectation(provided_libraries=("libtorch*.so",)))
+    assert finding.reason == (
+        "it needs libcudart.so.12: not in the wheel, not on every system of manylinux_2_28, "
+        "not in a wheel given beside it"
+    )
 
 
 @pytest.mark.parametrize(
