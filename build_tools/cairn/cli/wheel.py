@@ -131,7 +131,8 @@ def _add_repair(commands: Subparsers) -> None:
     parser = commands.add_parser(
         "repair",
         help="give a wheel its platform tag and the libraries it lacks",
-        description="Write a wheel with the platform tag that it keeps to and the libraries that it lacks.",
+        description="Write wheels with the platform tag that their symbols justify, and with the libraries "
+        "that nothing else supplies. A wheel whose RECORD is wrong is refused.",
         epilog="example: cairn wheel repair --exclude 'libamdhip64.so*' --output-dir out dist/torch-….whl",
     )
     _add_wheels(parser)
@@ -154,6 +155,7 @@ def _add_repair(commands: Subparsers) -> None:
         help="libraries to bundle",
     )
     common.add_output_dir(parser)
+    common.add_json(parser)
     parser.set_defaults(run=later("wheel_repair"))
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from cairn import console
-from cairn.wheels import repair
+from cairn.wheels import metadata, repair
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
+    screen = console.current()
+    made = []
     for wheel in options.wheels:
-        made = repair.repair_linked(
+        path = repair.repair_linked(
             wheel,
             options.output_dir,
             exclude=options.exclude,
@@ -19,5 +22,13 @@ def run(options: argparse.Namespace) -> int:
             sdk=options.sdk,
             search=options.library_path,
         )
-        console.current().out(str(made))
+        made.append(_plain(wheel, path))
+        if not options.json:
+            screen.out(str(path))
+    if options.json:
+        screen.json({"wheels": made})
     return 0
+
+
+def _plain(source: Path, made: Path) -> dict[str, object]:
+    return {"source": str(source), "wheel": str(made), "tags": list(metadata.parse_file_name(made.name).tags)}

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from cairn import files, process
 from cairn.errors import ProcessError, WheelError
-from cairn.wheels import edit, inspect, metadata, policy, repair_sdk, repair_windows
+from cairn.wheels import edit, inspect, metadata, policy, record_check, repair_sdk, repair_windows
+from cairn.wheels.archive import Archive
 from cairn.wheels.edit import Edit
 from cairn.wheels.inspect import Library
 from cairn.wheels.metadata import WheelInfo
@@ -52,9 +53,10 @@ def repair_linked(
 
     Raises:
         UsageError: there is no SDK at `sdk`.
-        WheelError: the wheel cannot run on `platform`, or a library that it needs is not to be found.
+        WheelError: the wheel cannot run on `platform`, a library that it needs is not to be found, or its
+            RECORD is wrong: the repaired one would vouch for content that nobody vouched for.
     """
-    info = metadata.read(wheel)
+    info = _read(wheel)
     found = repair_sdk.read(sdk) if sdk else None
     patterns = (*exclude, *(sorted(found.names) if found else ()))
     job = _Job(wheel=wheel, output_dir=output_dir, exclude=patterns, search=tuple(search))
@@ -92,6 +94,14 @@ def _repaired_for_windows(job: _Job) -> Path:
     with _working_beside(job.output_dir) as folder:
         repair_windows.run_delvewheel(job.wheel, folder, exclude=job.exclude, search=job.search)
         return _moved(folder, job)
+
+
+def _read(wheel: Path) -> WheelInfo:
+    name = metadata.parse_file_name(wheel.name)
+    with Archive.open(wheel) as archive:
+        info = metadata.read_archive(archive, name)
+        record_check.require_right(archive, info)
+    return info
 
 
 def host_binaries(wheel: Path) -> tuple[Library, ...]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,6 +86,31 @@ def test_several_architectures_are_refused(make_wheel: MakeWheel, tmp_path: Path
     wheel = make_wheel(tags=("py3-none-linux_x86_64", "py3-none-linux_aarch64"))
     with pytest.raises(WheelError, match="several architectures"):
         repair_linked(wheel, tmp_path / "out", exclude=())
+
+
+@pytest.mark.parametrize("tag", ["py3-none-any", "cp311-cp311-linux_x86_64", "cp311-cp311-win_amd64"])
+@pytest.mark.parametrize("change", ["content", "added", "missing", "weak"])
+def test_a_wheel_with_a_wrong_record_is_refused(
+    make_wheel: MakeWheel, tmp_path: Path, tag: str, change: str
+) -> None:
+    wheel = make_wheel(tags=(tag,), pure=False, files={"demo/a.py": b"1\n", "demo/b.py": b"2\n"})
+    with zipfile.ZipFile(wheel) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    if change == "content":
+        content["demo/b.py"] = b"3\n"
+    elif change == "added":
+        content["demo/b.pyc"] = b""
+    elif change == "missing":
+        del content["demo/b.py"]
+    else:
+        record = content["demo-1.0.dist-info/RECORD"]
+        content["demo-1.0.dist-info/RECORD"] = record.replace(b"demo/b.py,sha256=", b"demo/b.py,md5=")
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name, data in content.items():
+            archive.writestr(name, data)
+    with pytest.raises(WheelError, match=r"RECORD of demo-1\.0-.* is wrong: demo/b\.pyc? "):
+        repair_linked(wheel, tmp_path / "out", exclude=())
+    assert not (tmp_path / "out").exists()
 
 
 def test_policies_are_ordered_from_old_to_new() -> None:

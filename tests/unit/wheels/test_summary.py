@@ -264,3 +264,20 @@ def test_what_is_not_there_is_not_called_a_bad_wheel(
         with pytest.raises(SystemExit):
             cairn("show", missing)
         assert f"there is no file {missing}" in capsys.readouterr().err
+
+
+def test_repair_says_which_wheels_it_wrote(
+    make_wheel: MakeWheel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = make_wheel(tags=("py3-none-linux_x86_64",), pure=False)
+    out = tmp_path / "out"
+    assert cairn("repair", "--json", "--output-dir", out, wheel) == 0
+    assert json.loads(capsys.readouterr().out)["wheels"] == [
+        {
+            "source": str(wheel),
+            "wheel": str(out / "demo-1.0-py3-none-manylinux_2_5_x86_64.whl"),
+            "tags": ["py3-none-manylinux_2_5_x86_64"],
+        }
+    ]
+    assert cairn("repair", "--output-dir", out, wheel) == 0
+    assert capsys.readouterr().out == f"{out / 'demo-1.0-py3-none-manylinux_2_5_x86_64.whl'}\n"
