@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cairn.errors import WheelError
 from cairn.targets import in_order
-from cairn.wheels import bundles, device, elf, offload, packing
+from cairn.wheels import bundles, device, elf, offload, packing, pe, pe_inspect
 from cairn.wheels.bundles import Bundle, Entry
 from cairn.wheels.device import Code, Container, Packed, Part, Piece, Sink
 from cairn.wheels.views import BytesView
@@ -46,7 +46,7 @@ def cut(library: Path, folder: Path) -> dict[str, Path]:
     """Take the device code out of the file `library`, which is changed in place.
 
     Args:
-        library: an ELF file.
+        library: an ELF file, or a DLL.
         folder: an empty folder for the containers.
 
     Returns:
@@ -57,8 +57,7 @@ def cut(library: Path, folder: Path) -> dict[str, Path]:
     """
     with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         view = BytesView(data)
-        ranges = list(offload.ranges(elf.read_view(view)))
-        found = [bundle for start, end in ranges for bundle in bundles.read_range(view, start, end)]
+        found = list(bundles_of(view))
         names = in_order(processor_of(entry) for bundle in found for entry in bundle.device_entries)
         sinks = {name: Sink(folder / f"{name}.data") for name in names}
         patches = [patch for bundle in found for patch in _cut_bundle(view, bundle, sinks)]
@@ -80,6 +79,18 @@ def cut(library: Path, folder: Path) -> dict[str, Path]:
         sink.path.unlink()
     apply(library, patches)
     return made
+
+
+def bundles_of(view: BytesView) -> Iterator[Bundle]:
+    """The offload bundles of a library of Linux or Windows.
+
+    Raises:
+        WheelError: it is neither, or malformed.
+    """
+    windows = view.read(0, min(len(pe.MAGIC), view.size)) == pe.MAGIC
+    ranges = pe_inspect.ranges(pe.read_view(view)) if windows else offload.ranges(elf.read_view(view))
+    for start, end in ranges:
+        yield from bundles.read_range(view, start, end)
 
 
 def apply(library: Path, patches: Sequence[Patch]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cairn.targets import TargetId
-from cairn.wheels import bundles, cutting, elf, fat_targets, offload, pe, pe_inspect
+from cairn.wheels import cutting, fat_targets, offload
 from cairn.wheels.bundles import Bundle, Entry
 from cairn.wheels.cutting import Patch
 from cairn.wheels.fat_binaries import Binary
@@ -43,14 +43,8 @@ def trim(path: Path, wanted: Sequence[TargetId]) -> None:
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         view = BytesView(data)
-        found = [b for start, end in _ranges(view) for b in bundles.read_range(view, start, end)]
+        found = list(cutting.bundles_of(view))
     cutting.apply(path, [patch for bundle in found for patch in _patches(bundle, wanted)])
-
-
-def _ranges(view: BytesView) -> list[tuple[int, int]]:
-    if elf.is_elf(view.read(0, min(view.size, len(elf.MAGIC)))):
-        return list(offload.ranges(elf.read_view(view)))
-    return list(pe_inspect.ranges(pe.read_view(view)))
 
 
 def _patches(bundle: Bundle, wanted: Sequence[TargetId]) -> Iterator[Patch]:

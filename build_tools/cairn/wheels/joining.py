@@ -9,7 +9,7 @@ from pathlib import Path
 from cairn import files
 from cairn.errors import WheelError
 from cairn.targets import in_order
-from cairn.wheels import bundles, cutting, elf, offload, packing
+from cairn.wheels import bundles, cutting, packing
 from cairn.wheels.bundles import Bundle, Entry, Packing
 from cairn.wheels.cutting import NOBODY, Patch
 from cairn.wheels.device import Code, Container, Packed, Part, Source
@@ -49,7 +49,7 @@ def join(library: Path, sources: Sequence[Source]) -> Joined:
     first = sources[0].container
     _check_family([source.container for source in sources], library)
     view = BytesView(library.read_bytes())
-    places = {b.at: b for b in _bundles(view)}
+    places = {b.at: b for b in cutting.bundles_of(view)}
     patches = [
         patch
         for at, parts in sorted(_by_place(sources).items())
@@ -81,11 +81,6 @@ def _check_family(containers: Sequence[Container], library: Path) -> None:
             raise WheelError(f"device code of another {library.name}: {container.processor}", tip=_OTHER)
     if files.sha256_of(library) != first.host_sha256:
         raise WheelError(f"{library.name} is not the library that the device code was split from", tip=_OTHER)
-
-
-def _bundles(view: BytesView) -> Iterator[Bundle]:
-    for start, end in offload.ranges(elf.read_view(view)):
-        yield from bundles.read_range(view, start, end)
 
 
 def _by_place(sources: Iterable[Source]) -> dict[int, list[tuple[Source, Part]]]:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from cairn.errors import WheelError
 from cairn.targets import in_order
-from cairn.wheels import codeobject, cutting, device, device_wheel, edit, inspect, metadata
+from cairn.wheels import codeobject, cutting, device, device_wheel, edit, inspect, metadata, pe_inspect
 from cairn.wheels.archive import Archive
 from cairn.wheels.edit import Edit
 from cairn.wheels.errors import BombError
 from cairn.wheels.inspect import Library
 from cairn.wheels.metadata import WheelInfo
+from cairn.wheels.pe_inspect import PeLibrary
 
 
 def split(wheel: Path, output_dir: Path) -> tuple[Path, ...]:
@@ -33,7 +34,9 @@ def split(wheel: Path, output_dir: Path) -> tuple[Path, ...]:
     if target.exists() and target.samefile(wheel):
         raise WheelError(f"{target} would overwrite its own source", tip="choose another output folder")
     with Archive.open(wheel) as archive:
-        libraries = [library for library in inspect.read_libraries(archive) if library.code_objects]
+        found: list[Library | PeLibrary] = [*inspect.read_libraries(archive)]
+        found += pe_inspect.read_libraries(archive)
+        libraries = [library for library in found if library.code_objects]
         _check(info, libraries, archive)
         output_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".split.", dir=output_dir) as folder:
@@ -68,13 +71,13 @@ class _Work:
         self._folder = folder
         self._count = 0
 
-    def take(self, library: Library) -> None:
+    def take(self, library: Library | PeLibrary) -> None:
         """Take the device code of one binary out of the wheel."""
         folder = self._folder / str(self._count)
         self._count += 1
         folder.mkdir()
         file = extract(self._archive, library.member, folder)
-        if library.elf.machine == codeobject.MACHINE:
+        if isinstance(library, Library) and library.elf.machine == codeobject.MACHINE:
             self.moved.append(library.member)
             (code,) = library.code_objects
             self.code.setdefault(code.target.processor, {})[library.member] = file
@@ -103,7 +106,7 @@ def extract(archive: Archive, name: str, folder: Path) -> Path:
     return target
 
 
-def _check(info: WheelInfo, libraries: list[Library], archive: Archive) -> None:
+def _check(info: WheelInfo, libraries: Sequence[Library | PeLibrary], archive: Archive) -> None:
     version = str(metadata.parsed_version(info.version))
     named = metadata.parse_file_name(info.file_name)
     if (canonicalize_name(info.name), version) != (named.distribution, named.version):

@@ -18,6 +18,8 @@ from cairn.wheels.split import split
 from cairn.wheels.verify import Expectation, verify
 from cairn.wheels.views import BytesView
 
+from .conftest import make_dll
+
 MakeWheel = Callable[..., Path]
 CODES = {
     "gfx942": random.Random(1).randbytes(9000),  # noqa: S311 - fixed content is the point
@@ -342,3 +344,37 @@ def walk(value: object) -> list[dict[str, int]]:
     for item in value if isinstance(value, list) else ():
         found += walk(item)
     return found
+
+
+@pytest.mark.parametrize("kind", [(0, 0), (2, 0), (3, 1)])
+def test_device_code_in_a_dll_is_split_and_comes_back(
+    make_wheel: MakeWheel, make_bundle: Callable[..., bytes], tmp_path: Path, kind: tuple[int, int]
+) -> None:
+    bundle = make_bundle({"gfx942": CODES["gfx942"], "gfx1100": b"for a card" * 400}, *kind)
+    dll = make_dll(("kernel32.dll",), name="torch_hip.dll", sections={".hip_fat": bundle, ".data": b"d" * 64})
+    files = {"demo/__init__.py": b"", "demo/lib/torch_hip.dll": dll}
+    wheel = make_wheel(tags=("cp311-cp311-win_amd64",), pure=False, files=files)
+    host, *devices = split(wheel, tmp_path / "split")
+    assert [path.name.split("-")[0] for path in devices] == ["demo_device_gfx942", "demo_device_gfx1100"]
+    assert code_targets.targets_of(host) == ()
+    assert [code_targets.targets_of(path) for path in devices] == [("gfx942",), ("gfx1100",)]
+    assert len(contents(host)["demo/lib/torch_hip.dll"]) == len(dll)
+    for path in (host, *devices):
+        assert [f.code for f in verify(path, Expectation(targets=("cpu",) if path == host else None))] == []
+    one = join(host, devices[1:], tmp_path / "one")
+    assert code_targets.targets_of(one.path) == ("gfx1100",)
+    made = join(host, devices, tmp_path / "joined")
+    assert contents(made.path)["demo/lib/torch_hip.dll"] == dll
+
+
+def test_code_in_libraries_of_two_systems_leaves_nothing_behind(
+    make_wheel: MakeWheel, make_elf: Callable[..., bytes], make_bundle: Callable[..., bytes], tmp_path: Path
+) -> None:
+    bundle = make_bundle({"gfx942": CODES["gfx942"]})
+    files = {
+        "demo/a.so": make_elf(sections={".hip_fatbin": bundle}),
+        "demo/a.dll": make_dll(sections={".hip_fat": bundle}),
+    }
+    host, device_wheel = split(make_wheel(pure=False, files=files), tmp_path / "split")
+    assert code_targets.targets_of(host) == ()
+    assert {"demo/a.so.gfx942.devcode", "demo/a.dll.gfx942.devcode"} <= contents(device_wheel).keys()
