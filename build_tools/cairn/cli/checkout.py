@@ -147,6 +147,9 @@ def one(
 
 def show(checkouts: Sequence[Checkout], *, as_json: bool = False) -> None:
     """Print what was checked out."""
+    for checkout in checkouts:
+        for note in checkout.notes:
+            console.current().warn(f"{checkout.project.name}: {note}")
     if as_json:
         console.current().json([_plain(checkout) for checkout in checkouts])
         return
@@ -230,6 +233,7 @@ def _plain(checkout: Checkout) -> dict[str, object]:
         "hipify_commit": checkout.hipify_commit,
         "tree": checkout.tree,
         "version": checkout.version,
+        "notes": list(checkout.notes),
         "submodules": [dataclasses.asdict(module) for module in checkout.submodules],
         "report": jsonfile.to_plain(checkout.report) if checkout.report else None,
     }

@@ -48,6 +48,7 @@ class Checkout:
         tree: git's id of the root's files as they are now: after hipify, with local edits.
         submodules: those that are checked out, by path.
         version: base version, from the project's version file; None where it has none.
+        notes: what a person should know of how it was made; of the run that made it, and none later.
     """
 
     project: Project
@@ -59,6 +60,7 @@ class Checkout:
     tree: str
     submodules: tuple[Submodule, ...] = ()
     version: str | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def report(self) -> HipifyReport | None:

@@ -7,7 +7,10 @@ file and line, never a guess.
 
 from __future__ import annotations
 
+import contextlib
+import platform
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +24,13 @@ CI_COMMIT_PINS = ".ci/docker/ci_commit_pins"
 TRITON_VERSION = ".ci/docker/triton_version.txt"
 
 _FIELDS = ("os", "source", "project", "branch", "commit", "origin")
-# Windows builds read the records of ubuntu too; other names are read, and never chosen.
-_PREFERRED_OS = ("ubuntu", "centos")
+_FALLBACK_OS = "ubuntu"  # whose records upstream's builds read everywhere, on Windows too
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _CONFLICT = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
+
+
+class OtherSystemError(SourceError):
+    """A project is pinned for other systems, and not for this one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,18 +76,50 @@ def related_commits(path: Path) -> tuple[RelatedCommit, ...]:
     return records
 
 
-def related_commit(torch_dir: Path, distribution: str) -> Pin | None:
-    """What `related_commits` names for a distribution; None without such a file or record."""
+def related_commit(torch_dir: Path, distribution: str, *, system: str | None = None) -> Pin | None:
+    """What `related_commits` names for a distribution; None without such a file, or where it names none.
+
+    The records of this system count, else those of `ubuntu`.
+
+    Args:
+        torch_dir: the torch checkout.
+        distribution: as the file calls the project.
+        system: what the file calls this system; None asks it.
+
+    Raises:
+        OtherSystemError: there are records for other systems only.
+        SourceError: the file is malformed.
+    """
     path = torch_dir / RELATED_COMMITS
     if not path.is_file():
         return None
-    records = [record for record in related_commits(path) if record.project == distribution]
-    for system in _PREFERRED_OS:
-        for record in records:
-            if record.os == system:
-                where = f"{path}:{record.line}"
-                return Pin(commit=record.commit, origin=record.origin, where=where)
+    found = {r.os: r for r in reversed(related_commits(path)) if r.project == distribution}
+    system = system or this_system()
+    record = found.get(system) or found.get(_FALLBACK_OS)
+    if record is not None:
+        return Pin(commit=record.commit, origin=record.origin, where=f"{path}:{record.line}")
+    if found:
+        others = "; ".join(f"{r.os}: {r.commit[:12]} of {r.origin} (line {r.line})" for r in found.values())
+        mine = " or ".join(dict.fromkeys((system, _FALLBACK_OS)))
+        raise OtherSystemError(
+            f"{path} does not name {distribution} for {mine}; it has {others}",
+            tip="name the commit with --repo-hashtag, or add a record to the torch checkout",
+        )
     return None
+
+
+def named_projects(torch_dir: Path) -> tuple[str, ...]:
+    """The projects that `related_commits` names; none without such a file."""
+    path = torch_dir / RELATED_COMMITS
+    return tuple(dict.fromkeys(r.project for r in related_commits(path))) if path.is_file() else ()
+
+
+def this_system() -> str:
+    """What `related_commits` would call this system: `ubuntu`, `centos`, …: os-release(5), ID; `windows`."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            return platform.freedesktop_os_release()["ID"]
+    return platform.system().lower()
 
 
 def ci_commit_pin(torch_dir: Path, name: str) -> Pin | None:

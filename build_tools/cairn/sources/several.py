@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -125,7 +125,8 @@ def checkout_project(
         force=options.force,
         python=options.python,
     )
-    return checkout(request, say=lambda line: say(f"{project.name}: {line}"))
+    done = checkout(request, say=lambda line: say(f"{project.name}: {line}"))
+    return replace(done, notes=(what.note, *done.notes)) if what.note else done
 
 
 def origin_of(project: Project) -> str:

@@ -19,11 +19,13 @@ class Wanted:
         origin: a git URL or a path.
         hashtag: a branch, tag, commit or any other ref of it.
         because: where the hashtag comes from, for people.
+        note: what a person should know of it; None for nothing.
     """
 
     origin: str
     hashtag: str
     because: str
+    note: str | None = None
 
 
 def wanted(  # noqa: PLR0913 - each is one independent source of the answer
@@ -63,7 +65,12 @@ def wanted(  # noqa: PLR0913 - each is one independent source of the answer
             origin=origin or _origin(pin, torch_dir) or default_origin, hashtag=hashtag, because="asked for"
         )
     if pin is None:
-        return Wanted(origin=origin or default_origin, hashtag=project.hashtag, because="the line's default")
+        return Wanted(
+            origin=origin or default_origin,
+            hashtag=project.hashtag,
+            because="the line's default",
+            note=_unpinned(project, torch_dir),
+        )
     found = origin or _origin(pin, torch_dir) or default_origin
     return Wanted(origin=found, hashtag=pin.commit, because=f"pinned in {pin.where}")
 
@@ -71,19 +78,38 @@ def wanted(  # noqa: PLR0913 - each is one independent source of the answer
 def _pin(project: Project, torch_dir: Path | None, *, hashtag: str | None, required: bool) -> Pin | None:
     if project.pin == "ci_commit_pins" and hashtag is None:
         return pins.ci_commit_pin(_torch(project, torch_dir), project.name)
-    if project.pin != "related_commits":
-        if required:
-            raise UsageError(f"{project.name} is named in no {pins.RELATED_COMMITS} (stack.toml, pin)")
-        return None
+    if project.pin == "related_commits":
+        return _related(project, torch_dir, hashtag=hashtag, required=required)
+    if required:
+        raise UsageError(f"{project.name} is named in no {pins.RELATED_COMMITS} (stack.toml, pin)")
+    return None
+
+
+def _related(project: Project, torch_dir: Path | None, *, hashtag: str | None, required: bool) -> Pin | None:
     if required:
         torch_dir = _torch(project, torch_dir)
-    pin = pins.related_commit(torch_dir, project.distribution) if torch_dir is not None else None
+    if torch_dir is None:
+        return None
+    try:
+        pin = pins.related_commit(torch_dir, project.distribution)
+    except pins.OtherSystemError:
+        if hashtag is None or required:
+            raise
+        return None  # only its origin was looked for
     if pin is None and required:
         raise SourceError(
-            f"{torch_dir}/{pins.RELATED_COMMITS} does not name {project.distribution}",
+            _unpinned(project, torch_dir)
+            or f"{torch_dir} has no {pins.RELATED_COMMITS}, so nothing names {project.distribution}",
             tip="check out a torch release branch that has it, or name --repo-hashtag",
         )
     return pin
+
+
+def _unpinned(project: Project, torch_dir: Path | None) -> str | None:
+    """What is said where a torch checkout pins others, and not this project."""
+    if torch_dir is None or not (named := pins.named_projects(torch_dir)):
+        return None
+    return f"{torch_dir}/{pins.RELATED_COMMITS} does not name {project.distribution}, only {', '.join(named)}"
 
 
 def _torch(project: Project, torch_dir: Path | None) -> Path:

@@ -101,8 +101,29 @@ def test_precedence_is_flag_then_pin_then_default(stack: Stack, vision: Project,
 def test_a_required_pin_that_is_not_there_is_refused(bench: Any, vision: Project) -> None:
     torch_dir = bench(hipify=False, submodules=False).path
     assert wanted(vision, default_origin="/d", torch_dir=torch_dir).hashtag == "main"
-    with pytest.raises(SourceError, match="does not name torchvision"):
+    with pytest.raises(SourceError, match="has no related_commits, so nothing names torchvision"):
         wanted(vision, default_origin="/d", torch_dir=torch_dir, require_related_commit=True)
+    (torch_dir / "related_commits").write_text(f"ubuntu|p|torchaudio|main|{'1' * 40}|https://h/audio\n")
+    with pytest.raises(SourceError, match="does not name torchvision, only torchaudio"):
+        wanted(vision, default_origin="/d", torch_dir=torch_dir, require_related_commit=True)
+    unpinned = wanted(vision, default_origin="/d", torch_dir=torch_dir)
+    assert (unpinned.hashtag, unpinned.note is not None) == ("main", True)
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_a_pin_of_another_system_is_not_passed_over_in_silence(
+    bench: Any, vision: Project, *, required: bool
+) -> None:
+    torch_dir = bench(hipify=False, submodules=False).path
+    (torch_dir / "related_commits").write_text(f"macos|p|torchvision|main|{'1' * 40}|https://h/vision\n")
+    with pytest.raises(SourceError, match=r"does not name torchvision for .*; it has macos: 1{12}"):
+        wanted(vision, default_origin="/d", torch_dir=torch_dir, require_related_commit=required)
+    named = wanted(vision, default_origin="/d", hashtag="main", torch_dir=torch_dir)
+    assert (named.origin, named.hashtag) == ("/d", "main")
+
+
+def test_required_pins_where_there_is_no_torch(bench: Any, vision: Project) -> None:
+    torch_dir = bench(hipify=False, submodules=False).path
     with pytest.raises(SourceError, match="no torch checkout"):
         wanted(vision, default_origin="/d", torch_dir=torch_dir / "no", require_related_commit=True)
 

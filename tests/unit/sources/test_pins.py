@@ -49,19 +49,41 @@ def test_comments_blank_lines_and_windows_line_ends(tmp_path: Path) -> None:
     assert (pin.commit, pin.where.rpartition(":")[2]) == (VISION, "4")
 
 
-def test_ubuntu_comes_before_centos_and_nothing_else_counts(tmp_path: Path) -> None:
-    line = "{}|pytorch|torchaudio|main|{}|../audio.git\n"
-    both = line.format("centos", OTHER) + line.format("ubuntu", VISION)
-    pin = pins.related_commit(torch_with(tmp_path, "related_commits", both), "torchaudio")
+LINE = "{}|pytorch|torchaudio|main|{}|../audio.git\n"
+
+
+@pytest.mark.parametrize(
+    ("there", "system", "taken"),
+    [
+        (("centos", "ubuntu"), "ubuntu", "ubuntu"),
+        (("centos", "ubuntu"), "centos", "centos"),
+        (("centos", "ubuntu"), "debian", "ubuntu"),
+        (("centos", "ubuntu"), "windows", "ubuntu"),
+        (("windows", "ubuntu"), "windows", "windows"),
+    ],
+)
+def test_the_records_of_this_system_count_else_ubuntus(
+    tmp_path: Path, there: tuple[str, ...], system: str, taken: str
+) -> None:
+    commits = dict(zip(there, (OTHER, VISION), strict=True))
+    torch_with(tmp_path, "related_commits", "".join(LINE.format(os, commits[os]) for os in there))
+    pin = pins.related_commit(tmp_path, "torchaudio", system=system)
     assert pin is not None
-    assert pin.commit == VISION
-    pin = pins.related_commit(
-        torch_with(tmp_path, "related_commits", line.format("centos", OTHER)), "torchaudio"
-    )
-    assert pin is not None
-    assert pin.commit == OTHER
-    torch_with(tmp_path, "related_commits", line.format("macos", OTHER))
-    assert pins.related_commit(tmp_path, "torchaudio") is None
+    assert pin.commit == commits[taken]
+
+
+@pytest.mark.parametrize("system", ["ubuntu", "debian", "windows"])
+def test_records_of_other_systems_are_an_error_that_lists_them(tmp_path: Path, system: str) -> None:
+    torch_with(tmp_path, "related_commits", LINE.format("centos", OTHER) + LINE.format("macos", VISION))
+    with pytest.raises(pins.OtherSystemError) as error:
+        pins.related_commit(tmp_path, "torchaudio", system=system)
+    for part in (system, "ubuntu", "centos", OTHER[:12], "macos", VISION[:12], "line 2"):
+        assert part in str(error.value)
+    assert pins.related_commit(tmp_path, "torchvision", system=system) is None
+
+
+def test_this_system_has_the_name_that_its_release_file_gives_it() -> None:
+    assert re.fullmatch(r"[a-z][a-z0-9._-]*", pins.this_system())
 
 
 def test_no_file_and_no_record_are_no_pin(tmp_path: Path) -> None:
@@ -167,18 +189,19 @@ def test_whatever_is_in_the_file_it_is_a_pick_of_a_whole_record_or_an_error(
 ) -> None:
     torch_with(tmp_path, "related_commits", end.join(lines).encode("utf-8", "surrogatepass"))
     try:
-        pin = pins.related_commit(tmp_path, "torchvision")
+        pin = pins.related_commit(tmp_path, "torchvision", system="debian")
     except SourceError as error:
         assert str(tmp_path / "related_commits") in str(error)  # noqa: PT017 - most inputs raise nothing
         return
     assert not any(re.match(r"(<{7}|>{7})", line) for line in lines)
     whole = [line.strip(" \t").split("|") for line in lines if not line.strip(" \t").startswith("#")]
     ours = [[f.strip() for f in fields] for fields in whole if len(fields) == 6]
-    candidates = [f for f in ours if f[2] == "torchvision" and f[0] in ("ubuntu", "centos")]
-    preferred = [f for f in candidates if f[0] == "ubuntu"] or candidates
-    assert (pin is None) == (not preferred)
+    candidates = [f for f in ours if f[2] == "torchvision"]
+    mine = [f for f in candidates if f[0] == "debian"] or [f for f in candidates if f[0] == "ubuntu"]
+    assert bool(mine) == bool(candidates)  # else it is an error
+    assert (pin is None) == (not mine)
     if pin is not None:
-        assert (pin.commit, pin.origin) == (preferred[0][4], preferred[0][5])
+        assert (pin.commit, pin.origin) == (mine[0][4], mine[0][5])
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
