@@ -175,7 +175,7 @@ def _pythons(text: str | None) -> tuple[str, ...]:
 
 
 def _checkouts(stack: Stack, options: argparse.Namespace) -> list[Checkout]:
-    folders = _folders(stack, options, names=[p.name for p in stack.projects])
+    folders = _folders(stack, options, {p.name: p.checkout_dir for p in stack.projects})
     if options.as_of is not None:
         if options.checkout:
             raise UsageError(
@@ -205,7 +205,7 @@ def _refuse_what_nobody_else_has(checkouts: Sequence[Checkout], *, allow_local: 
 def _checkout(options: argparse.Namespace) -> int:
     wanted = manifest.read(options.manifest)
     stack = _stack_of(options)
-    folders = _folders(stack, options, names=[p.name for p in wanted.projects])
+    folders = _folders(stack, options, _own_folders(wanted, stack))
     with console.current().stage(f"check out what {options.manifest.name} froze") as stage:
         reproduce.reproduce(
             wanted,
@@ -223,7 +223,8 @@ def _checkout(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     wanted = manifest.read(options.manifest)
-    folders = _folders(_stack_of(options), options, names=[p.name for p in wanted.projects])
+    stack = _stack_of(options)
+    folders = _folders(stack, options, _own_folders(wanted, stack))
     return _answer(options, wanted, manifest.verify(wanted, folders), folders=folders)
 
 
@@ -292,9 +293,14 @@ def _root(stack: Stack | None, options: argparse.Namespace) -> Path:
     return (given or Path(stack.folder if stack else ".")).absolute()
 
 
-def _folders(stack: Stack | None, options: argparse.Namespace, *, names: Sequence[str]) -> dict[str, Path]:
+def _own_folders(wanted: Manifest, stack: Stack | None) -> dict[str, str]:
+    """Where `cairn checkout` puts each project of a manifest: its stack says, else the manifest itself."""
+    return {p.name: stack.project(p.name).checkout_dir if stack else p.folder for p in wanted.projects}
+
+
+def _folders(stack: Stack | None, options: argparse.Namespace, own: Mapping[str, str]) -> dict[str, Path]:
     root = _root(stack, options)
-    folders = {name: root / (stack.project(name).checkout_dir if stack else name) for name in names}
+    folders = {name: root / folder for name, folder in own.items()}
     for text in options.checkout:
         name, sign, folder = text.partition("=")
         if not sign:

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
 from cairn import jsonfile
@@ -50,6 +50,7 @@ class ProjectSource:
         hipify: who hipified them; `none` where nobody did, whatever the stack says.
         version: base version; None where the built wheel alone knows it.
         submodules: by path.
+        checkout_dir: default folder of its checkout, in the folder of all; None in manifests of old.
     """
 
     name: str
@@ -61,6 +62,12 @@ class ProjectSource:
     hipify: HipifyKind = "none"
     version: str | None = None
     submodules: tuple[SubmoduleSource, ...] = ()
+    checkout_dir: str | None = None
+
+    @property
+    def folder(self) -> str:
+        """The default folder of its checkout."""
+        return self.checkout_dir or self.name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +99,10 @@ class Manifest:
     def digest(self) -> str:
         """The sha256 of the manifest in one canonical spelling (keys sorted, no white space, UTF-8)."""
         plain = jsonfile.to_plain(self)
+        for project in plain["projects"]:
+            # Sealed sets name the digests of manifests that were written before there was such a field.
+            if project["checkout_dir"] is None:
+                del project["checkout_dir"]
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -138,6 +149,9 @@ def read(path: Path) -> Manifest:
             raise UsageError(f"{path} has a project with the name {project.name!r}")
         if not _COMMIT.fullmatch(project.commit):
             raise UsageError(f"{path}: {project.commit!r} of {project.name} is not a full commit id")
+        folder = PurePosixPath(project.folder)
+        if folder.is_absolute() or {"..", "\\"} & {*folder.parts, *project.folder} or not folder.parts:
+            raise UsageError(f"{path}: {project.name} is to go to {project.checkout_dir!r}, outside")
     return found
 
 
@@ -177,7 +191,7 @@ def project_of(source: ProjectSource) -> Project:
     return Project(
         name=source.name,
         distribution=source.distribution,
-        checkout_dir=source.name,
+        checkout_dir=source.folder,
         origin=Origin(url=source.origin),
         hashtag=source.hashtag,
         hipify=source.hipify,
@@ -199,4 +213,5 @@ def _source(checkout: Checkout) -> ProjectSource:
             SubmoduleSource(path=m.path, origin=m.origin, commit=m.commit, tree=m.tree)
             for m in checkout.submodules
         ),
+        checkout_dir=checkout.project.checkout_dir,
     )

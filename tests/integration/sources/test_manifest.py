@@ -123,7 +123,11 @@ def test_elsewhere_it_is_made_again_with_the_same_trees_and_the_same_manifest(
     )
     for project in desk.manifest("m.json")["projects"]:
         assert f"{project['name']}: tree {project['tree']}" in said
-    assert (tmp_path / "theirs/torch/version.txt").read_text() == "2.9.0a0\n"
+    # In the folders that `cairn checkout` uses, without the stack too.
+    assert sorted(path.name for path in (tmp_path / "theirs").iterdir()) == ["pytorch", "pytorch_vision"]
+    assert (tmp_path / "theirs/pytorch/version.txt").read_text() == "2.9.0a0\n"
+    theirs = ("--root-checkout-dir", tmp_path / "theirs")
+    assert "as frozen" in desk.run("manifest", "verify", desk.folder / "m.json", *theirs)
     # Where the stack's own folders are used, freezing them again gives the same bytes.
     again = ("--root-checkout-dir", desk.sources)
     desk.run("manifest", "checkout", desk.folder / "m.json", *desk.stack, *again)
@@ -319,7 +323,17 @@ def test_what_is_no_manifest_is_one_line(desk: Desk, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("name", "../../out"), ("name", "/out"), ("name", ""), ("commit", "main"), ("commit", "")],
+    [
+        ("name", "../../out"),
+        ("name", "/out"),
+        ("name", ""),
+        ("commit", "main"),
+        ("commit", ""),
+        ("checkout_dir", "../out"),
+        ("checkout_dir", "/out"),
+        ("checkout_dir", "..\\out"),
+        ("checkout_dir", "."),
+    ],
 )
 def test_a_manifest_that_would_lead_elsewhere_is_refused(desk: Desk, field: str, value: str) -> None:
     names = {"name": "torch", "distribution": "torch", "hashtag": "main", "tree": "1" * 40}
