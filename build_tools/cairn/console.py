@@ -66,11 +66,17 @@ class Stage:
         """Have the end shown as something else than plainly done."""
         self.mark, self.note = mark, note
 
-    def update(self, line: str) -> None:
-        """Show `line` as the latest sign of life, without the colours and moves of the program it is from."""
-        self.line = _CONTROLS.sub("", line)
+    def update(self, line: str, *, shown: str | None = None) -> None:
+        """Show `line` as the latest sign of life, without the colours and moves of the program it is from.
+
+        Args:
+            line: what the program wrote.
+            shown: what is shown of it, where there is not room for every line.
+        """
+        plain = _CONTROLS.sub("", line)
+        self.line = plain if shown is None else _CONTROLS.sub("", shown)
         if self.on_line is not None:
-            self.on_line(self.line)
+            self.on_line(plain)
 
     @property
     def seconds(self) -> float:

@@ -51,16 +51,24 @@ class BuildError(CairnError):
     Attributes:
         log: the whole output of the failed step, or None.
         tail: its last lines.
+        causes: the first lines of it that say why, with their numbers, where they are not among the last.
     """
 
     exit_code = 6
 
     def __init__(
-        self, message: str, *, tip: str | None = None, log: Path | None = None, tail: tuple[str, ...] = ()
+        self,
+        message: str,
+        *,
+        tip: str | None = None,
+        log: Path | None = None,
+        tail: tuple[str, ...] = (),
+        causes: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message, tip=tip)
         self.log = log
         self.tail = tail
+        self.causes = causes
 
 
 class WheelError(CairnError):

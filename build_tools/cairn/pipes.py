@@ -7,6 +7,7 @@ import queue
 import subprocess
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO
@@ -36,16 +37,22 @@ class Lines:
 
     Attributes:
         on_line: called with each line, its end included.
-        kept: everything so far.
+        most: bytes of `kept` at most, besides the last block; None for no limit.
+        kept: everything so far, or the end of it.
     """
 
     on_line: Reader | None
-    kept: list[bytes] = field(default_factory=list)
+    most: int | None = None
+    kept: deque[bytes] = field(default_factory=deque)
+    _held: int = 0
     _begun: list[bytes] = field(default_factory=list)
 
     def add(self, data: bytes) -> None:
         """Take the next block; an empty one ends the last line."""
         self.kept.append(data)
+        self._held += len(data)
+        while self.most is not None and self._held - len(self.kept[0]) > self.most:
+            self._held -= len(self.kept.popleft())
         if self.on_line is None:
             return
         *whole, rest = data.split(b"\n")

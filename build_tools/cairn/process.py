@@ -19,6 +19,7 @@ from cairn.errors import PrerequisiteError, ProcessError
 
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 _TAIL_LINES = 40
+_KEPT = 4 << 20  # bytes of an output that are kept where a log has all of it: builds write gigabytes
 
 _live: set[subprocess.Popen[bytes]] = set()
 _live_lock = threading.Lock()
@@ -63,7 +64,8 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
         args: the program and its arguments.
         cwd: its working folder.
         env: its whole environment; None is ours.
-        log: a file that receives the command line and every line of output as it comes (appended).
+        log: a file that receives the command line and every line of output as it comes (appended); the answer
+            then holds no more than the last megabytes of it.
         on_line: called with each line of output as it comes, by the thread that calls `run`.
         timeout: seconds after which the whole group is killed.
         check: raise when it fails.
@@ -83,7 +85,10 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
         _opened_log(log, command) as write,
         _spawned(command, cwd=cwd, env=env, feeds=bool(stdin), separate_stderr=separate_stderr) as child,
     ):
-        output, stderr, late = _collect(child, _listener(write, on_line), timeout=timeout, stdin=stdin)
+        most = None if log is None else _KEPT
+        output, stderr, late = _collect(
+            child, _listener(write, on_line), most=most, timeout=timeout, stdin=stdin
+        )
     done = Completed(
         args=command,
         returncode=child.returncode,
@@ -190,6 +195,7 @@ def _collect(
     child: subprocess.Popen[bytes],
     listener: pipes.Reader | None,
     *,
+    most: int | None,
     timeout: float | None,
     stdin: bytes | None,
 ) -> tuple[str, str, bool]:
@@ -202,7 +208,11 @@ def _collect(
         _kill_groups([child])
 
     deadline = None if timeout is None else time.monotonic() + timeout
-    lines = {pipe: pipes.Lines(on_line=listener) for pipe in (child.stdout, child.stderr) if pipe is not None}
+    lines = {
+        pipe: pipes.Lines(on_line=listener, most=most)
+        for pipe in (child.stdout, child.stderr)
+        if pipe is not None
+    }
     ends = pipes.Pipes(child, stdin)
     try:
         for block in ends.blocks(deadline, end):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import pip, process
+from cairn.build import causes
 from cairn.errors import BuildError, NetworkError, ProcessError
 
 # Variables that steer builds or interpreters; what a build sees of these is what the stack says, so that two
@@ -139,6 +140,8 @@ def pip_install(
             f"pip could not install {', '.join(requirements)}",
             log=log,
             tail=lines[-8:],
+            # Where pip has built something itself, the reason is far above its own last words.
+            causes=causes.above(log, causes.tail(log, len(lines))),
             tip="see what pip says above",
         ) from error
 

@@ -19,9 +19,11 @@ import build as pypa_build
 from cairn import console, files, process
 from cairn.build import (
     cache,
+    causes,
     environment,
     finish,
     leftovers,
+    progress,
     rocm_init,
     templates,
     toolchain,
@@ -205,8 +207,11 @@ def _call_backend(run: _Run, env: Environment, values: Mapping[str, str], output
             cwd=Path(cwd) if cwd else None,
             env=given | dict(extra_environ or {}),
             log=run.log,
-            on_line=run.stage.update,
+            on_line=advance,
         )
+
+    def advance(line: str) -> None:
+        run.stage.update(line, shown=progress.shown(line, run.stage.line))
 
     source_dir = run.step.source_dir()
     settings = templates.expand_all(
@@ -230,13 +235,14 @@ def _failure(run: _Run, error: Exception) -> Exception:
     # A full disk (OSError) is no fault of the project, and has its own exit code.
     if isinstance(cause, CairnError | OSError) and not isinstance(cause, ProcessError):
         return cause
-    output = run.log.read_text(encoding="utf-8", errors="replace")
     # Where no program failed, the log does not know what did.
     own = () if isinstance(cause, ProcessError) else (str(error),)
+    tail = causes.tail(run.log, _TAIL)
     return BuildError(
         f"building {run.step.project.name} failed",
         log=run.log,
-        tail=(*process.tail(output, _TAIL), *own) or (str(error),),
+        tail=(*(line.text for line in tail), *own) or (str(error),),
+        causes=causes.above(run.log, tail),
         tip="mend what the lines above name and run the same command again: finished wheels are kept",
     )
 

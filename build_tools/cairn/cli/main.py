@@ -27,6 +27,7 @@ _GROUPS = {
     "release": "promote sets",
     "ci": "run a stack end to end",
 }
+_CUT = "…"  # between the causes of a failed build and the end of its log
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -98,7 +99,7 @@ def _report(error: CairnError) -> None:
     lines: Sequence[str] = ()
     tip = error.tip
     if isinstance(error, BuildError):
-        lines = error.tail
+        lines = (*error.causes, _CUT, *error.tail) if error.causes else error.tail
         if error.log is not None:
             tip = f"{tip}; the whole log is {error.log}" if tip else f"read the whole log: {error.log}"
     elif isinstance(error, ProcessError):

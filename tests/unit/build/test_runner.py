@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cairn.build import plan, runner
+from cairn.cli import main
 from cairn.errors import BuildError
 
 from .conftest import MakeRequest
@@ -27,6 +28,13 @@ import os
 def build_wheel(folder, settings=None, metadata=None):
     raise SystemExit("build holds " + " ".join(sorted(os.listdir("build"))))
 """
+CAUSED = """
+def build_wheel(folder, settings=None, metadata=None):
+    print("CMake Error at cmake/Dependencies.cmake:1728 (message):\\n  no ROCm here\\n")
+    for n in range(200):
+        print("line", n)
+    raise SystemExit("it failed")
+"""
 TALKING = """
 def build_wheel(folder, settings=None, metadata=None):
     print("x" * 2_000_000)
@@ -43,6 +51,23 @@ def test_a_failure_ends_the_build_beside_it_and_is_what_is_reported(
     assert any("the reason it failed" in line for line in caught.value.tail)
     assert caught.value.log == request.output_dir / "logs" / "failing.log"
     assert not list(request.output_dir.glob("*.whl"))
+
+
+def test_the_cause_is_shown_however_far_above_the_end_of_the_log_it_stands(
+    request_for: MakeRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(BuildError) as caught:
+        runner.run(plan.make(request_for(a=CAUSED)))
+    (cause,) = caught.value.causes
+    number = int(cause.split(":")[1])
+    assert caught.value.log is not None
+    assert "Dependencies.cmake:1728" in caught.value.log.read_text().splitlines()[number - 1]
+    assert cause == f"a.log:{number}: CMake Error at cmake/Dependencies.cmake:1728 (message): no ROCm here"
+    main._report(caught.value)
+    shown = capsys.readouterr().err
+    assert (
+        shown.index("Dependencies.cmake:1728") < shown.index("it failed") < shown.index("error: building a")
+    )
 
 
 def test_a_broken_pyproject_is_one_clear_line(request_for: MakeRequest) -> None:

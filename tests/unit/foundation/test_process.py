@@ -304,3 +304,11 @@ def test_what_a_listener_raises_ends_the_program() -> None:
 def test_an_argument_that_no_program_can_be_given_is_refused() -> None:
     with pytest.raises(ProcessError, match="null"):
         process.run([*python("pass"), "a\0b"])
+
+
+def test_of_an_output_that_a_log_has_only_the_end_is_kept(tmp_path: Path) -> None:
+    code = "for n in range(200_000): print('x' * 100, n)"
+    done = process.run([sys.executable, "-c", code], log=tmp_path / "log")
+    assert len(done.output) < 5_000_000 < (tmp_path / "log").stat().st_size
+    assert done.output.endswith(" 199999\n")
+    assert len(process.run([sys.executable, "-c", code]).output) > 20_000_000

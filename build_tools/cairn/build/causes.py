@@ -1,0 +1,199 @@
+"""The first causes of a failure in a build's log, which may stand a hundred lines above its end.
+
+Compilers run side by side and go on after the first failure, and each program that waited for another reports
+in turn that it failed: the end of a log says *that* a build failed, and seldom why.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+_SHOWN = 6
+_WIDTH = 400  # characters of a line that are shown
+_READ = 1 << 14  # bytes of a line that are looked at; a line may be all of a log
+_TAIL = 1 << 18  # bytes at the end of a log in which its last lines are sought
+_AWAITED = 4  # lines after `CMake Error at` in which its message is sought
+
+# What says why. Each is looked for once in each line, and none has two repetitions that could share a text.
+_CAUSE = re.compile(
+    rb"^FAILED: "  # ninja
+    rb"|^CMake Error\b"
+    rb"|: (?:fatal |internal compiler )?error(?: [A-Z]{1,4}\d+)?: "  # gcc, clang, lld; MSVC numbers them
+    rb"|: catastrophic error: "
+    rb"|: undefined reference to |: undefined symbol: |: multiple definition of "
+    rb"|ld: cannot find |ld: final link failed"
+    rb"|^(?:g?make|make\[\d+\]): \*\*\* No rule to make target "
+    rb"|: (?:command )?not found$"  # a shell's, of a program
+)
+# What the machine did to the build: it counts wherever it stands.
+_MACHINE = re.compile(
+    rb"\bKilled signal terminated program\b|: fatal error: Killed\b|\bNo space left on device\b"
+    rb"|\bDisk quota exceeded\b|\bout of memory\b|\bCannot allocate memory\b|\bvirtual memory exhausted\b"
+    rb"|\bstd::bad_alloc\b|\bMemoryError\b",
+    re.IGNORECASE,
+)
+# One of these is in every line that the others find, and in few besides: it takes a tenth of the time.
+_HINTS = (
+    *(
+        b"error:",
+        b" error ",
+        b"memoryerror",
+        b"failed",
+        b"*** ",
+        b"not found",
+        b"undefined ",
+        b"multiple definition",
+    ),
+    *(
+        b"cannot find",
+        b"killed signal",
+        b"no space left",
+        b"quota exceeded",
+        b"out of memory",
+        b"cannot allocate",
+    ),
+    *(b"memory exhausted", b"bad_alloc"),
+)
+# What reports the failure of something else; shown where nothing says more.
+_ECHO = re.compile(rb"^(?:ERROR|error|Error): |^(?:g?make|make\[\d+\]): \*\*\* |^\S+: error: ")
+_WAITED = re.compile(rb"\bCalledProcessError\b|\bBackendUnavailable\b|^SystemExit\b|^subprocess\.")
+_TRACEBACK = b"Traceback (most recent call last):"
+_PLAIN = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")  # colours (ECMA-48)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """A line of a log that says why.
+
+    Attributes:
+        number: of the line, from 1.
+        text: the line.
+    """
+
+    number: int
+    text: str
+
+
+def find(log: Path) -> tuple[Cause, ...]:
+    """The first causes in a log, in its order, as far as they are known.
+
+    What the machine did (memory, disk, a kill) is among them wherever it stands. Takes a time that is linear
+    in the size of the log, and little memory.
+    """
+    found, machine, echoes = _Few(), _Few(), _Few()
+    try:
+        with log.open("rb") as file:
+            for number, line in _messages(file):
+                if not _may_be_one(line):
+                    continue
+                if _MACHINE.search(line):
+                    machine.add(number, line)
+                elif _CAUSE.search(line) or _is_last_of_traceback(line):
+                    (echoes if _WAITED.search(line) else found).add(number, line)
+                elif _ECHO.search(line):
+                    echoes.add(number, line)
+    except OSError:
+        return ()  # the error that is being told is worth more than this one
+    chosen = machine.first[:2]
+    chosen += (found.first or ([] if chosen else echoes.first))[: _SHOWN - len(chosen)]
+    return tuple(sorted(chosen, key=lambda cause: cause.number))
+
+
+def tail(log: Path, lines: int) -> tuple[Cause, ...]:
+    """The last lines of a log that are not blank, with their numbers (0 where it is too long to count)."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL))
+            kept = deque(
+                ((n, line) for n, line in enumerate(file.read().split(b"\n"), start=1) if line.strip()),
+                maxlen=lines,
+            )
+    except OSError:
+        return ()
+    return tuple(Cause(number=n if size <= _TAIL else 0, text=_text(line)) for n, line in kept)
+
+
+def above(log: Path, end: Sequence[Cause]) -> tuple[str, ...]:
+    """The first causes in a log as people read them, `torch.log:412: what it says`, without those in `end`.
+
+    Args:
+        log: the log.
+        end: its last lines, which are shown too.
+    """
+    shown = {line.text for line in end}
+    return tuple(f"{log.name}:{c.number}: {c.text}" for c in find(log) if c.text not in shown)
+
+
+class _Few:
+    """The first causes of a kind, each text once."""
+
+    def __init__(self) -> None:
+        self.first: list[Cause] = []
+        self._texts: set[str] = set()
+
+    def add(self, number: int, line: bytes) -> None:
+        if len(self.first) < _SHOWN and (text := _text(line).removeprefix("\0")) not in self._texts:
+            self._texts.add(text)
+            self.first.append(Cause(number=number, text=text))
+
+
+def _messages(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Every line with its number, CMake's message after its head, and the last line of a traceback marked."""
+    head: tuple[int, bytes] | None = None
+    awaited = 0
+    tracing = False
+    for number, line in _lines(file):
+        if head is not None:
+            awaited -= 1
+            if line[:1] in b" \t" and line.strip():
+                yield head[0], head[1] + b" " + line.strip()
+                head = None
+                continue
+            if awaited == 0 or line.strip():
+                yield head
+                head = None
+        if line.startswith(b"CMake Error") and line.endswith(b":"):
+            head, awaited = (number, line), _AWAITED
+        elif tracing and line[:1] not in (b" ", b"\t", b""):
+            tracing = False
+            yield number, b"\0" + line
+        else:
+            tracing = tracing or line.startswith(_TRACEBACK)
+            yield number, line
+    if head is not None:
+        yield head
+
+
+def _may_be_one(line: bytes) -> bool:
+    lower = line.lower()
+    return _is_last_of_traceback(line) or any(hint in lower for hint in _HINTS)
+
+
+def _is_last_of_traceback(line: bytes) -> bool:
+    return line.startswith(b"\0")
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Every line without end and colours: of a long one the beginning, of one drawn over the last state."""
+    number = 1
+    whole = True
+    while data := file.readline(_READ):
+        if whole:
+            line = data.rstrip(b"\r\n")
+            if b"\x1b" in line:
+                line = _PLAIN.sub(b"", line)
+            yield number, line.rpartition(b"\r")[2]
+        whole = data.endswith(b"\n")
+        number += whole
+
+
+def _text(line: bytes) -> str:
+    text = _PLAIN.sub(b"", line).decode("utf-8", "replace").rstrip()
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"
