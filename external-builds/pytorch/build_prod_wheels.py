@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# PYTHON_ARGCOMPLETE_OK
 """Installs the ROCm SDK and builds PyTorch wheels; `--help` has an example."""
 
 import sys

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# PYTHON_ARGCOMPLETE_OK
 """Checks triton out and hipifies it; `--help` has an example."""
 
 import sys

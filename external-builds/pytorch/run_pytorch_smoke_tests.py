@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# PYTHON_ARGCOMPLETE_OK
 """Runs the smoke tests on the PyTorch that is installed here; arguments after `--` go to pytest."""
 
 import sys

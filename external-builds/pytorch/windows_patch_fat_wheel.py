@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# PYTHON_ARGCOMPLETE_OK
 """Puts the ROCm libraries into a Windows wheel; `--help` has an example."""
 
 import sys

@@ -12,7 +12,7 @@ from pathlib import Path
 from cairn import console
 from cairn import stack as stacks
 from cairn.build import job
-from cairn.cli import main, paths
+from cairn.cli import completers, main, paths
 from cairn.cli import options as common
 from cairn.cli.build import show_wheels
 from cairn.cli.groups import Parser
@@ -101,7 +101,8 @@ def _add_build(parser: argparse.ArgumentParser, script: Path) -> None:
     for name, dest in _SWITCHES.items():
         text = f"build {name} (default: when its checkout is there)"
         parser.add_argument(f"--{dest.replace('_', '-')}", action=flag, default=None, help=text)
-    parser.add_argument("--pytorch-rocm-arch", help="GPU targets (default: what the SDK serves)")
+    arch = parser.add_argument("--pytorch-rocm-arch", help="GPU targets (default: what the SDK serves)")
+    completers.completes(arch, completers.targets)
     parser.add_argument(
         "--version-suffix", help="local version of the wheels, such as +rocm7.10.0 (default: the SDK's)"
     )

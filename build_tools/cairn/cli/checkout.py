@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 
 from cairn import console, jsonfile, redact, wording
+from cairn.cli import completers, paths
 from cairn.cli import options as common
-from cairn.cli import paths
 from cairn.cli.groups import Subparsers
 from cairn.errors import UsageError
 from cairn.sources import hipify_report, history, several
@@ -31,7 +31,8 @@ def register(subparsers: Subparsers) -> None:
         "`origins` makes the repositories that a stack describes by a tree or an sdist, and prints them.",
         epilog="example: cairn checkout all --stack external-builds/pytorch --line release/2.9",
     )
-    parser.add_argument("what", metavar="all|origins|NAME", help="what to check out")
+    what = parser.add_argument("what", metavar="all|origins|NAME", help="what to check out")
+    completers.completes(what, completers.projects)
     common.add_stack(parser)
     common.add_root_checkout_dir(parser)
     add_place(parser)

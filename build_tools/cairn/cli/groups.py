@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 from cairn import console, wording
+from cairn.cli import completers
 from cairn.errors import UsageError
-
-COMPLETING = "_ARGCOMPLETE"
-"""The variable that argcomplete sets while a shell asks what may follow."""
 
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # what argparse takes for a value, not for an option
 
@@ -41,10 +38,16 @@ class Parser(argparse.ArgumentParser):
         ):
             group.add_argument(*names, action="store_true", default=argparse.SUPPRESS, help=text)
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - see above
+        """Parse the command line of a program, or answer a shell that asks what may follow on it."""
+        if completers.asked():
+            completers.offer(self)
+        return super().parse_args(args, namespace)
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - see above
         """Refuse unknown options by name before argparse misses the arguments they were to be."""
         words = list(sys.argv[1:] if args is None else args)
-        if COMPLETING in os.environ:
+        if completers.asked():
             return super().parse_known_args(words, namespace)
         self._refuse_unknown(words)
         namespace, left = super().parse_known_args(words, namespace)

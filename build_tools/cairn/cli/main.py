@@ -11,6 +11,7 @@ import threading
 from collections.abc import Collection, Sequence
 
 from cairn import __version__, console, process, start
+from cairn.cli import completers
 from cairn.cli.groups import Parser
 from cairn.errors import BuildError, CairnError, GateError, ProblemsError, ProcessError
 
@@ -38,7 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if argv is None else argv
     # One group alone is loaded where it is named: all of them together take longer than many a command.
-    first = next((word for word in words if not word.startswith("-")), "")
+    line = completers.words() if completers.asked() else words
+    first = next((word for word in line if not word.startswith("-")), "")
     return guarded(make_parser((first,)).parse_args(words))
 
 

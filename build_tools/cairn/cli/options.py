@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn import stack as stacks
-from cairn.cli import paths
+from cairn.cli import completers, paths
 
 if TYPE_CHECKING:
     from cairn.build import sdk
@@ -35,21 +35,23 @@ def add_stack(
         default: the stack of a script; argparse.SUPPRESS below a command that has one already.
         default_line: says in words what line holds without one.
     """
-    parser.add_argument(
+    action = parser.add_argument(
         "--stack",
         type=Path,
         required=required and default is None,
         default=default,
         help="a stack.toml, or the folder that has one",
     )
+    completers.completes(action, completers.stack_folders)
     add_line(parser, default=default_line, value=default if default == argparse.SUPPRESS else None)
 
 
 def add_line(parser: argparse.ArgumentParser, *, default: str, value: object = None) -> None:
     """`--line`; `default` says in words what holds without it, `value` is what the option is then."""
-    parser.add_argument(
+    action = parser.add_argument(
         "--line", default=value, help=f"release line, such as nightly or release/2.9 (default: {default})"
     )
+    completers.completes(action, completers.lines)
 
 
 def read_stack(options: argparse.Namespace) -> stacks.Stack:
@@ -81,9 +83,10 @@ def add_output_dir(parser: argparse.ArgumentParser, *, default: Path | None = No
 
 def add_targets(parser: argparse.ArgumentParser, *, default: str) -> None:
     """`--targets`; `default` says in words what holds without it."""
-    parser.add_argument(
+    action = parser.add_argument(
         "--targets", help=f"GPU targets or families, joined by commas, or cpu (default: {default})"
     )
+    completers.completes(action, completers.targets)
 
 
 def add_jobs(parser: argparse.ArgumentParser, *, what: str) -> None:
@@ -121,13 +124,14 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 
 def add_index(parser: argparse.ArgumentParser, *, default: str) -> None:
     """`--index`, and the other name for it."""
-    parser.add_argument(
+    action = parser.add_argument(
         "--index",
         "--channel",
         dest="index",
         default=default,
         help="a channel, or a channel and a family: staging, release/gfx110X-all (default: %(default)s)",
     )
+    completers.completes(action, completers.indexes)
 
 
 def add_python(parser: argparse.ArgumentParser, *, what: str) -> None:

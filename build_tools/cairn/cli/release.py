@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from cairn import console
-from cairn.cli import demands, paths
+from cairn.cli import completers, demands, paths
 from cairn.cli import options as common
 from cairn.cli.groups import Subparsers
 from cairn.errors import UsageError
@@ -38,9 +38,10 @@ def register(subparsers: Subparsers) -> None:
         ("--from", "source", "staging", "the index that has it"),
         ("--to", "target", "release", "the index that is to have it"),
     ):
-        parser.add_argument(
+        action = parser.add_argument(
             flag, dest=dest, metavar="INDEX", default=usual, help=f"{text} (default: %(default)s)"
         )
+        completers.completes(action, completers.indexes)
     parser.add_argument(
         "--record",
         action="append",

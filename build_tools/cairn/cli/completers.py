@@ -1,0 +1,89 @@
+"""What a shell offers for an argument after the tab key (argcomplete); nothing here runs at another time.
+
+argcomplete calls a completer with the beginning of the word and with what was given before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from cairn import stack as stacks
+from cairn.errors import CairnError
+
+Completer = Callable[..., Iterable[str]]
+
+
+def asked() -> bool:
+    """Whether a shell asks what may follow: then argcomplete has set this variable."""
+    return "_ARGCOMPLETE" in os.environ
+
+
+def offer(parser: argparse.ArgumentParser) -> None:
+    """Answer the shell and end the program."""
+    import argcomplete  # noqa: PLC0415 - only loaded while a shell asks
+
+    argcomplete.autocomplete(parser, always_complete_options="long")
+
+
+def completes(action: argparse.Action, completer: Completer) -> None:
+    """Have `completer` say what there is for an argument."""
+    action.completer = completer  # type: ignore[attr-defined]  # where argcomplete looks for it
+
+
+def words() -> list[str]:
+    """What is on the line that a shell asks about, up to the cursor."""
+    line = os.environ.get("COMP_LINE", "")
+    try:
+        return shlex.split(line[: int(os.environ.get("COMP_POINT", len(line)))])[1:]
+    except ValueError:  # an open quote
+        return line.split()[1:]
+
+
+def stack_folders(prefix: str, **_: object) -> list[str]:
+    """Folders with a stack, and folders on the way to one."""
+    folder = Path(prefix) if prefix.endswith("/") else Path(prefix).parent
+    found = [path for path in sorted(folder.glob("*/")) if not path.name.startswith(".")]
+    near = [] if prefix else sorted(Path("external-builds").glob(f"*/{stacks.FILE}"))
+    return [*(f"{path}/" for path in found), *(str(path.parent) for path in near)]
+
+
+def projects(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """The projects of the stack that is named, and what else `checkout` takes."""
+    stack = _stack(parsed_args)
+    return ["all", "origins", *(project.name for project in stack.projects)] if stack else ["all", "origins"]
+
+
+def lines(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """The release lines of the stack that is named."""
+    stack = _stack(parsed_args)
+    return sorted({line for p in stack.projects for line in p.lines} | {stack.line}) if stack else []
+
+
+def indexes(**_: object) -> tuple[str, ...]:
+    """The channels, and the families of each."""
+    from cairn.release import layout  # noqa: PLC0415 - see above
+
+    return layout.possible_indexes()
+
+
+def targets(prefix: str, **_: object) -> list[str]:
+    """Targets and families, after those that are on the list already."""
+    from cairn import targets as gpu  # noqa: PLC0415 - see above
+
+    before = prefix[: prefix.rfind(",") + 1]
+    return [f"{before}{name}" for name in (gpu.CPU, *gpu.families(), *gpu.known_targets())]
+
+
+def _stack(parsed_args: argparse.Namespace) -> stacks.Stack | None:
+    path = getattr(parsed_args, "stack", None)
+    line = words()
+    if path is None and "--stack" in line[:-1]:  # it may stand behind the cursor's word, or be parsed later
+        path = Path(line[line.index("--stack") + 1])
+    try:
+        return stacks.load(path) if path is not None else None
+    except CairnError:
+        return None
