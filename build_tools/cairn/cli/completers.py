@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cairn import stack as stacks
 from cairn.errors import CairnError
+
+if TYPE_CHECKING:
+    from cairn.stack import Stack
 
 Completer = Callable[..., Iterable[str]]
 
@@ -24,7 +26,7 @@ def asked() -> bool:
 
 def offer(parser: argparse.ArgumentParser) -> None:
     """Answer the shell and end the program."""
-    import argcomplete  # noqa: PLC0415 - only loaded while a shell asks
+    import argcomplete  # noqa: PLC0415 - see `words`
 
     argcomplete.autocomplete(parser, always_complete_options="long")
 
@@ -36,6 +38,8 @@ def completes(action: argparse.Action, completer: Completer) -> None:
 
 def words() -> list[str]:
     """What is on the line that a shell asks about, up to the cursor."""
+    import shlex  # noqa: PLC0415 - as all that is imported below: nobody else should wait for it
+
     line = os.environ.get("COMP_LINE", "")
     try:
         return shlex.split(line[: int(os.environ.get("COMP_POINT", len(line)))])[1:]
@@ -47,7 +51,7 @@ def stack_folders(prefix: str, **_: object) -> list[str]:
     """Folders with a stack, and folders on the way to one."""
     folder = Path(prefix) if prefix.endswith("/") else Path(prefix).parent
     found = [path for path in sorted(folder.glob("*/")) if not path.name.startswith(".")]
-    near = [] if prefix else sorted(Path("external-builds").glob(f"*/{stacks.FILE}"))
+    near = [] if prefix else sorted(Path("external-builds").glob("*/stack.toml"))
     return [*(f"{path}/" for path in found), *(str(path.parent) for path in near)]
 
 
@@ -65,20 +69,22 @@ def lines(parsed_args: argparse.Namespace, **_: object) -> list[str]:
 
 def indexes(**_: object) -> tuple[str, ...]:
     """The channels, and the families of each."""
-    from cairn.release import layout  # noqa: PLC0415 - see above
+    from cairn.release import layout  # noqa: PLC0415 - see `words`
 
     return layout.possible_indexes()
 
 
 def targets(prefix: str, **_: object) -> list[str]:
     """Targets and families, after those that are on the list already."""
-    from cairn import targets as gpu  # noqa: PLC0415 - see above
+    from cairn import targets as gpu  # noqa: PLC0415 - see `words`
 
     before = prefix[: prefix.rfind(",") + 1]
     return [f"{before}{name}" for name in (gpu.CPU, *gpu.families(), *gpu.known_targets())]
 
 
-def _stack(parsed_args: argparse.Namespace) -> stacks.Stack | None:
+def _stack(parsed_args: argparse.Namespace) -> Stack | None:
+    from cairn import stack as stacks  # noqa: PLC0415 - see `words`
+
     path = getattr(parsed_args, "stack", None)
     line = words()
     if path is None and "--stack" in line[:-1]:  # it may stand behind the cursor's word, or be parsed later

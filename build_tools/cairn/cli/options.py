@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn import stack as stacks
 from cairn.cli import completers, paths
 
 if TYPE_CHECKING:
     from cairn.build import sdk
+    from cairn.stack import Stack
 
 MORE_FIND_LINKS = "more_find_links"  # where a parser that repeats the options of `add_pip` keeps its own
 PORT = 8383
@@ -54,8 +54,10 @@ def add_line(parser: argparse.ArgumentParser, *, default: str, value: object = N
     completers.completes(action, completers.lines)
 
 
-def read_stack(options: argparse.Namespace) -> stacks.Stack:
+def read_stack(options: argparse.Namespace) -> Stack:
     """The stack that the options name, on the line they name."""
+    from cairn import stack as stacks  # noqa: PLC0415 - many a command needs none
+
     return stacks.load(options.stack).for_line(options.line)
 
 
