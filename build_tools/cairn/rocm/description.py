@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import ClassVar, Literal
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from cairn import jsonfile
 from cairn.errors import UsageError
 
@@ -108,7 +110,20 @@ def read(path: Path) -> Description:
     found = jsonfile.from_plain(data, Description, name=str(path))
     for wrap in found.wrap:
         _validate(wrap, path)
+    for name in COMPONENTS:
+        for text in found.component(name).requires:
+            _validate_requirement(text, path)
     return found
+
+
+def _validate_requirement(text: str, path: Path) -> None:
+    try:
+        Requirement(text)
+    except InvalidRequirement as error:
+        raise UsageError(f"{path}: {text!r} is not a requirement") from error
+    # It becomes a line of METADATA.
+    if not text.isprintable():
+        raise UsageError(f"{path}: the requirement {text!r} has a line end or another control character")
 
 
 def _validate(wrap: Wrap, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from cairn.rocm import binaries, description, distributions, layout, sources
 from cairn.rocm.description import Description
 from cairn.rocm.distributions import Sdk
 from cairn.rocm.layout import Layout
+
+_NAME = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +110,11 @@ def _tree(request: Request, described: Description) -> sources.Tree:
 
 def _families(request: Request, tree: sources.Tree) -> dict[str, tuple[str, ...]]:
     if request.targets:
+        if request.family and not _NAME.fullmatch(request.family):
+            raise UsageError(
+                f"{request.family!r} cannot be part of a package's name",
+                tip="a family is named like gfx110X-all",
+            )
         wanted = targets.parse_targets(request.targets)
         name = request.family or targets.family_of(wanted)
         return {name: wanted} if not tree.targets else _grouped(wanted)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,8 @@ def request(tree: Path, **changes: object) -> Request:
         ({"version": "7.10.0.dev0-efed3c"}, "is not a version"),
         ({"targets": ()}, "for which GPU targets"),
         ({"targets": ("gfx9999",)}, "unknown GPU target"),
+        ({"family": "gfx\nRequires-Dist: evil"}, "cannot be part of a package's name"),
+        ({"family": "../up"}, "cannot be part of a package's name"),
         ({"description": None}, "needs a packages.toml"),
         ({"artifacts": Path("x")}, "name one tree"),
         ({"prefix": None}, "name one tree"),
@@ -123,3 +126,11 @@ def test_the_command_line_becomes_pips(capsys: pytest.CaptureFixture[str], tmp_p
     shown = capsys.readouterr().out
     wanted = "install --no-input --no-user --find-links a --find-links c 'rocm[libraries,profiler,devel]'"
     assert shown.endswith(f"{wanted}\n")
+
+
+@pytest.mark.parametrize("text", ["==", 'a; extra == "x\nName: evil"', "a b c"])
+def test_a_requirement_that_is_none_is_refused_as_the_description_is_read(tree: Path, text: str) -> None:
+    file = tree / "packages.toml"
+    file.write_text(file.read_text().replace('["lib/**"]', f"['lib/**']\nrequires = [{json.dumps(text)}]"))
+    with pytest.raises(UsageError, match="requirement"):
+        package.package(request(tree))
