@@ -50,8 +50,7 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         epilog=f"example: python {script.name} build --install-rocm {_INDEX} --output-dir out",
     )
     common.add_pip(parser)
-    stack_help = "a stack.toml, or the folder that has one"
-    parser.add_argument("--stack", type=Path, default=script.parent, help=stack_help)
+    common.add_stack(parser, default=script.parent, default_line=common.LINE_OF_CHECKOUTS)
     commands = parser.add_subparsers(required=True, metavar="install-rocm|build")
     install = commands.add_parser(
         "install-rocm",
@@ -60,7 +59,7 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         epilog=f"example: python {script.name} install-rocm {_INDEX}",
     )
     _repeat_pip(install)
-    install.add_argument("--stack", type=Path, default=argparse.SUPPRESS, help=stack_help)
+    common.add_stack(install, default=argparse.SUPPRESS, default_line=common.LINE_OF_CHECKOUTS)
     install.set_defaults(run=_install_rocm)
     build = commands.add_parser(
         "build",
@@ -70,7 +69,7 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         "--pytorch-rocm-arch gfx1100 --output-dir out",
     )
     _repeat_pip(build)
-    build.add_argument("--stack", type=Path, default=argparse.SUPPRESS, help=stack_help)
+    common.add_stack(build, default=argparse.SUPPRESS, default_line=common.LINE_OF_CHECKOUTS)
     _add_build(build, script)
     build.set_defaults(run=_build)
     return parser
@@ -93,7 +92,6 @@ def _add_build(parser: argparse.ArgumentParser, script: Path) -> None:
     common.add_output_dir(parser)
     common.add_root_checkout_dir(parser)
     parser.set_defaults(root_checkout_dir=script.parent)
-    common.add_line(parser, default=common.LINE_OF_CHECKOUTS)
     for name, dest in _DIRS.items():
         parser.add_argument(
             f"--{dest.replace('_', '-')}", type=paths.folder, metavar="DIR", help=f"checkout of {name}"

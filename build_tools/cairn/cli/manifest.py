@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from cairn import console, jsonfile
+from cairn import console, jsonfile, wording
 from cairn import stack as stacks
 from cairn import targets as gpu
 from cairn.build import toolchain
@@ -176,6 +176,7 @@ def _pythons(text: str | None) -> tuple[str, ...]:
 
 def _checkouts(stack: Stack, options: argparse.Namespace) -> list[Checkout]:
     folders = _folders(stack, options, {p.name: p.checkout_dir for p in stack.projects})
+    _refuse_missing(options)
     if options.as_of is not None:
         if options.checkout:
             raise UsageError(
@@ -189,6 +190,15 @@ def _checkouts(stack: Stack, options: argparse.Namespace) -> list[Checkout]:
     if not found:
         raise SourceError("no project of the stack is checked out", tip="run `cairn checkout all` first")
     return found
+
+
+def _refuse_missing(options: argparse.Namespace) -> None:
+    """What --checkout names must be there; of the other projects, those that are not there are left out."""
+    for text in options.checkout:
+        folder = text.partition("=")[2]
+        if not Path(folder).is_dir():
+            kind = "is a file" if Path(folder).exists() else "is not there"
+            raise UsageError(f"--checkout {text}: {folder} {kind}", tip="name the folder of a checkout")
 
 
 def _refuse_what_nobody_else_has(checkouts: Sequence[Checkout], *, allow_local: bool) -> None:
@@ -304,9 +314,12 @@ def _folders(stack: Stack | None, options: argparse.Namespace, own: Mapping[str,
     for text in options.checkout:
         name, sign, folder = text.partition("=")
         if not sign:
-            raise UsageError(f"--checkout {text} is not NAME=FOLDER")
+            raise UsageError(
+                f"--checkout {text} is not NAME=FOLDER", tip="such as --checkout torch=~/pytorch"
+            )
         name = stack.project(name).name if stack else name
         if name not in folders:
-            raise UsageError(f"--checkout names {name!r}", tip=f"the projects are {', '.join(folders)}")
+            tip = wording.did_you_mean(name, list(folders), what="the projects are")
+            raise UsageError(f"--checkout {text}: there is no project {name!r}", tip=tip)
         folders[name] = Path(folder).absolute()
     return folders

@@ -149,11 +149,11 @@ def open_store(url: str) -> Store:
     """The store that a person names: a path or `file://…`.
 
     Raises:
-        UsageError: another scheme; `s3://` needs what this version does not have yet.
+        UsageError: a file, or another scheme; `s3://` needs what this version does not have yet.
     """
     scheme = urllib.parse.urlsplit(url).scheme if "://" in url else ""
     if scheme == "file":
-        return LocalStore(Path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path)))
+        return _local(Path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path)))
     if scheme == "s3":
         raise UsageError(
             f"{url}: a store in a bucket needs the s3 extra and is not there yet",
@@ -161,7 +161,13 @@ def open_store(url: str) -> Store:
         )
     if scheme:
         raise UsageError(f"{url}: a store is a path, file://… or s3://…, not {scheme}://")
-    return LocalStore(Path(url).expanduser())
+    return _local(Path(url).expanduser())
+
+
+def _local(path: Path) -> LocalStore:
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file, not the folder of a store", tip="name a folder with --store")
+    return LocalStore(path)
 
 
 def retire(store: LocalStore) -> Path:

@@ -9,6 +9,8 @@ import pytest
 from cairn import console, wording
 from cairn.cli import build_prod_wheels, main, paths, repo_scripts, wheel_fat
 
+ROOT = Path(__file__).parents[3]
+
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str, parser: argparse.ArgumentParser) -> str:
     with pytest.raises(SystemExit) as caught:
@@ -244,3 +246,31 @@ def test_what_may_not_be_read_is_called_that(
     monkeypatch.setattr("os.access", lambda *_: False)  # root may read everything
     with pytest.raises(argparse.ArgumentTypeError, match="locked cannot be read: permission denied"):
         check(str(path))
+
+
+@pytest.mark.parametrize(
+    ("checkout", "said"),
+    [
+        ("torch=nowhere", "--checkout torch=nowhere: nowhere is not there"),
+        ("torch=here.whl", "--checkout torch=here.whl: here.whl is a file"),
+        ("torhc=folder", "did you mean torch?"),
+        ("torch", "--checkout torch is not NAME=FOLDER"),
+    ],
+)
+def test_a_checkout_that_is_elsewhere_is_really_there(
+    checkout: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("here.whl").touch()
+    Path("folder").mkdir()
+    stack = str(ROOT / "external-builds" / "sample")
+    words = ["manifest", "create", "--stack", stack, "--checkout", checkout, "--output", "m.json"]
+    assert main.main(words) == 2
+    assert said in capsys.readouterr().err
+    words = ["checkout", "torhc", "--stack", stack]
+    assert main.main(words) == 2
+    assert "did you mean torch?" in capsys.readouterr().err

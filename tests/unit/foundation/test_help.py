@@ -137,7 +137,6 @@ def test_looking_at_a_wheel_does_not_load_what_builds(tmp_path: Path) -> None:
     (tmp_path / "bad.whl").touch()
     code = """
 import sys
-import tempfile
 from cairn.cli import main
 assert main.main(["--quiet", "wheel", "show", sys.argv[1]]) == 7
 print([name for name in sys.modules if name.startswith(("cairn.build", "cairn.sources", "cairn.release"))])
@@ -172,7 +171,6 @@ def test_upstreams_release_types_are_taken(kind: str) -> None:
 def test_what_says_little_loads_little(words: list[str]) -> None:
     code = """
 import sys
-import tempfile
 from cairn.cli import main
 try:
     main.main(sys.argv[1:])

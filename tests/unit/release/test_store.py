@@ -95,3 +95,11 @@ def test_other_stores_are_refused_in_one_line(url: str) -> None:
 def test_what_must_exist_is_asked_for_by_name(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no store at"):
         open_existing(str(tmp_path / "none"))
+
+
+def test_a_file_is_not_a_store(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    for url in (str(path), path.as_uri()):
+        with pytest.raises(UsageError, match="file is a file, not the folder of a store"):
+            open_store(url)
