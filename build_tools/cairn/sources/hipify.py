@@ -11,6 +11,7 @@ from cairn.errors import SourceError
 from cairn.sources import hipify_findings, hipify_program, submodules
 from cairn.sources.hipify_program import Notes
 from cairn.sources.hipify_report import HipifyReport
+from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import Repository
 from cairn.stack import HipifyKind
 
@@ -30,6 +31,15 @@ class _Part:
     prefix: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What hipify changed and made in a tree, by paths from the root, and what was seen while it ran."""
+
+    changed: frozenset[str]
+    generated: frozenset[str]
+    notes: Notes
+
+
 def runs_at_checkout(kind: HipifyKind) -> bool:
     """Whether files change when a project of this kind is checked out."""
     return kind in ("build_amd", "torch-utils")
@@ -38,6 +48,17 @@ def runs_at_checkout(kind: HipifyKind) -> bool:
 def run(
     root: Repository, kind: HipifyKind, *, ignored_before: Collection[str], python: Path | None, say: Say
 ) -> HipifyReport:
+    """Hipify a tree that is as upstream gave it, submodules included; arguments and errors as of `changes`.
+
+    Returns:
+        What it did, and what it left.
+    """
+    return report(root, kind, changes(root, kind, ignored_before=ignored_before, python=python, say=say))
+
+
+def changes(
+    root: Repository, kind: HipifyKind, *, ignored_before: Collection[str], python: Path | None, say: Say
+) -> Changes:
     """Hipify a tree that is as upstream gave it, submodules included.
 
     Args:
@@ -52,96 +73,90 @@ def run(
             sources.
     """
     notes = hipify_program.execute(root.work_tree, kind, python=python or Path(sys.executable), say=say)
-    done = _done(root, frozenset(ignored_before))
-    if not done.changed and not done.generated:
-        _refuse_cuda(root, done)
-    return _report(root, kind, notes, done)
+    before = frozenset(ignored_before)
+    parts = _parts(root)
+    edited, new = set[str](), set[str]()
+    for part, (changed, added, hidden) in zip(parts, side_by_side(_differences, parts), strict=True):
+        edited |= {part.prefix + name for name in changed}
+        new |= {part.prefix + name for name in added}
+        new |= {n for n in (part.prefix + name for name in hidden) if n not in before and not is_byproduct(n)}
+    if not edited and not new:
+        _refuse_cuda(root, tracked(root))
+    return Changes(changed=frozenset(edited), generated=frozenset(new), notes=notes)
 
 
 def ignored(root: Repository) -> set[str]:
     """Files that git ignores, by their paths from the root, submodules' included."""
-    found: set[str] = set()
-    for part in _parts(root):
-        listed = part.repository.run("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
-        found |= {part.prefix + name for name in listed.split("\0") if name}
-    return found
+    return _listed(root, "--others", "--ignored", "--exclude-standard")
 
 
 def tracked(root: Repository) -> set[str]:
     """Files that git knows, by their paths from the root, submodules' included."""
-    found: set[str] = set()
-    for part in _parts(root):
-        listed = part.repository.run("ls-files", "-z")
-        found |= {part.prefix + name for name in listed.split("\0") if name}
-    return found
+    return _listed(root)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Done:
-    """What is in the tree after hipify: files it changed and made, and all that git knew before."""
+def _listed(root: Repository, *options: str) -> set[str]:
+    def of(part: _Part) -> list[str]:
+        listed = part.repository.run("ls-files", *options, "-z").split("\0")
+        return [part.prefix + name for name in listed if name]
 
-    changed: frozenset[str]
-    generated: frozenset[str]
-    known: frozenset[str]
-
-    def unchanged(self) -> frozenset[str]:
-        """GPU sources that are as upstream gave them."""
-        return frozenset(n for n in self.known if n.endswith(GPU_SUFFIXES)) - self.changed
+    return {name for names in side_by_side(of, _parts(root)) for name in names}
 
 
-def _done(root: Repository, ignored_before: frozenset[str]) -> _Done:
-    changed: set[str] = set()
-    generated = {name for name in ignored(root) - ignored_before if not is_byproduct(name)}
-    for part in _parts(root):
-        edited, new = _differences(part.repository)
-        changed |= {part.prefix + name for name in edited}
-        generated |= {part.prefix + name for name in new}
-    return _Done(changed=frozenset(changed), generated=frozenset(generated), known=frozenset(tracked(root)))
-
-
-def _refuse_cuda(root: Repository, done: _Done) -> None:
+def _refuse_cuda(root: Repository, known: Collection[str]) -> None:
     """Raise a SourceError where a hipify that did nothing had something to do."""
-    if cuda := sorted(done.unchanged()) or tuple(_cuda_users(tuple(_parts(root)))):
+    if cuda := sorted(_gpu_sources(known)) or tuple(_cuda_users(_parts(root))):
         raise SourceError(
             f"hipify changed nothing in {root.work_tree}, which has CUDA sources ({', '.join(cuda[:3])})",
             tip="see what the project's own hipify program matches; --no-hipify checks out without it",
         )
 
 
-def _report(root: Repository, kind: HipifyKind, notes: Notes, done: _Done) -> HipifyReport:
-    everything = done.known | done.generated
-    opened = notes.read & everything  # a program may also try what is not there
-    unread = done.unchanged() - opened
+def _gpu_sources(names: Collection[str]) -> frozenset[str]:
+    return frozenset(name for name in names if name.endswith(GPU_SUFFIXES))
+
+
+def report(root: Repository, kind: HipifyKind, done: Changes) -> HipifyReport:
+    """What hipify did, and what it left: read from the tree, in which nothing may have changed since."""
+    known = tracked(root)
+    everything = known | done.generated
+    unchanged = _gpu_sources(known) - done.changed
+    opened = done.notes.read & everything  # a program may also try what is not there
+    unread = unchanged - opened
     left = hipify_findings.look(
         root.work_tree,
         written=done.changed | done.generated,
         unread=unread,
         known=everything,
-        unsupported=notes.unsupported,
+        unsupported=done.notes.unsupported,
     )
     return HipifyReport(
         kind=kind,
         read=tuple(sorted(opened)),
         changed=tuple(sorted(done.changed)),
         generated=tuple(sorted(done.generated)),
-        unchanged=tuple(sorted(done.unchanged())),
+        unchanged=tuple(sorted(unchanged)),
         unread=tuple(sorted(unread)),
         unsupported=left.unsupported,
         cuda_includes=left.cuda_includes,
     )
 
 
-def _parts(root: Repository) -> Iterator[_Part]:
-    yield _Part(repository=root, prefix="")
-    for module in submodules.present(root):
-        yield _Part(repository=module.repository, prefix=f"{module.path}/")
+def _parts(root: Repository) -> tuple[_Part, ...]:
+    modules = submodules.present(root)
+    below = (_Part(repository=module.repository, prefix=f"{module.path}/") for module in modules)
+    return (_Part(repository=root, prefix=""), *below)
 
 
-def _differences(repository: Repository) -> tuple[list[str], list[str]]:
-    """Files of HEAD that are no longer as they were, and new ones."""
-    options = ("--untracked-files=all", "--ignore-submodules=all", "--no-renames")
-    listed = [e for e in repository.run("status", "--porcelain", "-z", *options).split("\0") if e]
-    return [e[3:] for e in listed if e[:2] != "??"], [e[3:] for e in listed if e[:2] == "??"]
+def _differences(part: _Part) -> tuple[list[str], list[str], list[str]]:
+    """Files of HEAD that are no longer as they were, new ones, and ignored ones: one walk for all."""
+    options = ("--untracked-files=all", "--ignored=traditional", "--ignore-submodules=all", "--no-renames")
+    listed = part.repository.run("status", "--porcelain", "-z", *options).split("\0")
+    edited: list[str] = []
+    by_mark: dict[str, list[str]] = {"??": [], "!!": []}
+    for entry in filter(None, listed):
+        by_mark.get(entry[:2], edited).append(entry[3:])
+    return edited, by_mark["??"], by_mark["!!"]
 
 
 def is_byproduct(name: str) -> bool:

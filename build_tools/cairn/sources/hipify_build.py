@@ -51,6 +51,8 @@ def recorded(checkout: Path, kind: HipifyKind, *, gpu: bool) -> Iterator[None]:
 
 def without_recorded(root: Repository, names: Collection[str]) -> tuple[str, ...]:
     """Of edited or new files, by paths from the root, those that are not as a recorded build left them."""
+    if not names:
+        return ()
     report = hipify_report.read(root.git_dir)
     known = report.contents if report else {}
     if not known:

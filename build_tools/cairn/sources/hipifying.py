@@ -71,10 +71,12 @@ def _commit(
     heads: Mapping[str, str],
 ) -> None:
     made = by_part(report.generated if report else (), heads)
+    changed = by_part(report.changed if report else (), heads)
 
     def one(item: tuple[str, Repository]) -> None:
         path, part = item
-        commit = hipify_commit.commit(part, made[path]) if report else heads[path]
+        touched = made[path] or changed[path]
+        commit = hipify_commit.commit(part, made[path], changed[path]) if touched else heads[path]
         repository.move_refs(part, {f"refs/tags/{HIPIFY_TAG}": commit})
 
     # The root first: it must not see that its submodules have moved.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from cairn import jsonfile, wording
 from cairn.errors import SourceError
 from cairn.sources import hipify_build, patches_commits, rehipify, scratch, state
+from cairn.sources.parallel import side_by_side
 from cairn.sources.patches_allowlist import Allowed
 from cairn.sources.patches_commits import LocalCommit
 from cairn.sources.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
@@ -17,6 +20,7 @@ from cairn.sources.scratch import Part
 from cairn.stack import HipifyKind
 
 Say = Callable[[str], None]
+T = TypeVar("T")
 
 _RECHECK = "check the project out again"
 
@@ -99,22 +103,24 @@ def audit(request: AuditRequest, *, say: Say) -> Audit:
     base = _base(root)
     with state.alone(request.checkout):
         parts = scratch.parts_at(root, base)
-        problems = [problem for part in parts for problem in _tag_problems(part)]
+        problems = _flat(side_by_side(_tag_problems, parts))
         if not problems:
             say(f"explaining what is between the tags of {len(parts)} repositories")
-            bases = [replace(part, commit=_hipified_from(part)) for part in parts]
+            bases = side_by_side(lambda part: replace(part, commit=_hipified_from(part)), parts)
             differing = rehipify.differences(bases, request.kind, python=request.python, say=say)
             problems += [_unexplained(part, files) for part, files in differing if files]
         allowed = [entry for entry in request.allowed if entry.project == request.project]
-        explained: list[Explained] = []
-        for part in parts:
-            if part.repository.tag(HIPIFY_TAG):
-                more, wrong = _commits(part, [entry for entry in allowed if entry.path == part.path])
-                explained += more
-                problems += wrong
-            problems += _edits(root, part)
+        local = side_by_side(functools.partial(_commits, allowed=allowed), parts)
+        edits = _edits(root, parts)
+        for part, (_, wrong) in zip(parts, local, strict=True):
+            problems += wrong + edits[part.path]
     problems += [_expired(entry) for entry in allowed if entry.expires < request.today]
+    explained = _flat([found for found, _ in local])
     return Audit(parts=len(parts), hipify=request.kind, problems=tuple(problems), explained=tuple(explained))
+
+
+def _flat(lists: Iterable[Iterable[T]]) -> list[T]:
+    return [item for items in lists for item in items]
 
 
 def plain(found: Audit) -> dict[str, object]:
@@ -156,24 +162,23 @@ def _hipified_from(part: Part) -> str:
     return patches_commits.hipified_from(part.repository) or part.commit
 
 
-def _tag_problems(part: Part) -> Iterator[Problem]:
+def _tag_problems(part: Part) -> list[Problem]:
     own = part.repository
-    first, second = own.tag(UPSTREAM_TAG), own.tag(HIPIFY_TAG)
+    first, second = own.tags(UPSTREAM_TAG, HIPIFY_TAG)
     note = None if part.path else state.read(own.git_dir)
     upstream = note.commit if note else part.commit
-
-    def problem(text: str) -> Problem:
-        return Problem(kind="tags", path=part.path, text=text)
-
+    said = []
     if first != upstream:
-        yield problem(f"{UPSTREAM_TAG} is at {_short(first)}, and upstream's commit is {_short(upstream)}")
+        said.append(f"{UPSTREAM_TAG} is at {_short(first)}, and upstream's commit is {_short(upstream)}")
     if second is None:
-        yield problem(f"there is no {HIPIFY_TAG}: nothing says what hipify did (--hipify --commit-hipify)")
-        return
-    if not own.succeeds("merge-base", "--is-ancestor", part.commit, second):
-        yield problem(f"{HIPIFY_TAG} does not descend from {_short(part.commit)}")
-    if not own.at_or_above(second):
-        yield problem(f"HEAD does not descend from {HIPIFY_TAG}")
+        said.append(f"there is no {HIPIFY_TAG}: nothing says what hipify did (--hipify --commit-hipify)")
+    else:
+        # Most submodules are where upstream has them, and need not be asked.
+        if second != part.commit and not own.succeeds("merge-base", "--is-ancestor", part.commit, second):
+            said.append(f"{HIPIFY_TAG} does not descend from {_short(part.commit)}")
+        if own.head() != second and not own.at_or_above(second):
+            said.append(f"HEAD does not descend from {HIPIFY_TAG}")
+    return [Problem(kind="tags", path=part.path, text=text) for text in said]
 
 
 def _unexplained(part: Part, files: tuple[str, ...]) -> Problem:
@@ -181,9 +186,13 @@ def _unexplained(part: Part, files: tuple[str, ...]) -> Problem:
     return Problem(kind="hipify", path=part.path, text=text, files=files)
 
 
-def _commits(part: Part, allowed: Sequence[Allowed]) -> tuple[list[Explained], list[Problem]]:
+def _commits(part: Part, *, allowed: Sequence[Allowed]) -> tuple[list[Explained], list[Problem]]:
     explained: list[Explained] = []
     problems: list[Problem] = []
+    upstream, hipified = part.repository.tags(UPSTREAM_TAG, HIPIFY_TAG)
+    if hipified is None or (upstream == hipified == part.repository.head()):
+        return explained, problems
+    allowed = [entry for entry in allowed if entry.path == part.path]
     digests = _digests(part.repository, allowed)
     local = patches_commits.beneath(part.repository) + patches_commits.above(part.repository, HIPIFY_TAG)
     for commit in local:
@@ -206,14 +215,21 @@ def _digests(own: Repository, allowed: Sequence[Allowed]) -> dict[str, Allowed]:
     return found
 
 
-def _edits(root: Repository, part: Part) -> Iterator[Problem]:
-    names = [part.named(name) for name in part.repository.changes()]
-    if files := hipify_build.without_recorded(root, names):
-        text = f"{wording.count(files, 'edited or new file')} in no commit: {wording.some(files)}"
-        yield Problem(kind="edits", path=part.path, text=text, files=files)
-    if hidden := tuple(part.named(name) for name in part.repository.hidden()):
-        text = f"{wording.count(hidden, 'file')} git was told not to look at: {wording.some(hidden)}"
-        yield Problem(kind="edits", path=part.path, text=text, files=hidden)
+def _edits(root: Repository, parts: Sequence[Part]) -> dict[str, list[Problem]]:
+    changed = side_by_side(lambda part: [part.named(name) for name in part.repository.changes()], parts)
+    hidden = side_by_side(lambda part: [part.named(name) for name in part.repository.hidden()], parts)
+    # Asked once for all: the report of a whole torch has thousands of names.
+    edited = set(hipify_build.without_recorded(root, _flat(changed)))
+    problems: dict[str, list[Problem]] = {}
+    for part, names, unseen in zip(parts, changed, hidden, strict=True):
+        found = problems.setdefault(part.path, [])
+        if files := tuple(name for name in names if name in edited):
+            text = f"{wording.count(files, 'edited or new file')} in no commit: {wording.some(files)}"
+            found.append(Problem(kind="edits", path=part.path, text=text, files=files))
+        if files := tuple(unseen):
+            text = f"{wording.count(files, 'file')} git was told not to look at: {wording.some(files)}"
+            found.append(Problem(kind="edits", path=part.path, text=text, files=files))
+    return problems
 
 
 def _expired(entry: Allowed) -> Problem:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.sources import (
+    hipify,
     hipify_report,
     patches_put,
     rehipify,
@@ -56,8 +57,10 @@ def rebuilt(
         SourceError: hipify failed, or a patch does not apply.
     """
     found: list[Rebuilt] = []
-    with rehipify.hipified(parts, kind, python=python, say=say) as (copies, commits, report):
-        for part, copied, commit in zip(parts, copies, commits, strict=True):
+    with rehipify.hipified(parts, kind, python=python, say=say) as again:
+        root, changes = again.copies[0].repository, again.changes
+        report = hipify.report(root, kind, changes) if changes else None
+        for part, copied, commit in zip(parts, again.copies, again.commits, strict=True):
             ground = Ground(part=part, head=commit, base=commit, commits=())
             head, done = patches_put.put_on(copied.repository, ground, above.get(part.path, ()))
             patches_put.keep(part.repository, copied.repository, head)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.sources import hipify, hipify_commit, hipifying, scratch, submodules
-from cairn.sources.hipify_report import HipifyReport
+from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import HIPIFY_TAG, Repository
 from cairn.sources.scratch import Part
 from cairn.stack import HipifyKind
@@ -33,33 +34,48 @@ def differences(
         for part in parts:
             yield part, _differing(part.repository, part.commit, part)
         return
-    with hipified(parts, kind, python=python, say=say) as (copies, commits, _):
-        for part, copied, commit in zip(parts, copies, commits, strict=True):
+    with hipified(parts, kind, python=python, say=say) as again:
+        for part, copied, commit in zip(parts, again.copies, again.commits, strict=True):
             yield part, _differing(copied.repository, commit, part)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Hipified:
+    """Copies that were hipified: `commits` are what became of them, in their order.
+
+    `changes` are of all of them; None where nobody hipifies at checkout.
+    """
+
+    copies: tuple[Part, ...]
+    commits: tuple[str, ...]
+    changes: hipify.Changes | None = None
+
+
 @contextlib.contextmanager
-def hipified(
-    parts: Sequence[Part], kind: HipifyKind, *, python: Path | None, say: Say
-) -> Iterator[tuple[tuple[Part, ...], tuple[str, ...], HipifyReport | None]]:
-    """Copies of the parts, the commit of each after hipify, and what it did; as long as the block runs."""
+def hipified(parts: Sequence[Part], kind: HipifyKind, *, python: Path | None, say: Say) -> Iterator[Hipified]:
+    """Copies of the parts, hipified, as long as the block runs."""
     with scratch.copy(parts) as copies:
         if not hipify.runs_at_checkout(kind):
-            yield copies, tuple(copied.commit for copied in copies), None
+            yield Hipified(copies=copies, commits=tuple(copied.commit for copied in copies))
             return
         root = copies[0].repository
-        for copied in copies:
-            # They may be at other commits than their parents name; that is not hipify's doing.
-            submodules.skip_gitlinks(copied.repository)
+        # They may be at other commits than their parents name; that is not hipify's doing.
+        side_by_side(lambda copied: submodules.skip_gitlinks(copied.repository), copies)
         say(f"hipifying {copies[0].commit[:12]} again in {root.work_tree}")
-        before = hipify.ignored(root)
-        report = hipify.run(root, kind, ignored_before=before, python=python, say=say)
-        made = hipifying.by_part(report.generated, [copied.path for copied in copies])
-        commits = tuple(hipify_commit.commit(copied.repository, made[copied.path]) for copied in copies)
-        yield copies, commits, report
+        done = hipify.changes(root, kind, ignored_before=(), python=python, say=say)
+        paths = [copied.path for copied in copies]
+        made, changed = hipifying.by_part(done.generated, paths), hipifying.by_part(done.changed, paths)
+
+        def one(copied: Part) -> str:
+            new, edited = made[copied.path], changed[copied.path]
+            return hipify_commit.commit(copied.repository, new, edited) if new or edited else copied.commit
+
+        yield Hipified(copies=copies, commits=side_by_side(one, copies), changes=done)
 
 
 def _differing(where: Repository, expected: str, part: Part) -> tuple[str, ...]:
     actual = part.repository.tag(HIPIFY_TAG) or ""
+    if actual == expected:
+        return ()
     listed = where.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", expected, actual)
     return tuple(part.named(name) for name in listed.split("\0") if name)

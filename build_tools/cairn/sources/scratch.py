@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
@@ -10,9 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn import files
-from cairn.errors import SystemFailureError
+from cairn.errors import SourceError, SystemFailureError
 from cairn.sources import repository, submodules
+from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import Repository
+
+_REMOVERS = 8
+_RECHECK = "check the project out again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +43,16 @@ class Part:
 def parts_at(root: Repository, commit: str) -> tuple[Part, ...]:
     """The root at a commit, and every submodule that is checked out, at what that commit names."""
     parts = [Part(path="", repository=root, commit=commit)]
-    for part in parts:
-        there = (module for module in _modules(part) if module.repository.exists())
-        parts.extend(Part(path=m.path, repository=m.repository, commit=m.commit) for m in there)
+    level = parts[:]
+    while level:
+        modules = [module for found in side_by_side(_modules, level) for module in found]
+        there = side_by_side(lambda module: module.repository.exists(), modules)
+        level = [
+            Part(path=m.path, repository=m.repository, commit=m.commit)
+            for m, exists in zip(modules, there, strict=True)
+            if exists
+        ]
+        parts += level
     return tuple(parts)
 
 
@@ -47,18 +60,28 @@ def parts_at(root: Repository, commit: str) -> tuple[Part, ...]:
 def copy(parts: Sequence[Part]) -> Iterator[tuple[Part, ...]]:
     """The same parts with working trees of their own, each at its commit, as long as the block runs.
 
-    Parents come before their submodules, as `parts_at` has them.
+    Every part's parent is among them.
     """
     with _folder() as folder:
-        root = repository.root_at(folder / "tree")
-        places = {"": root}
-        copies: list[Part] = []
-        for part in parts:
-            copied = replace(part, repository=places[part.path])
-            _make(copied.repository, part)
-            places |= {module.path: module.repository for module in _modules(copied)}
-            copies.append(copied)
-        yield tuple(copies)
+        places = {"": repository.root_at(folder / "tree")}
+        originals = {part.path: part.repository for part in parts}
+        copies: dict[str, Part] = {}
+        left = list(parts)
+        while left:
+            # Those whose parents are in place: their folders are there, and each is faster on one core.
+            level = [replace(part, repository=places[part.path]) for part in left if part.path in places]
+            if not level:
+                raise SourceError(f"{left[0].path} is in no commit that is to be copied", tip=_RECHECK)
+            alone = len(level) == 1
+            made = side_by_side(
+                functools.partial(_make, alone=alone),
+                [(p, originals[p.path]) for p in level],
+                jobs=os.cpu_count() or 1,
+            )
+            places |= {module.path: module.repository for modules in made for module in modules}
+            copies |= {part.path: part for part in level}
+            left = [part for part in left if part.path not in copies]
+        yield tuple(copies[part.path] for part in parts)
 
 
 @contextlib.contextmanager
@@ -68,7 +91,7 @@ def _folder() -> Iterator[Path]:
     for lock in home.glob("*.lock"):
         # Locked: its run is alive.
         with contextlib.suppress(SystemFailureError), files.locked(lock, timeout=0):
-            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+            _remove(lock.with_suffix(""))
             lock.unlink(missing_ok=True)
     folder = home / secrets.token_hex(8)
     lock = folder.with_suffix(".lock")
@@ -77,8 +100,16 @@ def _folder() -> Iterator[Path]:
         try:
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
             lock.unlink(missing_ok=True)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of many files, several of its folders at once: most of it is waiting for the disk."""
+    branches = [path for pattern in ("tree/*/*", "tree/.git/modules/*/*") for path in folder.glob(pattern)]
+    folders = [path for path in branches if path.is_dir() and not path.is_symlink()]
+    side_by_side(functools.partial(shutil.rmtree, ignore_errors=True), folders, jobs=_REMOVERS)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _modules(part: Part) -> tuple[submodules.Module, ...]:
@@ -86,8 +117,18 @@ def _modules(part: Part) -> tuple[submodules.Module, ...]:
     return submodules.of_commit(part.repository, part.commit, origin="", prefix=prefix)
 
 
-def _make(own: Repository, original: Part) -> None:
+def _make(item: tuple[Part, Repository], *, alone: bool) -> tuple[submodules.Module, ...]:
+    """Place one part; the submodules that its commit names, in their places there."""
+    part, original = item
+    own = part.repository
     repository.create(own)
-    common = original.repository.run("rev-parse", "--path-format=absolute", "--git-common-dir").strip()
-    repository.borrow_objects(own, Path(common))
-    repository.place(own, original.commit)
+    repository.borrow_objects(own, _objects_of(original))
+    repository.place(own, part.commit, alone=alone)
+    return _modules(part)
+
+
+def _objects_of(original: Repository) -> Path:
+    """The git directory that has a repository's objects: a worktree's are in that of its main one."""
+    if not (original.git_dir / "commondir").exists():
+        return original.git_dir
+    return Path(original.run("rev-parse", "--path-format=absolute", "--git-common-dir").strip())

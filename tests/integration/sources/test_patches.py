@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -397,3 +399,34 @@ def test_the_report_command(bench: Any, torch: Any, capsys: pytest.CaptureFixtur
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "hipify: 3 files read, 2 changed, 2 generated, 1 GPU source unchanged"
     assert "generated: src/hip/kernel.hip" in lines
+
+
+COUNTING = """#!/bin/sh
+echo "$*" >> '{log}'
+exec '{git}' "$@"
+"""
+
+
+def test_an_audit_asks_little_about_a_submodule_that_nobody_touched(
+    bench: Any, upstream: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of torch has forty of them, and starting git forty times for each was most of its time."""
+    log, git = tmp_path / "log", shutil.which("git")
+    (tmp_path / "bin").mkdir()
+    wrapper = tmp_path / "bin/git"
+    wrapper.write_text(COUNTING.format(log=log, git=git))
+    wrapper.chmod(0o755)
+
+    def runs() -> int:
+        bench()
+        log.write_text("")
+        with monkeypatch.context() as patch:
+            patch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+            assert said(audit(bench)) == []
+        return len(log.read_text().splitlines())
+
+    before = runs()
+    for number in range(8):
+        upstream.add_submodule("torch", "inner", f"third_party/more{number}")
+    upstream.commit("torch", {}, "Add more")
+    assert (runs() - before) / 8 <= 21
