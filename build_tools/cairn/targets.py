@@ -46,13 +46,19 @@ def known_targets() -> tuple[str, ...]:
 @functools.cache
 def families() -> dict[str, tuple[str, ...]]:
     """Family name to its members: those that indexes are named after first, then upstream's others."""
-    members: dict[str, list[str]] = {name: [] for name in _data()["indexes"]}
+    members: dict[str, list[str]] = {name: [] for name in index_families()}
     for name, listed in _data()["families"].items():
         members[name] = list(listed)
     for target in known_targets():
         for name in (*([target] if target in members else ()), *_data()["targets"][target]["families"]):
             members.setdefault(name, []).append(target)
     return {name: tuple(sorted(found, key=sort_key)) for name, found in members.items()}
+
+
+@functools.cache
+def index_families() -> tuple[str, ...]:
+    """The families that indexes and SDK packages are named after, in order of preference."""
+    return tuple(_data()["indexes"])
 
 
 @functools.cache
@@ -145,7 +151,7 @@ def family_of(targets: Iterable[str]) -> str:
     """
     processors = tuple(name if name == CPU else parse_target_id(name).processor for name in targets)
     holding = [name for name, members in families().items() if set(processors) <= set(members)]
-    indexes = [name for name in _data()["indexes"] if name in holding]
+    indexes = [name for name in index_families() if name in holding]
     others = sorted((n for n in holding if n.startswith("gfx")), key=lambda name: len(families()[name]))
     return next(iter((*indexes, *others)), "-".join(processors))
 
@@ -203,7 +209,7 @@ def _suggestion(word: str) -> str:
         return "features belong to single targets, such as gfx90a:xnack+"
     close = (exact,) if exact else _beginning_alike(head) or wording.nearest(head, names.values())
     if not close:
-        return f"the families are: {', '.join(_data()['indexes'])}"
+        return f"the families are: {', '.join(index_families())}"
     meant = (name + (colon + features if name in known_targets() else "") for name in close)
     return f"did you mean {' or '.join(meant)}?"
 

@@ -25,8 +25,6 @@ def run(options: argparse.Namespace) -> int:
     for change in made:
         for old, new in change.requirements.items():
             screen.info(f"{change.target.name}: requires {new}, before {old}")
-        for name in change.files:
-            screen.info(f"{change.target.name}: {name} states the new version")
         screen.out(str(change.target))
     return 0
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cairn.errors import UsageError
-from cairn.targets import CPU
+from cairn.targets import CPU, in_order
 from cairn.testing import hardware
 from cairn.testing.record import TestRecord
 from cairn.wheels.set import WheelSet
@@ -69,7 +69,7 @@ def untested(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[str, .
     if wheel_set.targets in ((), (CPU,)):
         return () if passed else (CPU,)
     seen = {name for record in passed for name in record.hardware}
-    return tuple(sorted(target for target in wheel_set.targets if not hardware.covers(seen, target)))
+    return in_order(target for target in wheel_set.targets if not hardware.covers(seen, target))
 
 
 def why(wheel_set: WheelSet, records: Sequence[TestRecord]) -> str:

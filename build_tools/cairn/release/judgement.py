@@ -53,7 +53,7 @@ class GateReport:
         set_id: the set.
         judged: when, RFC 3339 in UTC.
         demands: the six.
-        untested: the targets of the set that no passed record is of, sorted.
+        untested: the targets of the set that no passed record is of, in natural order.
     """
 
     SCHEMA: ClassVar[str] = "cairn.gate/1"

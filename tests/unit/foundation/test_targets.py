@@ -199,3 +199,11 @@ def test_the_reference_page_has_every_target_and_family() -> None:
         assert f"| {name} | {targets.product_of(name)} | {' '.join(names)} |" in lines
     for name, members in targets.generic_targets().items():
         assert f"| {name} | {' '.join(members)} |" in lines
+
+
+def test_the_page_for_people_who_install_has_every_family_of_indexes() -> None:
+    lines = Path(__file__).parents[3].joinpath("RELEASES.md").read_text(encoding="utf-8").splitlines()
+    table = [line.split(" | ") for line in lines if line.startswith("| gfx")]
+    shown = {cells[0].removeprefix("| "): tuple(cells[1].split()) for cells in table}
+    assert tuple(shown) == targets.index_families()
+    assert all(members == targets.families()[name] for name, members in shown.items())
