@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cairn import console, files
 from cairn import targets as gpu
-from cairn.build import outcome, plan, preflight, runner, sdk
+from cairn.build import outcome, overrides, plan, preflight, runner, sdk
 from cairn.build.plan import Plan
 from cairn.build.request import BuildRequest, BuiltWheel, CompilerCache, Sdk, python_tag
 from cairn.errors import SourceError, UsageError, WheelError
@@ -44,6 +44,7 @@ class Job:
         jobs: compile jobs at once; 0 is one per processor.
         clean: build everything again.
         compiler_cache: program put in front of the compilers.
+        build_env: variables for builds, as the person wrote them (`cairn.build.overrides`).
         env_dir: where environments are kept; None is a folder in the cache that belongs to the stack.
     """
 
@@ -62,6 +63,7 @@ class Job:
     jobs: int = 0
     clean: bool = False
     compiler_cache: CompilerCache | None = None
+    build_env: tuple[str, ...] = ()
     env_dir: Path | None = None
 
     def __post_init__(self) -> None:
@@ -99,6 +101,8 @@ def run(job: Job) -> tuple[BuiltWheel, ...]:
     """
     folders = (job.output_dir.absolute(), job.environments(), files.cache_dir())
     preflight.run([*_checks(job), *(functools.partial(preflight.writable, folder) for folder in folders)])
+    if unseen := overrides.not_passed():
+        console.current().info(f"builds do not see {', '.join(unseen)}: name what they need with --build-env")
     with _alone(job):
         request = _request(job, _sdk(job, install=job.install_rocm))
         made = plan.make(request)
@@ -115,6 +119,7 @@ def _checks(job: Job) -> Iterator[preflight.Check]:
         suffix = job.stack.version_suffix
     yield functools.partial(_check_targets, job)
     yield functools.partial(_check_sdk_version, job)
+    yield functools.partial(overrides.parse, job.build_env, job.stack)
     yield functools.partial(_check_present, job)
     yield functools.partial(lines.line_of, job.stack, job.checkouts, asked=job.line)
     for project in job.stack.projects:
@@ -240,6 +245,7 @@ def _request(job: Job, installed: Sdk | None) -> BuildRequest:
         jobs=job.jobs or os.cpu_count() or 1,
         clean=job.clean,
         compiler_cache=job.compiler_cache,
+        build_env=overrides.parse(job.build_env, job.stack),
         pip=job.sdk.source.without_index(),
     )
 

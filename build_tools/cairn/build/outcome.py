@@ -29,6 +29,7 @@ def write(request: BuildRequest, wheels: Sequence[BuiltWheel], checkouts: Sequen
         pythons=(python_version(),),
         platform=platform_tag(),
         sdk_version=request.sdk.info.version if request.sdk else None,
+        build_env=request.build_env,
         toolchain=toolchain.of_manifest(host_compiler=request.sdk is None),
     )
     manifest.write(request.output_dir / "manifest.json", frozen)

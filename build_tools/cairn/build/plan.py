@@ -143,6 +143,7 @@ def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
         "project": project.name,
         "distribution": project.distribution,
         "environment": dict(variables.template_of(project, for_cpu=request.for_cpu)),
+        "build_env": request.env_of(project),
         "source_dirs": list(project.source_dirs),
         "version": [project.version_file, project.version_edit],
         "device_code": project.device_code,

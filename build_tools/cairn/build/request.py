@@ -49,6 +49,7 @@ class BuildRequest:
         version_suffix: local version of every wheel, with its `+`; empty for none.
         build_number: what upstream's `*_BUILD_NUMBER` variables get.
         features: enabled features, such as `flash_attention`.
+        build_env: variables of the person's, by `NAME` or `project:NAME` (`cairn.build.overrides`).
         jobs: compile jobs over all builds that run side by side.
         clean: throw away what earlier builds left in the trees, and do not read the cache.
         compiler_cache: program put in front of the compilers.
@@ -65,6 +66,7 @@ class BuildRequest:
     version_suffix: str = ""
     build_number: str = "1"
     features: frozenset[str] = frozenset()
+    build_env: Mapping[str, str] = field(default_factory=dict)
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     clean: bool = False
     compiler_cache: CompilerCache | None = None
@@ -74,6 +76,12 @@ class BuildRequest:
     def for_cpu(self) -> bool:
         """Whether this build is without ROCm."""
         return self.targets == (gpu.CPU,)
+
+    def env_of(self, project: Project) -> dict[str, str]:
+        """The person's variables for one project; those that name it win."""
+        own = f"{project.name}:"
+        for_all = {name: value for name, value in self.build_env.items() if ":" not in name}
+        return for_all | {n.removeprefix(own): v for n, v in self.build_env.items() if n.startswith(own)}
 
     def projects(self) -> tuple[Project, ...]:
         """The projects that are built, each after those it needs."""

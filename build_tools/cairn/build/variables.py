@@ -112,7 +112,8 @@ def build_variables(
         launcher = request.compiler_cache
         variables |= {f"CMAKE_{lang}_COMPILER_LAUNCHER": launcher for lang in ("C", "CXX", "HIP")}
     given = template_of(project, for_cpu=request.for_cpu)
-    return variables | dict(templates.expand_all(given, values, where=f"environment of {project.name}"))
+    expanded = templates.expand_all(given, values, where=f"environment of {project.name}")
+    return {**variables, **expanded, **request.env_of(project)}
 
 
 def toolchain_variables() -> dict[str, str]:

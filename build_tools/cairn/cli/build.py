@@ -44,6 +44,7 @@ def register(subparsers: Subparsers) -> None:
     )
     common.add_jobs(parser, what="compile jobs")
     parser.add_argument("--clean", action="store_true", help="build everything again")
+    common.add_build_env(parser)
     parser.add_argument("--env-dir", type=paths.new_folder, metavar="DIR", help="where environments are kept")
     common.add_json(parser)
     parser.set_defaults(run=_run)
@@ -70,6 +71,7 @@ def _job(options: argparse.Namespace) -> job.Job:
         version_suffix=options.version_suffix,
         jobs=options.jobs,
         clean=options.clean,
+        build_env=tuple(options.build_env),
         env_dir=options.env_dir,
     )
 

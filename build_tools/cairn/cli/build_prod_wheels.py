@@ -92,6 +92,7 @@ def _add_build(parser: argparse.ArgumentParser, script: Path) -> None:
     common.add_output_dir(parser)
     common.add_root_checkout_dir(parser)
     parser.set_defaults(root_checkout_dir=script.parent)
+    common.add_build_env(parser)
     for name, dest in _DIRS.items():
         parser.add_argument(
             f"--{dest.replace('_', '-')}", type=paths.folder, metavar="DIR", help=f"checkout of {name}"
@@ -146,6 +147,7 @@ def _job(options: argparse.Namespace, stack: stacks.Stack) -> job.Job:
     return job.Job(
         stack=stack,
         line=options.line,
+        build_env=tuple(options.build_env),
         checkouts=checkouts,
         required=frozenset((required & checkouts.keys()) | {"torch"}),
         output_dir=options.output_dir,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cairn import console, files, jsonfile
 from cairn import targets as gpu
+from cairn.build import overrides
 from cairn.cli import demands, paths
 from cairn.cli import options as common
 from cairn.cli.groups import Subparsers
@@ -39,6 +40,7 @@ def register(subparsers: Subparsers) -> None:
     )
     common.add_targets(run, default="the stack's")
     common.add_jobs(run, what="compile jobs")
+    common.add_build_env(run)
     common.add_force(run)
     common.add_json(run)
     run.set_defaults(run=_run)
@@ -63,6 +65,7 @@ def _request(options: argparse.Namespace) -> TrailRequest:
         work_dir=options.work_dir.absolute(),
         cache_dir=files.cache_dir() / "wheels",
         force=options.force,
+        build_env=overrides.parse(options.build_env, stack),
         **given,
     )
 

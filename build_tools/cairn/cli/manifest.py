@@ -10,7 +10,7 @@ from pathlib import Path
 from cairn import console, jsonfile, wording
 from cairn import stack as stacks
 from cairn import targets as gpu
-from cairn.build import toolchain
+from cairn.build import overrides, toolchain
 from cairn.build.request import platform_tag, python_version
 from cairn.cli import checkout as checkout_command
 from cairn.cli import options as common
@@ -51,6 +51,7 @@ def _register_create(commands: Subparsers) -> None:
         epilog="example: cairn manifest create --stack external-builds/pytorch --output manifest.json",
     )
     common.add_stack(create, default_line=common.LINE_OF_CHECKOUTS)
+    common.add_build_env(create)
     _add_checkouts(create)
     common.add_targets(create, default="the stack's")
     create.add_argument(
@@ -157,6 +158,7 @@ def _create(options: argparse.Namespace) -> int:
         pythons=pythons,
         platform=platform_tag(),
         sdk_version=sdk_version,
+        build_env=overrides.parse(options.build_env, stack),
         toolchain=toolchain.of_manifest(host_compiler=targets == (gpu.CPU,)),
     )
     manifest.write(options.output, made)

@@ -46,6 +46,17 @@ def add_stack(
     add_line(parser, default=default_line, value=default if default == argparse.SUPPRESS else None)
 
 
+def add_build_env(parser: argparse.ArgumentParser) -> None:
+    """`--build-env`."""
+    parser.add_argument(
+        "--build-env",
+        action="append",
+        default=[],
+        metavar="[PROJECT:]NAME=VALUE",
+        help="variable for the builds, or for that of one project, such as USE_FBGEMM=0; may be repeated",
+    )
+
+
 def add_line(parser: argparse.ArgumentParser, *, default: str, value: object = None) -> None:
     """`--line`; `default` says in words what holds without it, `value` is what the option is then."""
     action = parser.add_argument(

@@ -67,7 +67,7 @@ class Changelog:
         line: likewise, its release line.
         before: sha256 of the older manifest.
         after: sha256 of the newer one.
-        values: SDK, targets, Pythons, platform, tools of the toolchain.
+        values: SDK, targets, Pythons, platform, tools of the toolchain, variables given to builds.
         projects: all of both manifests, in the newer one's order of building.
     """
 
@@ -135,7 +135,8 @@ def _values(manifest: Manifest) -> dict[str, str | None]:
         "Pythons": ", ".join(manifest.pythons),
         "platform": manifest.platform,
     }
-    return fixed | {f"toolchain, {name}": value for name, value in manifest.toolchain.items()}
+    tools = {f"toolchain, {name}": value for name, value in manifest.toolchain.items()}
+    return fixed | tools | {f"--build-env {name}": value for name, value in manifest.build_env.items()}
 
 
 def _changes(before: Mapping[str, str | None], after: Mapping[str, str | None]) -> tuple[Change, ...]:

@@ -83,6 +83,7 @@ class Manifest:
         platform: tag of the machine, `linux_x86_64`.
         sdk_version: of the ROCm SDK; None without.
         toolchain: versions of the tools that make the bytes, by name.
+        build_env: variables given to the builds, by `NAME` or `project:NAME`, besides those of the stack.
     """
 
     SCHEMA: ClassVar[str] = "cairn.manifest/1"
@@ -95,12 +96,15 @@ class Manifest:
     platform: str
     sdk_version: str | None = None
     toolchain: Mapping[str, str] = field(default_factory=dict)
+    build_env: Mapping[str, str] = field(default_factory=dict)
 
     def digest(self) -> str:
         """The sha256 of the manifest in one canonical spelling (keys sorted, no white space, UTF-8)."""
         plain = jsonfile.to_plain(self)
+        # Sealed sets name the digests of manifests that were written before there were such fields.
+        if not plain["build_env"]:
+            del plain["build_env"]
         for project in plain["projects"]:
-            # Sealed sets name the digests of manifests that were written before there was such a field.
             if project["checkout_dir"] is None:
                 del project["checkout_dir"]
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -117,6 +121,7 @@ def create(  # noqa: PLR0913 - each is one independent input of a build
     platform: str,
     sdk_version: str | None = None,
     toolchain: Mapping[str, str] | None = None,
+    build_env: Mapping[str, str] | None = None,
 ) -> Manifest:
     """Freeze what a build takes; the fields are those of `Manifest`."""
     return Manifest(
@@ -128,6 +133,7 @@ def create(  # noqa: PLR0913 - each is one independent input of a build
         platform=platform,
         sdk_version=sdk_version,
         toolchain=dict(toolchain or {}),
+        build_env=dict(build_env or {}),
     )
 
 

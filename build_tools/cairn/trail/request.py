@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +27,7 @@ class TrailRequest:
         work_dir: holds checkouts, environments, wheels, the index and the report.
         cache_dir: built wheels by their inputs.
         jobs: compile jobs at once.
+        build_env: variables for the builds (`cairn.build.overrides`).
         force: drop local edits in the checkouts.
     """
 
@@ -35,6 +37,7 @@ class TrailRequest:
     cache_dir: Path
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     force: bool = False
+    build_env: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def wheels_dir(self) -> Path:

@@ -212,6 +212,7 @@ def build_request(
         work_dir=request.work_dir / "envs",
         cache_dir=request.cache_dir,
         targets=request.targets,
+        build_env=request.build_env,
         sdk=installed,
         version_suffix=suffix,
         features=job.features(request.stack, request.targets, checkouts, {}),
