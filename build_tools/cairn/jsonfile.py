@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -17,6 +19,7 @@ T = TypeVar("T")
 
 _MAKE_AGAIN = "restore the file from a copy, or run the command that wrote it again"
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 _UNIONS = (types.UnionType, typing.Union)
 _SCALARS: Mapping[object, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
@@ -69,11 +72,30 @@ def read(path: Path, cls: type[T]) -> T:
 
 def loads(text: bytes | str, cls: type[T], *, name: str) -> T:
     """Like `read`, from text; `name` stands for the file in errors."""
+    return from_plain(parse(text, name=name), cls, name=name)
+
+
+def parse(text: bytes | str, *, name: str) -> Any:  # noqa: ANN401 - what json gives
+    """JSON as RFC 8259 has it, and as every reader understands it alike.
+
+    Refused besides what is no JSON: a name that an object has twice, `NaN` and infinite numbers, halves of
+    surrogate pairs (which cannot be written to a file), more digits or levels than Python reads.
+
+    Raises:
+        UsageError: it is not that; `name` stands for the file.
+    """
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        text = text if isinstance(text, str) else text.decode("utf-8-sig")
+        found = json.loads(
+            text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_without_repeats
+        )
+        if _SURROGATE.search(text):
+            json.dumps(found, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise UsageError(f"{name} is nested too deep", tip=_MAKE_AGAIN) from error
+    except ValueError as error:
         raise UsageError(f"{name} is not JSON: {error}", tip=_MAKE_AGAIN) from error
-    return from_plain(data, cls, name=name)
+    return found
 
 
 def from_plain(data: object, cls: type[T], *, name: str) -> T:
@@ -83,11 +105,14 @@ def from_plain(data: object, cls: type[T], *, name: str) -> T:
 
     if isinstance(data, dict) and hasattr(cls, "SCHEMA") and data.get("schema") != _schema_name(cls):
         raise UsageError(
-            f"{name} has schema {data.get('schema')!r}, expected {_schema_name(cls)!r}",
+            f"{name} has schema {repr(data.get('schema'))[:100]}, expected {_schema_name(cls)!r}",
             tip="it was written by another version of Cairn; use that version or make the file again",
         )
     validator = jsonschema.Draft202012Validator(schema_of(cls))
-    first = next(iter(sorted(validator.iter_errors(data), key=str)), None)
+    try:
+        first = next(iter(sorted(validator.iter_errors(data), key=str)), None)
+    except RecursionError as error:
+        raise UsageError(f"{name} is nested too deep", tip=_MAKE_AGAIN) from error
     if first is not None:
         where = "/".join(str(p) for p in first.absolute_path) or "the top"
         raise UsageError(f"{name}, at {where}: {first.message[:300]}", tip=_MAKE_AGAIN)
@@ -96,6 +121,26 @@ def from_plain(data: object, cls: type[T], *, name: str) -> T:
 
 def _schema_name(cls: type) -> str:
     return str(cls.SCHEMA)  # type: ignore[attr-defined]
+
+
+def _refuse_constant(text: str) -> Any:  # noqa: ANN401 - what json asks for
+    raise ValueError(f"{text} is not a number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text[:40]} is too large")
+    return value
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"an object has the name {name[:100]!r} twice")
+        found[name] = value
+    return found
 
 
 def _schema_of_type(hint: Any) -> dict[str, Any]:  # noqa: ANN401 - a type hint is any object

@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 import graphlib
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from cairn import jsonfile, wording
+from cairn import jsonfile, requirements, tomlfile, wording
 from cairn.errors import UsageError
 
 FILE = "stack.toml"
@@ -235,7 +234,7 @@ def load(path: Path) -> Stack:
     given = path
     path = path / FILE if path.is_dir() else path
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomlfile.loads(path.read_bytes(), name=str(path))
     except FileNotFoundError as error:
         said = f"the folder {given} has no {FILE}" if given.is_dir() else f"there is no stack {given}"
         raise UsageError(said, tip=_meant(given)) from error
@@ -243,8 +242,6 @@ def load(path: Path) -> Stack:
         raise UsageError(
             f"cannot read the stack {path}: {error.strerror}", tip="name a stack.toml with --stack"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from error
     stack = jsonfile.from_plain(data, Stack, name=str(path))
     _validate(stack, path)
     return _absolute(stack, path.parent.absolute())
@@ -273,7 +270,16 @@ def _validate(stack: Stack, path: Path) -> None:
         for origin in (project.origin, *(line.origin for line in project.lines.values() if line.origin)):
             if sum(bool(v) for v in (origin.url, origin.tree, origin.sdist)) != 1:
                 raise UsageError(f"{path}: the origin of {project.name} must have one of url, tree and sdist")
+    for text in (*stack.extra_wheels, *(line for p in stack.projects for line in p.build_requires)):
+        _validate_requirement(text, path)
     _validate_order(stack, path)
+
+
+def _validate_requirement(text: str, path: Path) -> None:
+    try:
+        requirements.requirement(text)
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from error
 
 
 def _validate_order(stack: Stack, path: Path) -> None:

@@ -95,7 +95,7 @@ def _edited(wheel: Path, context: Context, output_dir: Path) -> Path:
     missing = {canonicalize_name(Requirement(pin).name): pin for pin in pins if not _has(info, pin)}
     if version is None and not missing:
         return wheel
-    present = {canonicalize_name(Requirement(text).name) for text in info.requires_dist}
+    present = {canonicalize_name(metadata.requirement(text).name) for text in info.requires_dist}
     change = edit.Edit(
         version=version,
         replace_requirements={name: pin for name, pin in missing.items() if name in present},
@@ -106,7 +106,7 @@ def _edited(wheel: Path, context: Context, output_dir: Path) -> Path:
 
 
 def _has(info: metadata.WheelInfo, pin: str) -> bool:
-    return any(Requirement(text) == Requirement(pin) for text in info.requires_dist)
+    return any(metadata.requirement(text) == Requirement(pin) for text in info.requires_dist)
 
 
 def _prove(wheel: Path, context: Context, provided: Sequence[str]) -> None:

@@ -65,6 +65,14 @@ class Parser(argparse.ArgumentParser):
         """What argparse prints help with; its own ignores that it could not be written."""
         (file or sys.stderr).write(message)
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:  # noqa: ANN401 - see above
+        """What argparse calls for a value; before Python 3.13 it takes `--name=--` for an empty list."""
+        if action.option_strings and action.nargs is None and arg_strings == ["--"]:
+            self._fail(
+                f"{action.option_strings[-1]} cannot be '--'", tip=f"`{self.prog} --help` shows how to use it"
+            )
+        return super()._get_values(action, arg_strings)
+
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - what argparse passes
         """What argparse calls to compare a value with an option's choices, or with the commands."""
         if action.choices is None or value in action.choices:

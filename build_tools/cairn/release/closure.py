@@ -11,7 +11,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cairn.errors import StoreError
+from cairn import requirements as texts
+from cairn.errors import StoreError, UsageError
 from cairn.release import dist, layout
 from cairn.release.channel import Snapshot
 from cairn.release.dist import Dist, Needs
@@ -206,8 +207,20 @@ def closure(
         requirements: further ones, which no metadata names.
         platform: where it will be installed.
     """
-    wishes = [_Wish(requirement=Requirement(line), wanted_by="the caller") for line in requirements]
+    wishes = [_Wish(requirement=parsed(line), wanted_by="the caller") for line in requirements]
     return _Resolver(snapshot, roots, platform).resolve(wishes)
+
+
+def parsed(line: str) -> Requirement:
+    """A requirement that somebody named.
+
+    Raises:
+        UsageError: it is not one.
+    """
+    try:
+        return texts.requirement(line)
+    except ValueError as error:
+        raise UsageError(str(error), tip="write it like NAME==VERSION") from error
 
 
 def _best(files: Sequence[FileEntry], specifier: SpecifierSet) -> str | None:

@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
+import lzma
+import re
+import struct
 import tarfile
-import tomllib
 import zipfile
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from packaging.metadata import RawMetadata, parse_email
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.metadata import RawMetadata
+from packaging.requirements import Requirement
 from packaging.utils import (
-    InvalidSdistFilename,
     canonicalize_name,
     canonicalize_version,
     parse_sdist_filename,
 )
 
-from cairn import files
+from cairn import files, requirements, tomlfile
 from cairn.errors import StoreError
 from cairn.release.state import FileRef
 from cairn.wheels import metadata as wheel_metadata
+from cairn.wheels.headers import core_metadata
 
 _LIMIT = 16 << 20  # bytes; no real metadata comes near, a hostile sdist might
+_METADATA_VERSION = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
+_CORRECT = "correct the project's metadata and build it again: installers would refuse it, or take no notice"
+# What the standard library raises over a broken archive, an encrypted or an exotic one.
+_BROKEN = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
 _DEPENDENCY_FIELDS = frozenset({"requires-dist", "requires-python", "provides-extra"})
 _NO_PYPROJECT = ("setuptools>=40.8.0",)  # PEP 517: what builds an sdist that does not say
 
@@ -84,6 +102,11 @@ def read(path: Path) -> Dist:
     """
     name, version, data = _wheel(path) if path.suffix == ".whl" else _sdist(path)
     raw = _raw(data, path.name)
+    try:
+        requirements.version(raw["version"])
+        requirements.specifiers(raw.get("requires_python") or "")
+    except ValueError as error:
+        raise StoreError(f"the metadata of {path.name}: {error}", tip=_CORRECT) from error
     if (canonicalize_name(raw["name"]), _normal(raw["version"])) != (name, _normal(version)):
         raise StoreError(f"{path.name} holds the metadata of {raw['name']} {raw['version']}")
     return Dist(
@@ -105,10 +128,7 @@ def needs_of(data: bytes, *, filename: str) -> Needs:
         StoreError: a requirement in it cannot be read.
     """
     raw = _raw(data, filename)
-    try:
-        requires = tuple(Requirement(line) for line in raw.get("requires_dist", ()))
-    except InvalidRequirement as error:
-        raise StoreError(f"{filename} requires something unreadable: {error}") from error
+    requires = _requirements(raw.get("requires_dist", ()), filename)
     return Needs(
         requires=requires,
         extras=tuple(sorted({canonicalize_name(extra) for extra in raw.get("provides_extra", ())})),
@@ -120,22 +140,32 @@ def build_requirements(stream: BinaryIO, *, filename: str) -> tuple[Requirement,
     """What has to be installed before an sdist can be built (PEP 518)."""
     data = _sdist_member(stream, filename, "pyproject.toml")
     if data is None:
-        return tuple(Requirement(line) for line in _NO_PYPROJECT)
+        return _requirements(_NO_PYPROJECT, filename)
+    name = f"the pyproject.toml of {filename}"
+    system = tomlfile.loads(data, name=name).get("build-system", {})
+    lines = system.get("requires", _NO_PYPROJECT) if isinstance(system, dict) else None
+    if not isinstance(lines, list | tuple) or not all(isinstance(line, str) for line in lines):
+        raise StoreError(f"{name} does not list what builds it")
+    return _requirements(lines, filename)
+
+
+def _requirements(lines: Iterable[str], filename: str) -> tuple[Requirement, ...]:
     try:
-        system = tomllib.loads(data.decode()).get("build-system", {})
-        return tuple(Requirement(line) for line in system.get("requires", _NO_PYPROJECT))
-    except (ValueError, InvalidRequirement) as error:
-        raise StoreError(f"the pyproject.toml of {filename} cannot be read: {error}") from error
+        return tuple(map(requirements.requirement, lines))
+    except ValueError as error:
+        raise StoreError(f"{filename} requires something unreadable: {error}") from error
 
 
 def _is_static(raw: RawMetadata) -> bool:
-    major, _, minor = raw.get("metadata_version", "1.0").partition(".")
+    # What cannot be read is as old as what says nothing (PEP 643): such an sdist is not relied upon.
+    match = _METADATA_VERSION.match(raw.get("metadata_version", ""))
+    version = (int(match[1]), int(match[2])) if match else (1, 0)
     dynamic = {field.lower() for field in raw.get("dynamic", ())}
-    return (int(major), int(minor or 0)) >= (2, 2) and not dynamic & _DEPENDENCY_FIELDS
+    return version >= (2, 2) and not dynamic & _DEPENDENCY_FIELDS
 
 
 def _raw(data: bytes, filename: str) -> RawMetadata:
-    raw, _ = parse_email(data)
+    raw = core_metadata(data, name=f"the metadata of {filename}")
     if not raw.get("name") or not raw.get("version"):
         raise StoreError(f"{filename} has no readable metadata")
     return raw
@@ -153,7 +183,7 @@ def _wheel(path: Path) -> tuple[str, str, bytes]:
 def _sdist(path: Path) -> tuple[str, str, bytes]:
     try:
         name, version = parse_sdist_filename(path.name)
-    except InvalidSdistFilename as error:
+    except ValueError as error:  # also of a number with more digits than Python converts
         raise StoreError(
             f"{path.name} is neither a wheel nor an sdist", tip="publish .whl, .tar.gz and .zip files"
         ) from error
@@ -168,7 +198,7 @@ def _sdist_member(stream: BinaryIO, filename: str, member: str) -> bytes | None:
     read: Callable[[BinaryIO, str], bytes | None] = _zip_member if filename.endswith(".zip") else _tar_member
     try:
         return read(stream, member)
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
+    except _BROKEN as error:
         raise StoreError(f"{filename} cannot be read: {error}") from error
 
 

@@ -81,9 +81,12 @@ def put_page(store: Store, where: str, page: Page) -> None:
 
 def project_of(filename: str) -> str:
     """The normalised name of the project that a wheel's or sdist's file name begins with."""
-    if filename.endswith(".whl"):
-        return str(parse_wheel_filename(filename)[0])
-    return str(canonicalize_name(parse_sdist_filename(filename)[0]))
+    try:
+        if filename.endswith(".whl"):
+            return str(parse_wheel_filename(filename)[0])
+        return str(canonicalize_name(parse_sdist_filename(filename)[0]))
+    except ValueError as error:
+        raise StoreError(f"{filename[:200]!r} is the name of neither a wheel nor an sdist") from error
 
 
 def projects_of(refs: Iterable[FileRef]) -> tuple[str, ...]:

@@ -7,13 +7,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
-
 from cairn import process
-from cairn.errors import NetworkError, ProcessError, UsageError
+from cairn.errors import NetworkError, ProcessError
 from cairn.release import dist, rules
 from cairn.release.channel import Channel
-from cairn.release.closure import Missing, closure
+from cairn.release.closure import Missing, closure, parsed
 from cairn.release.dist import Dist
 from cairn.release.platform import Platform
 from cairn.release.publish import Published, publish
@@ -43,7 +41,8 @@ def mirror(
         NetworkError: pip cannot find or fetch one; the message names it.
     """
     rules.refuse_gated(channel)
-    _check(requirements)
+    for line in requirements:
+        parsed(line)
     roots = tuple(dist.read(path) for path in dists)
     added: list[Published] = []
     missing = _missing(store, channel, roots, requirements)
@@ -55,14 +54,6 @@ def mirror(
     if missing:
         raise NetworkError(f"still missing after fetching: {'; '.join(map(str, missing))}")
     return Published(added=tuple(entry for published in added for entry in published.added))
-
-
-def _check(requirements: Sequence[str]) -> None:
-    for line in requirements:
-        try:
-            Requirement(line)
-        except InvalidRequirement as error:
-            raise UsageError(f"{line!r} is no requirement: {error}") from error
 
 
 def _missing(

@@ -13,7 +13,8 @@ _NAMES = {
     "index.html": ("text/html", HTML_TYPE, HTML_TYPE.replace(".v1+", ".latest+")),
     "index.json": (JSON_TYPE, JSON_TYPE.replace(".v1+", ".latest+"), "application/json"),
 }
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)")
+_DIGITS = 18  # of more bytes than any file has; Python converts no more than 4,300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,16 +67,21 @@ def parse_range(header: str | None, size: int) -> Span | None:
         return None
     first, last = match.groups()
     if first == "":
-        start, end = max(0, size - int(last)), size - 1
-        if int(last) == 0:
+        start, end = max(0, size - _number(last)), size - 1
+        if _number(last) == 0:
             raise UnsatisfiableError
     else:
-        start, end = int(first), min(int(last), size - 1) if last else size - 1
-        if last and int(last) < start:
+        start, end = _number(first), min(_number(last), size - 1) if last else size - 1
+        if last and _number(last) < start:
             return None
     if start >= size:
         raise UnsatisfiableError
     return Span(start=start, count=end - start + 1)
+
+
+def _number(text: str) -> int:
+    digits = text.lstrip("0") or "0"
+    return int(digits) if len(digits) <= _DIGITS else 10**_DIGITS
 
 
 def _accepted(header: str) -> list[tuple[float, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform as this_platform
+import re
 import sys
 import sysconfig
 from collections.abc import Mapping
@@ -10,14 +11,16 @@ from dataclasses import dataclass
 
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
+from cairn import requirements
+from cairn.errors import StoreError, UsageError
 from cairn.release.state import FileEntry
 
 # From the end of a platform tag to what platform.machine() says there.
 _MACHINES = {"amd64": "AMD64", "arm64": "ARM64", "win32": "x86"}
+_PYTHON = re.compile(r"[0-9]\.[0-9]{1,3}")
 _SYSTEMS = {
     "win": {"sys_platform": "win32", "platform_system": "Windows", "os_name": "nt"},
     "macosx": {"sys_platform": "darwin", "platform_system": "Darwin", "os_name": "posix"},
@@ -36,6 +39,12 @@ class Platform:
 
     python: str
     tag: str
+
+    def __post_init__(self) -> None:
+        if not _PYTHON.fullmatch(self.python):
+            raise UsageError(
+                f"{requirements.shown(self.python)} is not a version of Python", tip="write 3.11"
+            )
 
     @classmethod
     def here(cls) -> Platform:
@@ -62,19 +71,27 @@ class Platform:
         """Whether a requirement counts here, for a distribution asked for with these extras."""
         if requirement.marker is None:
             return True
-        environment = self.environment()
-        return any(requirement.marker.evaluate({**environment, "extra": extra}) for extra in ("", *extras))
+        environment, marker = self.environment(), requirement.marker
+        try:
+            return any(requirements.holds(marker, {**environment, "extra": e}) for e in ("", *extras))
+        except ValueError as error:
+            raise StoreError(f"{requirements.shown(str(requirement))}: {error}") from error
 
     def fits(self, file: FileEntry) -> bool:
         """Whether a file can be installed here; an sdist can, as far as anybody knows before trying."""
-        if file.requires_python and not SpecifierSet(file.requires_python).contains(
-            self.environment()["python_full_version"], prereleases=True
-        ):
+        if file.requires_python and not self._python_is_in(file.requires_python):
             return False
         if not file.filename.endswith(".whl"):
             return True
         tags = parse_wheel_filename(file.filename)[3]
         return any(self._accepts(tag) for tag in tags)
+
+    def _python_is_in(self, text: str) -> bool:
+        try:
+            wanted = requirements.specifiers(text)
+        except ValueError:
+            return False  # published before such a thing was refused; one file must not spoil every set
+        return wanted.contains(self.environment()["python_full_version"], prereleases=True)
 
     def _accepts(self, tag: Tag) -> bool:
         if tag.platform != "any" and (_system(tag.platform), _machine(tag.platform)) != (

@@ -22,6 +22,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import BinaryIO
 
+from cairn import console
 from cairn.errors import SystemFailureError
 from cairn.release import layout
 from cairn.release.negotiate import Choice, UnsatisfiableError, choose_page, parse_range
@@ -97,10 +98,11 @@ class _StoreServer(http.server.ThreadingHTTPServer):
         super(http.server.HTTPServer, self).server_bind()
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
-    def handle_error(self, request: object, client_address: object) -> None:
-        # A client that hangs up is none of our errors.
-        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the base class
+        # A client that hangs up is none of our errors. The base class prints a traceback.
+        error = sys.exception()
+        if not isinstance(error, ConnectionError | TimeoutError):
+            console.current().warn(f"a request could not be answered: {type(error).__name__}: {error}")
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -118,7 +120,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Say nothing: the screen belongs to the command that serves."""
 
     def _answer(self) -> None:
-        address = urllib.parse.urlsplit(self.path).path
+        try:
+            address = urllib.parse.urlsplit(self.path).path
+        except ValueError:  # such as `//[`
+            self._refuse(HTTPStatus.BAD_REQUEST)
+            return
         path = self._find(address)
         if path is None:
             self._refuse(HTTPStatus.NOT_FOUND)

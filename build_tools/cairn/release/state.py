@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 from packaging.version import Version
 
 from cairn import jsonfile
-from cairn.errors import StoreError
+from cairn.errors import StoreError, UsageError
 
 ProjectStatus = Literal["active", "archived", "quarantined", "deprecated"]
 """The statuses of PEP 792."""
@@ -157,10 +157,10 @@ def decode_state(data: bytes, *, name: str) -> ChannelState:
         UsageError: it is of another version, or has missing or mistyped fields.
     """
     try:
-        plain: Any = json.loads(data)
-    except ValueError as error:
+        plain: Any = jsonfile.parse(data, name=name)
+    except UsageError as error:
         tip = "the store was damaged from outside: restore this file from a copy of the store"
-        raise StoreError(f"{name} is not JSON: {error}", tip=tip) from error
+        raise StoreError(str(error), tip=tip) from error
     # A general validator needs seconds for the two long mappings, so these are checked here, by hand.
     long = {}
     if isinstance(plain, dict):

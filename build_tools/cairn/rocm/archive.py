@@ -18,6 +18,7 @@ from typing import IO
 
 from cairn import files
 
+_EPOCH_DIGITS = 10  # of seconds until the year 2286; zip files end in 2107
 _ZIP_EPOCH = 315532800  # 1980-01-01, the first moment a zip file can name
 _ZIP64_FROM = 1 << 31
 _CHUNK = 1 << 20
@@ -49,7 +50,10 @@ class File:
 
 def timestamp() -> int:
     """The time every archived file carries: `SOURCE_DATE_EPOCH`, else 1980-01-01 (seconds since 1970)."""
-    return max(_ZIP_EPOCH, int(os.environ.get("SOURCE_DATE_EPOCH") or _ZIP_EPOCH))
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not epoch.isdecimal() or len(epoch) > _EPOCH_DIGITS:
+        return _ZIP_EPOCH
+    return max(_ZIP_EPOCH, int(epoch))
 
 
 def write_wheel(path: Path, members: Iterable[File], *, dist_info: str) -> None:

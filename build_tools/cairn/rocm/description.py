@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import ClassVar, Literal
 
-from packaging.requirements import InvalidRequirement, Requirement
-
-from cairn import jsonfile
+from cairn import jsonfile, requirements, tomlfile
 from cairn.errors import UsageError
 
 ComponentName = Literal["core", "libraries", "devel"]
@@ -101,13 +98,7 @@ def read(path: Path) -> Description:
     Raises:
         UsageError: it is missing, malformed or of another version.
     """
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from error
-    found = jsonfile.from_plain(data, Description, name=str(path))
+    found = jsonfile.from_plain(tomlfile.read(path), Description, name=str(path))
     for wrap in found.wrap:
         _validate(wrap, path)
     for name in COMPONENTS:
@@ -118,8 +109,8 @@ def read(path: Path) -> Description:
 
 def _validate_requirement(text: str, path: Path) -> None:
     try:
-        Requirement(text)
-    except InvalidRequirement as error:
+        requirements.requirement(text)
+    except ValueError as error:
         raise UsageError(f"{path}: {text!r} is not a requirement") from error
     # It becomes a line of METADATA.
     if not text.isprintable():

@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.version import InvalidVersion, Version
-
-from cairn import files, targets
+from cairn import files, requirements, targets
 from cairn.errors import UsageError, WheelError
 from cairn.rocm import binaries, description, distributions, layout, sources
 from cairn.rocm.description import Description
@@ -81,8 +79,8 @@ def package(request: Request, *, dry_run: bool = False) -> tuple[Dist, ...]:
 
 def _check_version(version: str) -> None:
     try:
-        normal = str(Version(version))
-    except InvalidVersion:
+        normal = str(requirements.version(version))
+    except ValueError:
         normal = ""
     if normal != version:
         raise UsageError(

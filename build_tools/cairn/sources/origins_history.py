@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -11,7 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
-from cairn import jsonfile
+from cairn import jsonfile, tomlfile
 from cairn.errors import UsageError
 from cairn.sources.origins_git import EXECUTABLE, FILE, GITLINK, Commit, Entry, Repository
 
@@ -79,15 +78,8 @@ def load(folder: Path) -> History:
         UsageError: it is missing, malformed, or names a commit it does not have.
     """
     path = folder / "history.toml"
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(
-            f"cannot read {path}: {error.strerror}",
-            tip="the origin's `tree` must name a folder with a history.toml and a tree/ folder",
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from error
+    tip = "the origin's `tree` must name a folder with a history.toml and a tree/ folder"
+    data = tomlfile.read(path, tip=tip)
     history = jsonfile.from_plain(data, History, name=str(path))
     _validate(history, path)
     return history

@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
-from packaging.requirements import InvalidRequirement, Requirement
-
-from cairn import files, process
+from cairn import files, process, requirements
 from cairn.errors import NetworkError, ProcessError, SourceError, UsageError
 from cairn.sources import origins_backend
 from cairn.sources.origins_git import EXECUTABLE, FILE, Commit, Entry, Repository
@@ -31,9 +29,9 @@ def exact_version(requirement: str) -> tuple[str, str]:
         UsageError: it is anything else.
     """
     try:
-        parsed = Requirement(requirement)
-    except InvalidRequirement as error:
-        raise UsageError(f"{requirement!r} is not a requirement: {error}") from error
+        parsed = requirements.requirement(requirement)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
     specifiers = list(parsed.specifier)
     is_exact = len(specifiers) == 1 and specifiers[0].operator == "==" and "*" not in specifiers[0].version
     if not is_exact or parsed.extras or parsed.marker or parsed.url:

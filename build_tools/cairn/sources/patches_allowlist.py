@@ -76,7 +76,9 @@ def load(path: Path) -> tuple[Allowed, ...]:
         line = error.object[: error.start].count(b"\n") + 1
         raise UsageError(f"{path}:{line}: not UTF-8") from error
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}:{_line_of(error, text)}: {error}", tip="mend the file") from error
+        raise UsageError(f"{path}:{_line_of(error, text)}: {error}", tip="correct the file") from error
+    except (ValueError, RecursionError) as error:  # a number too long, or tables nested too deep
+        raise UsageError(f"{path}: {error}", tip="correct the file") from error
     if data.get("schema") != SCHEMA:
         raise UsageError(f"{path}:1: schema is {data.get('schema')!r}, expected {SCHEMA!r}")
     if unknown := sorted(data.keys() - {"schema", "patch"}):

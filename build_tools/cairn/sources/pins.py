@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.version import InvalidVersion, Version
-
+from cairn import requirements
 from cairn.errors import SourceError
 
 RELATED_COMMITS = "related_commits"
@@ -144,8 +143,8 @@ def triton_release(torch_dir: Path) -> str:
         raise SourceError(f"{path} is missing", tip="check torch out first, or name --repo-hashtag")
     number, text = _only_line(path)
     try:
-        version = Version(text)
-    except InvalidVersion as error:
+        version = requirements.version(text)
+    except ValueError as error:
         raise _malformed(path, number, f"{text[:60]!r} is not a version") from error
     return f"release/{version.major}.{version.minor}.x"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -76,7 +77,7 @@ class _Reader:
         algorithm = row.algorithm if row and row.algorithm else ""
         self.hash = hashlib.new(algorithm if is_strong(algorithm) else "sha256")
         self._member = member
-        self._needles = {text: text.encode() for text in forbidden if text}
+        self._needles = {text: os.fsencode(text) for text in forbidden if text}
         self._overlap = max((len(needle) for needle in self._needles.values()), default=1) - 1
         self._tail = b""
         self._hit: set[str] = set()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from packaging import tags
 from packaging.metadata import Metadata, RawMetadata
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cairn.wheels import metadata
 from cairn.wheels.findings import Expectation, Finding
@@ -87,7 +87,7 @@ def _errors(raw: RawMetadata) -> Sequence[Exception]:
 def _same(text: str, version: str) -> bool:
     try:
         return Version(text) == Version(version)
-    except InvalidVersion:
+    except ValueError:
         return False
 
 

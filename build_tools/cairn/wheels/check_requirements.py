@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from packaging.markers import UndefinedEnvironmentName
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from cairn.errors import WheelError
 from cairn.wheels import metadata, suppliers
@@ -108,7 +108,7 @@ def _pins(wanted: Requirement, version: str) -> bool:
         return False
     try:
         return Version(specifiers[0].version) == Version(version)
-    except InvalidVersion:
+    except ValueError:
         return False
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 Naming: TypeAlias = Literal["whole", "prefix", "none"]
 
@@ -32,7 +32,7 @@ class Listed:
         """Whether that ROCm version should have it; yes when the version is not known."""
         try:
             release = Version(rocm_version or "").release
-        except InvalidVersion:
+        except ValueError:
             return True
         late_enough = not self.since or release >= Version(self.since).release
         return late_enough and (not self.until or release[:2] <= Version(self.until).release)

@@ -73,6 +73,28 @@ def test_what_is_not_our_json_is_refused(text: str) -> None:
         jsonfile.loads(text, Outer, name="some.json")
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"schema": "cairn.test/1", "kind": "a", "kind": "b", "items": []}', "the name 'kind' twice"),
+        ('{"a": NaN}', "NaN is not a number"),
+        ('{"a": -Infinity}', "-Infinity is not a number"),
+        ('{"a": 1e999}', "too large"),
+        ('{"a": ' + "9" * 5_000 + "}", "not JSON"),
+        ('{"a": "\\ud800"}', "surrogates not allowed"),
+        (b'{"a": "\xff"}', "not JSON"),
+        ('{"a": ' * 100_000, "nested too deep"),
+    ],
+)
+def test_what_readers_understand_in_several_ways_is_refused(text: str | bytes, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        jsonfile.loads(text, Outer, name="some.json")
+
+
+def test_a_whole_pair_of_surrogates_is_a_letter() -> None:
+    assert jsonfile.parse('"\\ud83d\\ude00"', name="some.json") == "\U0001f600"
+
+
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"absent\.json"):
         jsonfile.read(tmp_path / "absent.json", Outer)

@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from cairn.errors import UsageError
 from cairn.release import dist
 from cairn.release.channel import Channel
 from cairn.release.closure import Closure, closure
 from cairn.release.order import dependencies_first
 from cairn.release.platform import Platform
-from cairn.release.publish import publish
+from cairn.release.publish import publish, publish_dists
 from cairn.release.store import LocalStore
 
 LINUX = Platform(python="3.11", tag="linux_x86_64")
@@ -164,3 +166,28 @@ def test_pages_of_what_others_depend_on_come_first(
     needs: dict[str, set[str]], order: tuple[str, ...]
 ) -> None:
     assert dependencies_first(needs) == order
+
+
+def test_one_file_that_says_nonsense_about_python_does_not_spoil_every_set(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    good, junk = (dists.make_wheel(tmp_path, "a", version) for version in ("1.0", "2.0"))
+    entry = dist.read(junk)
+    # As it was published before such a thing was refused.
+    publish_dists(
+        Channel(store, "staging"), [dist.read(good), replace(entry, requires_python="junk")], "publish"
+    )
+    root = dists.make_wheel(tmp_path, "root", "1.0", requires=["a"])
+    assert names(resolved(store, [root])) == ["a-1.0-py3-none-any.whl"]
+
+
+@pytest.mark.parametrize("line", ["a b c", "", f"a; {'(' * 3_000}", f"a=={'9' * 5_000}"])
+def test_a_requirement_that_is_none_is_one_line(store: LocalStore, line: str) -> None:
+    with pytest.raises(UsageError, match="is not a requirement"):
+        resolved(store, [], line)
+
+
+@pytest.mark.parametrize("python", ["junk", "3", "3.11.2", "", "9" * 5_000])
+def test_a_platform_is_for_one_version_of_python(python: str) -> None:
+    with pytest.raises(UsageError, match="is not a version of Python"):
+        Platform(python=python, tag="linux_x86_64")

@@ -49,13 +49,17 @@ def test_what_nobody_accepts_is_not_given() -> None:
         ("bytes=-", None),
         ("bytes=4-2", None),
         ("pages=1-2", None),
+        ("bytes=0-" + "9" * 5_000, Span(start=0, count=10)),
+        ("bytes=-" + "9" * 5_000, Span(start=0, count=10)),
+        ("bytes=" + "0" * 5_000 + "5-", Span(start=5, count=5)),
+        ("bytes=\u0663-", None),
     ],
 )
 def test_ranges_of_ten_bytes(header: str | None, span: Span | None) -> None:
     assert parse_range(header, 10) == span
 
 
-@pytest.mark.parametrize("header", ["bytes=10-", "bytes=10-12", "bytes=-0"])
+@pytest.mark.parametrize("header", ["bytes=10-", "bytes=10-12", "bytes=-0", "bytes=" + "9" * 5_000 + "-"])
 def test_a_range_beyond_the_end_cannot_be_given(header: str) -> None:
     with pytest.raises(UnsatisfiableError):
         parse_range(header, 10)

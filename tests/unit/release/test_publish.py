@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from cairn.errors import StoreError, UsageError
-from cairn.release import journal, layout
+from cairn.release import dist, journal, layout
 from cairn.release.audit import audit
 from cairn.release.channel import Channel
 from cairn.release.publish import publish
@@ -239,3 +241,48 @@ def test_a_file_damaged_in_the_store_is_put_right_by_publishing_it_again(
     assert audit(store, "staging", hashes=True) != ()
     publish(store, "staging", [wheel])
     assert audit(store, "staging", hashes=True) == ()
+
+
+@pytest.mark.parametrize(
+    ("about", "why"),
+    [
+        ({"python": "junk"}, "'junk' is not a version specifier"),
+        ({"python": f">={'9' * 5_000}"}, "is not a version specifier"),
+        ({"requires": ["a b c"]}, "requires something unreadable: 'a b c' is not a requirement"),
+        ({"requires": [f"a; {'(' * 3_000}python_version > '3'{')' * 3_000}"]}, "nested too deep"),
+        ({"requires": ["a; sys_platform ~= 'linux'"]}, "is not a requirement: Undefined"),
+        ({"requires": ["a; nonsense == 'x'"]}, "is not a requirement"),
+        ({"requires": [f"a>={'9' * 5_000}"]}, "is not a requirement"),
+    ],
+)
+def test_metadata_that_no_installer_can_evaluate_is_refused(
+    store: LocalStore, tmp_path: Path, dists: ModuleType, about: dict[str, object], why: str
+) -> None:
+    wheel = dists.make_wheel(tmp_path, "a", "1.0", **about)
+    with pytest.raises(StoreError, match=why):
+        publish(store, "staging", [wheel])
+    assert not store.path.exists()
+
+
+@pytest.mark.parametrize("version", ["2", "2.x", "x", "2.2.1", "-1.0", "9" * 5_000, ""])
+def test_an_sdist_with_an_odd_metadata_version_is_published_and_not_relied_upon(
+    store: LocalStore, tmp_path: Path, dists: ModuleType, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    odd = dists.metadata("a", "1.0", (), (), None).replace("2.2", version, 1)
+    monkeypatch.setattr(dists, "metadata", lambda *_: odd)
+    (entry,) = publish(store, "staging", [dists.make_sdist(tmp_path, "a", "1.0", dynamic=False)]).added
+    assert (entry.metadata_sha256 is not None) == (version == "2.2.1")
+
+
+@pytest.mark.parametrize(
+    "text", ["requires = 1", "requires = [1]", "requires = ['a b']", "x = " + "[" * 5_000]
+)
+def test_an_sdist_whose_pyproject_says_nonsense_is_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a-1.0.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        entry = tarfile.TarInfo("a-1.0/pyproject.toml")
+        data = f"[build-system]\n{text}\n".encode()
+        entry.size = len(data)
+        archive.addfile(entry, io.BytesIO(data))
+    with path.open("rb") as stream, pytest.raises((StoreError, UsageError), match=r"a-1\.0\.tar\.gz"):
+        dist.build_requirements(stream, filename=path.name)
