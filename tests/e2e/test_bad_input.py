@@ -106,13 +106,14 @@ def test_related_commit_that_nothing_names(origin: Path, tmp_path: Path) -> None
 def test_nothing_to_build_and_no_sdk(tmp_path: Path) -> None:
     words = ("build", "--output-dir", tmp_path / "out", "--root-checkout-dir", tmp_path)
     done = script("build_prod_wheels.py", *words, cache=tmp_path / "cache")
-    assert_one_clear_line(done, 3, "--install-rocm")
+    assert_one_clear_line(done, 4, "there is no checkout of torch", "--install-rocm")
     assert not list(tmp_path.rglob("*.whl"))
 
 
 def test_index_without_rocm(empty_index: str, tmp_path: Path) -> None:
-    words = ("build", "--install-rocm", "--index-url", empty_index, "--output-dir", tmp_path / "out")
-    done = script("build_prod_wheels.py", *words, cache=tmp_path / "cache")
+    done = script(
+        "build_prod_wheels.py", "install-rocm", "--index-url", empty_index, cache=tmp_path / "cache"
+    )
     assert_one_clear_line(done, 2, "rocm", empty_index)
 
 
