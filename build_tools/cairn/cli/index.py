@@ -11,9 +11,9 @@ from cairn.cli import options as common
 from cairn.cli import paths
 from cairn.cli.groups import Subparsers
 from cairn.errors import StoreError, UsageError
+from cairn.release import layout
 from cairn.release.audit import audit
 from cairn.release.channel import existing
-from cairn.release.layout import index_url
 from cairn.release.mirror import mirror
 from cairn.release.publish import Published, publish
 from cairn.release.serve import serving
@@ -126,7 +126,7 @@ def _add_place(parser: argparse.ArgumentParser, default: str = "staging") -> Non
 def _serve(options: argparse.Namespace) -> int:
     store = open_existing(options.store)
     indexes = existing(store)
-    if not indexes and any(store.path.iterdir()):
+    if not indexes and any(path.name not in layout.FOLDERS for path in store.path.iterdir()):
         raise StoreError(
             f"{store.url} is not a store: nothing was published into it, and it has other files",
             tip="name the folder that `cairn index publish --store` wrote",
@@ -146,7 +146,7 @@ def _announce(url: str, store: str, indexes: Sequence[str]) -> None:
     if not indexes:
         screen.warn("nothing is published in it yet")
     for index in indexes:
-        screen.out(index_url(url, index))
+        screen.out(layout.index_url(url, index))
 
 
 def _publish(options: argparse.Namespace) -> int:

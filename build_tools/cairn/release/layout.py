@@ -14,6 +14,9 @@ CHANNELS = ("staging", "release", "dev", "nightly", "prerelease")
 GATED = frozenset({"release", "prerelease", "nightly"})
 """Those that people install from: sets come into them through the gate alone."""
 
+FOLDERS = frozenset({"files", ".locks", *CHANNELS})
+"""What is in the folder of a store, also of one whose first change did not get to its end."""
+
 # What a store consists of, and so all that may be served of the folder it is in. Below an index (a channel,
 # or a family of one) lie its state, its journal, its pages, and for each set such pages and its evidence.
 _PAGES = r"simple(/[a-z0-9-]+)?(/index\.(html|json))?"

@@ -159,6 +159,10 @@ def test_a_folder_that_is_no_store_is_not_served(tmp_path: Path, capsys: pytest.
     said = capsys.readouterr().err
     assert f"{tmp_path} is not a store" in said
     assert "cairn index publish --store" in said
+    (tmp_path / "notes.txt").unlink()
+    (tmp_path / ".git").mkdir()
+    assert program.main(["index", "serve", str(tmp_path)]) == 9
+    assert "is not a store" in capsys.readouterr().err
     assert program.main(["index", "serve", str(tmp_path / "none")]) == 9
     assert "there is no store at" in capsys.readouterr().err
 
