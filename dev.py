@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Bootstrap with the standard library only: makes `.venv`, installs Cairn into it, runs one thing.
 
-python3 dev.py quickstart               the whole trail on the sample stack
-python3 dev.py quickstart --stack pyg   the same on torch-scatter and torch-cluster
+python3 dev.py quickstart               the whole trail on the sample stack (0.8 GB of disk)
+python3 dev.py quickstart --stack pyg   the same on torch-scatter and torch-cluster (3.2 GB)
 python3 dev.py test [PYTEST ARGS]       the tests
 python3 dev.py check                    ruff, mypy and the contract on imports
 """
@@ -36,10 +36,14 @@ import contextlib
 import difflib
 import hashlib
 import importlib.util
+import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 
 try:
     import fcntl
@@ -52,6 +56,10 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 STAMP = VENV / "cairn-stamp"
 MINIMUM_PYTHON = (3, 11)
 BUILD_REQUIRES = ["pip", "setuptools"]
+VENV_DISK = {"": 130_000_000, "dev,fast,s3": 700_000_000}  # bytes, by the extras that are installed
+TICK = 0.2  # seconds between two states of a line that moves
+HEARTBEAT = 10.0  # seconds between two lines where none can move
+LAST_LINES = 12  # of pip's, shown when it fails
 EXIT_PREREQUISITE = 3
 EXIT_SYSTEM = 11
 
@@ -66,13 +74,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        if not ready(options.extra):
-            with alone():
-                if not ready(options.extra):
-                    install(options.extra)
+        if problem := prepare(options):
+            print(f"error: {problem}", file=sys.stderr)
+            return EXIT_SYSTEM
         return int(options.run(options, rest))
     except subprocess.CalledProcessError as error:
-        print(f"error: {' '.join(map(str, error.cmd[:6]))} … failed ({error.returncode})", file=sys.stderr)
+        print(f"error: {' '.join(map(str, error.cmd[:6]))} ... failed ({error.returncode})", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"error: {error.strerror}: {error.filename}", file=sys.stderr)
@@ -82,13 +89,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
+def prepare(options: argparse.Namespace) -> str | None:
+    """See to it that there is room on the disk and that `.venv` is ready; returns what is in the way."""
+    is_ready = ready(options.extra)
+    if problem := too_little_room(options, is_ready=is_ready):
+        return problem
+    if not is_ready:
+        with alone():
+            if not ready(options.extra):
+                install(options.extra)
+    return None
+
+
 def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     """The options of the command, and what is passed on."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     commands = parser.add_subparsers(required=True, metavar="quickstart|test|check")
-    quickstart = commands.add_parser("quickstart", help="run the whole trail of a stack", allow_abbrev=False)
+    quickstart = commands.add_parser(
+        "quickstart",
+        help="run the whole trail of a stack",
+        description="Make .venv, install Cairn there, and run the whole trail of a stack in .cairn/STACK: "
+        "checkout, build, stage, smoke-test, gate, promote, install. Needs 0.8 GB of disk for the sample "
+        "stack and 3.2 GB for pyg; delete .venv and .cairn to have it back. "
+        "A second run does only what changed. Other arguments are passed on to `cairn ci run`.",
+        epilog="example: python3 dev.py quickstart --stack pyg",
+        allow_abbrev=False,
+    )
     quickstart.add_argument(
         "--stack",
         type=stack_name,
@@ -125,6 +153,32 @@ def missing_prerequisite() -> str | None:
     if shutil.which("git") is None:
         return "git is missing: install it, on Debian and Ubuntu: apt install git"
     return None
+
+
+def too_little_room(options: argparse.Namespace, *, is_ready: bool) -> str | None:
+    """Say how much disk a first run takes; returns what to do where there is less, None otherwise."""
+    import tomllib  # noqa: PLC0415 - an older Python has none, and is told so before
+
+    needed = 0 if is_ready else VENV_DISK[options.extra]
+    stack = getattr(options, "stack", None)
+    if stack is not None and not (ROOT / ".cairn" / stack / "report.html").exists():
+        with contextlib.suppress(OSError, tomllib.TOMLDecodeError):  # Cairn says what is wrong with it
+            needed += int(tomllib.loads(stack_file(stack).read_text(encoding="utf-8")).get("disk", 0))
+    if not needed:
+        return None
+    free = shutil.disk_usage(ROOT).free
+    print(
+        f"needs {needed / 1e9:.1f} GB of disk in {ROOT}, which has {free / 1e9:.1f} GB free", file=sys.stderr
+    )
+    if free >= needed or free + size_of(VENV, ROOT / ".cairn") >= needed:
+        return None
+    return "too little disk is free: free some space, or clone Cairn to another disk"
+
+
+def size_of(*folders: Path) -> int:
+    """The bytes of all files below folders."""
+    found = (path for folder in folders for path in folder.rglob("*") if not path.is_symlink())
+    return sum(path.stat().st_size for path in found if path.is_file())
 
 
 def allow_all_letters() -> None:
@@ -167,28 +221,126 @@ def works(*modules: str) -> bool:
         return False
 
 
+class Progress:
+    """What is under way, in a line that moves; in plain lines where none can, as in a file or in CI."""
+
+    def __init__(self) -> None:
+        self.doing: Callable[[], str] = str
+        self.moves = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("CI")
+        self._began = time.monotonic()
+
+    def seconds(self) -> int:
+        """Whole seconds since it began."""
+        return round(time.monotonic() - self._began)
+
+    def show_until(self, ended: threading.Event) -> None:
+        """Show it until the event is set."""
+        while not ended.wait(TICK if self.moves else HEARTBEAT):
+            line = f"  {self.seconds()} s  {self.doing()}"
+            if self.moves:
+                # One column is left free: a full line would make some terminals begin another.
+                line = line[: shutil.get_terminal_size().columns - 1]
+                self._write(f"\r{line}\x1b[K")
+            else:
+                self._write(f"{line}\n")
+        if self.moves:
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def showing(task: str) -> Iterator[Progress]:
+    """Show progress while the block runs, and how long it took."""
+    progress, ended = Progress(), threading.Event()
+    print(f"{task} ...", file=sys.stderr, flush=True)
+    ticker = threading.Thread(target=progress.show_until, args=(ended,), daemon=True)
+    ticker.start()
+    try:
+        yield progress
+    finally:
+        ended.set()
+        ticker.join()
+    print(f"{task}: done in {progress.seconds()} s", file=sys.stderr)
+
+
 def install(extra: str) -> None:
     """Make `.venv` and install Cairn there, editable."""
-    print(f"installing Cairn into {VENV} …", file=sys.stderr)
-    if not made_from().startswith(f"{interpreter()}\n") or not works("pip", "cairn.cli.main"):
-        # Not `sys.executable`: that may be the one of the very environment that is cleared.
-        base = getattr(sys, "_base_executable", sys.executable)
-        subprocess.run([base, "-m", "venv", "--clear", VENV], check=True)
-    STAMP.unlink(missing_ok=True)
-    requirement = f"{ROOT}[{extra}]" if extra else str(ROOT)
-    # What builds Cairn comes first: in a build environment of pip's own, versions would not be constrained.
-    for asked in (BUILD_REQUIRES, ["--no-build-isolation", "--editable", requirement]):
-        pip_install(asked)
-    STAMP.write_text(stamp(extra), encoding="utf-8")
+    with showing(f"installing Cairn into {VENV}") as progress:
+        if not made_from().startswith(f"{interpreter()}\n") or not works("pip", "cairn.cli.main"):
+            progress.doing = lambda: "making the environment"
+            # Not `sys.executable`: that may be the one of the very environment that is cleared.
+            base = getattr(sys, "_base_executable", sys.executable)
+            subprocess.run([base, "-m", "venv", "--clear", VENV], check=True)
+        STAMP.unlink(missing_ok=True)
+        requirement = f"{ROOT}[{extra}]" if extra else str(ROOT)
+        # What builds Cairn comes first: an environment of pip's own would not be constrained.
+        for asked in (BUILD_REQUIRES, ["--no-build-isolation", "--editable", requirement]):
+            pip_install(asked, progress)
+        STAMP.write_text(stamp(extra), encoding="utf-8")
 
 
-def pip_install(asked: Sequence[str]) -> None:
+def pip_install(asked: Sequence[str], progress: Progress) -> None:
     """Install into `.venv`, whatever a person's settings say about where packages go."""
-    where = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
+    where = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_QUIET", "PIP_VERBOSE", "PIP_LOG")
     env = {name: value for name, value in os.environ.items() if name not in where}
-    pip = [str(python()), "-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--no-user"]
+    env |= {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
+    options = ["--disable-pip-version-check", "--no-input", "--progress-bar=off", "--no-color", "--no-user"]
     versions = ["--constraint", str(ROOT / "constraints.txt")]
-    subprocess.run([*pip, *versions, *asked], check=True, cwd=ROOT, env=env)
+    command = [str(python()), "-m", "pip", "install", *options, *versions, *asked]
+    (ROOT / ".cairn").mkdir(exist_ok=True)
+    kept = ROOT / ".cairn" / "dev.log"
+    lines = []
+    pip_says = PipOutput()
+    progress.doing = pip_says.doing
+    pip = subprocess.Popen(
+        command, cwd=ROOT, env=env, stdout=PIPE, stderr=STDOUT, encoding="utf-8", errors="replace"
+    )
+    with kept.open("w", encoding="utf-8") as log, pip:
+        for line in pip.stdout or ():
+            log.write(line)
+            lines.append(line.rstrip())
+            pip_says.read(line)
+    if pip.returncode:
+        said = [line for line in lines if line and not line.startswith("WARNING:")]
+        for line in said[-LAST_LINES:]:
+            print(f"  | {line}", file=sys.stderr)
+        print(f"  the whole log: {kept}", file=sys.stderr)
+        raise subprocess.CalledProcessError(pip.returncode, command)
+
+
+class PipOutput:
+    """What pip is about, from the lines it writes: how many packages it has found, and how far it is."""
+
+    def __init__(self) -> None:
+        self._found: set[str] = set()
+        self._step = "asking the package index"
+        self._unpacking: tuple[int, int] | None = None  # how many, and how many were there before
+
+    def read(self, line: str) -> None:
+        """Take a line of pip's."""
+        if named := re.match(r"(?:Collecting|Requirement already satisfied:) ([\w.-]+)", line):
+            self._found.add(named[1].lower())
+            self._step = named[1]
+        elif fetched := re.match(r"\s+(?:Downloading|Using cached) (\S+?)(?:-\d\S*)?( \(.*\))?$", line):
+            self._step = f"downloading {fetched[1].rpartition('/')[2]}{fetched[2] or ''}"
+        elif line.startswith("Installing collected packages:"):
+            self._unpacking = (line.count(",") + 1, installed())
+
+    def doing(self) -> str:
+        """What to show now."""
+        if self._unpacking is not None:
+            total, before = self._unpacking
+            # Of a package that takes another's place, the old one goes first.
+            return f"unpacking: {max(0, installed() - before)} of {total} packages"
+        return f"packages: {len(self._found)}, {self._step}" if self._found else self._step
+
+
+def installed() -> int:
+    """How many packages `.venv` has; pip writes this folder of a package last."""
+    return sum(1 for _ in VENV.glob("[Ll]ib/**/site-packages/*.dist-info"))
 
 
 @contextlib.contextmanager
@@ -217,9 +369,14 @@ def run(*command: str | Path) -> int:
                 continue  # the program was interrupted too; let it clean up and say so
 
 
+def stack_file(name: str) -> Path:
+    """What describes a stack of `external-builds/`."""
+    return ROOT / "external-builds" / name / "stack.toml"
+
+
 def run_quickstart(options: argparse.Namespace, rest: list[str]) -> int:
     """Everything from upstream repositories to `pip install`, for one stack, in `.cairn/<stack>`."""
-    stack = ROOT / "external-builds" / options.stack / "stack.toml"
+    stack = stack_file(options.stack)
     work = ROOT / ".cairn" / options.stack
     os.environ.setdefault("CAIRN_CACHE_DIR", str(ROOT / ".cairn" / "cache"))
     return run(python(), "-m", "cairn", "ci", "run", "--stack", stack, "--work-dir", work, *rest)

@@ -164,6 +164,7 @@ class Stack:
         projects: in any order.
         install: distributions that people ask pip for; the others come with them. All when empty.
         features: name to when it is on, for `{on_or_off:NAME}`.
+        disk: bytes that a first run of the trail leaves in its work folder; None where nobody measured it.
         folder: where the stack.toml is; set by `load`.
     """
 
@@ -179,6 +180,7 @@ class Stack:
     smoke_tests: tuple[str, ...] = ()
     install: tuple[str, ...] = ()
     features: Mapping[str, Feature] = field(default_factory=dict)
+    disk: int | None = None
     folder: str = ""
 
     def project(self, name: str) -> Project:

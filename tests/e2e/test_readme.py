@@ -49,9 +49,7 @@ def test_step_by_step(tmp_path: Path) -> None:
     script = block_under(ROOT / "README.md", "The same, step by step")
     script = script.replace("8383", str(free_port(tmp_path)))
     script += block_under(ROOT / "README.md", "Wheels that are built already")
-    script += (
-        '\npython -c "import torch, torchvision, torchaudio; print(torch.__version__, torch.__file__)"\n'
-    )
+    script += '\nwork/user/bin/python -c "import torch; print(torch.__version__, torch.__file__)"\n'
     env = clean_environment(tmp_path / "cache") | {"PIP_CONFIG_FILE": os.devnull, "USER": "somebody"}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
@@ -60,4 +58,11 @@ def test_step_by_step(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     version, _, place = done.stdout.strip().splitlines()[-1].partition(" ")
     assert version == "2.9.0+rocm7.10.0"
-    assert place.startswith(str(project / ".venv"))
+    assert place.startswith(str(project / "work" / "user"))
+    # What Cairn runs in stays as it was: a wheel that it built could hide one that it should have needed.
+    own = subprocess.run(
+        [project / ".venv" / "bin" / "python", "-m", "pip", "list", "--format=freeze"],
+        env=env, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    names = {line.partition("==")[0] for line in own.stdout.splitlines()}
+    assert not names & {"torch", "torchvision", "torchaudio", "triton", "rocm", "ziglang"}

@@ -106,6 +106,8 @@ def make(stack: Stack, targets: Sequence[str], work_dir: Path, *, log: Path, say
                         output_dir=part,
                     )
                 )
+            # The packages have all that they need of these, which are as large as the whole SDK.
+            shutil.rmtree(folder / "tools", ignore_errors=True)
     return tuple(sorted((folder / "dists").iterdir()))
 
 

@@ -64,7 +64,7 @@ def passing(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[TestRec
 
 
 def untested(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[str, ...]:
-    """The targets of a set on whose hardware no record of it has passed, sorted; `cpu` for a set without."""
+    """The targets that no record of the set has passed on, in order; `cpu` for a set without targets."""
     passed = passing(wheel_set, records)
     if wheel_set.targets in ((), (CPU,)):
         return () if passed else (CPU,)

@@ -43,7 +43,7 @@ class Finding:
     Attributes:
         key: digest of all that it rests on.
         when: for people to read.
-        evidence: the files that it left, absolute, with the sha256 of each.
+        evidence: the files that it left, seen from this one's folder, with the sha256 of each.
     """
 
     SCHEMA: ClassVar[str] = "cairn.kept/1"
@@ -62,7 +62,7 @@ def find(path: Path, key: str) -> Finding | None:
     """The finding that `write` left at `path`, if it rests on the same and its evidence is as it was."""
     try:
         found = jsonfile.read(path, Finding)
-        whole = all(files.sha256_of(Path(file)) == digest for file, digest in found.evidence.items())
+        whole = all(files.sha256_of(path.parent / file) == digest for file, digest in found.evidence.items())
     except (UsageError, OSError):
         return None
     return found if whole and found.key == key else None
@@ -70,7 +70,7 @@ def find(path: Path, key: str) -> Finding | None:
 
 def write(path: Path, key: str, evidence: Iterable[Path] = ()) -> None:
     """Keep a finding for the runs to come."""
-    digests = {str(file): files.sha256_of(file) for file in evidence}
+    digests = {os.path.relpath(file, path.parent): files.sha256_of(file) for file in evidence}
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     jsonfile.write(path, Finding(key=key, when=when, evidence=digests))
 

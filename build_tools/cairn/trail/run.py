@@ -20,7 +20,7 @@ from cairn.sources.checkout import Checkout
 from cairn.testing import record as records
 from cairn.testing import smoke
 from cairn.trail import kept as findings
-from cairn.trail import report
+from cairn.trail import report, room
 from cairn.trail.install import INSTALLERS, install_from_release
 from cairn.trail.request import TrailRequest, TrailResult, untested_note
 from cairn.trail.timeline import Timeline
@@ -39,8 +39,9 @@ def run(request: TrailRequest) -> TrailResult:
 
     Raises:
         CairnError: of the stage that failed; what was promoted before stays as it was.
-        SystemFailureError: another run is under way in the same work folder.
+        SystemFailureError: another run is under way in the same work folder, or its disk is too full for one.
     """
+    room.check(request.work_dir, request.stack.disk)
     with (
         files.locked(request.work_dir / "run.lock", timeout=_LOCK_WAIT),
         console.current().steps(_count_steps(request)),

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import importlib.util
+import math
+import os
+import pty
+import re
 import shutil
+import struct
+import subprocess
 import sys
+import termios
+import tomllib
 import venv
 from collections.abc import Iterable
 from importlib import metadata
@@ -111,3 +121,125 @@ def test_a_mistyped_stack_is_named_before_anything_is_installed(
         dev.main(["quickstart", "--stack", "sampel"])
     assert caught.value.code == 2
     assert "there is no stack 'sampel': did you mean sample?" in capsys.readouterr().err
+
+
+PIP_LINES = [
+    ("Obtaining file:///work", "asking the package index"),
+    ("Collecting rich==14.2.0 (from cairn==0.1)", "packages: 1, rich"),
+    ("  Downloading rich-14.2.0-py3-none-any.whl (243 kB)", "packages: 1, downloading rich (243 kB)"),
+    ("  Using cached https://x.org/a/uv-0.9-py3.whl.metadata", "packages: 1, downloading uv"),
+    ("WARNING: Location 'file:///x' is ignored", "packages: 1, downloading uv"),
+    ("Collecting Jinja2>=3", "packages: 2, Jinja2"),
+    ("Requirement already satisfied: pip in /x (26.1)", "packages: 3, pip"),
+    ("Installing collected packages: a, b, c", "unpacking: 0 of 3 packages"),
+]
+
+
+def test_what_pip_says_becomes_counts(dev: ModuleType) -> None:
+    site = dev.VENV / "lib" / "python3.11" / "site-packages"
+    (site / "there-1.dist-info").mkdir(parents=True)
+    said = dev.PipOutput()
+    for line, shown in PIP_LINES:
+        said.read(f"{line}\n")
+        assert said.doing() == shown
+    (site / "a-1.dist-info").mkdir()
+    assert said.doing() == "unpacking: 1 of 3 packages"
+
+
+SHOW = """
+import importlib.util, os, sys, time
+spec = importlib.util.spec_from_file_location("dev", sys.argv[1])
+dev = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(dev)
+dev.TICK = dev.HEARTBEAT = 0.05
+with dev.showing("installing") as progress:
+    progress.doing = lambda: "word " * 60
+    time.sleep(0.4)
+"""
+
+
+@pytest.mark.parametrize("variables", [{}, {"TERM": "dumb"}, {"CI": "1"}])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_one_line_that_moves_on_a_terminal_and_plain_lines_elsewhere(
+    variables: dict[str, str], *, terminal: bool
+) -> None:
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    if terminal:
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+    dropped = ("CI", "COLUMNS", "TERM")
+    env = {k: v for k, v in os.environ.items() if k not in dropped} | {"TERM": "xterm"} | variables
+    command = [sys.executable, "-c", SHOW, str(DEV)]
+    subprocess.run(command, stderr=theirs, env=env, check=True, timeout=60)
+    os.close(theirs)
+    with open(ours, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+        shown = b""
+        with contextlib.suppress(OSError):  # Linux says EIO where the other side of a terminal is closed
+            while data := file.read(65536):
+                shown += data
+    text = shown.decode("ascii").replace("\r\n", "\n")
+    assert text.startswith("installing ...\n")
+    assert re.search(r"installing: done in \d+ s\n$", text)
+    moves = terminal and not variables
+    assert ("\x1b[K" in text) is moves
+    assert text.count("word word") >= 12
+    if moves:
+        assert all(len(part.removesuffix("\x1b[K")) < 80 for part in text.split("\r"))
+        assert text.count("\n") == 2
+
+
+def ask_for_room(dev: ModuleType, stack: str, *, is_ready: bool) -> str | None:
+    options, _ = dev.parse(["quickstart", "--stack", stack])
+    found: str | None = dev.too_little_room(options, is_ready=is_ready)
+    return found
+
+
+def test_room_on_the_disk_is_told_and_asked_for_before_anything_is_made(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(dev, "ROOT", tmp_path)
+    stack = tmp_path / "external-builds" / "mine" / "stack.toml"
+    stack.parent.mkdir(parents=True)
+    stack.write_text("disk = 600_000_000\n")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=500_000_000))
+    assert "too little disk" in str(ask_for_room(dev, "mine", is_ready=False))
+    shown = capsys.readouterr().err
+    assert shown == f"needs 0.7 GB of disk in {tmp_path}, which has 0.5 GB free\n"
+    # What is there already need not be free: a run that was interrupted carries on.
+    (tmp_path / ".cairn").mkdir()
+    with (tmp_path / ".cairn" / "half").open("wb") as file:
+        file.truncate(250_000_000)
+    assert ask_for_room(dev, "mine", is_ready=False) is None
+    # Nothing is said of a run that has little to do.
+    (tmp_path / ".cairn" / "mine").mkdir()
+    (tmp_path / ".cairn" / "mine" / "report.html").touch()
+    capsys.readouterr()
+    assert ask_for_room(dev, "mine", is_ready=True) is None
+    assert capsys.readouterr().err == ""
+
+
+def test_help_says_how_much_disk_the_stacks_need(dev: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        dev.parse(["quickstart", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    readme = " ".join(DEV.with_name("README.md").read_text().split())
+    for name in ("sample", "pyg"):
+        disk = tomllib.loads(dev.stack_file(name).read_text())["disk"]
+        need = f"{math.ceil((disk + dev.VENV_DISK['']) / 1e8) / 10:.1f} GB"
+        assert need in shown
+        assert need in dev.__doc__
+        assert f"{need} of disk" in readme
+
+
+def test_an_installation_that_fails_shows_pips_last_lines(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(dev, "ROOT", tmp_path)
+    (tmp_path / "constraints.txt").touch()
+    monkeypatch.setattr(dev, "python", lambda: Path(sys.executable))
+    monkeypatch.setenv("PIP_QUIET", "3")
+    with pytest.raises(subprocess.CalledProcessError):
+        dev.pip_install(["--no-index", "--dry-run", "no-such-project-anywhere"], dev.Progress())
+    shown = capsys.readouterr().err
+    assert "  | ERROR: No matching distribution found for no-such-project-anywhere" in shown
+    assert str(tmp_path / ".cairn" / "dev.log") in shown
