@@ -9,15 +9,17 @@ Source: LLVM's docs/ClangOffloadBundler.rst and clang/lib/Driver/OffloadBundler.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import zstandard
 
 from cairn.errors import WheelError
-from cairn.wheels.unpacking import Reader, ViewReader, exactly, stream_length, unpacker
+from cairn.wheels.unpacking import Forward, Reader, Unpacker, ViewReader, exactly, unpacker
 from cairn.wheels.views import View
 
 PLAIN_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
@@ -30,7 +32,7 @@ _ROOM_WITHOUT_QUESTION = 16 << 20
 _RATIO = 250  # far more than code for many targets is ever compressed by
 
 _HEAD = struct.Struct("<4sHH")
-_SIZES = {1: struct.Struct("<I8x"), 2: struct.Struct("<II8x"), 3: struct.Struct("<QQ8x")}
+_SIZES = {1: struct.Struct("<I8s"), 2: struct.Struct("<II8s"), 3: struct.Struct("<QQ8s")}
 _ENTRY = struct.Struct("<QQQ")
 VERSIONS = frozenset(_SIZES)
 """The versions of the header of a compressed bundle."""
@@ -97,8 +99,18 @@ class Bundle:
         return tuple(entry for entry in self.entries if not entry.id.startswith(HOST))
 
 
-def read_range(view: View, start: int, end: int) -> Iterator[Bundle]:
-    """Every bundle between two places.
+class Checker(Protocol):
+    """Who looks at the content of bundles while they are read, in the one pass that there is."""
+
+    def look(self, entries: Sequence[Entry], content: Forward) -> None:
+        """Look at the code of a plain bundle, of which the table has been read."""
+
+    def complain(self, reason: str) -> None:
+        """Note what is wrong with a bundle."""
+
+
+def read_range(view: View, start: int, end: int, checker: Checker | None = None) -> Iterator[Bundle]:
+    """Every bundle between two places, its content looked at by `checker`.
 
     Raises:
         WheelError: there is something else than bundles and zeros between them.
@@ -107,9 +119,9 @@ def read_range(view: View, start: int, end: int) -> Iterator[Bundle]:
     while at < end:
         magic = view.read(at, min(len(PLAIN_MAGIC), end - at))
         if magic == PLAIN_MAGIC:
-            bundle = _read_plain(view, at, end)
+            bundle = _read_plain(view, at, end, checker)
         elif magic.startswith(PACKED_MAGIC):
-            bundle = _read_packed(view, at, end)
+            bundle = _read_packed(view, at, end, checker)
         else:
             raise WheelError(f"device code is malformed: no offload bundle at byte {at - start}")
         yield bundle
@@ -158,34 +170,75 @@ def _next(view: View, at: int, end: int) -> int:
     return end
 
 
-def _read_plain(view: View, at: int, end: int) -> Bundle:
-    entries, table_size = _read_table(ViewReader(view, at, end), end - at)
+def _read_plain(view: View, at: int, end: int, checker: Checker | None) -> Bundle:
+    content = Forward(ViewReader(view, at, end))
+    entries, table_size = _read_table(content, end - at)
+    if checker:
+        checker.look(entries, content)
     size = max((table_size, *(entry.offset + entry.size for entry in entries)))
     return Bundle(at=at, size=size, entries=entries, table_size=table_size)
 
 
-def _read_packed(view: View, at: int, end: int) -> Bundle:
-    version, method = _fields(_HEAD, view, at, end)[1:]
-    if version not in _SIZES or method not in (ZLIB, ZSTD):
-        raise WheelError(f"a compressed offload bundle of unknown version {version} or method {method}")
-    sizes = _fields(_SIZES[version], view, at + _HEAD.size, end)
-    header_size = _HEAD.size + _SIZES[version].size
-    begin = at + header_size
+def _read_packed(view: View, at: int, end: int, checker: Checker | None) -> Bundle:
+    packing, stop, digest = _read_header(view, at, end)
+    begin, plain_size, open_end = at + packing.header_size, packing.plain_size, packing.version == 1
+    packed = Unpacker(ViewReader(view, begin, stop), zlib_stream=packing.method == ZLIB)
+    told = hashlib.md5(usedforsecurity=False)  # LLVM's hash of the content is the low half of it
+    content = Forward(packed, digest=told if checker else None)
+    sane_size = min(plain_size, most_plain(stop - at))
+    problem = None
     try:
-        stop = at + sizes[0]
-        if version == 1:
-            stop = begin + stream_length(ViewReader(view, begin, end), zlib_stream=method == ZLIB)
-        if not begin < stop <= end:
-            raise WheelError(f"a compressed offload bundle of {stop - at} bytes where {end - at} are left")
-        reader = unpacker(ViewReader(view, begin, stop), zlib_stream=method == ZLIB)
-        entries, table_size = _read_table(reader, sizes[-1])
+        entries, table_size = _read_table(content, plain_size)
+        if checker and sane_size == plain_size:
+            checker.look(entries, content)
+        if checker or open_end:
+            problem = _drained(packed, content, sane_size)
     except (zlib.error, zstandard.ZstdError, MemoryError) as error:
         raise WheelError(f"a compressed offload bundle cannot be unpacked: {error}") from error
-    packing = Packing(version=version, method=method, header_size=header_size, plain_size=sizes[-1])
+    if open_end:
+        # Only the end of its stream tells where a bundle of version 1 ends.
+        if problem:
+            raise WheelError(f"a compressed offload bundle {problem}")
+        stop = begin + packed.used
+    if checker:
+        same = told.digest()[: len(digest)] == digest
+        _complain(checker, problem, takes=begin - at + packed.used, size=stop - at, same=same)
     return Bundle(at=at, size=stop - at, entries=entries, table_size=table_size, packing=packing)
 
 
-def _fields(layout: struct.Struct, view: View, at: int, end: int) -> tuple[int, ...]:
+def _read_header(view: View, at: int, end: int) -> tuple[Packing, int, bytes]:
+    """How a bundle is compressed, where it ends at the latest, and the hash of its content."""
+    version, method = _fields(_HEAD, view, at, end)[1:]
+    if version not in _SIZES or method not in (ZLIB, ZSTD):
+        raise WheelError(f"a compressed offload bundle of unknown version {version} or method {method}")
+    *total, plain_size, digest = _fields(_SIZES[version], view, at + _HEAD.size, end)
+    size = _HEAD.size + _SIZES[version].size
+    stop = at + total[0] if total else end
+    if not at + size < stop <= end:
+        raise WheelError(f"a compressed offload bundle of {stop - at} bytes where {end - at} are left")
+    return Packing(version=version, method=method, header_size=size, plain_size=plain_size), stop, digest
+
+
+def _complain(checker: Checker, problem: str | None, *, takes: int, size: int, same: bool) -> None:
+    if problem is None and takes != size:
+        problem = f"takes {takes} bytes, and its header says {size}"
+    if problem is None and not same:
+        problem = "has another hash than its header says"
+    if problem:
+        checker.complain(f"a compressed offload bundle {problem}")
+
+
+def _drained(packed: Unpacker, content: Forward, size: int) -> str | None:
+    """Read a compressed bundle to its end; what is wrong where it does not unpack to `size` bytes."""
+    if not content.skip(size - content.at):
+        return f"unpacks to {content.at} bytes, and its header says {size}"
+    # What checks the content stands after its last byte.
+    if packed.read(1):
+        return f"unpacks to more than the {size} bytes that its header says"
+    return None if packed.ended else "does not end"
+
+
+def _fields(layout: struct.Struct, view: View, at: int, end: int) -> tuple[Any, ...]:
     if at + layout.size > end:
         raise WheelError("an offload bundle ends inside its header")
     return layout.unpack(view.read(at, layout.size))

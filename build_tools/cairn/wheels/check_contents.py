@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cairn.errors import WheelError
-from cairn.wheels import check_device, elf, policy
+from cairn.wheels import check_device, codeobject, elf, policy
 from cairn.wheels.archive import Archive
+from cairn.wheels.check_code import Checker
 from cairn.wheels.check_secrets import Scanner
 from cairn.wheels.findings import Expectation, Finding
 from cairn.wheels.inspect import Library, read_library
@@ -89,8 +90,12 @@ class _Reader:
         view = MemberView(archive, self._member, observer=self._observe)
         try:
             head = view.read(0, min(len(elf.MAGIC), self._member.size))
+            checker = Checker(self._member.name)
             if elf.is_elf(head):
-                library = self._read_library(view)
+                library = self._read_library(view, checker)
+            if (library and library.elf.machine == codeobject.MACHINE) or _is_code(self._member):
+                checker.look_at_file(view)
+            self.findings += checker.findings
             view.drain()
             self.complete = True
         except WheelError as error:
@@ -102,9 +107,9 @@ class _Reader:
             self._find("secret", f"it contains what looks like {kind}", "take it out and have it revoked")
         return library
 
-    def _read_library(self, view: MemberView) -> Library | None:
+    def _read_library(self, view: MemberView, checker: Checker) -> Library | None:
         try:
-            return read_library(view, self._member, look_for=policy.watched_symbols())
+            return read_library(view, self._member, look_for=policy.watched_symbols(), checker=checker)
         except WheelError as error:
             self._find("binary-malformed", str(error), "build it again")
             return None
@@ -121,6 +126,12 @@ class _Reader:
 
     def _find(self, code: str, reason: str, fix: str) -> None:
         self.findings.append(Finding(code=code, member=self._member.name, reason=reason, fix=fix))
+
+
+def _is_code(member: Member) -> bool:
+    """Whether a name says that a file is device code; `.co` may be anything where no target is named."""
+    name = member.name.rpartition("/")[2].lower()
+    return name.endswith(".hsaco") or (name.endswith(".co") and "gfx" in name)
 
 
 def _check_row(row: RecordRow, member: Member, reader: _Reader) -> Iterator[Finding]:

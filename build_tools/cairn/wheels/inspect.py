@@ -19,6 +19,7 @@ from cairn.wheels.views import MemberView
 from cairn.wheels.zipformat import Member
 
 if TYPE_CHECKING:
+    from cairn.wheels.bundles import Checker
     from cairn.wheels.offload import CodeObject
 
 _SMALLEST = 52  # an ELF header of 32 bits
@@ -103,26 +104,31 @@ def read_libraries(
 
 
 def read_library(
-    view: MemberView, member: Member, *, device_code: bool = True, look_for: frozenset[str] = frozenset()
+    view: MemberView,
+    member: Member,
+    *,
+    device_code: bool = True,
+    look_for: frozenset[str] = frozenset(),
+    checker: Checker | None = None,
 ) -> Library:
-    """One binary.
+    """One binary, the content of its bundles looked at by `checker`.
 
     Raises:
         WheelError: it is malformed; the message names it.
     """
     try:
         parsed = elf.read_view(view, sections=device_code, look_for=look_for)
-        code = _device_code(view, parsed) if device_code else ()
+        code = _device_code(view, parsed, checker) if device_code else ()
     except WheelError as error:
         raise WheelError(f"{member.name}: {error}", tip=error.tip) from error
     return Library(member=member.name, size=member.size, elf=parsed, code_objects=code)
 
 
-def _device_code(view: MemberView, parsed: Elf) -> tuple[CodeObject, ...]:
+def _device_code(view: MemberView, parsed: Elf, checker: Checker | None) -> tuple[CodeObject, ...]:
     # Loaded here because what it takes to unpack bundles takes longer to load than many a wheel to read.
     from cairn.wheels import offload  # noqa: PLC0415
 
-    return offload.of_view(view, parsed)
+    return offload.of_view(view, parsed, checker)
 
 
 def elf_members(archive: Archive) -> Iterator[Member]:

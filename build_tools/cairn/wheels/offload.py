@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from cairn.errors import UsageError, WheelError
 from cairn.targets import TargetId, parse_target_id
 from cairn.wheels import bundles, codeobject, elf
+from cairn.wheels.bundles import Checker
 from cairn.wheels.elf import Elf
 from cairn.wheels.views import BytesView, View
 
@@ -51,12 +52,12 @@ def of_elf(data: bytes | mmap.mmap) -> tuple[CodeObject, ...]:
     return of_view(view, elf.read_view(view))
 
 
-def of_view(view: View, parsed: Elf) -> tuple[CodeObject, ...]:
-    """Like `of_elf`, when the file (with its sections) has been read already."""
+def of_view(view: View, parsed: Elf, checker: Checker | None = None) -> tuple[CodeObject, ...]:
+    """Like `of_elf`, when the file (with its sections) has been read already; see `bundles.read_range`."""
     if parsed.machine == codeobject.MACHINE:
         target = codeobject.target_of(view)
         return (CodeObject(target=target, size=view.size, compressed=False, offset=0),)
-    return tuple(found for start, end in ranges(parsed) for found in read_range(view, start, end))
+    return tuple(found for start, end in ranges(parsed) for found in read_range(view, start, end, checker))
 
 
 def ranges(parsed: Elf) -> Iterator[tuple[int, int]]:
@@ -66,13 +67,13 @@ def ranges(parsed: Elf) -> Iterator[tuple[int, int]]:
             yield section.offset, section.offset + section.size
 
 
-def read_range(view: View, start: int, end: int) -> Iterator[CodeObject]:
+def read_range(view: View, start: int, end: int, checker: Checker | None = None) -> Iterator[CodeObject]:
     """The code objects of every bundle between two places.
 
     Raises:
         WheelError: there is something else than bundles and zeros between them.
     """
-    for bundle in bundles.read_range(view, start, end):
+    for bundle in bundles.read_range(view, start, end, checker):
         for entry in bundle.device_entries:
             yield CodeObject(
                 target=target_of(entry.id),

@@ -8,6 +8,7 @@ from cairn import wording
 from cairn.errors import WheelError
 from cairn.wheels import check_binaries, check_modules, foreign, pe_inspect, policy
 from cairn.wheels.archive import Archive
+from cairn.wheels.check_code import Checker
 from cairn.wheels.findings import Expectation, Finding
 from cairn.wheels.metadata import FileName
 from cairn.wheels.pe_inspect import PeLibrary
@@ -24,7 +25,9 @@ def read(archive: Archive) -> tuple[tuple[PeLibrary, ...], tuple[Finding, ...]]:
     for member in pe_inspect.candidates(archive):
         try:
             if pe_inspect.is_pe(archive, member):
-                libraries.append(pe_inspect.read_library(archive, member))
+                checker = Checker(member.name)
+                libraries.append(pe_inspect.read_library(archive, member, checker))
+                findings += checker.findings
         except WheelError as error:
             finding = Finding(
                 code="binary-malformed", member=member.name, reason=str(error), fix="build it again"

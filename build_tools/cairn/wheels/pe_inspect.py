@@ -14,6 +14,7 @@ from cairn.errors import PrerequisiteError, WheelError
 from cairn.targets import in_order
 from cairn.wheels import offload, pe
 from cairn.wheels.archive import Archive
+from cairn.wheels.bundles import Checker
 from cairn.wheels.offload import CodeObject
 from cairn.wheels.pe import Pe
 from cairn.wheels.views import MemberView, View
@@ -84,8 +85,8 @@ def is_pe(archive: Archive, member: Member) -> bool:
     return pe.is_pe(MemberView(archive, member).read(0, len(pe.MAGIC)))
 
 
-def read_library(archive: Archive, member: Member) -> PeLibrary:
-    """One PE file.
+def read_library(archive: Archive, member: Member, checker: Checker | None = None) -> PeLibrary:
+    """One PE file, the content of its bundles looked at by `checker`.
 
     Raises:
         WheelError: it is malformed; the message names it.
@@ -94,7 +95,7 @@ def read_library(archive: Archive, member: Member) -> PeLibrary:
         view = MemberView(archive, member)
         parsed = pe.read_view(view)
         return PeLibrary(
-            member=member.name, size=member.size, pe=parsed, code_objects=device_code(view, parsed)
+            member=member.name, size=member.size, pe=parsed, code_objects=device_code(view, parsed, checker)
         )
     except WheelError as error:
         raise WheelError(f"{member.name}: {error}", tip=error.tip) from error
@@ -107,13 +108,15 @@ def ranges(parsed: Pe) -> Iterator[tuple[int, int]]:
             yield section.offset, section.offset + min(section.size, section.memory_size)
 
 
-def device_code(view: View, parsed: Pe) -> tuple[CodeObject, ...]:
+def device_code(view: View, parsed: Pe, checker: Checker | None = None) -> tuple[CodeObject, ...]:
     """The code objects of a PE file.
 
     Raises:
         WheelError: they are malformed.
     """
-    return tuple(found for start, end in ranges(parsed) for found in offload.read_range(view, start, end))
+    return tuple(
+        found for start, end in ranges(parsed) for found in offload.read_range(view, start, end, checker)
+    )
 
 
 def shipped(libraries: Iterable[PeLibrary]) -> frozenset[str]:

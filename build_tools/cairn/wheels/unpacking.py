@@ -11,7 +11,7 @@ from cairn.errors import WheelError
 from cairn.wheels.views import View
 
 _STEP = 1 << 16
-_SMALL_STEP = 256
+_SMALL_STEP = 1024
 _MOST_WINDOW = 1 << 27
 
 
@@ -42,52 +42,106 @@ class ViewReader:
         return data
 
 
-class _ZlibReader:
-    def __init__(self, packed: Reader) -> None:
+class Unpacker:
+    """The content of a stream of zlib, or else of zstd, read from its beginning to its end.
+
+    `read` raises zlib.error or ZstdError where the stream is broken.
+
+    Attributes:
+        ended: whether the stream has come to its own end.
+    """
+
+    def __init__(self, packed: ViewReader, *, zlib_stream: bool) -> None:
         self._packed = packed
-        self._stream = zlib.decompressobj()
+        self._begin = packed.at
+        self._zlib = zlib.decompressobj() if zlib_stream else None
+        self._zstd = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW).decompressobj()
+        self._left = b""
+
+    @property
+    def ended(self) -> bool:
+        """See the class."""
+        return bool(self._zlib.eof if self._zlib else self._zstd.eof)
+
+    @property
+    def used(self) -> int:
+        """How many bytes of the packed ones the stream takes, once it has ended."""
+        over = self._zlib.unused_data if self._zlib else self._zstd.unused_data
+        return self._packed.at - len(over) - self._begin
 
     def read(self, size: int, /) -> bytes:
-        found = bytearray()
-        while len(found) < size and not self._stream.eof:
-            data = self._stream.unconsumed_tail or self._packed.read(_STEP)
-            part = self._stream.decompress(data, size - len(found))
-            if not part and not data:
+        """See `Reader.read`."""
+        found = [self._left[:size]]
+        self._left = self._left[size:]
+        wanted = size - len(found[0])
+        while wanted > 0 and not self.ended:
+            part = self._next(wanted)
+            if part is None:
                 break
-            found += part
-        return bytes(found)
+            found.append(part[:wanted])
+            self._left = part[wanted:]
+            wanted -= len(found[-1])
+        return b"".join(found)
+
+    def _next(self, wanted: int) -> bytes | None:
+        if self._zlib:
+            data = self._zlib.unconsumed_tail or self._packed.read(_STEP)
+            part = self._zlib.decompress(data, wanted)
+            return part if part or data else None
+        # Small steps, since nothing bounds what one gives: a few bytes of zstd can stand for 128 KiB.
+        data = self._packed.read(_SMALL_STEP)
+        return self._zstd.decompress(data) if data else None
 
 
-def unpacker(packed: Reader, *, zlib_stream: bool) -> Reader:
+class Forward:
+    """What a reader gives, with its place; optionally hashed on the way.
+
+    Attributes:
+        at: how many bytes have been read.
+    """
+
+    def __init__(self, reader: Reader, *, digest: Digest | None = None) -> None:
+        self.at = 0
+        self._reader = reader
+        self._digest = digest
+
+    def read(self, size: int, /) -> bytes:
+        """See `Reader.read`."""
+        data = self._reader.read(size)
+        self.at += len(data)
+        if self._digest is not None:
+            self._digest.update(data)
+        return data
+
+    def skip(self, size: int) -> bool:
+        """Go on by so many bytes; whether there are as many."""
+        if self._digest is None and isinstance(self._reader, ViewReader):
+            self._reader.at += size
+            self.at += size
+            return True
+        end = self.at + size
+        while self.at < end:
+            if not self.read(min(end - self.at, _STEP)):
+                return False
+        return True
+
+
+class Digest(Protocol):
+    """A running hash."""
+
+    def update(self, data: bytes, /) -> None:
+        """Take more bytes in."""
+
+
+def unpacker(packed: ViewReader, *, zlib_stream: bool) -> Reader:
     """The content of a stream of zlib, or else of zstd.
 
     Its `read` raises zlib.error or ZstdError where the stream is broken.
     """
     if zlib_stream:
-        return _ZlibReader(packed)
+        return Unpacker(packed, zlib_stream=True)
     decompressor = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW)
     return decompressor.stream_reader(packed, read_size=_STEP)  # type: ignore[arg-type]
-
-
-def stream_length(packed: ViewReader, *, zlib_stream: bool) -> int:
-    """How many bytes a stream takes that no header tells the length of.
-
-    Raises:
-        WheelError: it does not end.
-    """
-    # Small steps: a few bytes of zstd can stand for megabytes.
-    stream = (
-        zlib.decompressobj()
-        if zlib_stream
-        else zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW).decompressobj()
-    )
-    begin = packed.at
-    while not stream.eof:
-        data = packed.read(_SMALL_STEP)
-        if not data:
-            raise WheelError("a compressed offload bundle does not end")
-        stream.decompress(data)
-    return packed.at - len(stream.unused_data) - begin
 
 
 def exactly(reader: Reader, size: int) -> bytes:

@@ -170,6 +170,28 @@ def make_elf() -> Callable[..., bytes]:
     return lambda **properties: ElfFile(**properties).build()
 
 
+PROCESSORS = {"gfx90a": 0x3F, "gfx942": 0x4C, "gfx950": 0x4F, "gfx9-4-generic": 0x5F}
+PROCESSORS |= {"gfx1100": 0x41, "gfx1101": 0x46}
+
+
+def code_object(target: str, body: bytes) -> bytes:
+    """A whole ELF file for an AMD GPU with `body` for its instructions, put together byte by byte."""
+    names = b"\0.text\0.shstrtab\0"
+    text_at = 64 + 2 * 56
+    names_at = text_at + len(body)
+    header = b"\x7fELF\x02\x01\x01\x40\x04" + bytes(7)
+    flags = PROCESSORS[target.partition(":")[0]]
+    header += struct.pack(
+        "<HHIQQQIHHHHHH", 3, 224, 1, 0, 64, names_at + len(names), flags, 64, 56, 2, 64, 3, 2
+    )
+    header += struct.pack("<IIQQQQQQ", 1, 4, 0, 0, 0, text_at, text_at, 4096)
+    header += struct.pack("<IIQQQQQQ", 1, 5, text_at, 4096, 4096, len(body), len(body), 4096)
+    sections = bytes(64)
+    for name, kind, at, size in ((1, 1, text_at, len(body)), (7, 3, names_at, len(names))):
+        sections += struct.pack("<IIQQQQIIQQ", name, kind, 0, 0, at, size, 0, 0, 1, 0)
+    return header + body + names + sections
+
+
 def plain_bundle(codes: Mapping[str, bytes]) -> bytes:
     entries = {"host-x86_64-unknown-linux--": b""}
     entries |= {f"hipv4-amdgcn-amd-amdhsa--{target}": code for target, code in codes.items()}
@@ -186,11 +208,12 @@ def packed_bundle(codes: Mapping[str, bytes], version: int, method: int) -> byte
     plain = plain_bundle(codes)
     packed = zlib.compress(plain) if method == 0 else zstandard.ZstdCompressor().compress(plain)
     head = struct.pack("<4sHH", b"CCOB", version, method)
+    digest = hashlib.md5(plain, usedforsecurity=False).digest()[:8]
     if version == 1:
-        return head + struct.pack("<IQ", len(plain), 7) + packed
-    layout = "<IIQ" if version == 2 else "<QQQ"
+        return head + struct.pack("<I8s", len(plain), digest) + packed
+    layout = "<II8s" if version == 2 else "<QQ8s"
     total = len(head) + struct.calcsize(layout) + len(packed)
-    return head + struct.pack(layout, total, len(plain), 7) + packed
+    return head + struct.pack(layout, total, len(plain), digest) + packed
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from cairn.wheels.split import split
 from cairn.wheels.summary import summarise
 from cairn.wheels.verify import Expectation, verify
 
-from .conftest import add_member, make_dll, record_hash, with_empty_blocks
+from .conftest import add_member, code_object, make_dll, record_hash, with_empty_blocks
 
 MakeWheel = Callable[..., Path]
 MakeElf = Callable[..., bytes]
@@ -50,7 +50,7 @@ NUMBERS = (0, 1, 2, 7, 0x7F, 0x80, 0xFFF, 1 << 31, 1 << 32, 1 << 40, 1 << 63, (1
 
 @pytest.fixture
 def codes(make_bundle: MakeBundle) -> bytes:
-    code = {"gfx942": b"abc" * 50, "gfx1100": b"d" * 30}
+    code = {"gfx942": code_object("gfx942", b"abc" * 50), "gfx1100": code_object("gfx1100", b"d" * 30)}
     return b"".join(make_bundle(code, *kind) + bytes(9) for kind in ((0, 0), (1, 0), (2, 1), (3, 0)))
 
 

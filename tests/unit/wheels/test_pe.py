@@ -12,7 +12,7 @@ from cairn.wheels import pe, pe_inspect
 from cairn.wheels.archive import Archive
 from cairn.wheels.verify import Expectation, verify
 
-from .conftest import SECTION_AT, make_dll
+from .conftest import SECTION_AT, code_object, make_dll
 
 MakeWheel = Callable[..., Path]
 MakeBundle = Callable[..., bytes]
@@ -79,7 +79,7 @@ def windows_wheel(make_wheel: MakeWheel, files: Mapping[str, bytes]) -> Path:
 
 
 def test_device_code_of_dlls(make_wheel: MakeWheel, make_bundle: MakeBundle) -> None:
-    code = make_bundle({"gfx1100": b"code", "gfx1101": b"more"})
+    code = make_bundle({t: code_object(t, b"code") for t in ("gfx1100", "gfx1101")})
     dll = make_dll(("KERNEL32.dll",), sections={".hip_fat": code + bytes(64)})
     wheel = windows_wheel(make_wheel, {"demo/_C.pyd": dll})
     with Archive.open(wheel) as archive:

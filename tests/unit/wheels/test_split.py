@@ -18,15 +18,17 @@ from cairn.wheels.split import split
 from cairn.wheels.verify import Expectation, verify
 from cairn.wheels.views import BytesView
 
-from .conftest import make_dll
+from .conftest import code_object, make_dll
 
 MakeWheel = Callable[..., Path]
-CODES = {
+BODIES = {
     "gfx942": random.Random(1).randbytes(9000),  # noqa: S311 - fixed content is the point
     "gfx90a:xnack+": b"code with xnack" * 300,
     "gfx90a:xnack-": b"code without" * 300,
     "gfx9-4-generic": b"for several" * 99,
 }
+CODES = {target: code_object(target, body) for target, body in BODIES.items()}
+ALONE = code_object("gfx942", b"only one")
 TARGETS = ("gfx90a:xnack+", "gfx90a:xnack-", "gfx9-4-generic", "gfx942")
 PROCESSORS = ("gfx90a", "gfx9-4-generic", "gfx942")
 KINDS = [(0, 0), (1, 0), (2, 0), (2, 1), (3, 1)]
@@ -58,11 +60,11 @@ def build(
             "demo/__init__.py": b"VALUE = 1\n",
             "demo/lib/libplain.so": make_elf(sections={".hip_fatbin": make_bundle(CODES), ".data": b"d"}),
             "demo/lib/libmany é.so": make_elf(sections={".hip_fatbin": many}),
-            "top.so": make_elf(sections={".hip_fatbin": make_bundle({"gfx942": b"at the top"})}),
+            "top.so": make_elf(sections={".hip_fatbin": make_bundle({"gfx942": ALONE})}),
             "demo/lib/libhost.so": make_elf(needed=("libplain.so",)),
-            "demo/kernels/k.hsaco": make_elf(machine=224, flags=0x4C),
+            "demo/kernels/k.hsaco": code_object("gfx942", b"of its own"),
             "demo-1.0.data/platlib/demo_extra.so": make_elf(
-                sections={".hip_fatbin": make_bundle({"gfx942": b"only one"}, 2, 1)}
+                sections={".hip_fatbin": make_bundle({"gfx942": ALONE}, 2, 1)}
             ),
         }
         tags = ("cp311-cp311-manylinux_2_28_x86_64",)
@@ -252,7 +254,7 @@ def test_wheels_that_do_not_belong_together(
     newer = apply(first, Edit(version="1.1"), tmp_path / "newer")
     with pytest.raises(WheelError, match="does not belong to"):
         join(host, [newer], out)
-    other_code = {name: code[::-1] for name, code in CODES.items()}
+    other_code = {name: code_object(name, body[::-1]) for name, body in BODIES.items()}
     files = {"demo/lib/libplain.so": make_elf(sections={".hip_fatbin": make_bundle(other_code)})}
     other = split(build(files=files, version="1.0"), tmp_path / "other")
     with pytest.raises(WheelError, match=r"not the library|has no demo"):
@@ -350,7 +352,9 @@ def walk(value: object) -> list[dict[str, int]]:
 def test_device_code_in_a_dll_is_split_and_comes_back(
     make_wheel: MakeWheel, make_bundle: Callable[..., bytes], tmp_path: Path, kind: tuple[int, int]
 ) -> None:
-    bundle = make_bundle({"gfx942": CODES["gfx942"], "gfx1100": b"for a card" * 400}, *kind)
+    bundle = make_bundle(
+        {"gfx942": CODES["gfx942"], "gfx1100": code_object("gfx1100", b"for a card" * 400)}, *kind
+    )
     dll = make_dll(("kernel32.dll",), name="torch_hip.dll", sections={".hip_fat": bundle, ".data": b"d" * 64})
     files = {"demo/__init__.py": b"", "demo/lib/torch_hip.dll": dll}
     wheel = make_wheel(tags=("cp311-cp311-win_amd64",), pure=False, files=files)

@@ -11,7 +11,7 @@ from cairn.wheels import edit
 from cairn.wheels.edit import Edit
 from cairn.wheels.verify import Expectation, verify
 
-from .conftest import add_member, make_dll, record_hash
+from .conftest import add_member, code_object, make_dll, record_hash
 from .test_summary import cairn
 
 MakeWheel = Callable[..., Path]
@@ -47,7 +47,7 @@ def good(make_wheel: MakeWheel, make_elf: MakeElf, make_bundle: MakeBundle) -> P
     ext = make_elf(
         needed=("libdemo.so", "libamdhip64.so.6", "ld-linux-x86-64.so.2"),
         runpath="$ORIGIN/lib:$ORIGIN/../_rocm_sdk_core/lib:${ORIGIN}",
-        sections={".hip_fatbin": make_bundle({"gfx942": b"a", "gfx1100": b"b"})},
+        sections={".hip_fatbin": make_bundle({t: code_object(t, b"code") for t in ("gfx942", "gfx1100")})},
     )
     device = make_elf(machine=224, needed=("nothing.so",), runpath="/abs")
     return make_wheel(

@@ -1,0 +1,154 @@
+"""Code objects that are not whole and bundles whose headers lie are found, wherever in a wheel they lie."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cairn.wheels.edit import Edit, apply
+from cairn.wheels.split import split
+from cairn.wheels.verify import Expectation, Finding, verify
+
+from .conftest import code_object, make_dll, packed_bundle, plain_bundle
+
+MakeWheel = Callable[..., Path]
+MakeElf = Callable[..., bytes]
+
+BODY = bytes(range(1, 200)) * 50
+WHOLE = code_object("gfx942", BODY)
+TEXT_AT = 64 + 2 * 56
+KINDS = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (3, 1)]
+BROKEN = {
+    "zeroed": (bytes(len(WHOLE)), "is nothing but zeros"),
+    "cut": (WHOLE[:-200], "is cut off"),
+    "short": (WHOLE[:40], "is no ELF file"),
+    "a text": (b"no code at all, and longer than any header would be, as is to be seen", "is no ELF file"),
+    "without instructions": (
+        WHOLE[:TEXT_AT] + bytes(len(BODY)) + WHOLE[TEXT_AT + len(BODY) :],
+        "has nothing but zeros for its instructions",
+    ),
+    "without its end": (WHOLE[:-130] + bytes(130), "has nothing but zeros for its section headers"),
+    "for another target": (code_object("gfx950", BODY), "is for gfx950"),
+    "for the host": (WHOLE[:18] + b"\x3e\0" + WHOLE[20:], "is for another machine than an AMD GPU (62)"),
+    "of a far table": (WHOLE[:32] + struct.pack("<Q", 1 << 40) + WHOLE[40:], "is cut off"),
+}
+
+
+def found(wheel: Path) -> list[Finding]:
+    return list(verify(wheel, Expectation()))
+
+
+def bundle(code: bytes, kind: tuple[int, int]) -> bytes:
+    codes = {"gfx942": code, "gfx1100": code_object("gfx1100", BODY)}
+    return packed_bundle(codes, *kind) if kind[0] else plain_bundle(codes)
+
+
+def linux(make_wheel: MakeWheel, files: dict[str, bytes]) -> Path:
+    return make_wheel(tags=("cp311-cp311-manylinux_2_28_x86_64",), pure=False, files=files)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whole_code_is_good(make_wheel: MakeWheel, make_elf: MakeElf, kind: tuple[int, int]) -> None:
+    twice = bundle(WHOLE, kind) + bytes(77) + bundle(WHOLE, kind)
+    files = {"demo/x.so": make_elf(sections={".hip_fatbin": twice}), "demo/k.hsaco": WHOLE}
+    assert found(linux(make_wheel, files)) == []
+
+
+@pytest.mark.parametrize("what", BROKEN)
+@pytest.mark.parametrize("kind", KINDS)
+def test_broken_code_in_bundles(
+    make_wheel: MakeWheel, make_elf: MakeElf, kind: tuple[int, int], what: str
+) -> None:
+    code, reason = BROKEN[what]
+    files = {"demo/x.so": make_elf(sections={".hip_fatbin": bundle(WHOLE, kind) + bundle(code, kind)})}
+    (finding,) = found(linux(make_wheel, files))
+    assert (finding.code, finding.member) == ("code-object-malformed", "demo/x.so")
+    assert finding.reason.startswith(f"its code for gfx942 {reason}")
+
+
+@pytest.mark.parametrize("what", ["zeroed", "cut", "without instructions"])
+def test_broken_code_elsewhere(make_wheel: MakeWheel, what: str) -> None:
+    code, reason = BROKEN[what]
+    dll = make_dll(sections={".hip_fat": bundle(code, (2, 1))})
+    (finding,) = found(make_wheel(tags=("py3-none-win_amd64",), pure=False, files={"demo/x.dll": dll}))
+    assert (finding.code, finding.reason) == ("code-object-malformed", f"its code for gfx942 {reason}")
+    files = {"demo/k.hsaco": code, "demo/Kernels_gfx942.co": code, "demo/other.co": b"words"}
+    for one in found(linux(make_wheel, files)):
+        assert one.member in ("demo/k.hsaco", "demo/Kernels_gfx942.co")
+        assert one.code in ("code-object-malformed", "binary-malformed")
+    assert len({one.member for one in found(linux(make_wheel, files))}) == 2
+
+
+def test_bundles_in_files_of_their_own(make_wheel: MakeWheel) -> None:
+    files = {
+        "demo/a_gfx942.co": bundle(WHOLE, (2, 1)),
+        "demo/b.hsaco": bundle(BROKEN["cut"][0], (0, 0)),
+        "demo/c.hsaco": bundle(WHOLE, (2, 1))[:-9],
+    }
+    assert [(f.code, f.member) for f in found(linux(make_wheel, files))] == [
+        ("code-object-malformed", "demo/b.hsaco"),
+        ("bundle-malformed", "demo/c.hsaco"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "at", "layout"), [(1, 8, "<I"), (2, 12, "<I"), (3, 16, "<Q")], ids=["v1", "v2", "v3"]
+)
+@pytest.mark.parametrize("method", [0, 1])
+def test_headers_of_compressed_bundles_that_lie(
+    make_wheel: MakeWheel, make_elf: MakeElf, version: int, method: int, at: int, layout: str
+) -> None:
+    good = bundle(WHOLE, (version, method))
+    size = struct.calcsize(layout)
+    (plain,) = struct.unpack_from(layout, good, at)
+    larger = good[:at] + struct.pack(layout, plain + 1) + good[at + size :]
+    digest = good[: at + size] + bytes([good[at + size] ^ 1]) + good[at + size + 1 :]
+    lies = {"larger": larger, "hash": digest}
+    if version > 1:
+        (total,) = struct.unpack_from(layout, good, 8)
+        lies["longer"] = good[:8] + struct.pack(layout, total + 5) + good[8 + size :] + b"extra"
+    for lie in lies.values():
+        files = {"demo/x.so": make_elf(sections={".hip_fatbin": lie + bytes(50)})}
+        (finding,) = found(linux(make_wheel, files))
+        # Where the end of a bundle is not known, nothing behind it can be read.
+        assert finding.code == ("binary-malformed" if version == 1 and lie is larger else "bundle-malformed")
+        assert "its header say" in finding.reason
+
+
+def test_code_in_device_wheels(make_wheel: MakeWheel, make_elf: MakeElf, tmp_path: Path) -> None:
+    whole = linux(make_wheel, {"demo/x.so": make_elf(sections={".hip_fatbin": bundle(WHOLE, (0, 0))})})
+    device = next(path for path in split(whole, tmp_path / "split") if "gfx942" in path.name)
+    assert found(device) == []
+    name = "demo/x.so.gfx942.devcode"
+    with zipfile.ZipFile(device) as archive:
+        data = archive.read(name)
+    begin = 16 + int.from_bytes(data[8:16], "little")
+    blob = json.loads(data[16:begin])["parts"][0]["codes"][0]["blob"]
+    at = begin + blob["at"]
+    zeroed = data[:at] + bytes(blob["size"]) + data[at + blob["size"] :]
+    bad = apply(device, Edit(replace_files={name: zeroed}), tmp_path / "bad")
+    assert [(f.code, f.member, f.reason) for f in found(bad)] == [
+        ("code-object-malformed", name, "its code for gfx942 is nothing but zeros")
+    ]
+
+
+def test_many_bundles_take_as_long_as_they_are_large(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+    filler = random.Random(1).randbytes(17 << 20)  # noqa: S311 - no compression is the point
+
+    # Beyond what a view holds of the beginning, going back would unpack the member again for each bundle.
+    def seconds(count: int) -> float:
+        one = bundle(WHOLE, (1, 1)).ljust(1 << 12, b"\0")
+        files = {"demo/x.so": make_elf(sections={".rodata": filler, ".hip_fatbin": one * count})}
+        wheel = linux(make_wheel, files)
+        began = time.process_time()
+        assert found(wheel) == []
+        return time.process_time() - began
+
+    assert seconds(800) < 12 * seconds(100)
