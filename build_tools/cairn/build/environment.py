@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import re
-import shutil
 import sys
 import sysconfig
 import tempfile
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import pip, process
+from cairn import owned, pip, process
 from cairn.build import causes
 from cairn.errors import BuildError, NetworkError, ProcessError
 
@@ -77,13 +76,16 @@ class PipSource:
 
 
 def create(path: Path, *, python: Path | None = None) -> Environment:
-    """Make a new environment at `path`, without pip; what was there is removed.
+    """Make a new environment at `path`, without pip, in place of an earlier one of ours.
 
     Args:
         path: its folder.
         python: the interpreter it is made from; ours by default.
+
+    Raises:
+        UsageError: something else is there.
     """
-    shutil.rmtree(path, ignore_errors=True)
+    owned.empty_folder(path)
     process.run([python or Path(sys.executable), "-m", "venv", "--without-pip", path], env=clean_variables())
     return describe(path)
 

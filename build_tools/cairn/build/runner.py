@@ -14,7 +14,9 @@ from cairn import console, files, process
 from cairn.build import cache, step
 from cairn.build.plan import Plan, Step
 from cairn.build.request import BuildRequest, BuiltWheel
+from cairn.errors import UsageError, WheelError
 from cairn.wheels import code_targets, metadata
+from cairn.wheels import set as wheel_sets
 
 
 def run(plan: Plan) -> tuple[BuiltWheel, ...]:
@@ -97,7 +99,20 @@ def _remove_others(wheel: Path, current: Step) -> None:
     # An earlier wheel of the same project for the same Python would make the folder ambiguous for pip.
     name, _, rest = wheel.name.partition("-")
     tag = "-".join(rest.split("-")[-3:-1])
-    for other in wheel.parent.glob(f"{name}-*-{tag}-*.whl"):
-        if other != wheel:
-            console.current().info(f"  {other.name} makes way for the new wheel of {current.project.name}")
+    others = [other for other in wheel.parent.glob(f"{name}-*-{tag}-*.whl") if other != wheel]
+    ours = _made_before(wheel.parent) if others else {}
+    for other in others:
+        if ours.get(other.name) == files.sha256_of(other):
+            console.current().info(f"  {other.name} is replaced by the new wheel of {current.project.name}")
             other.unlink()
+        else:
+            console.current().warn(f"{other} is no wheel of an earlier build here, and stays")
+
+
+def _made_before(output_dir: Path) -> dict[str, str]:
+    """The wheels of the last build that came to its end here, and their sha256."""
+    try:
+        made = wheel_sets.read(output_dir / "set.json").wheels
+    except (UsageError, WheelError):
+        return {}
+    return {wheel.file_name: wheel.sha256 for wheel in made}

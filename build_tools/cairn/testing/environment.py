@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import pip, process
+from cairn import owned, pip, process
 from cairn.errors import NetworkError, ProcessError, TestsFailedError
 
 # What a tested program may see of the caller's variables. Anything else (LD_LIBRARY_PATH, PYTHONPATH,
@@ -87,8 +86,12 @@ class Installed:
 
 
 def create(path: Path, *, python: Path, variables: Mapping[str, str]) -> Environment:
-    """Make a new environment at `path`; what was there is removed."""
-    shutil.rmtree(path, ignore_errors=True)
+    """Make a new environment at `path`, in place of an earlier one of ours.
+
+    Raises:
+        UsageError: something else is there.
+    """
+    owned.empty_folder(path)
     process.run([python, "-m", "venv", "--without-pip", path], env=variables, timeout=300)
     own = path / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     found = process.run([own, "-I", "-c", _DESCRIBE], env=variables, timeout=60)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn import files
+from cairn import files, owned
 from cairn.errors import TestsFailedError, UsageError
 from cairn.targets import CPU
 from cairn.testing import environment as environments
@@ -27,6 +26,8 @@ from cairn.testing.verdict import Judgement, judge
 from cairn.wheels.set import WheelSet
 
 _SHOWN_FAILURES = 5
+_FILES = ("facts.json", "junit.xml", "record.json", "smoke.log")
+_FOLDERS = ("builtin", "pytest", "stack", "venv")
 _PHRASES: Mapping[Verdict, str] = {
     "failed": "failed",
     "invalid": "prove nothing",
@@ -40,7 +41,8 @@ class SmokeRequest:
 
     Attributes:
         wheel_set: the set; each of its files must be installed with exactly its bytes.
-        work_dir: made anew; holds the environment, the log, the results and the record.
+        work_dir: holds the environment, the log, the results and the record, each made anew; nothing else in
+            it is touched.
         index_url: the only index; None where `find_links` has everything.
         find_links: folders or pages that pip looks into as well.
         requirements: installed too, such as `rocm[libraries]==7.10.0`.
@@ -108,8 +110,7 @@ def run_smoke(request: SmokeRequest, *, on_line: Callable[[str], None] | None = 
     """
     _check(request)
     started, began = datetime.now(UTC), time.monotonic()
-    shutil.rmtree(request.work_dir, ignore_errors=True)
-    request.work_dir.mkdir(parents=True)
+    owned.empty_places(request.work_dir, of_files=_FILES, of_folders=_FOLDERS)
     bench = Bench(
         work_dir=request.work_dir,
         variables=_variables(request),

@@ -1,3 +1,4 @@
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -240,3 +241,30 @@ def test_what_cannot_be_meant_is_refused_before_anything_runs(
     with pytest.raises(UsageError, match="no smoke tests at"):
         smoke([wheel], smoke_tests=(tmp_path / "none",))
     assert not (tmp_path / "work").exists()
+
+
+def test_what_else_is_in_the_output_folder_stays(make_wheel: Make, smoke: Smoke) -> None:
+    alpha = make_wheel("alpha", "1.0", {"alpha/__init__.py": ""})
+    first = smoke([alpha])
+    folder = first.record_path.parent
+    (folder / "thesis.txt").write_text("precious")
+    (folder / "more/deep").mkdir(parents=True)
+    (folder / "more/deep/data.bin").write_bytes(b"\0\1")
+    again = smoke([alpha])
+    require_passed(again)
+    assert again.record_path == first.record_path
+    assert (folder / "thesis.txt").read_text() == "precious"
+    assert (folder / "more/deep/data.bin").read_bytes() == b"\0\1"
+
+
+def test_an_output_folder_with_another_persons_environment_is_refused(make_wheel: Make, smoke: Smoke) -> None:
+    alpha = make_wheel("alpha", "1.0", {"alpha/__init__.py": ""})
+    folder = smoke([alpha]).record_path.parent
+    shutil.rmtree(folder)
+    (folder / "venv").mkdir(parents=True)
+    (folder / "venv/mine.py").write_text("mine")
+    (folder / "record.json").write_text("mine")
+    with pytest.raises(UsageError, match=r"record\.json, venv, which Cairn did not make"):
+        smoke([alpha])
+    assert (folder / "venv/mine.py").read_text() == "mine"
+    assert (folder / "record.json").read_text() == "mine"

@@ -1,0 +1,73 @@
+"""Folders and files that Cairn made, told from all others by a mark: only these does it remove."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from cairn import files, wording
+from cairn.errors import UsageError
+
+MARK = ".cairn-made"
+_TEXT = "Cairn made this and removes it again when it makes it anew.\n"
+
+
+def empty_folder(path: Path) -> None:
+    """Make an empty folder at `path`, in place of one that was made in this way.
+
+    Raises:
+        UsageError: something else is there.
+    """
+    if os.path.lexists(path) and not _is_empty(path):
+        if not _is_marked(path):
+            raise _foreign(path.parent, [path.name])
+        shutil.rmtree(path)
+    path.mkdir(parents=True, exist_ok=True)
+    # First of all: a run that is killed here must know the folder again.
+    files.write_text(path / MARK, _TEXT)
+
+
+def empty_places(folder: Path, *, of_files: Collection[str], of_folders: Collection[str]) -> None:
+    """Make room in a folder for what a command writes there; everything else in it stays.
+
+    Args:
+        folder: made when missing.
+        of_files: names of files that are to be written; an earlier run's are removed.
+        of_folders: names of folders; they are empty afterwards.
+
+    Raises:
+        UsageError: one of the names is taken by something that Cairn did not make; nothing was removed then.
+    """
+    mark = folder / MARK
+    known = mark.read_text(encoding="utf-8").splitlines() if mark.is_file() else []
+    foreign = [
+        n for n in of_files if os.path.lexists(folder / n) and (n not in known or (folder / n).is_dir())
+    ]
+    for name in of_folders:
+        path = folder / name
+        if os.path.lexists(path) and not _is_empty(path) and not _is_marked(path):
+            foreign.append(name)
+    if foreign:
+        raise _foreign(folder, foreign)
+    files.write_text(mark, "\n".join([_TEXT.strip(), *sorted({*known, *of_files} - {_TEXT.strip()}), ""]))
+    for name in of_files:
+        (folder / name).unlink(missing_ok=True)
+    for name in of_folders:
+        empty_folder(folder / name)
+
+
+def _is_marked(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and (path / MARK).is_file()
+
+
+def _is_empty(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
+
+
+def _foreign(folder: Path, names: Collection[str]) -> UsageError:
+    return UsageError(
+        f"{folder} has {wording.some(sorted(names))}, which Cairn did not make",
+        tip="name another folder, or move that away",
+    )

@@ -1,0 +1,55 @@
+"""What Cairn made is removed, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cairn import owned
+from cairn.errors import UsageError
+
+
+def test_a_folder_of_ours_is_made_anew_and_another_one_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder" / "venv"
+    owned.empty_folder(folder)
+    (folder / "lib").mkdir()
+    (folder / "lib/x.py").write_text("x")
+    owned.empty_folder(folder)
+    assert [path.name for path in folder.iterdir()] == [owned.MARK]
+    (folder / owned.MARK).unlink()
+    (folder / "thesis.txt").write_text("precious")
+    with pytest.raises(UsageError, match="venv, which Cairn did not make"):
+        owned.empty_folder(folder)
+    assert (folder / "thesis.txt").read_text() == "precious"
+
+
+def test_an_empty_folder_may_be_taken_and_a_link_may_not(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    owned.empty_folder(tmp_path / "empty")
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    with pytest.raises(UsageError, match="link"):
+        owned.empty_folder(tmp_path / "link")
+    assert (tmp_path / "empty" / owned.MARK).exists()
+
+
+def test_room_is_made_for_the_named_places_only(tmp_path: Path) -> None:
+    def make() -> None:
+        owned.empty_places(tmp_path, of_files=("log", "record.json"), of_folders=("venv",))
+
+    (tmp_path / "notes.txt").write_text("mine")
+    make()
+    (tmp_path / "log").write_text("old")
+    (tmp_path / "venv/old").write_text("old")
+    make()
+    assert sorted(p.name for p in tmp_path.iterdir()) == [owned.MARK, "notes.txt", "venv"]
+    assert [p.name for p in (tmp_path / "venv").iterdir()] == [owned.MARK]
+
+
+@pytest.mark.parametrize("taken", ["record.json", "venv/mine.txt"])
+def test_a_name_that_is_taken_is_refused_before_anything_is_removed(tmp_path: Path, taken: str) -> None:
+    (tmp_path / taken).parent.mkdir(exist_ok=True)
+    (tmp_path / taken).write_text("mine")
+    with pytest.raises(UsageError, match=taken.split("/", maxsplit=1)[0]):
+        owned.empty_places(tmp_path, of_files=("log", "record.json"), of_folders=("venv",))
+    assert [p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()] == [taken]
