@@ -58,6 +58,37 @@ def empty_places(folder: Path, *, of_files: Collection[str], of_folders: Collect
         empty_folder(folder / name)
 
 
+def replace_files(folder: Path, made: Path) -> None:
+    """Move every file below `made` into a folder, in place of those that the last call moved there.
+
+    Raises:
+        UsageError: a name is taken by another file, or a file was edited since; nothing was changed then.
+    """
+    mark = folder / MARK
+    lines = mark.read_text(encoding="utf-8").splitlines() if mark.is_file() else []
+    known = {tuple(line.split("  ", 1)) for line in lines if "  " in line}
+    new = {(files.sha256_of(p), p.relative_to(made).as_posix()) for p in made.rglob("*") if p.is_file()}
+    foreign = []
+    for name in {name for _, name in known | new}:
+        path = folder / name
+        is_file = path.is_file() and not path.is_symlink()
+        if os.path.lexists(path) and not (is_file and (files.sha256_of(path), name) in known | new):
+            foreign.append(name)
+    if foreign:
+        raise _foreign(folder, foreign)
+    files.write_text(mark, _listed(known | new))  # both, should the run be killed
+    names = {name for _, name in new}
+    for name in {name for _, name in known} - names:
+        (folder / name).unlink(missing_ok=True)
+    for name in names:
+        files.copy(made / name, folder / name)
+    files.write_text(mark, _listed(new))
+
+
+def _listed(found: Collection[tuple[str, ...]]) -> str:
+    return "".join(f"{digest}  {name}\n" for digest, name in sorted(found))
+
+
 def _is_marked(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink() and (path / MARK).is_file()
 

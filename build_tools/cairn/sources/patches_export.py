@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from cairn import files
+from cairn import owned
 from cairn.errors import SourceError, UsageError
 from cairn.sources import losses, patches_commits, scratch
 from cairn.sources.patches_commits import LocalCommit
@@ -57,17 +57,18 @@ def export(checkout: Path, output_dir: Path) -> Exported:
 
     Args:
         checkout: the working tree.
-        output_dir: what is replaced as a whole; it may hold patches only.
+        output_dir: where they go; those that an earlier export left there are replaced.
 
     Raises:
         SourceError: it is no checkout, or a commit is a merge.
-        UsageError: the folder has other files.
+        UsageError: the folder has files that no export made.
     """
     root = root_at(checkout.absolute())
     parts = parts_of(root)
     refuse_other_files(output_dir)
-    with files.folder_beside(output_dir.absolute()) as folder:
-        patches = [patch for part in parts for patch in _export(part, folder)]
+    with tempfile.TemporaryDirectory(prefix="cairn-export-") as temporary:
+        patches = [patch for part in parts for patch in _export(part, Path(temporary))]
+        owned.replace_files(output_dir, Path(temporary))
     edits = losses.of(root).edits
     return Exported(patches=tuple(patches), edits=edits)
 
@@ -105,7 +106,8 @@ def refuse_other_files(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file", tip="name a folder for the patches")
     found = folder.rglob("*") if folder.is_dir() else ()
-    other = next((path for path in found if not path.is_dir() and path.suffix != ".patch"), None)
+    paths = (path for path in found if not path.is_dir() and path.name != owned.MARK)
+    other = next((path for path in paths if path.suffix != ".patch"), None)
     if other is not None:
         raise UsageError(f"{folder} has other files than patches ({other})", tip="name a folder of its own")
 

@@ -430,3 +430,17 @@ def test_an_audit_asks_little_about_a_submodule_that_nobody_touched(
         upstream.add_submodule("torch", "inner", f"third_party/more{number}")
     upstream.commit("torch", {}, "Add more")
     assert (runs() - before) / 8 <= 21
+
+
+def test_a_patch_that_no_export_made_is_left_where_it_is(bench: Any, tmp_path: Path) -> None:
+    bench()
+    bench.git("commit", "--quiet", "--allow-empty", "-m", "Mine")
+    folder = tmp_path / "patches of mine"
+    folder.mkdir()
+    (folder / "by-hand.patch").write_text("precious")
+    first = patches_export.export(bench.path, folder)
+    (folder / first.patches[0].file).write_text("edited")
+    with pytest.raises(UsageError, match=r"0001-Mine\.patch, which Cairn did not make"):
+        patches_export.export(bench.path, folder)
+    assert (folder / "by-hand.patch").read_text() == "precious"
+    assert (folder / first.patches[0].file).read_text() == "edited"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,25 @@ def test_a_name_that_is_taken_is_refused_before_anything_is_removed(tmp_path: Pa
     with pytest.raises(UsageError, match=taken.split("/", maxsplit=1)[0]):
         owned.empty_places(tmp_path, of_files=("log", "record.json"), of_folders=("venv",))
     assert [p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file()] == [taken]
+
+
+def test_files_are_replaced_where_they_are_as_they_were_made(tmp_path: Path) -> None:
+    made, folder = tmp_path / "made", tmp_path / "folder"
+
+    def put(**texts: str) -> None:
+        shutil.rmtree(made, ignore_errors=True)
+        for name, text in texts.items():
+            (made / "sub").mkdir(parents=True, exist_ok=True)
+            (made / "sub" / name).write_text(text)
+        owned.replace_files(folder, made)
+
+    put(a="1", b="1")
+    (folder / "sub/mine").write_text("mine")
+    put(a="2", c="2")
+    assert {p.name: p.read_text() for p in (folder / "sub").iterdir()} == {"a": "2", "c": "2", "mine": "mine"}
+    (folder / "sub/a").write_text("edited")
+    for texts in ({"a": "3"}, {"c": "3"}, {"a": "2", "mine": "3"}):
+        with pytest.raises(UsageError, match="which Cairn did not make"):
+            put(**texts)
+    assert (folder / "sub/a").read_text() == "edited"
+    assert (folder / "sub/mine").read_text() == "mine"
