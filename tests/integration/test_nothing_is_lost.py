@@ -1,0 +1,565 @@
+"""After a command that failed, was killed or refused, all that Cairn did not make is still there.
+
+One table of commands and moments, and one test that drives them all. Everything takes place in a copy of one
+small world: upstream repositories, a checkout in which a person has worked, wheels, an index, an output
+folder with a person's files. What is theirs is noted, and compared byte for byte afterwards.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "external-builds" / "pytorch"
+
+# Runs a program of ours, and ends it by a signal at the N-th step that changes the disk or starts a program.
+RUN = """
+import os, runpy, signal, sys
+step, number, program, *words = sys.argv[1:]
+events = {"subprocess.Popen", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.truncate"}
+writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+count = 0
+def hook(event, args):
+    global count
+    if event in events or (event == "open" and isinstance(args[2], int) and args[2] & writing):
+        count += 1
+        if count == int(step):
+            os.kill(os.getpid(), int(number))
+if program == "cairn":
+    from cairn.cli.main import main
+    sys.addaudithook(hook)
+    sys.exit(main(words))
+sys.argv = [program, *words]
+sys.addaudithook(hook)
+runpy.run_path(program, run_name="__main__")
+"""
+
+HIPIFY = """\
+import pathlib
+path = pathlib.Path("src/device.cpp")
+path.write_text(path.read_text().replace("driver_types.h", "hip/driver_types.h"))
+pathlib.Path("third_party/kit/fill.cu").write_text("hip")
+pathlib.Path("out.ignored").write_text("x")
+{end}
+"""
+
+BACKEND = """\
+import base64, hashlib, os, pathlib, zipfile
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    pathlib.Path("build").mkdir(exist_ok=True)
+    pathlib.Path("build/log").write_text("x")
+    {end}
+    version = pathlib.Path("version.txt").read_text().strip()
+    info = f"torch-{{version}}.dist-info"
+    members = {{"torch/__init__.py": "", f"{{info}}/WHEEL": "Wheel-Version: 1.0\\nGenerator: x\\n"
+               "Root-Is-Purelib: true\\nTag: py3-none-any\\n",
+               f"{{info}}/METADATA": f"Metadata-Version: 2.1\\nName: torch\\nVersion: {{version}}\\n"}}
+    rows = ""
+    for name, text in members.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        rows += f"{{name}},sha256={{digest}},{{len(text)}}\\n"
+    members[f"{{info}}/RECORD"] = rows + f"{{info}}/RECORD,,\\n"
+    with zipfile.ZipFile(os.path.join(folder, f"torch-{{version}}-py3-none-any.whl"), "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return f"torch-{{version}}-py3-none-any.whl"
+"""
+PYPROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+
+STACK = """\
+schema = "cairn.stack/1"
+name = "small"
+line = "nightly"
+targets = ["cpu"]
+version_suffix = "+cpu"
+
+[[projects]]
+name = "torch"
+distribution = "torch"
+checkout_dir = "pytorch"
+origin = {{ url = "{origin}" }}
+hashtag = "main"
+hipify = "build_amd"
+version_edit = true
+smoke_imports = ["torch"]
+"""
+
+
+def git(folder: Path, *words: str) -> str:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    settings = ("-c", "user.name=A", "-c", "user.email=a@b", "-c", "protocol.file.allow=always")
+    env = kept | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    done = subprocess.run(
+        ["git", *settings, *words], cwd=folder, env=env, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, f"git {words}: {done.stderr}"
+    return done.stdout.strip()
+
+
+def put(folder: Path, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def make_wheel(folder: Path, name: str, version: str) -> Path:
+    info = f"{name}-{version}.dist-info"
+    members = {
+        f"{name}/__init__.py": f"V = {version!r}\n",
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    rows = ""
+    for member, text in members.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        rows += f"{member},sha256={digest},{len(text)}\n"
+    members[f"{info}/RECORD"] = rows + f"{info}/RECORD,,\n"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, text in members.items():
+            archive.writestr(member, text)
+    return path
+
+
+@dataclass
+class World:
+    """A copy of the world, and what in it is a person's."""
+
+    folder: Path
+    files: dict[Path, bytes] = field(default_factory=dict)
+    commits: dict[tuple[Path, str], str] = field(default_factory=dict)
+
+    @property
+    def src(self) -> Path:
+        return self.folder / "src" / "pytorch"
+
+    def plant(self, name: str, text: str = "a person's\n") -> None:
+        """A file of a person's, new or edited."""
+        put(self.folder, {name: text})
+        self.files[self.folder / name] = text.encode()
+
+    def own(self, where: str, *refs: str) -> None:
+        """Refs of a person's in a repository."""
+        folder = self.folder / where
+        self.commits |= {(folder, ref): git(folder, "rev-parse", ref) for ref in refs}
+
+    def assert_whole(self) -> None:
+        lost = [
+            str(path) for path, data in self.files.items() if not path.is_file() or path.read_bytes() != data
+        ]
+        assert lost == []
+        for (folder, ref), commit in self.commits.items():
+            assert git(folder, "rev-parse", ref) == commit
+            git(folder, "rev-list", "--objects", commit)
+
+    def run(self, *words: str, step: int = 0, number: int = 0) -> subprocess.CompletedProcess[str]:
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("GIT_", "PIP_", "XDG_"))}
+        env |= {"CAIRN_CACHE_DIR": str(self.folder / "cache"), "HOME": str(self.folder / "home")}
+        env |= {"PIP_CONFIG_FILE": os.devnull, "PYTHONWARNINGS": "ignore", "CXX": "git"}
+        command = [sys.executable, "-c", RUN, str(step), str(number), *words]
+        return subprocess.run(
+            command, cwd=self.folder, env=env, check=False, capture_output=True, text=True, timeout=120
+        )
+
+
+def make_world(folder: Path) -> None:
+    """Upstream with two commits; a checkout of the first, in which a person has worked since."""
+    for name in ("kit", "torch"):
+        git(folder, "init", "--quiet", "--initial-branch=main", f"up/{name}")
+        git(folder / "up" / name, "config", "receive.denyCurrentBranch", "ignore")
+    put(folder / "up/kit", {"fill.cu": "cuda\n", ".gitignore": "*.ignored\n"})
+    _commit(folder / "up/kit", "Kit")
+    put(
+        folder / "up/torch",
+        {
+            "version.txt": "2.9.0\n",
+            ".gitignore": "*.ignored\nbuild/\n",
+            "src/device.cpp": '#include "driver_types.h"\n',
+            "tools/amd_build/build_amd.py": HIPIFY.format(end=""),
+            "pyproject.toml": PYPROJECT,
+            "backend.py": BACKEND.format(end=""),
+        },
+    )
+    git(folder / "up/torch", "submodule", "--quiet", "add", "../kit", "third_party/kit")
+    _commit(folder / "up/torch", "One")
+    put(folder, {"stack/stack.toml": STACK.format(origin=folder / "up/torch"), "home/x": ""})
+    wheel = make_wheel(folder / "wheels", "alpha", "1.0")
+    make_wheel(folder / "other", "alpha", "1.0").write_bytes(wheel.read_bytes() + b"")
+    put(folder, {BROKEN: "no wheel"})
+
+
+def _commit(folder: Path, message: str) -> None:
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "-m", message)
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The world, made once; everything in it names its files from where it will be copied to."""
+    folder = tmp_path_factory.mktemp("world") / "w"
+    folder.mkdir()
+    make_world(folder)
+    world = World(folder)
+    for words in (
+        ("checkout", "torch", "--stack", "stack", "--root-checkout-dir", "src", "--jobs", "1"),
+        ("manifest", "create", "--stack", "stack", "--root-checkout-dir", "src", "--output", "m.json"),
+        ("index", "publish", "--store", "store", "--index", "staging", WHEEL),
+    ):
+        done = world.run("cairn", *words)
+        assert done.returncode == 0, done.stderr
+    # A person works in the checkout, and upstream goes on.
+    git(world.src, "switch", "--quiet", "-c", "mine")
+    put(world.src, {"mine.txt": "mine\n"})
+    _commit(world.src, "Mine")
+    put(world.src, {"mine.txt": "stashed\n"})
+    git(world.src, "stash", "--quiet")
+    git(world.src, "tag", "of-a-person")
+    git(world.src / "third_party/kit", "switch", "--quiet", "-c", "mine")
+    put(world.src / "third_party/kit", {"mine.txt": "mine\n"})
+    _commit(world.src / "third_party/kit", "Mine in the kit")
+    git(world.src / "third_party/kit", "switch", "--quiet", "--detach", "THEROCK_HIPIFY_DIFFBASE")
+    git(world.src, "switch", "--quiet", "--detach", "THEROCK_HIPIFY_DIFFBASE")
+    put(folder / "up/kit", {"fill.cu": "cuda 2\n"})
+    _commit(folder / "up/kit", "Newer kit")
+    git(folder / "up/torch/third_party/kit", "pull", "--quiet", "origin", "main")
+    put(folder / "up/torch", {"version.txt": "2.9.1\n", "src/new.cpp": "new\n"})
+    _commit(folder / "up/torch", "Two")
+    return folder
+
+
+@pytest.fixture
+def world(template: Path) -> World:
+    """A fresh copy at the same place, so that absolute names in it hold."""
+    kept = template.with_name("kept")
+    if not kept.exists():
+        shutil.copytree(template, kept, symlinks=True)
+    shutil.rmtree(template)
+    shutil.copytree(kept, template, symlinks=True)
+    made = World(template)
+    for name in ("thesis.txt", "sub/data.bin", "torch-0.1-py3-none-any.whl", "alpha-0.1-py3-none-any.whl"):
+        made.plant(f"out/{name}")
+    for name in (
+        "src/pytorch/notes.ignored",
+        "src/pytorch/build/mine.o",
+        "src/pytorch/third_party/kit/a.ignored",
+    ):
+        made.plant(name)
+    for name in ("store/thesis.txt", "store/staging/notes.txt", "store/files/notes.txt", "wheels/notes.txt"):
+        made.plant(name)
+    made.plant("src/beside.txt")
+    made.own("src/pytorch", "refs/heads/mine", "refs/stash", "refs/tags/of-a-person")
+    made.own("src/pytorch/third_party/kit", "refs/heads/mine")
+    made.own("up/torch", "refs/heads/main")
+    return made
+
+
+Prepare = Callable[[World], None]
+SCRIPT = str(SCRIPTS / "pytorch_torch_repo.py")
+BUILD_SCRIPT = str(SCRIPTS / "build_prod_wheels.py")
+CHECKOUT = (SCRIPT, "checkout", "--gitrepo-origin", "up/torch", "--checkout-dir", "src/pytorch",
+            "--repo-hashtag", "main", "--jobs", "1")  # fmt: skip
+ALL = ("cairn", "checkout", "all", "--stack", "stack", "--root-checkout-dir", "src")
+HIPIFY_AGAIN = (SCRIPT, "hipify", "--checkout-dir", "src/pytorch")
+CREATE = (
+    "cairn",
+    "manifest",
+    "create",
+    "--stack",
+    "stack",
+    "--root-checkout-dir",
+    "src",
+    "--output",
+    "n.json",
+)
+REMAKE = ("cairn", "manifest", "checkout", "m.json", "--stack", "stack", "--root-checkout-dir", "src")
+APPLY = ("cairn", "patches", "apply", "src/pytorch", "patches")
+EXPORT = ("cairn", "patches", "export", "src/pytorch", "--output-dir", "patches")
+BUILD = ("cairn", "build", "--stack", "stack", "--root-checkout-dir", "src", "--output-dir", "out",
+         "--env-dir", "envs")  # fmt: skip
+OTHER = "other/alpha-1.0-py3-none-any.whl"
+BROKEN = "broken/alpha-1.0-py3-none-any.whl"
+WHEEL = "wheels/alpha-1.0-py3-none-any.whl"
+SET_VERSION = ("cairn", "wheel", "set-version", WHEEL, "--version", "2.0", "--output-dir", "out")
+PUBLISH = ("cairn", "index", "publish", "--store", "store", "--index", "staging")
+SMOKE = ("cairn", "test", "smoke", "--set", "set.json", "--find-links", "wheels", "--output-dir", "out")
+PROMOTE = ("cairn", "release", "promote", "--store", "store", "set.json")
+CI = ("cairn", "ci", "run", "--stack", "stack", "--work-dir", "work")
+
+
+def edit(name: str) -> Prepare:
+    return lambda world: world.plant(name)
+
+
+def stage(world: World) -> None:
+    world.plant("src/pytorch/version.txt", "2.9.7\n")
+    git(world.src, "add", "version.txt")
+
+
+def commit(where: str) -> Prepare:
+    def prepare(world: World) -> None:
+        put(world.folder / where, {"committed.txt": "x\n"})
+        _commit(world.folder / where, "Not on a branch")
+        world.own(where, "HEAD")
+
+    return prepare
+
+
+def track_ignored(world: World) -> None:
+    put(world.folder / "up/torch", {"notes.ignored": "upstream's now\n"})
+    git(world.folder / "up/torch", "add", "--force", "notes.ignored")
+    _commit(world.folder / "up/torch", "Track")
+    world.own("up/torch", "refs/heads/main")
+
+
+def upstream(files: Mapping[str, str]) -> Prepare:
+    """Upstream gets these files, and a person's checkout has an edit on a branch."""
+
+    def prepare(world: World) -> None:
+        put(world.folder / "up/torch", files)
+        _commit(world.folder / "up/torch", "Change")
+        world.own("up/torch", "refs/heads/main")
+
+    return prepare
+
+
+def without(name: str) -> Prepare:
+    def prepare(world: World) -> None:
+        if name == "up/torch":
+            world.commits = {at: c for at, c in world.commits.items() if at[0] != world.folder / name}
+        shutil.move(world.folder / name, world.folder / "away")
+
+    return prepare
+
+
+def no_checkout(world: World) -> None:
+    world.commits = {at: c for at, c in world.commits.items() if world.src not in (at[0], *at[0].parents)}
+    shutil.rmtree(world.src)
+    world.files = {path: data for path, data in world.files.items() if path.exists()}
+    world.plant("src/pytorch/thesis.txt")
+
+
+def fresh(world: World) -> None:
+    """No checkout at all."""
+    no_checkout(world)
+    (world.src / "thesis.txt").unlink()
+    world.files.pop(world.src / "thesis.txt")
+    world.src.rmdir()
+
+
+def unhipified(world: World) -> None:
+    git(world.src, "checkout", "--quiet", "--detach", "THEROCK_UPSTREAM_DIFFBASE")
+    git(world.src, "tag", "-d", "THEROCK_HIPIFY_DIFFBASE")
+    (world.src / ".git/cairn.json").unlink()
+
+
+def patch(world: World) -> None:
+    git(world.src, "switch", "--quiet", "-c", "patched")
+    world.plant("src/pytorch/more.txt", "more\n")
+    _commit(world.src, "More")
+    git(world.src, "format-patch", "-1", "--quiet", "--output-directory", str(world.folder / "patches"))
+    git(world.src, "switch", "--quiet", "--detach", "THEROCK_HIPIFY_DIFFBASE")
+    world.files.pop(world.src / "more.txt")
+    world.own("src/pytorch", "refs/heads/patched")
+    for path in (world.folder / "patches").iterdir():
+        world.files[path] = path.read_bytes()
+
+
+def patch_in_conflict(world: World) -> None:
+    patch(world)
+    put(world.src, {"more.txt": "another\n"})
+    _commit(world.src, "Another")
+    world.own("src/pytorch", "HEAD")
+
+
+def patch_and_edit(world: World) -> None:
+    patch(world)
+    world.plant("src/pytorch/version.txt", "2.9.7\n")
+
+
+def commit_and_patches(name: str) -> Prepare:
+    def prepare(world: World) -> None:
+        commit("src/pytorch")(world)
+        world.plant(f"patches/{name}")
+
+    return prepare
+
+
+def failing_build(world: World) -> None:
+    world.plant("src/pytorch/backend.py", BACKEND.format(end="raise SystemExit('no compiler')"))
+
+
+def foreign_environment(world: World) -> None:
+    world.plant("envs/torch/env/mine.py")
+
+
+def with_set(world: World) -> None:
+    """A set.json of the wheel, as a build writes it."""
+    wheel = world.folder / WHEEL
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    put(world.folder, {"make_set.py": MAKE_SET.format(wheel=str(wheel), digest=digest)})
+    done = subprocess.run(
+        [sys.executable, "make_set.py"], cwd=world.folder, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def staged_set(world: World) -> None:
+    with_set(world)
+    done = world.run("cairn", *PUBLISH[1:], "--set", "set.json", WHEEL)
+    assert done.returncode == 0, done.stderr
+
+
+def foreign_smoke(world: World) -> None:
+    with_set(world)
+    world.plant("out/venv/mine.py")
+    world.plant("out/record.json")
+
+
+MAKE_SET = """
+from pathlib import Path
+from cairn.build.request import platform_tag, python_version
+from cairn.wheels import set as sets
+made = sets.make([Path("{wheel}")], manifest_sha256="0" * 64, stack="small", python=python_version(),
+                 platform=platform_tag(), family="cpu", targets=("cpu",))
+sets.write(Path("set.json"), made)
+"""
+
+
+def with_conflicting_wheel(world: World) -> None:
+    make_wheel(world.folder / "other", "alpha", "1.0")
+    with zipfile.ZipFile(world.folder / OTHER, "a") as archive:
+        archive.comment = b"other bytes"
+
+
+def bad_backend(world: World) -> None:
+    upstream({"backend.py": BACKEND.format(end="raise SystemExit('no compiler')")})(world)
+    world.plant("work/thesis.txt")
+    world.plant("work/smoke/thesis.txt")
+    world.plant("work/wheels/thesis.txt")
+
+
+def work_folder(world: World) -> None:
+    for name in ("thesis.txt", "smoke/thesis.txt", "wheels/thesis.txt", "src/thesis.txt", "index/thesis.txt"):
+        world.plant(f"work/{name}")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A command, and the moment at which it ends.
+
+    Attributes:
+        words: the program and its arguments.
+        prepare: what stands in its way.
+        kill: the step at which it is killed; none where it ends by itself.
+        interrupt: likewise, by Ctrl-C.
+    """
+
+    words: tuple[str, ...]
+    prepare: Prepare = lambda _world: None
+    kill: int = 0
+    interrupt: int = 0
+
+
+EDITS: dict[str, Prepare] = {
+    "an edit": edit("src/pytorch/version.txt"),
+    "a new file": edit("src/pytorch/new of a person.txt"),
+    "a staged edit": stage,
+    "a commit": commit("src/pytorch"),
+    "an edit in a submodule": edit("src/pytorch/third_party/kit/fill.cu"),
+    "a commit in a submodule": commit("src/pytorch/third_party/kit"),
+    "an ignored file that is tracked now": track_ignored,
+    "a file where upstream has a new one": edit("src/pytorch/src/new.cpp"),
+}
+FAILING = upstream({"tools/amd_build/build_amd.py": HIPIFY.format(end="raise SystemExit('dangling.cu')")})
+
+TABLE: dict[str, Row] = {
+    **{f"checkout refused: {what}": Row(CHECKOUT, prepare) for what, prepare in EDITS.items()},
+    "checkout refused: a folder of files": Row(CHECKOUT, no_checkout),
+    "checkout failed: hipify": Row(CHECKOUT, FAILING),
+    "checkout failed: no origin": Row(CHECKOUT, without("up/torch")),
+    "checkout failed: no submodule": Row(CHECKOUT, without("up/kit")),
+    **{f"checkout killed at {n}": Row(CHECKOUT, kill=n) for n in (2, 15, 30, 45, 60, 70, 80)},
+    **{f"checkout interrupted at {n}": Row(CHECKOUT, interrupt=n) for n in (20, 50, 75)},
+    "first checkout killed": Row(CHECKOUT, fresh, kill=40),
+    "checkout all refused": Row(ALL, edit("src/pytorch/version.txt")),
+    "checkout all killed": Row(ALL, kill=55),
+    "hipify refused": Row(HIPIFY_AGAIN, lambda w: (unhipified(w), edit("src/pytorch/version.txt")(w))[0]),
+    "hipify killed": Row(HIPIFY_AGAIN, unhipified, kill=35),
+    "manifest create refused": Row(CREATE, edit("src/pytorch/version.txt")),
+    "manifest create killed": Row(CREATE, kill=6),
+    "manifest checkout refused": Row(REMAKE, commit("src/pytorch")),
+    "manifest checkout killed": Row(REMAKE, fresh, kill=30),
+    "patches apply failed: a conflict": Row(APPLY, patch_in_conflict),
+    "patches apply refused: an edit": Row(APPLY, patch_and_edit),
+    "patches apply killed": Row(APPLY, patch, kill=25),
+    "patches export refused: other files": Row(EXPORT, commit_and_patches("thesis.txt")),
+    "patches export refused: another patch": Row(EXPORT, commit_and_patches("0001-Not-on-a-branch.patch")),
+    "patches export killed": Row(EXPORT, commit_and_patches("by-hand.patch"), kill=12),
+    "build failed": Row(BUILD, failing_build),
+    "build refused: another environment": Row(BUILD, foreign_environment),
+    "build killed early": Row(BUILD, kill=8),
+    "build killed late": Row(BUILD, kill=30),
+    "build interrupted": Row(BUILD, interrupt=20),
+    "build_prod_wheels build failed": Row(
+        (BUILD_SCRIPT, "build", "--stack", "stack", "--root-checkout-dir", "src", "--output-dir", "out"),
+        failing_build,
+    ),
+    "install-rocm failed": Row((BUILD_SCRIPT, "install-rocm", "--find-links", "wheels")),
+    "rocm install failed": Row(("cairn", "rocm", "install", "--python", "envs", "--find-links", "wheels"),
+                               edit("envs/mine.py")),
+    "rocm package failed": Row(("cairn", "rocm", "package", "--prefix", "src", "--rocm-version", "7.10.0",
+                                "--output-dir", "out")),
+    "set-version refused": Row((*SET_VERSION[:4], "--version", "no version", "--output-dir", "out")),
+    "set-version failed": Row((*SET_VERSION[:3], BROKEN, *SET_VERSION[4:])),
+    "set-version killed": Row(SET_VERSION, kill=2),
+    "repair failed": Row(("cairn", "wheel", "repair", BROKEN, "--output-dir", "out")),
+    "fat refused": Row(("cairn", "wheel", "fat", WHEEL, "src", "--output-dir", "out")),
+    "split refused": Row(("cairn", "wheel", "split", WHEEL, "--output-dir", "out")),
+    "join refused": Row(("cairn", "wheel", "join", WHEEL, WHEEL, "--output-dir", "out")),
+    "smoke refused: another environment": Row(SMOKE, foreign_smoke),
+    "smoke failed: nothing to install": Row((*SMOKE[:6], "sub", *SMOKE[7:]), with_set),
+    "smoke killed": Row(SMOKE, with_set, kill=9),
+    "smoke interrupted": Row(SMOKE, with_set, interrupt=9),
+    "publish refused: other bytes": Row((*PUBLISH, OTHER), with_conflicting_wheel),
+    "publish failed": Row((*PUBLISH, BROKEN)),
+    "publish killed": Row((*PUBLISH[:6], "dev", WHEEL), kill=6),
+    "mirror failed": Row(("cairn", "index", "mirror", "--store", "store", "--index", "staging", BROKEN)),
+    "promote refused": Row(PROMOTE, staged_set),
+    "promote killed": Row(PROMOTE, staged_set, kill=5),
+    "ci run failed": Row(CI, bad_backend),
+    "ci run killed early": Row(CI, work_folder, kill=12),
+    "ci run killed late": Row(CI, work_folder, kill=70),
+}  # fmt: skip
+
+
+def test_the_table_is_long_enough() -> None:
+    assert len(TABLE) >= 40
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_what_cairn_did_not_make_is_still_there(world: World, name: str) -> None:
+    row = TABLE[name]
+    row.prepare(world)
+    if row.kill:
+        done = world.run(*row.words, step=row.kill, number=signal.SIGKILL)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+    elif row.interrupt:
+        done = world.run(*row.words, step=row.interrupt, number=signal.SIGINT)
+        assert done.returncode == 130, done.stderr
+    else:
+        done = world.run(*row.words)
+        assert done.returncode > 0, done.stdout
+        assert "Traceback" not in done.stderr
+    world.assert_whole()
