@@ -9,7 +9,6 @@ import contextlib
 import functools
 import json
 import os
-import re
 import sys
 import textwrap
 import threading
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from cairn import redact
+from cairn import escaping, redact
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -26,11 +25,6 @@ if TYPE_CHECKING:
     from cairn.drawing import Screen, Styled
 
 _LINE = 120  # characters of a program's last line that are shown
-# CSI sequences (ECMA-48) and other control characters: a program may think that it has the screen to itself.
-_CONTROLS = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
-# What a name from outside must not do on the screen: begin a new line, which in CI may be a command to it, or
-# move about. C0, C1, and the line breaks and turns of direction of Unicode.
-_UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _HEARTBEAT = 15.0  # seconds between signs of life where nothing can be redrawn
 
 Mark = Literal["done", "failed", "kept", "bypassed"]
@@ -73,8 +67,8 @@ class Stage:
             line: what the program wrote.
             shown: what is shown of it, where there is not room for every line.
         """
-        plain = _CONTROLS.sub("", line)
-        self.line = plain if shown is None else _CONTROLS.sub("", shown)
+        plain = escaping.without_moves(line)
+        self.line = plain if shown is None else escaping.without_moves(shown)
         if self.on_line is not None:
             self.on_line(plain)
 
@@ -115,17 +109,19 @@ class Console:
 
     def out(self, text: str) -> None:
         """Print a result, which is one line whatever it holds."""
-        _write(_one_line(text))
+        line = _one_line(text)
+        _write(escaping.inert(line) if _in_ci() else line)
 
     def json(self, value: object) -> None:
         """Print a result for a program to read."""
         # ASCII alone is JSON in every encoding that standard output may have.
-        _write(redact.mask(json.dumps(value, indent=2)))
+        _write(escaping.inert_json(redact.mask(json.dumps(value, indent=2))))
 
     def info(self, text: str) -> None:
         """Say what is done."""
         if not self.quiet:
-            self._err.line((redact.mask(text), ""))
+            for line in text.split("\n"):
+                self._err.line((_one_line(line), ""))
 
     def warn(self, text: str) -> None:
         """Say what is not right but does not stop us."""
@@ -165,7 +161,7 @@ class Console:
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[Stage]:
         """Show that `name` is under way until the block ends; stages may run side by side in threads."""
-        stage = Stage(name=name, on_line=self._show_line if self.verbose else None)
+        stage = Stage(name=_one_line(name), on_line=self._show_line if self.verbose else None)
         self._begin(stage)
         try:
             yield stage
@@ -180,7 +176,7 @@ class Console:
         with self._lock:
             step = self._next_step()
             if not self.quiet:
-                self._say_ended(step, name, "kept", note)
+                self._say_ended(step, _one_line(name), "kept", note)
 
     def _show_line(self, line: str) -> None:
         self._err.line((f"  | {_one_line(line)}", "dim"))
@@ -203,13 +199,15 @@ class Console:
         alone = len(self._stages) == 1
         if self._in_actions and alone:
             self._group = stage
-        opened = f"{stage.step}→ " if self._group is None else f"::group::{stage.step}"
-        self._err.line((f"{opened}{stage.name}", ""))
+        if self._group is None:
+            self._err.line((f"{stage.step}→ {stage.name}", ""))
+        else:
+            self._err.command(f"::group::{escaping.command_data(stage.step + stage.name)}")
 
     def _close_group(self) -> None:
         if self._group is not None:
             self._group = None
-            self._err.line(("::endgroup::", ""))
+            self._err.command("::endgroup::")
 
     def _end(self, stage: Stage) -> None:
         with self._lock:
@@ -273,7 +271,15 @@ def _screen(*, stderr: bool) -> Screen:
     # Loaded here because many a command says nothing but its result, and it costs as much as they do.
     from cairn import drawing  # noqa: PLC0415
 
-    return drawing.Screen(stderr=stderr)
+    return drawing.Screen(stderr=stderr, inert=_in_ci())
+
+
+def _in_ci() -> bool:
+    """Whether something may read our lines for commands; most systems set `CI`, Azure `TF_BUILD`."""
+    return any(
+        os.environ.get(name, "false") not in ("", "0", "false")
+        for name in ("CI", "GITHUB_ACTIONS", "TF_BUILD")
+    )
 
 
 def _write(text: str) -> None:
@@ -285,8 +291,7 @@ def _write(text: str) -> None:
 
 def _one_line(text: str) -> str:
     """What may be shown of a text, with what would not be seen escaped."""
-    shown = _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-    return redact.mask(shown)
+    return redact.mask(escaping.visible(text))
 
 
 def clock(seconds: float) -> str:

@@ -10,6 +10,8 @@ import rich.live
 import rich.table
 import rich.text
 
+from cairn import escaping
+
 Styled: TypeAlias = tuple[str, str]
 """A text and rich's name of its style; an empty one for none."""
 
@@ -29,7 +31,9 @@ class _Console(rich.console.Console):
 class Screen:
     """Standard output or standard error, wherever it is put at the moment."""
 
-    def __init__(self, *, stderr: bool) -> None:
+    def __init__(self, *, stderr: bool, inert: bool) -> None:
+        """`inert`: a CI system reads what is written here and must find no command but those of `command`."""
+        self._inert = inert
         # emoji=False: what we print may hold `:x:`, and must stay as it is.
         # No file named: where the standard streams are put elsewhere later, we follow them.
         self._console = _Console(stderr=stderr, highlight=False, soft_wrap=True, emoji=False)
@@ -46,8 +50,15 @@ class Screen:
 
     def line(self, *parts: Styled) -> None:
         """Print one line, however long it is."""
+        whole = "".join(text for text, _ in parts)
+        if self._inert and (harmless := escaping.inert(whole)) != whole:
+            parts = ((harmless, parts[0][1]),)
         shown = (self._drawn(text, style) for text, style in parts)
         self._console.print(rich.text.Text.assemble(*shown), soft_wrap=True)
+
+    def command(self, text: str) -> None:
+        """Print a command to the CI system, whose data is escaped."""
+        self._console.print(rich.text.Text(text), soft_wrap=True)
 
     def _drawn(self, text: str, style: str) -> Styled:
         try:

@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import (
     canonicalize_name,
     canonicalize_version,
+    is_normalized_name,
     parse_sdist_filename,
 )
 
@@ -189,6 +190,8 @@ def _sdist(path: Path) -> tuple[str, str, bytes]:
         ) from error
     with path.open("rb") as stream:
         data = _sdist_member(stream, path.name, "PKG-INFO")
+    if not is_normalized_name(name):
+        raise StoreError(f"{path.name[:200]!r} has a name that no project can have (PEP 508)")
     if data is None:
         raise StoreError(f"{path.name} has no PKG-INFO")
     return str(name), str(version), data

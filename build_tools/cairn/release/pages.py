@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import json
+import urllib.parse
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +47,9 @@ def project_page(project: ProjectState, *, prefix: str) -> Page:
 def root_page(names: Iterable[str]) -> Page:
     """The page that lists every project."""
     ordered = sorted(names)
-    links = "".join(f'<a href="{name}/">{name}</a><br>\n' for name in ordered)
+    links = "".join(
+        f'<a href="{urllib.parse.quote(name)}/">{html.escape(name)}</a><br>\n' for name in ordered
+    )
     plain = {"meta": {"api-version": API_VERSION}, "projects": [{"name": name} for name in ordered]}
     return Page(html=_document("Projects", "", links), json=_json(plain))
 

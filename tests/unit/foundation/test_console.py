@@ -9,6 +9,7 @@ import re
 import struct
 import subprocess
 import sys
+import time
 import termios
 
 import pytest
@@ -133,6 +134,8 @@ def test_a_programs_colours_and_moves_are_left_out_of_the_live_line() -> None:
     stage = Stage(name="build")
     stage.update("\x1b[2K\x1b[1;32mCompiling\x1b[0m 石\r")
     assert stage.line == "Compiling 石"
+    stage.update("\x1b]0;title\x07\x9b31mred\x1b]8;;http://x\x1b\\link\u202e\x85\x1bc!")
+    assert stage.line == "redlinkc!"
 
 
 def test_steps_are_numbered_and_what_is_kept_counts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -223,3 +226,80 @@ def test_signs_that_the_screen_lacks_are_drawn_in_ascii() -> None:
     env = {**os.environ, "PYTHONIOENCODING": "iso8859-1:backslashreplace", "PYTHONUTF8": "0"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)
     assert [line[:3] for line in done.stderr.decode("iso8859-1").splitlines()] == ["> é", "+ é"]
+
+
+HOSTILE = (
+    "::error::x",
+    "  ::add-mask::x",
+    "\u00a0::set-output name=a::b",
+    "a ##[error]x",
+    "##vso[task.setvariable]x",
+)
+COMMAND = re.compile(r"^\s*::|##\w*\[")  # what GitHub's runner and Azure's agent look for in a line
+
+
+@pytest.mark.usefixtures("in_actions")
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_others_wrote_is_no_command_to_ci(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    console = Console(verbose=True)
+    console.out(text)
+    console.item("done", text)
+    console.table((text, "x"), [(text, text)])
+    console.json({text: [text]})
+    console.info(f"{text}\n{text}\r{text}")
+    console.warn(text)
+    console.error(text, tip=text, lines=[text])
+    console.kept(text, text)
+    with console.stage(text) as stage, console.stage("inside"):
+        stage.update(text)
+        stage.end_as("bypassed", text)
+    shown = capsys.readouterr()
+    lines = [*shown.out.splitlines(), *shown.err.splitlines()]
+    found = [line for line in lines if COMMAND.search(line)]
+    own = [line for line in found if line == "::endgroup::" or line.startswith("::group::")]
+    assert found == own
+    assert len(own) == 2
+    assert json.loads(shown.out[shown.out.index("{") :]) == {text: [text]}
+
+
+@pytest.mark.usefixtures("in_actions")
+def test_the_name_of_a_group_is_escaped_as_the_runner_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with Console().stage("50% of a\n::error::b\r::endgroup::"):
+        pass
+    assert capsys.readouterr().err.splitlines()[0] == r"::group::50%25 of a\n::error::b\r::endgroup::"
+
+
+@pytest.mark.usefixtures("in_actions")
+def test_the_sign_of_life_of_a_stage_is_no_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("cairn.console._HEARTBEAT", 0.1)
+    with Console().stage("::error::x") as stage:
+        stage.update("##[error]y")
+        capsys.readouterr()
+        said = ""
+        while "error]y" not in said:
+            time.sleep(0.01)
+            said += capsys.readouterr().err
+    assert [line for line in said.splitlines() if COMMAND.search(line)] == []
+
+
+@pytest.mark.parametrize("text", ["\x1b[2Ja", "a\x9b2J", "a\u202eb", "a\x07"])
+def test_no_text_moves_the_screen(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    console = Console(verbose=True)
+    console.info(text)
+    console.kept(text, text)
+    with console.stage(text) as stage:
+        stage.update(text)
+    shown = capsys.readouterr().err
+    assert [letter for letter in shown if not letter.isprintable() and letter != "\n"] == []
+
+
+def test_outside_of_ci_a_text_is_shown_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("CI", "GITHUB_ACTIONS", "TF_BUILD"):
+        monkeypatch.delenv(name, raising=False)
+    for text in HOSTILE:
+        Console().out(text)
+    assert capsys.readouterr().out.splitlines() == [*HOSTILE]

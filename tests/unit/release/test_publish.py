@@ -286,3 +286,12 @@ def test_an_sdist_whose_pyproject_says_nonsense_is_one_line(tmp_path: Path, text
         archive.addfile(entry, io.BytesIO(data))
     with path.open("rb") as stream, pytest.raises((StoreError, UsageError), match=r"a-1\.0\.tar\.gz"):
         dist.build_requirements(stream, filename=path.name)
+
+
+@pytest.mark.parametrize("name", ["<script>", "a'b", "é", "-a", "%2e", "a b"])
+def test_a_project_that_cannot_be_called_so_is_refused(
+    store: LocalStore, tmp_path: Path, dists: ModuleType, name: str
+) -> None:
+    with pytest.raises(StoreError, match="has a name that no project can have"):
+        publish(store, "staging", [dists.make_sdist(tmp_path, name, "1.0")])
+    assert not store.path.exists()

@@ -1,0 +1,46 @@
+"""Text of others made harmless where it is shown: on a screen, and in a log that CI reads for commands."""
+
+from __future__ import annotations
+
+import re
+
+# Control sequences of ECMA-48 (colours, moves) and of xterm (titles, links), in 7 bits and in 8.
+_SEQUENCES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
+)
+# C0, C1, and what turns the direction, breaks the line or has no width in Unicode.
+_UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+# `##[error]`, which GitHub's runner takes for a command anywhere in a line, as Azure does `##vso[…]`.
+_ANYWHERE = re.compile(r"##(?=\w*\[)")
+
+
+def visible(text: str) -> str:
+    """A text as one line in which nothing is hidden: what would not be seen is escaped."""
+    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def without_moves(line: str) -> str:
+    """What a program wrote for a screen, without colours, moves and whatever else is not a character."""
+    return _UNSEEN.sub("", _SEQUENCES.sub("", line))
+
+
+def inert(line: str) -> str:
+    r"""A line in which CI finds no command: a character of each is written as `\x3a` or `\x23`.
+
+    GitHub's runner obeys `::name::data` at the beginning of a line, white space before it aside, and
+    `##[name]data` anywhere (actions/runner, `ActionCommand.TryParseV2` and `TryParse`).
+    """
+    line = _ANYWHERE.sub(r"#\\x23", line)
+    start = len(line) - len(line.lstrip())
+    return f"{line[:start]}:\\x3a{line[start + 2 :]}" if line.startswith("::", start) else line
+
+
+def inert_json(text: str) -> str:
+    """The same for JSON, whose meaning does not change: such characters are in its strings alone."""
+    return _ANYWHERE.sub(r"#\\u0023", text)
+
+
+def command_data(text: str) -> str:
+    """A text as the data of a command to GitHub's runner (actions/toolkit, `escapeData`)."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
