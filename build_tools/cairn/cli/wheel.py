@@ -73,7 +73,7 @@ def _add_verify(commands: Subparsers) -> None:
     parser.add_argument(
         "--require-device-code", action="store_true", help="a wheel without any device code is wrong"
     )
-    parser.add_argument("--python", help="Python version it must be good for, such as 3.11")
+    parser.add_argument("--python", help="Python version it must be good for, such as 3.11 or 3.13t")
     parser.add_argument(
         "--sibling", action="append", default=[], metavar="NAME=VERSION", help="a wheel it was built against"
     )
@@ -94,6 +94,14 @@ def _add_verify(commands: Subparsers) -> None:
     )
     parser.add_argument(
         "--forbid", action="append", default=[], metavar="TEXT", help="a text that no file may contain"
+    )
+    parser.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        type=paths.file,
+        metavar="FILE",
+        help="findings that are known, in TOML: by wheel, code and member, each with a reason",
     )
     common.add_json(parser)
     parser.set_defaults(run=later("wheel_verify"))

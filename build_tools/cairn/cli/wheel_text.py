@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cairn.console import Console, size
 from cairn.targets import product_of
+from cairn.wheels.allowed import Allowed
 from cairn.wheels.diff import Change, Difference
 from cairn.wheels.needed import needed_tree
 from cairn.wheels.summary import Summary
@@ -26,6 +27,7 @@ def show(screen: Console, summary: Summary) -> None:
         ("extras", ", ".join(summary.extras) or "none"),
     ]
     rows += [("requires", text) for text in summary.requires_dist]
+    rows += [("link", f"{text} (verify refuses it)") for text in summary.links]
     screen.table(("", ""), rows)
     if summary.targets:
         screen.table(("target", "GPUs"), [(name, product_of(name)) for name in summary.targets])
@@ -55,10 +57,18 @@ def show_difference(screen: Console, found: Difference) -> None:
         screen.out(line)
 
 
-def show_findings(screen: Console, wheel: Path, findings: Sequence[Finding]) -> None:
-    """Print the verdict on a wheel and every breach."""
+def show_findings(
+    screen: Console,
+    wheel: Path,
+    findings: Sequence[Finding],
+    known: Sequence[tuple[Finding, Allowed]] = (),
+) -> None:
+    """Print the verdict on a wheel and every breach; of those that are allowed how many, and the reasons."""
     count = len(findings)
-    screen.out(f"{wheel.name}: {'good' if not count else f'{count} finding' + 's' * (count > 1)}")
+    let = f", {len(known)} allowed" if known else ""
+    screen.out(f"{wheel.name}: {'good' if not count else f'{count} finding' + 's' * (count > 1)}{let}")
+    for entry in dict.fromkeys(entry for _, entry in known):
+        screen.out(f"  [{entry.code}] {entry.member or 'the wheel as a whole'}: allowed, {entry.reason}")
     for finding in findings:
         where = f" {finding.member}:" if finding.member else ""
         screen.out(f"  [{finding.code}]{where} {finding.reason}")

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import datetime as dt
+import re
 from dataclasses import replace
 
 from cairn import console, jsonfile
 from cairn.cli import wheel_text
 from cairn.errors import UsageError, WheelError
 from cairn.targets import parse_targets
-from cairn.wheels import suppliers
+from cairn.wheels import allowed, suppliers
 from cairn.wheels.verify import Expectation, verify
+
+_PYTHON = re.compile(r"3\.[0-9]{1,3}t?")
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     asked = _expectation(options)
+    entries = [entry for path in options.allow for entry in allowed.read(path)]
     beside = suppliers.supplies(options.wheels, folders=options.find_links)
     found = {
         path: verify(
@@ -29,12 +34,16 @@ def run(options: argparse.Namespace) -> int:
         )
         for path, supply in beside.items()
     }
+    judged = allowed.judge(found, entries, today=dt.datetime.now(dt.UTC).date())
     screen = console.current()
     if options.json:
-        screen.json({str(path): [jsonfile.to_plain(f) for f in findings] for path, findings in found.items()})
-    for path, findings in () if options.json else found.items():
-        wheel_text.show_findings(screen, path, findings)
-    return WheelError.exit_code if any(found.values()) else 0
+        plain = {path: [jsonfile.to_plain(f) for f in findings] for path, findings in judged.findings.items()}
+        screen.json({str(path): findings for path, findings in plain.items()})
+    for path, findings in () if options.json else judged.findings.items():
+        wheel_text.show_findings(screen, path, findings, judged.allowed[path])
+    for note in judged.notes:
+        screen.warn(note)
+    return WheelError.exit_code if any(judged.findings.values()) else 0
 
 
 def _expectation(options: argparse.Namespace) -> Expectation:
@@ -42,6 +51,8 @@ def _expectation(options: argparse.Namespace) -> Expectation:
     for name, separator, value in pairs:
         if not (name and separator and value):
             raise UsageError(f"{name!r} is no sibling", tip="write --sibling triton=3.5.0")
+    if options.python and not _PYTHON.fullmatch(options.python):
+        raise UsageError(f"{options.python!r} is no version of Python", tip="write --python 3.13, or 3.13t")
     return Expectation(
         targets=parse_targets(options.targets, met=True) if options.targets else None,
         require_device_code=options.require_device_code,

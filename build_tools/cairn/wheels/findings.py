@@ -5,6 +5,58 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+CODES = frozenset(
+    (
+        "archive",
+        "binary-in-pure-wheel",
+        "binary-malformed",
+        "bundle-malformed",
+        "code-object-empty",
+        "code-object-malformed",
+        "container-malformed",
+        "container-name",
+        "content",
+        "data-folder",
+        "dll-folder",
+        "entry-point",
+        "forbidden-text",
+        "licence-missing",
+        "machine",
+        "metadata",
+        "metadata-invalid",
+        "module-abi",
+        "name-deceives",
+        "name-differs",
+        "name-twice",
+        "needed",
+        "no-device-code",
+        "not-executable",
+        "platform-tag",
+        "python-tag",
+        "record-absent",
+        "record-hash",
+        "record-missing",
+        "record-size",
+        "requirement-invalid",
+        "requirement-unmet",
+        "requirement-url",
+        "requires-itself",
+        "rpath",
+        "secret",
+        "sibling-not-exact",
+        "symbols-too-new",
+        "tags-differ",
+        "targets-missing",
+        "targets-unexpected",
+        "version-differs",
+        "wheel-header",
+    )
+)
+"""The codes of all findings that there are."""
+
+NEVER_ALLOWED = frozenset(("archive", "metadata"))
+"""Those after which nothing, or not all, was looked at."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:

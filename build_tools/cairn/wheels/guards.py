@@ -37,12 +37,14 @@ class Limits:
         total_size: bytes of all members when unpacked.
         ratio: unpacked to packed size of a member that unpacks to more than 16 MiB.
         directory_size: bytes of the central directory.
+        links: whether members may be symbolic links, for who only looks and writes nothing.
     """
 
     members: int = 1_000_000
     total_size: int = 64 << 30
     ratio: int = 250
     directory_size: int = 256 << 20
+    links: bool = False
 
 
 DEFAULT_LIMITS = Limits()
@@ -74,7 +76,7 @@ def _check_member(member: Member, limits: Limits) -> None:
         raise UnsupportedArchiveError(
             f"{member.name} is compressed by method {member.method}", tip="wheels use deflate or nothing"
         )
-    _check_kind(member)
+    _check_kind(member, limits)
     _check_sizes(member, limits)
 
 
@@ -128,9 +130,11 @@ def check_together(members: Sequence[Member], limits: Limits) -> None:
         raise DuplicateMemberError(f"{min(both)!r} is both a file and a folder")
 
 
-def _check_kind(member: Member) -> None:
+def _check_kind(member: Member, limits: Limits) -> None:
     kind = stat.S_IFMT(member.external >> 16)
     if kind == (stat.S_IFDIR if member.name.endswith("/") else stat.S_IFREG):
+        return
+    if stat.S_ISLNK(kind) and limits.links:
         return
     if stat.S_ISLNK(kind):
         raise LinkMemberError(f"{member.name} is a symbolic link", tip="store the file itself")

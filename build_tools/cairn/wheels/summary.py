@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.wheels import code_targets, inspect, metadata, pe_inspect
-from cairn.wheels.archive import Archive
+from cairn.wheels.archive import Archive, Limits, Member
 from cairn.wheels.inspect import Library
 from cairn.wheels.pe_inspect import PeLibrary
+
+_LONGEST_LINK = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +59,7 @@ class Summary:
         metadata_sha256: of METADATA.
         targets: every target it has device code for.
         libraries: its binaries, those of Linux and those of Windows.
+        links: its symbolic links and where they lead, as `a -> b`; no wheel may be published that has any.
     """
 
     file_name: str
@@ -74,6 +77,7 @@ class Summary:
     metadata_sha256: str
     targets: tuple[str, ...]
     libraries: tuple[LibrarySummary, ...]
+    links: tuple[str, ...] = ()
 
 
 def summarise(wheel: Path) -> Summary:
@@ -83,11 +87,12 @@ def summarise(wheel: Path) -> Summary:
         WheelError: it cannot be read.
     """
     name = metadata.parse_file_name(wheel.name)
-    with Archive.open(wheel) as archive:
+    with Archive.open(wheel, limits=Limits(links=True)) as archive:
         info = metadata.read_archive(archive, name)
         libraries = inspect.read_libraries(archive)
         dlls = pe_inspect.read_libraries(archive)
         targets = code_targets.all_targets(archive, (*libraries, *dlls))
+        links = tuple(_link(archive, member) for member in archive.members if member.is_link)
         sizes = [member.size for member in archive.members]
     return Summary(
         file_name=info.file_name,
@@ -105,7 +110,14 @@ def summarise(wheel: Path) -> Summary:
         metadata_sha256=info.metadata_sha256,
         targets=targets,
         libraries=(*map(_summary_of, libraries), *map(_summary_of_dll, dlls)),
+        links=links,
     )
+
+
+def _link(archive: Archive, member: Member) -> str:
+    # A path that is longer than any may be leads nowhere.
+    target = archive.read(member.name, limit=_LONGEST_LINK).decode("utf-8", "backslashreplace")
+    return f"{member.name} -> {target}"
 
 
 def _summary_of(library: Library) -> LibrarySummary:

@@ -99,6 +99,11 @@ class Member(NamedTuple):
         return self.name.endswith("/")
 
     @property
+    def is_link(self) -> bool:
+        """Whether it is a symbolic link, whose content is where it leads."""
+        return stat.S_ISLNK(self.mode)
+
+    @property
     def executable(self) -> bool:
         """Whether an installer would set the executable bits."""
         return bool(stat.S_ISREG(self.mode) and self.mode & 0o111)

@@ -68,13 +68,41 @@ def dlls(tmp_path_factory: pytest.TempPathFactory, zig_environment: dict[str, st
     return folder
 
 
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory, zig_environment: dict[str, str]) -> dict[str, bytes]:
+    """Code objects as a ROCm tree has them, by file name."""
+    folder = tmp_path_factory.mktemp("kernels")
+    (folder / "k.c").write_text("__attribute__((amdgpu_kernel)) void k(int *out) { *out = 1; }\n")
+    found = {}
+    for name, target in (
+        ("Kernels_gfx1100.hsaco", "gfx1100"),
+        ("Kernels_gfx1101.hsaco", "gfx1101"),
+        ("Tensile_gfx11-generic.co", "gfx11-generic"),
+    ):
+        compiler = [
+            "clang",
+            "--target=amdgcn-amd-amdhsa",
+            f"-mcpu={target}",
+            "-nogpulib",
+            "-c",
+            "k.c",
+            "-o",
+            "k.o",
+        ]
+        for command in (compiler, ["ld.lld", "-shared", "k.o", "-o", name]):
+            zig = [sys.executable, "-m", "ziglang", *command]
+            subprocess.run(zig, cwd=folder, env=zig_environment, check=True, capture_output=True)
+        found[name] = (folder / name).read_bytes()
+    return found
+
+
 @pytest.fixture
-def rocm(dlls: Path, tmp_path: Path) -> Path:
+def rocm(dlls: Path, kernels: dict[str, bytes], tmp_path: Path) -> Path:
     (tmp_path / "rocm" / "bin" / "rocblas" / "library").mkdir(parents=True)
     for name in ("amd_comgr.dll", "amdhip64_7.dll", "rocblas.dll"):
         (tmp_path / "rocm" / "bin" / name).write_bytes((dlls / name).read_bytes())
-    for name in ("Kernels_gfx1100.hsaco", "Kernels_gfx1101.hsaco", "Tensile_gfx11-generic.co", "all.dat"):
-        (tmp_path / "rocm" / "bin" / "rocblas" / "library" / name).write_bytes(b"code")
+    for name, data in {**kernels, "all.dat": b"for all"}.items():
+        (tmp_path / "rocm" / "bin" / "rocblas" / "library" / name).write_bytes(data)
     return tmp_path / "rocm"
 
 

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import stat
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,10 +13,12 @@ import pytest
 
 from cairn.cli import wheel as command
 from cairn.cli.main import guarded
+from cairn.errors import WheelError
 from cairn.wheels.diff import Change, diff
 from cairn.wheels.edit import Edit, apply
 from cairn.wheels.needed import needed_tree
 from cairn.wheels.summary import summarise
+from cairn.wheels.verify import Expectation, verify
 
 from .conftest import code_object, make_dll
 
@@ -172,6 +176,23 @@ def test_show_for_people_and_programs(linked: Path, capsys: pytest.CaptureFixtur
     (data,) = json.loads(capsys.readouterr().out)
     assert data["distribution"] == "demo"
     assert data["targets"] == ["gfx942", "gfx1100"]
+
+
+def test_links_are_shown_and_refused(
+    make_wheel: MakeWheel, make_elf: Callable[..., bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = make_wheel(tags=MANYLINUX, pure=False, files={"demo/lib/liba.so.1": make_elf()})
+    link = zipfile.ZipInfo("demo/lib/liba.so")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(wheel, "a") as archive:
+        archive.writestr(link, "liba.so.1")
+    assert cairn("show", wheel) == 0
+    assert "demo/lib/liba.so -> liba.so.1" in capsys.readouterr().out
+    assert summarise(wheel).links == ("demo/lib/liba.so -> liba.so.1",)
+    assert [library.member for library in summarise(wheel).libraries] == ["demo/lib/liba.so.1"]
+    assert [finding.code for finding in verify(wheel, Expectation())] == ["archive"]
+    with pytest.raises(WheelError, match="symbolic link"):
+        apply(wheel, Edit(version="2.0"), wheel.parent / "out")
 
 
 def test_verify_lists_findings_and_fails(linked: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,123 @@
+"""Findings that are known and let through."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import UsageError
+from cairn.wheels import allowed
+
+from .test_summary import cairn
+
+MakeWheel = Callable[..., Path]
+ENTRY = """schema = "cairn.allow/1"
+[[finding]]
+wheel = "demo-*.whl"
+code = "rpath"
+member = "demo/bin/*.so"
+reason = "nobody starts them"
+"""
+
+
+@pytest.fixture
+def wheel(make_wheel: MakeWheel, make_elf: Callable[..., bytes]) -> Path:
+    binary = make_elf(runpath="/opt/x")
+    files = {"demo/bin/a.so": binary, "demo/bin/b.so": binary, "demo/c.so": binary}
+    return make_wheel(tags=("cp311-cp311-manylinux_2_28_x86_64",), pure=False, files=files)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], Path]:
+    def write_(text: str) -> Path:
+        path = tmp_path / "allow.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write_
+
+
+def test_what_is_allowed_is_told_and_does_not_fail(
+    wheel: Path, write: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cairn("verify", "--allow", write(ENTRY), wheel) == 7
+    text = capsys.readouterr().out
+    assert "1 finding, 2 allowed" in text
+    assert "[rpath] demo/bin/*.so: allowed, nobody starts them" in text
+    assert "[rpath] demo/c.so: it looks" in text
+    every = write(ENTRY.replace("demo/bin/*.so", "demo/*"))
+    assert cairn("verify", "--allow", every, wheel) == 0
+    assert "good, 3 allowed" in capsys.readouterr().out
+    assert cairn("verify", "--json", "--allow", every, wheel) == 0
+    assert json.loads(capsys.readouterr().out) == {str(wheel): []}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("demo-*.whl", "torch-*.whl"),
+        ('"rpath"', '"needed"'),
+        ("demo/bin/*.so", "demo/lib/*.so"),
+        ('member = "demo/bin/*.so"\n', ""),
+    ],
+)
+def test_what_lets_nothing_through_is_reported(
+    wheel: Path, write: Callable[[str], Path], capsys: pytest.CaptureFixture[str], old: str, new: str
+) -> None:
+    assert cairn("verify", "--allow", write(ENTRY.replace(old, new)), wheel) == 7
+    told = capsys.readouterr()
+    assert "3 findings" in told.out
+    assert "allowed" not in told.out
+    assert "entry 1: no " in told.err.replace("\n", " ")
+
+
+def test_an_entry_that_has_expired_counts_no_more(
+    wheel: Path, write: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cairn("verify", "--allow", write(ENTRY + "expires = 2020-01-31\n"), wheel) == 7
+    told = capsys.readouterr()
+    assert "3 findings" in told.out
+    assert "expired on 2020-01-31" in told.err.replace("\n", " ")
+    assert cairn("verify", "--allow", write(ENTRY + "expires = 2999-01-31\n"), wheel) == 7
+    assert "2 allowed" in capsys.readouterr().out
+
+
+def test_a_finding_on_the_whole_wheel(make_wheel: MakeWheel, write: Callable[[str], Path]) -> None:
+    text = """schema = "cairn.allow/1"
+[[finding]]
+wheel = "demo-*"
+code = "python-tag"
+reason = "it is for later"
+"""
+    wheel = make_wheel(tags=("cp312-cp312-manylinux_2_28_x86_64",), pure=False)
+    assert cairn("verify", "--python", "3.11", wheel) == 7
+    assert cairn("verify", "--python", "3.11", "--allow", write(text), wheel) == 0
+    assert cairn("verify", "--python", "junk", wheel) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("finding = 3", "schema is None"),
+        (ENTRY.replace("/1", "/2"), "schema is 'cairn.allow/2'"),
+        (ENTRY + "[other]", "unknown key other"),
+        (ENTRY + 'whel = "x"', "entry 1: unknown key whel"),
+        (ENTRY.replace('reason = "nobody starts them"\n', ""), "entry 1: reason is missing"),
+        (ENTRY.replace("nobody starts them", " "), "entry 1: reason is ' '"),
+        (ENTRY.replace('"rpath"', '"rpaths"'), "entry 1: verify finds no 'rpaths'"),
+        (ENTRY.replace('"rpath"', '"archive"'), "'archive' cannot be allowed"),
+        (ENTRY.replace('"rpath"', "7"), "entry 1: code is 7"),
+        (ENTRY + 'expires = "soon"', "entry 1: expires is 'soon'"),
+        (ENTRY + ENTRY.partition("\n")[2], "entry 2: it says the same as"),
+        ('schema = "cairn.allow/1"\n[finding]\nwheel = "x"', "not an array of tables"),
+        ('schema = "cairn.allow/1"\nfinding = [1]', "it is not a table"),
+        ("[[", "not TOML"),
+    ],
+)
+def test_malformed_files_are_refused(write: Callable[[str], Path], text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        allowed.read(write(text))
+    assert message in str(caught.value)
