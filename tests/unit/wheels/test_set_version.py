@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -14,10 +16,13 @@ from cairn.cli import wheel as command
 from cairn.cli.main import guarded
 from cairn.errors import WheelError
 from cairn.wheels import metadata
+from cairn.wheels.repin import Renamed, RocmChange, repinned
 from cairn.wheels.set_version import Wanted, set_versions
 from cairn.wheels.verify import Expectation, verify
+from cairn.wheels.version import with_rocm
 
 from .test_edit import validated
+from .test_version import rocm_versions
 
 MakeWheel = Callable[..., Path]
 Stones = dict[str, Path]
@@ -306,3 +311,25 @@ def test_one_wheel_for_each_python_keeps_its_pin(make_wheel: MakeWheel, tmp_path
         ("torch", "==2.9.0+rocm7.10.0"),
         ("torch", "==2.9.0+rocm7.10.0"),
     ]
+
+
+@given(rocm_versions(), rocm_versions(), st.sampled_from(["", "+git1a2b3c4d"]))
+def test_exact_pins_follow_from_any_rocm_version_to_any_other(old: str, new: str, commit: str) -> None:
+    before = {"torch": f"2.9.0{commit}", "triton": "3.5.0"}
+    olds = {name: with_rocm(base, old) for name, base in before.items()}
+    news = {name: with_rocm(version, new) for name, version in olds.items()}
+    assert news == {name: with_rocm(base, new) for name, base in before.items()}
+    requirements = [f"rocm[libraries]=={old}", *(f"{name}==={version}" for name, version in olds.items())]
+    for siblings in ({}, {name: {olds[name]: news[name]} for name in olds}):
+        wheel = Renamed(
+            file_name="v.whl",
+            distribution="torchvision",
+            old=with_rocm("0.24", old),
+            new=with_rocm("0.24", new),
+            rocm=RocmChange(old=old, new=new),
+            siblings=siblings,
+        )
+        changed = repinned(requirements, wheel)
+        found = [Requirement(changed.get(text, text)).specifier for text in requirements]
+        for specifier, wanted in zip(found, (new, *news.values()), strict=True):
+            assert specifier.contains(wanted, prereleases=True)
