@@ -1,14 +1,17 @@
 """Bad input gets one clear line and the right exit code, and leaves nothing half-written."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from cairn.build import environment
 from cairn.release import layout, serve, store
 from cairn.release.publish import publish
 
@@ -158,6 +161,36 @@ def test_a_build_that_fails_shows_its_last_lines_and_its_log(trail: Trail, tmp_p
     assert_one_clear_line(done, 6, "building torch failed", "the reason it failed", "torch.log")
     assert [p.name.split("-")[0] for p in out.glob("*.whl")] == ["triton"]
     assert "the reason it failed" in (out / "logs" / "torch.log").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("trail")
+@pytest.mark.skipif(not shutil.which("g++"), reason="the stack is built for the CPU by g++")
+def test_a_build_for_the_cpu_after_one_for_rocm_has_nothing_of_it(trail: Trail, tmp_path: Path) -> None:
+    source, out = copy_of_sources(trail, tmp_path), tmp_path / "out"
+    words = ("build", "--stack", SAMPLE, "--root-checkout-dir", source, "--env-dir", tmp_path / "envs")
+    cpu = (*words, "--output-dir", out, "--targets", "cpu", "--version-suffix", "+cpu")
+    done = cairn(*cpu, env=trail.environment() | {"CAIRN_CACHE_DIR": str(tmp_path / "cache")})
+    assert done.returncode == 0, done.stderr
+    assert not [path for path in source.rglob("_rocm_init.py") if ".git" not in path.parts]
+    (wheel,) = out.glob("torch-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert not [name for name in archive.namelist() if "_rocm_init" in name or "hip" in Path(name).name]
+    python = environment.create(tmp_path / "env").python
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--no-index",
+        "--find-links",
+        out,
+        wheel,
+    ]
+    subprocess.run(pip, check=True, capture_output=True)
+    subprocess.run([python, "-c", "import torch"], check=True, cwd=tmp_path)
 
 
 @pytest.mark.slow

@@ -99,8 +99,9 @@ def run(job: Job) -> tuple[BuiltWheel, ...]:
     Raises:
         CairnError: of whatever stopped it.
     """
-    folders = (job.output_dir.absolute(), job.environments(), files.cache_dir())
-    preflight.run([*_checks(job), *(functools.partial(preflight.writable, folder) for folder in folders)])
+    rooms = {job.output_dir.absolute(): 0, job.environments(): preflight.ROOM, files.cache_dir(): 0}
+    places = (functools.partial(preflight.writable, folder, room=room) for folder, room in rooms.items())
+    preflight.run([*_checks(job), *places])
     if unseen := overrides.not_passed():
         console.current().info(f"builds do not see {', '.join(unseen)}: name what they need with --build-env")
     with _alone(job):
@@ -122,11 +123,13 @@ def _checks(job: Job) -> Iterator[preflight.Check]:
     yield functools.partial(overrides.parse, job.build_env, job.stack)
     yield functools.partial(_check_present, job)
     yield functools.partial(lines.line_of, job.stack, job.checkouts, asked=job.line)
+    for_cpu = _is_for_cpu(job)
     for project in job.stack.projects:
         folder = job.checkouts.get(project.name)
         if folder is not None and folder.is_dir():
-            yield functools.partial(preflight.checkout, project, folder.absolute(), suffix=suffix)
-    for_cpu = _is_for_cpu(job)
+            yield functools.partial(
+                preflight.checkout, project, folder.absolute(), suffix=suffix, gpu=not for_cpu
+            )
     yield functools.partial(preflight.tools, for_cpu=for_cpu, launcher=None)
     yield functools.partial(preflight.tools, for_cpu=False, launcher=job.compiler_cache)
     if job.stack.sdk is not None and not for_cpu and not job.install_rocm:

@@ -25,10 +25,8 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
 
-from cairn import jsonfile
-from cairn.errors import UsageError
+from cairn import files
 from cairn.sources import unseen
 from cairn.sources.repository import Repository
 from cairn.sources.stale import ASIDE
@@ -49,8 +47,6 @@ class Leftovers:
         files: what builds of this flavour left, with the mark of each file.
         movable: those of them that may be moved out of the way.
     """
-
-    SCHEMA: ClassVar[str] = "cairn.leftovers/1"
 
     flavour: str
     ended: bool
@@ -116,7 +112,7 @@ def kept(root: Repository, flavour: str, sources: Collection[str]) -> Iterator[K
     known = note if note is not None and note.flavour == flavour else Leftovers(flavour=flavour, ended=True)
     before = {n: unseen.mark(p) for n, p in found.items() if not _is_known(known, n, p, sources)}
     begun = dataclasses.replace(known, ended=False, before=tuple(sorted(before)))
-    jsonfile.write(root.git_dir / _NOTE, begun)
+    _write(root, begun)
     told = Kept()
     try:
         yield told
@@ -150,10 +146,8 @@ def _change(root: Repository, flavour: str, sources: Collection[str]) -> None:
         earlier = note if note is not None and note.flavour == flavour else None
         marks = {**(earlier.files if earlier else {}), **{n: unseen.mark(p) or "" for n, p in fits.items()}}
         # Before they are moved: those that a kill leaves there are brought back by the next run.
-        jsonfile.write(
-            root.git_dir / _NOTE,
-            Leftovers(flavour=flavour, ended=True, files=marks, movable=tuple(sorted(marks))),
-        )
+        noted = Leftovers(flavour=flavour, ended=True, files=marks, movable=tuple(sorted(marks)))
+        _write(root, noted)
         for name, path in fits.items():
             _move(path, root.work_tree / name)
         shutil.rmtree(aside)
@@ -177,7 +171,7 @@ def _end(
     movable = {n for n in new if n in packed or _is_output(n, sources) or _is_product(n)}
     movable |= set(begun.movable) & new
     ended = Leftovers(flavour=begun.flavour, ended=True, files=left, movable=tuple(sorted(movable)))
-    jsonfile.write(root.git_dir / _NOTE, ended)
+    _write(root, ended)
 
 
 def _packed(root: Repository, told: Kept, names: Collection[str]) -> set[str]:
@@ -271,7 +265,20 @@ def _prune(folder: Path, root: Path) -> None:
 
 
 def _read(root: Repository) -> Leftovers | None:
+    """The note; None where there is none that can be read: then all that lies there counts as not ours."""
     try:
-        return jsonfile.read(root.git_dir / _NOTE, Leftovers)
-    except UsageError:
+        data = json.loads((root.git_dir / _NOTE).read_bytes())
+        return Leftovers(
+            flavour=str(data["flavour"]),
+            ended=bool(data["ended"]),
+            before=tuple(data["before"]),
+            files=dict(data["files"]),
+            movable=tuple(data["movable"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _write(root: Repository, note: Leftovers) -> None:
+    # Not by `jsonfile`, which sees to every one of what may be fifty thousand names.
+    files.write_text(root.git_dir / _NOTE, json.dumps(dataclasses.asdict(note)))

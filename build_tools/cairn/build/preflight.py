@@ -12,15 +12,22 @@ from packaging.version import InvalidVersion, Version
 from cairn import console
 from cairn.build import plan, toolchain
 from cairn.build.request import CompilerCache
-from cairn.errors import CairnError, PrerequisiteError, ProblemsError, SystemFailureError, UsageError
-from cairn.sources import inspection
+from cairn.errors import (
+    CairnError,
+    PrerequisiteError,
+    ProblemsError,
+    SourceError,
+    SystemFailureError,
+    UsageError,
+)
+from cairn.sources import hipify, hipifying, inspection, state
+from cairn.sources.repository import root_at
 from cairn.stack import Project
 
 Check = Callable[[], object]
 
-_ROOM = (
-    100_000_000  # bytes: less than the smallest build needs, with its environment; how much more is unknown
-)
+ROOM = 100_000_000
+"""Bytes that even the smallest build needs for its environment. What others need is not known."""
 
 
 def run(checks: Iterable[Check]) -> None:
@@ -44,19 +51,25 @@ def run(checks: Iterable[Check]) -> None:
         raise ProblemsError(f"{len(problems)} problems, and nothing was built", problems=problems)
 
 
-def checkout(project: Project, folder: Path, *, suffix: str | None) -> None:
+def checkout(project: Project, folder: Path, *, suffix: str | None, gpu: bool) -> None:
     """Check the tree of a project: finished, buildable, and with a version that a wheel can have.
 
     Args:
         project: of the stack.
         folder: its checkout.
         suffix: what is added to its version; None where that is not known yet.
+        gpu: it is built for GPUs, and must be hipified where it does not do so itself.
 
     Raises:
         SourceError: it is not so.
         UsageError: the suffix cannot follow its version.
     """
     inspection.require_finished(project, folder)
+    if gpu and hipify.runs_at_checkout(project.hipify) and not _is_hipified(project, folder):
+        raise SourceError(
+            f"the checkout {folder} of {project.name} is not hipified, and it is to be built for ROCm",
+            tip="hipify it, with --hipify or the `hipify` command of its script; or build for cpu",
+        )
     plan.source_dir(project, folder)
     base = plan.read_version(project, folder)
     if base is not None and suffix:
@@ -67,6 +80,14 @@ def checkout(project: Project, folder: Path, *, suffix: str | None) -> None:
                 f"{base + suffix!r} would be the version of {project.name}, and is not a valid one (PEP 440)",
                 tip="change --version-suffix, or the version file of the checkout",
             ) from None
+
+
+def _is_hipified(project: Project, folder: Path) -> bool:
+    root = root_at(folder)
+    by_hand = state.State(
+        project=project.name, origin="", hashtag="", commit="", phase="placed", hipify=False
+    )
+    return hipifying.is_done(root, state.read(root.git_dir) or by_hand, project.hipify)
 
 
 def tools(*, for_cpu: bool, launcher: CompilerCache | None) -> None:
@@ -83,8 +104,12 @@ def tools(*, for_cpu: bool, launcher: CompilerCache | None) -> None:
         )
 
 
-def writable(folder: Path) -> None:
+def writable(folder: Path, *, room: int = 0) -> None:
     """Make a folder, and check that it can be written to.
+
+    Args:
+        folder: which.
+        room: bytes that must be free there.
 
     Raises:
         SystemFailureError: it cannot, or no space is left there.
@@ -98,7 +123,7 @@ def writable(folder: Path) -> None:
             f"cannot write to {folder}: {error.strerror}", tip="name another folder, or make room there"
         ) from error
     free = shutil.disk_usage(folder).free
-    if free < _ROOM:
+    if free < room:
         raise SystemFailureError(
             f"only {console.size(free)} are free at {folder}",
             tip="free some space there, or name another folder",

@@ -104,12 +104,15 @@ def _hipifies_by_torch(request: TrailRequest) -> bool:
 def _look_ahead(request: TrailRequest, checkouts: Sequence[Checkout]) -> None:
     """See to what would stop the build before the SDK is made for it."""
     suffix = request.stack.version_suffix if request.stack.sdk is None else None
-    trees = [functools.partial(preflight.checkout, c.project, c.path, suffix=suffix) for c in checkouts]
+    gpu = request.stack.sdk is not None
+    trees = [
+        functools.partial(preflight.checkout, c.project, c.path, suffix=suffix, gpu=gpu) for c in checkouts
+    ]
     preflight.run(
         [
             *trees,
             functools.partial(preflight.tools, for_cpu=request.stack.sdk is None, launcher=None),
-            functools.partial(preflight.writable, request.wheels_dir),
+            functools.partial(preflight.writable, request.wheels_dir, room=preflight.ROOM),
         ]
     )
 

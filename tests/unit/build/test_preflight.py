@@ -2,6 +2,7 @@
 
 import dataclasses
 import shutil
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -173,4 +174,18 @@ def test_a_stack_without_rocm_has_no_gpu_targets(wanted: job.Job) -> None:
 
 def test_a_disk_that_is_full(wanted: job.Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=20_000_000))
-    assert "only 20.0 MB are free" in str(refused(wanted).problems[0])  # type: ignore[attr-defined]
+    assert "only 20.0 MB are free" in str(refused(wanted))
+
+
+def test_a_tree_that_is_not_hipified_is_not_built_for_rocm(wanted: job.Job) -> None:
+    torch = dataclasses.replace(TORCH, hipify="build_amd")
+    stack = dataclasses.replace(wanted.stack, projects=(torch, AUDIO))
+    asked = dataclasses.replace(wanted, stack=stack, build_env=("TOKEN=1",))  # refused in any case
+
+    def said(asked: job.Job) -> str:
+        return "\n".join(map(str, getattr(refused(asked), "problems", ["the token"])))
+
+    assert "is not hipified" in said(asked)
+    assert "is not hipified" not in said(dataclasses.replace(asked, targets="cpu"))
+    subprocess.run(["git", "-C", wanted.checkouts["torch"], "tag", "THEROCK_HIPIFY_DIFFBASE"], check=True)
+    assert "is not hipified" not in said(asked)

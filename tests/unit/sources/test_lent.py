@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import SourceError
+from cairn.sources import lent
+from cairn.sources.repository import Repository, root_at
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Repository:
+    subprocess.run(["git", "init", "-q", tmp_path / "tree"], check=True)
+    return root_at(tmp_path / "tree")
+
+
+def killed_while_lending(root: Repository) -> Path:
+    code = (
+        "import os, signal, pathlib\n"
+        "from cairn.sources import lent\n"
+        "from cairn.sources.repository import root_at\n"
+        f"with lent.lent(root_at(pathlib.Path({str(root.work_tree)!r})), 'a/x.py', 'ours'):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
+    return root.work_tree / "a" / "x.py"
+
+
+def test_a_lent_file_is_there_for_the_block_alone(root: Repository) -> None:
+    with lent.lent(root, "x.py", "ours"):
+        assert (root.work_tree / "x.py").read_text() == "ours"
+        assert lent.is_out(root)
+    assert os.listdir(root.work_tree) == [".git"]
+    assert not lent.is_out(root)
+
+
+def test_it_is_taken_back_after_a_kill(root: Repository) -> None:
+    path = killed_while_lending(root)
+    assert path.read_text() == "ours"
+    lent.take_back(root)
+    assert not path.exists()
+    assert not lent.is_out(root)
+
+
+def test_what_somebody_made_of_it_since_stays(root: Repository) -> None:
+    path = killed_while_lending(root)
+    path.write_text("mine now")
+    lent.take_back(root)
+    assert path.read_text() == "mine now"
+
+
+@pytest.mark.parametrize("kind", ["file", "link", "folder"])
+def test_what_is_there_is_not_replaced(root: Repository, kind: str) -> None:
+    path = root.work_tree / "x.py"
+    if kind == "file":
+        path.write_text("mine")
+    elif kind == "link":
+        path.symlink_to("nowhere")
+    else:
+        path.mkdir()
+    with pytest.raises(SourceError, match="is there already"), lent.lent(root, "x.py", "ours"):
+        pass
+    assert os.path.lexists(path)
+    assert not lent.is_out(root)
