@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from cairn import console, jsonfile, pipes, redact, requirements, targets
+from cairn import console, escaping, jsonfile, pipes, redact, requirements, targets
 from cairn.build import templates
 from cairn.errors import CairnError
 from cairn.release import negotiate
@@ -77,6 +77,11 @@ def _texts() -> dict[str, Case]:
         "mask: a://a://": each(20_000, redact.mask, "a://"),
         "mask: x://a@x://a@": each(5_000, redact.mask, "x://a@"),
         "line of a program: escape sequences": each(5_000, console.Stage(name="x").update, "\x1b[1;1"),
+        "line of a program: titles that never end": each(20_000, escaping.without_moves, "\x1b]"),
+        "line shown: unseen characters": each(5_000, escaping.visible, "\x85"),
+        "line shown: ##[##[": each(20_000, escaping.inert, "##["),
+        "line shown: ##aaa": each(20_000, escaping.inert, "##a"),
+        "line shown: one long word": each(100_000, escaping.inert, "a", "##"),
         "lines of a program": each(20_000, _lines(1 << 16), "word\n"),
         "one line of a program, in blocks": each(200_000, _lines(64), "word"),
         "secrets: keys that begin": each(2_000, scan, "-----BEGIN A A A PRIVATE KEY-----   "),

@@ -9,8 +9,8 @@ import re
 import struct
 import subprocess
 import sys
-import time
 import termios
+import time
 
 import pytest
 

@@ -1,4 +1,6 @@
 import os
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -312,3 +314,26 @@ def test_of_an_output_that_a_log_has_only_the_end_is_kept(tmp_path: Path) -> Non
     assert len(done.output) < 5_000_000 < (tmp_path / "log").stat().st_size
     assert done.output.endswith(" 199999\n")
     assert len(process.run([sys.executable, "-c", code]).output) > 20_000_000
+
+
+@pytest.mark.parametrize(
+    "watched", ["", "on_line=str, log=Path('log'), ", "stdin=b'x' * 300_000, separate_stderr=True, "]
+)
+def test_an_interrupt_ends_a_program_however_it_is_watched(tmp_path: Path, watched: str) -> None:
+    code = f"""
+import sys
+from pathlib import Path
+from cairn import process
+inner = "import subprocess, sys; sleep = [sys.executable, '-c', 'import time; time.sleep(60)']; "
+inner += "c = subprocess.Popen(sleep); open('pid', 'w').write(str(c.pid)); open('up', 'w'); c.wait()"
+try:
+    process.run([sys.executable, "-c", inner], {watched}timeout=60)
+except KeyboardInterrupt:
+    sys.exit(42)
+"""
+    with subprocess.Popen(python(code), cwd=tmp_path) as child:
+        while not (tmp_path / "up").exists():
+            time.sleep(0.02)
+        child.send_signal(signal.SIGINT)
+        assert child.wait(30) == 42
+    assert gone(int((tmp_path / "pid").read_text()))
