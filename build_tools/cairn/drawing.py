@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import rich.console
 import rich.live
@@ -61,20 +61,27 @@ class Screen:
         self._console.print(rich.text.Text(text), soft_wrap=True)
 
     def _drawn(self, text: str, style: str) -> Styled:
+        return (text if self._shows(text) else text.translate(_IN_ASCII)), style
+
+    def _shows(self, text: str) -> bool:
         try:
             text.encode(self._console.encoding, "surrogateescape")
         except (UnicodeEncodeError, LookupError):
-            return text.translate(_IN_ASCII), style
-        return text, style
+            return False
+        return True
 
     def live(self, rows: Callable[[], Sequence[Sequence[Styled]]]) -> rich.live.Live:
         """A table below all else that shows what `rows` gives, eight times a second; begun."""
+        # rich marks what it cuts off with an ellipsis, which not every screen has.
+        cut: Literal["ellipsis", "crop"] = "ellipsis" if self._shows("…") else "crop"
 
         def table() -> rich.table.Table:
             drawn = rich.table.Table(box=None, pad_edge=False, show_header=False)
             for row in rows():
                 cells = (self._drawn(text, style) for text, style in row)
-                drawn.add_row(*(rich.text.Text(text, style=style, no_wrap=True) for text, style in cells))
+                drawn.add_row(
+                    *(rich.text.Text(text, style=style, no_wrap=True, overflow=cut) for text, style in cells)
+                )
             return drawn
 
         live = rich.live.Live(
