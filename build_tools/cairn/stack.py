@@ -89,6 +89,7 @@ class Project:
         rocm_init: where to write the module that loads the ROCm SDK's libraries.
         device_code: its wheel holds code objects for every GPU target; without, it must hold none.
         smoke_imports: modules that must import from the installed wheel.
+        rocm_only: there is no build of it without ROCm; one for the CPU leaves it out.
     """
 
     name: str
@@ -112,6 +113,7 @@ class Project:
     rocm_init: str | None = None
     device_code: bool = False
     smoke_imports: tuple[str, ...] = ()
+    rocm_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import os
@@ -89,6 +90,7 @@ def plan_of(job: Job) -> Plan:
         SourceError: a checkout is missing.
         PrerequisiteError: no ROCm SDK is installed yet.
     """
+    job = _without_rocms_own(job)
     preflight.run(_checks(job))
     return plan.make(_request(job, _sdk(job, install=False)))
 
@@ -99,6 +101,7 @@ def run(job: Job) -> tuple[BuiltWheel, ...]:
     Raises:
         CairnError: of whatever stopped it.
     """
+    job = _without_rocms_own(job)
     rooms = {job.output_dir.absolute(): 0, job.environments(): preflight.ROOM, files.cache_dir(): 0}
     places = (functools.partial(preflight.writable, folder, room=room) for folder, room in rooms.items())
     preflight.run([*_checks(job), *places])
@@ -134,6 +137,26 @@ def _checks(job: Job) -> Iterator[preflight.Check]:
     yield functools.partial(preflight.tools, for_cpu=False, launcher=job.compiler_cache)
     if job.stack.sdk is not None and not for_cpu and not job.install_rocm:
         yield functools.partial(sdk.existing, job.environments() / "sdk")
+
+
+def _without_rocms_own(job: Job) -> Job:
+    """The job without the projects that a build for the CPU cannot have; those that are there are named.
+
+    Raises:
+        UsageError: one was asked for by name.
+    """
+    own = [p.name for p in job.stack.projects if p.rocm_only and p.name in job.checkouts]
+    if not own or not _is_for_cpu(job):
+        return job
+    if asked := [name for name in own if name in job.required]:
+        raise UsageError(
+            f"{' and '.join(asked)} cannot be built for the CPU", tip="leave it out, or name GPU targets"
+        )
+    for name in own:
+        if job.checkouts[name].is_dir():
+            console.current().info(f"skipping {name}: there is no build of it without ROCm")
+    checkouts = {name: path for name, path in job.checkouts.items() if name not in own}
+    return dataclasses.replace(job, checkouts=checkouts)
 
 
 def _check_targets(job: Job) -> None:

@@ -23,8 +23,14 @@ _DIRS = {
     "audio": "pytorch_audio_dir",
     "vision": "pytorch_vision_dir",
     "triton": "triton_dir",
+    "apex": "apex_dir",
 }
-_SWITCHES = {"audio": "build_pytorch_audio", "vision": "build_pytorch_vision", "triton": "build_triton"}
+_SWITCHES = {
+    "audio": "build_pytorch_audio",
+    "vision": "build_pytorch_vision",
+    "triton": "build_triton",
+    "apex": "build_apex",
+}
 _INDEX = "--index-url https://rocm.nightlies.amd.com/v2/gfx110X-all/"  # in the examples
 # Upstream's release types to the channel that the SDK must be of, and stable, which upstream does not build.
 _CHANNELS = {name: name for name in ("dev", "nightly", "nightly-bkc", "prerelease", "stable")}

@@ -17,7 +17,17 @@ from cairn.cli import options as common
 from cairn.cli import paths
 from cairn.cli.groups import Subparsers
 from cairn.errors import SourceError, UsageError
-from cairn.sources import changelog, changelog_page, lines, manifest, provenance, reproduce, several, urls
+from cairn.sources import (
+    changelog,
+    changelog_page,
+    lines,
+    manifest,
+    provenance,
+    reproduce,
+    several,
+    upstream_manifest,
+    urls,
+)
 from cairn.sources.checkout import Checkout, inspect
 from cairn.sources.manifest import Manifest
 from cairn.stack import Stack
@@ -215,6 +225,8 @@ def _refuse_what_nobody_else_has(checkouts: Sequence[Checkout], *, allow_local: 
 
 
 def _checkout(options: argparse.Namespace) -> int:
+    if upstream_manifest.recognise(options.manifest):
+        return _checkout_upstreams(options)
     wanted = manifest.read(options.manifest)
     stack = _stack_of(options)
     folders = _folders(stack, options, _own_folders(wanted, stack))
@@ -231,6 +243,21 @@ def _checkout(options: argparse.Namespace) -> int:
         stage.update("comparing the trees")
         problems = manifest.verify(wanted, folders)
     return _answer(options, wanted, problems, folders=folders)
+
+
+def _checkout_upstreams(options: argparse.Namespace) -> int:
+    if options.stack is None:
+        raise UsageError(
+            f"{options.manifest} is a manifest of TheRock's, and does not say how its projects are hipified",
+            tip="name the stack that has them: --stack external-builds/pytorch",
+        )
+    stack = common.read_stack(options)
+    sources = upstream_manifest.projects(stack, upstream_manifest.read(options.manifest))
+    how = several.Options(depth=options.depth, jobs=options.jobs, force=options.force, python=options.python)
+    with console.current().stage(f"check out what {options.manifest.name} names") as stage:
+        done = reproduce.reproduce_upstreams(sources, _root(stack, options), options=how, say=stage.update)
+    checkout_command.show(done, as_json=options.json)
+    return 0
 
 
 def _verify(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from cairn import jsonfile
 from cairn.errors import CairnError, UsageError
+from cairn.sources import upstream_manifest
 from cairn.sources.inspection import Checkout, inspect
 from cairn.stack import HipifyKind, Origin, Project
 
@@ -148,6 +149,11 @@ def read(path: Path) -> Manifest:
     Raises:
         UsageError: it is missing, malformed or of another version.
     """
+    if upstream_manifest.recognise(path):
+        raise UsageError(
+            f"{path} is a manifest of TheRock's, which has commits alone, neither trees nor submodules",
+            tip="make its checkouts with `cairn manifest checkout`, and freeze them: `cairn manifest create`",
+        )
     found = jsonfile.read(path, Manifest)
     for project in found.projects:
         # A name becomes a folder, and a commit must be one: a branch would be another tomorrow.

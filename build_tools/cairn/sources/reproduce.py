@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cairn.sources.checkout import Checkout, CheckoutRequest, checkout
 from cairn.sources.manifest import Manifest, ProjectSource, project_of
 from cairn.sources.parallel import side_by_side
 from cairn.sources.several import Options
+from cairn.sources.upstream_manifest import UpstreamSource
+from cairn.stack import Project
 
 Say = Callable[[str], None]
 
@@ -55,3 +57,33 @@ def reproduce(
         return checkout(request, say=lambda line: say(f"{source.name}: {line}"))
 
     return side_by_side(one, manifest.projects, jobs=len(manifest.projects))
+
+
+def reproduce_upstreams(
+    sources: Sequence[tuple[Project, UpstreamSource]], root: Path, *, options: Options, say: Say
+) -> tuple[Checkout, ...]:
+    """Check out what a manifest of TheRock's names, each project in the folder that the manifest calls it by.
+
+    Raises:
+        SourceError: an origin or a commit is gone, local work would be lost, or hipify failed.
+        NetworkError: an origin could not be reached.
+    """
+
+    def one(pair: tuple[Project, UpstreamSource]) -> Checkout:
+        project, source = pair
+        request = CheckoutRequest(
+            project=project,
+            checkout_dir=root / source.name,
+            origin=source.repo,
+            hashtag=source.branch or source.commit,
+            commit=source.commit,
+            depth=options.depth,
+            jobs=options.jobs,
+            submodules=options.submodules,
+            hipify=options.hipify,
+            force=options.force,
+            python=options.python,
+        )
+        return checkout(request, say=lambda line: say(f"{project.name}: {line}"))
+
+    return side_by_side(one, sources, jobs=len(sources))

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn import stack as stacks
 from cairn.build import job
 from cairn.errors import PrerequisiteError, UsageError
 from cairn.stack import Feature, Origin, Project, Sdk, Stack
@@ -80,3 +81,42 @@ def test_values_that_reach_versions_and_environments_are_refused_at_once(
 def test_suffixes_that_pep_440_allows_are_taken(suffix: str | None, tmp_path: Path) -> None:
     wanted = job.Job(stack=STACK, checkouts={}, output_dir=tmp_path, version_suffix=suffix)
     assert wanted.version_suffix == suffix
+
+
+def rocm_only_job(tmp_path: Path, *, targets: str) -> job.Job:
+    torch = repository(tmp_path / "t", {"version.txt": "1.0", "setup.py": ""})
+    apex = repository(tmp_path / "a", {"version.txt": "1.0", "setup.py": ""})
+    own = dataclasses.replace(
+        STACK.projects[0], name="apex", distribution="apex", checkout_dir="a", rocm_only=True
+    )
+    stack = dataclasses.replace(STACK, sdk=Sdk(version="7.0"), projects=(*STACK.projects, own))
+    return job.Job(
+        stack=stack,
+        checkouts={"torch": torch, "apex": apex},
+        output_dir=tmp_path,
+        targets=targets,
+        env_dir=tmp_path / "env",
+    )
+
+
+def test_a_project_of_rocms_own_is_left_out_of_builds_for_the_cpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = rocm_only_job(tmp_path, targets="cpu")
+    assert [step.project.name for step in job.plan_of(wanted).steps] == ["torch"]
+    assert "skipping apex: there is no build of it without ROCm" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="apex cannot be built for the CPU"):
+        job.plan_of(dataclasses.replace(wanted, required=frozenset({"apex"})))
+
+
+def test_a_project_of_rocms_own_is_there_for_gpus(tmp_path: Path) -> None:
+    wanted = rocm_only_job(tmp_path, targets="gfx942")
+    with pytest.raises(PrerequisiteError):  # no SDK, which it is told apart by from one for the CPU
+        job.plan_of(dataclasses.replace(wanted, required=frozenset({"apex"})))
+
+
+def test_the_pytorch_stack_has_apex_pinned_by_torch_and_for_rocm_only() -> None:
+    folder = Path(__file__).resolve().parents[3] / "external-builds" / "pytorch"
+    apex = stacks.load(folder).for_line("release/2.9").project("apex")
+    assert (apex.pin, apex.distribution, apex.checkout_dir) == ("related_commits", "apex", "apex")
+    assert apex.rocm_only

@@ -1,0 +1,136 @@
+"""The source manifests of ROCm/TheRock: which commit of which repository a night was built from.
+
+A JSON object with `schema_version` 1 and an object for each project, by the folder of its checkout
+(`pytorch`, `pytorch_audio`, `pytorch_vision`, `triton`, `apex`; `therock` is TheRock itself):
+`repo`, `commit`, and where they are known `branch` and `version`. Manifests of old have no `schema_version`.
+Source: build_tools/github_actions/generate_pytorch_source_manifest.py and
+external-builds/pytorch/checkout_from_manifest.py there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.errors import UsageError
+from cairn.stack import Project, Stack
+
+_VERSION = 1
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_FIELDS = ("repo", "commit", "branch", "version")
+_OWN = "therock"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpstreamSource:
+    """One project of a manifest.
+
+    Attributes:
+        name: what the manifest calls it: the folder of its checkout.
+        repo: the repository's URL.
+        commit: its full id.
+        branch: the branch or tag that it was taken from; None where only the commit is known.
+        version: of the wheel that was made of it; None where the manifest does not say.
+    """
+
+    name: str
+    repo: str
+    commit: str
+    branch: str | None = None
+    version: str | None = None
+
+
+def is_one(data: object) -> bool:
+    """Whether a JSON value is such a manifest, rightly written or not; never one of Cairn's."""
+    if not isinstance(data, dict) or "schema" in data:
+        return False
+    entries = [value for name, value in data.items() if name != "schema_version"]
+    return "schema_version" in data or any(
+        isinstance(entry, dict) and {"repo", "commit"} & entry.keys() for entry in entries
+    )
+
+
+def recognise(path: Path) -> bool:
+    """Whether a file is such a manifest; not where it cannot be read."""
+    try:
+        return is_one(json.loads(path.read_text(encoding="utf-8-sig")))
+    except (OSError, ValueError):
+        return False
+
+
+def read(path: Path) -> tuple[UpstreamSource, ...]:
+    """The projects of a manifest; TheRock's own entry is left out.
+
+    Raises:
+        UsageError: it cannot be read, is of another version, or an entry is malformed; all that is wrong.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise UsageError(f"{path} is not a manifest of TheRock's: it must be a JSON object")
+    version = data.get("schema_version", _VERSION)
+    if type(version) is not int or version != _VERSION:
+        raise UsageError(f"{path} has schema_version {version!r}, expected {_VERSION}")
+    entries = {name: entry for name, entry in data.items() if name not in ("schema_version", _OWN)}
+    if problems := [problem for name, entry in entries.items() for problem in _problems(name, entry)]:
+        raise UsageError(f"{path}: {'; '.join(problems)}")
+    return tuple(_source(name, entry) for name, entry in entries.items())
+
+
+def projects(
+    stack: Stack, found: Collection[UpstreamSource], names: Collection[str] = ()
+) -> tuple[tuple[Project, UpstreamSource], ...]:
+    """The stack's projects that a manifest has, in the order of checking out: torch first.
+
+    Args:
+        stack: whose folders of checkouts are the manifest's names.
+        found: the manifest.
+        names: of the manifest, to take these alone; all when empty.
+
+    Raises:
+        UsageError: the manifest has none of the stack's projects, or not those that were named.
+    """
+    known = {project.checkout_dir: project for project in stack.projects}
+    there = {source.name: source for source in found if source.name in known}
+    if missing := sorted(set(names) - there.keys()):
+        raise UsageError(
+            f"the manifest does not have {', '.join(missing)}",
+            tip=f"it has {', '.join(there) or 'no project of the stack'}",
+        )
+    if not there:
+        raise UsageError(
+            f"the manifest has no project of the stack {stack.name}",
+            tip=f"a project goes by the folder of its checkout: {', '.join(known)}",
+        )
+    wanted = [(known[name], source) for name, source in there.items() if not names or name in names]
+    return tuple(sorted(wanted, key=lambda pair: pair[0].pin is not None))
+
+
+def _problems(name: str, entry: object) -> list[str]:
+    if not isinstance(entry, dict):
+        return [f"{name} is not an object"]
+    found = [f"{name}: {f} is not text" for f in _FIELDS if not isinstance(entry.get(f, ""), str)]
+    found += [f"{name} has no {f}" for f in ("repo", "commit") if not entry.get(f)]
+    commit, repo = entry.get("commit"), entry.get("repo")
+    if isinstance(commit, str) and commit and not _COMMIT.fullmatch(commit):
+        found.append(f"{name}: {commit[:60]!r} is not a full commit id")
+    if isinstance(repo, str) and repo.startswith("-"):
+        found.append(f"{name}: {repo[:60]!r} is not a repository")
+    return found
+
+
+def _source(name: str, entry: Mapping[str, str]) -> UpstreamSource:
+    return UpstreamSource(
+        name=name,
+        repo=entry["repo"],
+        commit=entry["commit"],
+        branch=entry.get("branch") or None,
+        version=entry.get("version") or None,
+    )
