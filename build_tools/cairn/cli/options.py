@@ -116,7 +116,11 @@ def positive(text: str) -> int:
 
 def add_force(parser: argparse.ArgumentParser) -> None:
     """`--force`."""
-    parser.add_argument("--force", action="store_true", help="drop local work that stands in the way")
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="drop local work that stands in the way; refs/cairn/dropped keeps it",
+    )
 
 
 def add_find_links(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ The upstream repositories have files on several pages, so that half a file is po
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -38,7 +39,7 @@ set -C
 count=1
 until true 2>/dev/null > "{state}/call $count"; do count=$((count + 1)); done
 case " $* " in
-    *" {verb} "*) ;;
+    {verb}) ;;
     *) exec "{git}" "$@" ;;
 esac
 nth=1
@@ -63,15 +64,16 @@ KILL = (
 Act = Callable[[Any], None]
 
 
-def killed(bench: Any, folder: Path, *, verb: str, nth: int = 1, after: bool = False) -> None:
-    """Run a checkout of `main` that dies at a call of git."""
+def killed(bench: Any, folder: Path, *, verb: str, nth: int = 1, after: bool = False) -> int:
+    """The exit status of a checkout of `main` that is killed at a call of git, of any command or of one."""
     folder.mkdir()
     shim = folder / "git"
     git = shutil.which("git")
-    shim.write_text(SHIM.format(state=folder, verb=verb, nth=nth, after=int(after), git=git))
+    pattern = f'*" {verb} "*' if verb else "*"
+    shim.write_text(SHIM.format(state=folder, verb=pattern, nth=nth, after=int(after), git=git))
     shim.chmod(0o755)
     env = os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
-    assert run_child(bench, env) == -signal.SIGKILL
+    return run_child(bench, env)
 
 
 def run_child(bench: Any, env: dict[str, str] | None = None, python: str = sys.executable) -> int:
@@ -122,7 +124,7 @@ def fail_to_fetch(bench: Any, upstream: Any, tmp_path: Path) -> None:
 def _at(verb: str, **how: Any) -> Callable[[Any, Any, Path], None]:
     def kill(bench: Any, upstream: Any, tmp_path: Path) -> None:
         _newer(upstream)
-        killed(bench, tmp_path / "shim", verb=verb, **how)
+        assert killed(bench, tmp_path / "shim", verb=verb, **how) == -signal.SIGKILL
 
     return kill
 
@@ -228,6 +230,42 @@ def test_what_a_person_did_since_is_refused_by_name(
         assert work(bench.path) == before
         assert bench.git("rev-parse", "HEAD") == head
         assert "--force" in str(error.value.tip)
+
+
+@pytest.mark.slow
+def test_what_a_person_did_after_a_kill_at_any_call_of_git_stays(
+    bench: Any, upstream: Any, tmp_path: Path
+) -> None:
+    bench()
+    _newer(upstream)
+    before = bench.path.parent / "before"
+    shutil.copytree(bench.path, before, symlinks=True)
+    # From anywhere, so that in the course of time every call has its turn.
+    seed = random.randrange(10_000)  # noqa: S311
+    dice = random.Random(seed)  # noqa: S311
+    at = dice.randint(1, 9)
+    while killed(bench, tmp_path / f"shim {at}", verb="", nth=at, after=bool(at % 2)):
+        what = dice.choice(sorted(ACTS))
+        act, name = ACTS[what]
+        act(bench)
+        there, head = work(bench.path), bench.git("rev-parse", "HEAD")
+        # Where the kill came after the end, there is nothing to move, and all stays without a word.
+        refusal = refusal_of(bench)
+        assert refusal is None or name in refusal, f"{what} at {at}, seed {seed}"
+        assert work(bench.path) == there, f"{what} at {at}, seed {seed}"
+        assert bench.git("rev-parse", "HEAD") == head
+        shutil.rmtree(bench.path)
+        shutil.copytree(before, bench.path, symlinks=True)
+        at += 9
+    assert at > 40
+
+
+def refusal_of(bench: Any) -> str | None:
+    try:
+        bench()
+    except SourceError as error:
+        return str(error)
+    return None
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
