@@ -253,6 +253,15 @@ def test_the_timeline_is_drawn_to_scale() -> None:
     assert rects == [("done", "0.0", "20.0"), ("broken", "20.0", "80.0")]
 
 
+def test_names_of_stages_begin_at_the_edge_where_there_is_no_room_beside_a_bar() -> None:
+    page = render(REPORT)
+    flush = re.findall(r'<text class="flush" x="0" y="\d+">([^<]+)<', page)
+    assert flush == ["checkout torch ", "✗ build torch "]
+    narrow = page[page.index("@media (max-width") :]
+    assert "svg .placed { display: none; }" in narrow
+    assert "svg .flush { display: inline; }" in narrow
+
+
 def test_an_almost_empty_report_is_a_page_too() -> None:
     bare = Report(
         title="t",
