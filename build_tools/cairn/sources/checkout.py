@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from cairn.sources import (
     lent,
     losses,
     mirror,
+    pointers,
     repository,
     revive,
     stale,
@@ -106,7 +107,17 @@ def checkout(request: CheckoutRequest, *, say: Say = _silent) -> Checkout:
             _move(root, request, found, source.path, note=note, wanted=wanted, say=say)
         elif note != wanted:
             state.write(root.git_dir, _renamed(note, wanted))
-        return inspect(request.project, request.checkout_dir)
+        notes = (*_ambiguity(request, found), *pointers.notes(root))
+        return dataclasses.replace(inspect(request.project, request.checkout_dir), notes=notes)
+
+
+def _ambiguity(request: CheckoutRequest, found: Found) -> Iterator[str]:
+    if found.other is not None:
+        origin = urls.without_credentials(request.origin)
+        yield (
+            f"{found.name} is a tag and a branch of {origin}: the tag was taken, as git does; "
+            f"the branch is {found.other}"
+        )
 
 
 def hipify_checkout(

@@ -63,13 +63,23 @@ def execute(tree: Path, kind: HipifyKind, *, python: Path, say: Say) -> Notes:
                 on_line=lambda line: say(_COLOUR.sub("", line)),
             )
         except ProcessError as error:
-            reason = error.output.splitlines()[-1] if error.output else str(error)
+            reason = _dangling(tree, error.output) or (error.output.splitlines() or [str(error)])[-1]
             raise SourceError(f"hipify of {tree} failed: {reason}", tip=_tip(kind, error.output)) from error
         if not notes.exists():
             # It has left by a way that skips every end of Python's (os._exit).
             return Notes(read=frozenset(), unsupported={})
         data = json.loads(notes.read_text(encoding="utf-8"))
     return Notes(read=frozenset(data["read"]), unsupported=data["unsupported"])
+
+
+def _dangling(tree: Path, output: str) -> str | None:
+    """What is said of a file that Python did not find because it is a link to nowhere."""
+    for name in re.findall(r"No such file or directory: '([^']+)'", output):
+        path = tree / name
+        if path.is_symlink() and not path.exists():
+            shown = Path(os.path.relpath(path, tree)).as_posix()
+            return f"{shown} is a dangling link: there is no {os.readlink(path)}"  # noqa: PTH115 - as written
+    return None
 
 
 def _tip(kind: HipifyKind, output: str) -> str:

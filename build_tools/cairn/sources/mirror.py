@@ -43,12 +43,14 @@ class Found:
         kind: whether the origin calls it a `branch`, a `tag` or neither (a commit, a pull request's ref).
         name: its name without `refs/heads/` or `refs/tags/`; empty for a commit.
         target: what the ref points at: the tag object for an annotated tag, else the commit.
+        other: the ref that has the same name and was not taken; None where there is none.
     """
 
     commit: str
     target: str
     kind: str = ""
     name: str = ""
+    other: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +102,11 @@ class Mirror:
                 f"{urls.without_credentials(self.origin)} does not have the whole history of {hashtag}",
                 tip="pass --depth 1, or complete the origin with `git fetch --unshallow`",
             )
-        found = self._kept(match[1])
-        return replace(found, kind=match[2] or "", name=match[3] or "")
+        found = replace(self._kept(match[1]), kind=match[2] or "", name=match[3] or "")
+        # Of a tag and a branch of one name, git fetches the tag (gitrevisions(7) has the order).
+        if found.kind == "tag" and found.name == hashtag and self._has_branch(hashtag, say):
+            return replace(found, other=f"refs/heads/{hashtag}")
+        return found
 
     def _found_in_everything(self, hashtag: str, say: Say) -> Found:
         say(f"looking for {hashtag} in every branch")
@@ -155,17 +160,16 @@ class Mirror:
         tip = _similar(hashtag, self._names())
         return SourceError(f"{origin} has no branch, tag or commit {hashtag!r}", tip=tip)
 
+    def _has_branch(self, name: str, say: Say) -> bool:
+        ref = f"refs/heads/{name}"
+        listed = faults.again(lambda: self._ask("--heads", "origin", ref), patience=self.patience, say=say)
+        return any(line.partition("\t")[2] == ref for line in listed.splitlines())
+
+    def _ask(self, *words: str) -> str:
+        return git.run(self.path, "ls-remote", *words, config={"remote.origin.url": self.origin}, online=True)
+
     def _names(self) -> list[str]:
-        listed = git.run(
-            self.path,
-            "ls-remote",
-            "--heads",
-            "--tags",
-            "--refs",
-            "origin",
-            config={"remote.origin.url": self.origin},
-            online=True,
-        )
+        listed = self._ask("--heads", "--tags", "--refs", "origin")
         refs = (line.partition("\t")[2] for line in listed.splitlines())
         return [ref.split("/", 2)[2] for ref in refs if ref.count("/") > 1]
 

@@ -298,17 +298,20 @@ def _module(parent: Repository, entry: _Entry, *, commit: str, origin: str, pref
     return Module(
         path=prefix + path,
         name=name,
-        origin=_resolved(origin, entry.url),
+        origin=_resolved(origin, entry.url, path=prefix + path),
         commit=commit,
         parent=parent,
         repository=Repository(work_tree=parent.work_tree / path, git_dir=parent.git_dir / "modules" / name),
     )
 
 
-def _resolved(base: str, url: str) -> str:
+def _resolved(base: str, url: str, *, path: str) -> str:
     if not base and urls.is_relative(url):
         return ""  # the caller wants places, not origins
-    return urls.absolute(urls.resolve(base, url))
+    try:
+        return urls.absolute(urls.resolve(base, url))
+    except SourceError as error:
+        raise SourceError(f"submodule {path}: {error}", tip=error.tip) from error
 
 
 def _refuse_detour(module: Module) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cairn.cli.checkout import show
 from cairn.errors import NetworkError, SourceError
 
 Git = Callable[..., str]
@@ -308,3 +309,55 @@ def test_a_merge_that_was_committed_in_conflict_is_refused(bench: Any, upstream:
     upstream.commit("torch", {path: f"<<<<<<< HEAD\n{text}=======\n{text}>>>>>>> theirs\n"}, "Conflict")
     with pytest.raises(SourceError, match=path.replace(".", r"\.")):
         bench(hipify=False)
+
+
+def test_of_a_tag_and_a_branch_of_one_name_the_tag_is_taken_and_said(
+    bench: Any, upstream: Any, run_git: Git, capsys: pytest.CaptureFixture[str]
+) -> None:
+    branch = upstream.commit("torch", {"version.txt": "3.0\n"}, "A branch", branch="v2.9.0")
+    work = upstream.work("torch")
+    done = bench("v2.9.0")
+    assert done.commit == run_git(work, "rev-parse", "refs/tags/v2.9.0^{commit}") != branch
+    assert [("is a tag and a branch" in note, "refs/heads/v2.9.0" in note) for note in done.notes] == [
+        (True, True)
+    ]
+    show([done])
+    assert "torch: v2.9.0 is a tag and a branch" in capsys.readouterr().err
+    # As git itself does, and upstream's scripts by it.
+    run_git(work, "fetch", "--quiet", "origin", "v2.9.0")
+    assert run_git(work, "rev-parse", "FETCH_HEAD^{commit}") == done.commit
+    named = bench("refs/heads/v2.9.0")
+    assert (named.commit, named.notes) == (branch, ())
+    assert bench("refs/tags/v2.9.0").notes == bench("main").notes == ()
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:9/inner.git", "../nowhere.git", "../../../../../../../../x"]
+)
+def test_a_submodule_that_cannot_be_reached_is_named_by_its_path(
+    bench: Any, upstream: Any, run_git: Git, url: str
+) -> None:
+    plain = upstream.work("plain")
+    run_git(plain, "config", "--file", ".gitmodules", "submodule.deps/inner.url", url)
+    commit = upstream.commit("plain", {}, "Moved away")
+    upstream.bump_submodule("torch", "third_party/plain", commit)
+    upstream.commit("torch", {}, "Follow")
+    with pytest.raises((SourceError, NetworkError), match=r"^submodule third_party/plain/deps/inner: "):
+        bench()
+
+
+def test_pointers_of_lfs_get_a_line(bench: Any, upstream: Any) -> None:
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 12345\n"
+    files = {
+        ".gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n",
+        "a.bin": "real",
+        "b.txt": pointer,
+    }
+    upstream.commit("plain", files | {"weights/c ü.bin": pointer}, "Weights")
+    at = upstream.commit("plain", {}, "Again")
+    upstream.bump_submodule("torch", "third_party/plain", at)
+    upstream.commit("torch", {}, "Follow")
+    (note,) = bench().notes
+    assert "1 file of Git LFS came as a pointer" in note
+    assert "third_party/plain/weights/c ü.bin" in note
+    assert bench().notes == (note,)  # as long as it is so

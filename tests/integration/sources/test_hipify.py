@@ -235,3 +235,13 @@ def test_a_build_after_a_failed_one_knows_what_that_made(vision: Any) -> None:
     report = hipify_report.read(root_at(vision.path).git_dir)
     assert report is not None
     assert report.generated == ("build/hip/ignored.hip", "src/hip/signed.hip")
+
+
+@pytest.mark.parametrize("absolute", [False, True])
+def test_a_dangling_link_is_called_that(bench: Any, upstream: Any, *, absolute: bool) -> None:
+    link = upstream.work("torch") / "src/lost.cu"
+    link.symlink_to("../gone/lost.cu")
+    where = "os.path.abspath('src/lost.cu')" if absolute else "'src/lost.cu'"
+    upstream.commit("torch", {"tools/amd_build/build_amd.py": f"import os\nopen({where}).read()\n"}, "Link")
+    with pytest.raises(SourceError, match=r"src/lost\.cu is a dangling link: there is no \.\./gone/lost\.cu"):
+        bench()
