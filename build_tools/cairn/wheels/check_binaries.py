@@ -18,7 +18,7 @@ _ORIGIN = ("$ORIGIN", "${ORIGIN}")
 _ANY = "any"
 _DEVICE = "amdgpu"
 SUPPLY = "bundle it by `cairn wheel repair`, or give the required wheel that has it to the same command"
-_ABSOLUTE = "an absolute path, where no installer puts anything and anybody may"
+_ABSOLUTE = "an absolute path outside of the wheel"
 _ANYWHERE = "which counts from the folder that the program is started in"
 
 
@@ -140,7 +140,7 @@ def beside(expected: Expectation) -> str:
     there = "a wheel given beside it"
     if not expected.unread:
         return there
-    return f"{there} ({wording.some(expected.unread)}, which it requires, is not among them)"
+    return f"{there} (not given: {wording.some(expected.unread)}, which it requires)"
 
 
 def _check_paths(library: Library) -> Iterator[Finding]:
