@@ -381,10 +381,11 @@ def test_a_repository_within_the_checkout_survives_force(bench: Any, upstream: A
     assert (bench.path / "tool/mine.txt").read_text() == "mine"
 
 
-def test_a_tag_of_a_persons_own_is_not_moved(bench: Any) -> None:
+def test_a_tag_of_a_persons_own_is_not_moved(bench: Any, upstream: Any) -> None:
+    upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     bench()
     bench.git("commit", "--quiet", "--allow-empty", "-m", "Mine")
     bench.git("tag", "v2.9.0")
     mine = bench.git("rev-parse", "v2.9.0")
-    bench("v2.9.0")
+    assert bench("v2.9.0").version == "2.9.0a0"
     assert bench.git("rev-parse", "v2.9.0") == mine
