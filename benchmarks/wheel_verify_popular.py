@@ -2,9 +2,9 @@
 
     python benchmarks/wheel_verify_popular.py /tmp/popular
 
-The wheels of `wheel_verify_popular.txt`, by exact file name, are fetched by pip into the folder given where they
-are not there yet (about 620 MB), and each is verified by itself. Every finding is printed: one that could
-not be defended before the wheel's author is a defect of ours. Exits with 1 where one could not be fetched.
+The wheels of `wheel_verify_popular.txt`, by exact file name, are fetched by pip into the folder given where
+they are not there yet (about 620 MB), and each is verified by itself. Every finding is printed: one that
+could not be defended before the wheel's author is a defect of ours. Fails where one could not be fetched.
 """
 
 from __future__ import annotations
