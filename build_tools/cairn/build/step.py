@@ -118,7 +118,8 @@ def _built_in_tree(
     with leftovers.kept(root, step.flavour, sources) as kept, _lent_module(run):
         for folder in {step.checkout, step.source_dir()}:
             _remove_stale(root, folder / "build")
-        with hipify_build.recorded(step.checkout, step.project.hipify, gpu=request.sdk is not None):
+        recorded = hipify_build.recorded(step.checkout, step.project.hipify, gpu=request.sdk is not None)
+        with tree.egg_info_restored(step.checkout), recorded:
             raw = _call_backend(run, env, values, output_dir)
         kept.wheel, kept.source_dir = raw, step.source_dir().relative_to(step.checkout).as_posix()
     _refuse_caches(raw)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from cairn import files
@@ -29,6 +31,27 @@ def commit_time(checkout: Path) -> int:
 def edits(checkout: Path) -> str:
     """A digest of what differs from the last commit in files that git knows."""
     return hashlib.sha256(git.run(checkout, "diff", "--no-ext-diff", "--binary", "HEAD").encode()).hexdigest()
+
+
+@contextlib.contextmanager
+def egg_info_restored(checkout: Path) -> Iterator[None]:
+    """Undo what a build in the block writes into a tracked `*.egg-info`; what was edited before stays.
+
+    setuptools rewrites that folder in each build, and a repository that was made from an sdist has it in its
+    commit: the tree would count as edited, by nobody, and be built again the next time.
+    """
+    before = _changed(checkout)
+    try:
+        yield
+    finally:
+        written = [name for name in sorted(_changed(checkout) - before) if ".egg-info/" in name]
+        if written:
+            git.run(checkout, "checkout", "HEAD", "--", *written)
+
+
+def _changed(checkout: Path) -> set[str]:
+    names = git.run(checkout, "diff", "--no-ext-diff", "--name-only", "--no-relative", "-z", "HEAD")
+    return set(filter(None, names.split("\0")))
 
 
 def tidy(checkout: Path, rocm_init_file: str | None) -> None:

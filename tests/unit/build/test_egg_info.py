@@ -1,0 +1,56 @@
+"""A build rewrites metadata that a repository made from an sdist has in its commit."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cairn.build import tree
+
+TRACKED = (
+    "setup.py",
+    "x.egg-info/PKG-INFO",
+    "x.egg-info/SOURCES.txt",
+    "x.egg-info/gone",
+    "src/y.egg-info/PKG-INFO",
+)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    for name in TRACKED:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("as committed\n")
+    subprocess.run([*git, "add", "."], cwd=tmp_path, check=True)
+    subprocess.run([*git, "commit", "-qm", "one"], cwd=tmp_path, check=True)
+    return tmp_path
+
+
+def build(checkout: Path) -> None:
+    for name in ("x.egg-info/PKG-INFO", "src/y.egg-info/PKG-INFO", "x.egg-info/new"):
+        (checkout / name).write_text("as setuptools writes it\n")
+    (checkout / "x.egg-info" / "gone").unlink()
+
+
+def test_what_a_build_rewrites_is_no_edit(checkout: Path) -> None:
+    before = tree.edits(checkout)
+    with tree.egg_info_restored(checkout):
+        build(checkout)
+        assert tree.edits(checkout) != before
+    assert tree.edits(checkout) == before
+    assert all((checkout / name).read_text() == "as committed\n" for name in TRACKED)
+
+
+def test_edits_of_a_person_stay_also_after_a_build_that_fails(checkout: Path) -> None:
+    (checkout / "x.egg-info" / "SOURCES.txt").write_text("mine\n")
+    with pytest.raises(ValueError, match="fails"), tree.egg_info_restored(checkout):
+        build(checkout)
+        (checkout / "setup.py").write_text("edited meanwhile\n")
+        raise ValueError("fails")
+    assert (checkout / "x.egg-info" / "SOURCES.txt").read_text() == "mine\n"
+    assert (checkout / "setup.py").read_text() == "edited meanwhile\n"
+    assert (checkout / "x.egg-info" / "PKG-INFO").read_text() == "as committed\n"
