@@ -10,7 +10,6 @@ python3 dev.py check                    ruff, mypy and the contract on imports
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 EXIT_INTERRUPTED = 130
@@ -19,13 +18,18 @@ EXIT_INTERRUPTED = 130
 def leave_on_interrupt() -> None:
     """Answer Ctrl-C while Python still imports the rest; nothing is under way yet."""
 
-    def leave(_signal: int, _frame: object) -> None:
+    def leave(*_: object) -> None:
         os.write(2, b"error: interrupted\n")
         os._exit(EXIT_INTERRUPTED)
 
-    # A shell has its background jobs ignore the signal; that stays.
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, leave)
+    try:
+        import signal  # noqa: PLC0415 - it takes a while itself
+
+        # A shell has its background jobs ignore the signal; that stays.
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, leave)
+    except KeyboardInterrupt:
+        leave()
 
 
 if __name__ == "__main__":
@@ -38,6 +42,7 @@ import hashlib
 import importlib.util
 import re
 import shutil
+import signal
 import subprocess
 import threading
 import time

@@ -6,9 +6,7 @@ It imports next to nothing, so that an interrupt while all the rest is imported 
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from types import FrameType
 
 EXIT_PREREQUISITE = 3
 EXIT_SYSTEM = 11
@@ -58,6 +56,8 @@ def script(module: str, function: str, file: str, *args: object, **options: obje
 
 def take_interrupts() -> None:
     """From here on an interrupt, or the SIGTERM of a stopped CI job, raises `KeyboardInterrupt`."""
+    import signal  # noqa: PLC0415 - see `_leave_on_interrupt`
+
     if signal.getsignal(signal.SIGINT) is _leave:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -67,12 +67,17 @@ def _leave_on_interrupt() -> None:
     # Nothing runs yet, or runs any more, that would have to be ended. An exception could be lost: what
     # is being imported may catch it, and the interpreter prints what comes up while it ends.
     # A shell has its background jobs ignore the signal; that stays.
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, _leave)
-    signal.signal(signal.SIGTERM, _leave)
+    try:
+        import signal  # noqa: PLC0415 - it takes a third of the time until an interrupt is answered
+
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, _leave)
+        signal.signal(signal.SIGTERM, _leave)
+    except KeyboardInterrupt:
+        _leave()
 
 
-def _leave(_signal: int, _frame: FrameType | None) -> None:
+def _leave(*_: object) -> None:
     os.write(2, b"error: interrupted\n")
     os._exit(EXIT_INTERRUPTED)
 
