@@ -2,7 +2,7 @@
 """Bootstrap with the standard library only: makes `.venv`, installs Cairn into it, runs one thing.
 
 python3 dev.py quickstart               the whole trail on the sample stack (0.8 GB of disk)
-python3 dev.py quickstart --stack pyg   the same on torch-scatter and torch-cluster (3.2 GB)
+python3 dev.py quickstart --stack pyg   the same on torch-scatter and torch-cluster (3.8 GB)
 python3 dev.py test [PYTEST ARGS]       the tests
 python3 dev.py check                    ruff, mypy and the contract on imports
 """
@@ -117,7 +117,7 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
         help="run the whole trail of a stack",
         description="Make .venv, install Cairn there, and run the whole trail of a stack in .cairn/STACK: "
         "checkout, build, stage, smoke-test, gate, promote, install. Needs 0.8 GB of disk for the sample "
-        "stack and 3.2 GB for pyg; delete .venv and .cairn to have it back. "
+        "stack and 3.8 GB for pyg; delete .venv and .cairn to have it back. "
         "A second run does only what changed. Other arguments are passed on to `cairn ci run`.",
         epilog="example: python3 dev.py quickstart --stack pyg",
         allow_abbrev=False,
