@@ -17,6 +17,8 @@ from cairn.wheels import cyclonedx, edit, elf, fat, fat_version, metadata, offlo
 from cairn.wheels.fat_report import Report
 from cairn.wheels.verify import Expectation, verify
 
+from .conftest import code_object
+
 MakeWheel = Callable[..., Path]
 MakeElf = Callable[..., bytes]
 MakeBundle = Callable[..., bytes]
@@ -71,7 +73,7 @@ def rocm(tmp_path: Path, make_elf: MakeElf) -> Rocm:
 @pytest.fixture
 def linked(make_wheel: MakeWheel, make_elf: MakeElf, make_bundle: MakeBundle) -> Callable[..., Path]:
     def make(*needed: str, files: Mapping[str, bytes] | None = None, **properties: object) -> Path:
-        code = make_bundle({"gfx942": b"code"})
+        code = make_bundle({"gfx942": code_object("gfx942", b"code")})
         core = make_elf(
             soname="libdemo_hip.so",
             needed=needed or ("libamdhip64.so.7", "libc.so.6"),
@@ -392,6 +394,7 @@ def test_the_bill_of_materials_names_what_came_in(
 ) -> None:
     (rocm.root / ".info").mkdir()
     (rocm.root / ".info" / "version").write_text("7.10.0")
+    (rocm.root / "lib/rocblas/library/a_gfx942.co").write_bytes(code_object("gfx942", b"code"))
     alone = make(linked(), rocm, tmp_path / "alone")
     source = cyclonedx.Source(name="torch", commit="a" * 40, origin="https://example.com/torch.git")
     listed = sbom.add(linked(), tmp_path / "listed", sources=(source,), rocm_version="7.10.0")
