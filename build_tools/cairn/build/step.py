@@ -244,7 +244,7 @@ def _failure(run: _Run, error: Exception) -> Exception:
         log=run.log,
         tail=(*(line.text for line in tail), *own) or (str(error),),
         causes=causes.above(run.log, tail),
-        tip="mend what the lines above name and run the same command again: finished wheels are kept",
+        tip="fix what the lines above name and run the same command again: finished wheels are kept",
     )
 
 
