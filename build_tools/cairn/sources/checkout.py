@@ -242,7 +242,7 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     if request.submodules:
         plan = submodules.fetch_all(root, found.commit, mirror_path, origin=request.origin, how=how)
     parts, gone = losses.moving(root, found.commit, mirror_path, plan)
-    before = _refuse_to_lose_work(root, note, parts, force=request.force, say=say)
+    before = _refuse_to_lose_work(root, note, parts, force=request.force)
     stale.sweep_parts(root.git_dir)
     state.write(root.git_dir, dataclasses.replace(wanted, phase="moving"))
     say(f"checking out {found.commit[:12]} in {request.checkout_dir}")
@@ -265,7 +265,7 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
 
 
 def _refuse_to_lose_work(
-    root: Repository, note: State | None, parts: Sequence[losses.Part], *, force: bool, say: Say
+    root: Repository, note: State | None, parts: Sequence[losses.Part], *, force: bool
 ) -> dict[str, str]:
     """Refuse to lose a person's work; what an unfinished run or hipify did is nobody's.
 
@@ -274,14 +274,10 @@ def _refuse_to_lose_work(
     found = losses.survey(parts)
     lost = losses.together(root, found)
     if note is not None and note.files is not None and treestate.tree_state(root.work_tree) == note.files:
-        lost = dataclasses.replace(lost, edits=())  # hipify's alone
+        lost = losses.without_hipifys(lost, found)
     if lost and not force:
         losses.refuse(root, lost)
-    before = losses.keep(found)
-    if lost:
-        kept = losses.drop(found, before)
-        say(f"dropping {lost}; kept as {', '.join(kept)}")
-    return before
+    return losses.drop(found, lost) if lost else losses.keep(found)
 
 
 def _refs(root: Repository, found: Found, note: State | None, say: Say) -> dict[str, str | None]:

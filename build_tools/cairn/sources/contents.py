@@ -72,7 +72,7 @@ def write_out(own: Repository, tree: str, names: Collection[str], folder: Path) 
     with tempfile.TemporaryDirectory(prefix="cairn-index-") as temporary:
         env = {"GIT_INDEX_FILE": str(Path(temporary, "index"))}
         own.run("read-tree", tree, env=env)
-        paths = b"".join(os.fsencode(name) + b"\0" for name in names)
+        paths = _nul_separated(names)
         own.run("checkout-index", "-z", "--stdin", f"--prefix={folder}/", env=env, stdin=paths)
 
 
@@ -85,12 +85,32 @@ def snapshot(own: Repository, ignored: Collection[str] = ()) -> str:
     """
     with tempfile.TemporaryDirectory(prefix="cairn-index-") as temporary:
         env = _own_index(own, Path(temporary))
+        if hidden := [name for name in own.hidden() if os.path.lexists(own.work_tree / name)]:
+            # Git is to look at them all the same; `update-index` heeds only the last of these options.
+            names = _nul_separated(hidden)
+            for option in ("--no-skip-worktree", "--no-assume-unchanged"):
+                own.run("update-index", option, "-z", "--stdin", env=env, stdin=names)
         own.run("add", "--all", env=env)
         if ignored:
-            paths = b"".join(os.fsencode(name) + b"\0" for name in ignored)
+            paths = _nul_separated(ignored)
             from_input = ("--pathspec-from-file=-", "--pathspec-file-nul")
             own.run("--literal-pathspecs", "add", "--force", *from_input, env=env, stdin=paths)
         return own.run("write-tree", env=env).strip()
+
+
+def staged(own: Repository) -> str:
+    """The tree of the index; paths in conflict, which the merged commits have, are left out of it."""
+    with tempfile.TemporaryDirectory(prefix="cairn-index-") as temporary:
+        env = _own_index(own, Path(temporary))
+        if conflicts := [name for name, entry in of_index(own).items() if entry == _UNMERGED]:
+            own.run(
+                "update-index", "--force-remove", "-z", "--stdin", env=env, stdin=_nul_separated(conflicts)
+            )
+        return own.run("write-tree", env=env).strip()
+
+
+def _nul_separated(names: Iterable[str]) -> bytes:
+    return b"".join(os.fsencode(name) + b"\0" for name in names)
 
 
 def _own_index(own: Repository, folder: Path) -> Mapping[str, str]:

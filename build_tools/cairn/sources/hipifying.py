@@ -99,8 +99,7 @@ def recovered(
     if lost := losses.together(root, found):
         if not force:
             losses.refuse(root, lost)
-        kept = losses.drop(found, losses.keep(found))
-        say(f"dropping {lost}; kept as {', '.join(kept)}")
+        losses.drop(found, lost)
     return _undo(root, note, made=made)
 
 

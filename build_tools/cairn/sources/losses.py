@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
 
-from cairn import wording
+from cairn import console, wording
 from cairn.errors import SourceError
-from cairn.sources import contents, hipify_build, overwritten, patches_commits, stale, submodules, unfinished
+from cairn.sources import (
+    contents,
+    hipify_build,
+    overwritten,
+    patches_commits,
+    repository,
+    stale,
+    submodules,
+    unfinished,
+)
 from cairn.sources.parallel import side_by_side
 from cairn.sources.repository import Repository
 from cairn.sources.submodules import Module, Plan
@@ -143,26 +152,26 @@ def _found(part: Part, within: Collection[Path]) -> Found:
             tip="move it away, or run `git submodule absorbgitdirs` if it is the submodule",
         )
     if not own.is_begun():
-        return Found(part=part, changes=(), lost=Losses(edits=tuple(_foreign(own, within))))
+        foreign = _foreign(own, within)
+        _refuse_inner(part, foreign)
+        # Its folder was removed, and its git directory is still there.
+        commits = own.without_files().commits_only_here() if (own.git_dir / "HEAD").exists() else ()
+        return Found(part=part, changes=(), lost=Losses(edits=tuple(foreign), commits=commits))
     changes = own.changes()
-    if part.goes and (inner := [name for name in changes if name.endswith("/")]):
-        # Hipify's commit would take it in, and --force must not remove a whole history.
-        raise SourceError(
-            f"{own.work_tree} has a repository within that is none of its submodules: {wording.some(inner)}",
-            tip="move it out of the checkout, or name it in .git/info/exclude",
-        )
+    _refuse_inner(part, changes)
     edits = {*changes, *_hidden_edits(part)} - unfinished.written(own, changes)
     ignored: set[str] = set()
     if part.commit is not None and part.source is not None:
         ignored = set(overwritten.by_commit(own, part.commit, part.source, within))
     elif part.goes:
         ignored = set(overwritten.by_removal(own))
+    _refuse_inner(part, ignored)
     ignored -= {*changes, *unfinished.written(own, ignored)}
     note = unfinished.read(own)
     # Upstream's commit gets its tags when its files are there.
     known = (note.after,) if note and note.after and own.commit_of(note.after) else ()
     # Hipify's tag keeps the patches below its commit, until it moves with the checkout.
-    patches = patches_commits.beneath_only_here(own) if own.exists() else ()
+    patches = patches_commits.in_hipifys_tag_only(own) if own.exists() else ()
     beneath = [f"{commit.id[:10]} {commit.subject}" for commit in patches]
     lost = Losses(
         edits=tuple(sorted(edits)),
@@ -170,6 +179,17 @@ def _found(part: Part, within: Collection[Path]) -> Found:
         commits=(*own.commits_only_here(*known), *beneath),
     )
     return Found(part=part, changes=changes, lost=lost)
+
+
+def _refuse_inner(part: Part, names: Collection[str]) -> None:
+    # Hipify's commit would take it in, and --force must not remove a whole history.
+    inner = sorted(name for name in names if name.endswith("/"))
+    if part.goes and inner:
+        raise SourceError(
+            f"{part.repository.work_tree} has a repository within that is none of its submodules: "
+            f"{wording.some(inner)}",
+            tip="move it out of the checkout",
+        )
 
 
 def _foreign(own: Repository, within: Collection[Path]) -> list[str]:
@@ -196,33 +216,75 @@ def _hidden_edits(part: Part) -> list[str]:
     return [name for name in hidden if name in disk and disk[name] != index.get(name)]
 
 
+def without_hipifys(lost: Losses, found: Sequence[Found]) -> Losses:
+    """The losses where every file that git looks at is as an uncommitted hipify left it.
+
+    What is staged, and what git was told not to look at, is still a person's.
+    """
+    theirs = {one.part.named(name) for one in found for name in (*_hidden_edits(one.part), *_staged(one))}
+    return replace(lost, edits=tuple(name for name in lost.edits if name in theirs))
+
+
+def _staged(one: Found) -> list[str]:
+    """Files of which the index has something that is neither in HEAD nor on the disk."""
+    own = one.part.repository
+    if not one.changes or not own.is_begun():
+        return []
+    index, head = contents.of_index(own), contents.of_tree(own, own.commit_of("HEAD"))
+    disk = contents.on_disk(own, one.changes)
+    return [n for n in one.changes if n in index and index[n] not in (head.get(n), disk.get(n))]
+
+
 def keep(found: Sequence[Found]) -> dict[str, str]:
     """Write the trees of the parts that differ from HEAD into their repositories; by the parts' paths.
 
     By them, the next run tells what this one was to drop, should it be killed.
     """
-    dirty = [one for one in found if one.part.repository.is_begun() and (one.changes or one.lost)]
+    for one in found:
+        if one.lost and not one.part.repository.is_begun():
+            repository.create(one.part.repository)  # files were in its place, and need somewhere to be kept
+    dirty = [one for one in found if one.changes or one.lost]
     trees = side_by_side(lambda one: contents.snapshot(one.part.repository, one.lost.ignored), dirty)
     return {one.part.path: tree for one, tree in zip(dirty, trees, strict=True)}
 
 
-def drop(found: Sequence[Found], trees: dict[str, str]) -> tuple[str, ...]:
-    """Give what is dropped a ref of its own in its repository, so that it can be had again; the refs.
+def drop(found: Sequence[Found], lost: Losses) -> dict[str, str]:
+    """Give what is dropped a ref of its own in its repository, so that it can be had again, and say so.
 
-    `git restore --source REF -- FILE` brings a file back, `git switch -c NAME REF` the commits.
+    `git restore --source REF -- FILE` brings a file back, `git switch -c NAME REF` the commits. What was
+    staged and is neither in HEAD nor in the files is the commit's second parent, as of a stash.
+
+    Returns:
+        The trees, as `keep` gives them.
     """
+    trees = keep(found)
     ref = f"{_DROPPED}/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
     kept = []
     for one in found:
-        own, head = one.part.repository, one.part.repository.commit_of("HEAD")
-        if not one.lost or one.part.path not in trees:
-            continue
-        parents = ("-p", head) if head else ()
-        message = f"Dropped by a checkout with --force: {one.lost}"
-        commit = own.run("commit-tree", trees[one.part.path], *parents, "-m", message).strip()
-        own.run("update-ref", ref, commit)
-        kept.append(f"{ref} of {own.work_tree}")
-    return tuple(kept)
+        if one.lost:
+            own, tree = one.part.repository, trees[one.part.path]
+            _name(own, ref, tree, f"Dropped by a checkout with --force: {one.lost}")
+            kept.append(f"{ref} of {own.git_dir}")
+    # Also where the run fails later: where it is, the person must know by then.
+    console.current().warn(f"dropping {lost}; kept as {', '.join(kept)}")
+    return trees
+
+
+def _name(own: Repository, ref: str, tree: str, message: str) -> None:
+    head, staged = own.commit_of("HEAD"), contents.staged(own)
+    parents = [head] if head else []
+    if staged not in (tree, own.commit_tree(head)):
+        parents.append(own.run("commit-tree", staged, *_as_parents(parents), "-m", "Staged").strip())
+    parents += own.merge_heads()
+    # Hipify's tag moves too, and what only it has is among the losses.
+    tagged = own.tag(repository.HIPIFY_TAG)
+    if tagged is not None and not (head and own.at_or_above(tagged)):
+        parents.append(tagged)
+    own.run("update-ref", ref, own.run("commit-tree", tree, *_as_parents(parents), "-m", message).strip())
+
+
+def _as_parents(commits: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for commit in commits for word in ("-p", commit))
 
 
 def refuse(root: Repository, lost: Losses) -> NoReturn:

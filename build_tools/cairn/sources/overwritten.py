@@ -36,9 +36,16 @@ def by_removal(own: Repository) -> Iterator[str]:
 
 
 def files_below(folder: Path, within: Collection[Path] = ()) -> Iterator[str]:
-    """Files and links below a folder, but not those of other parts, nor git's own."""
+    """Files and links below a folder, but not those of other parts, nor git's own.
+
+    A repository of somebody else's is named by its folder, with a slash at the end.
+    """
     for here, folders, names in os.walk(folder):
         at = Path(here)
+        if at != folder and ".git" in (*folders, *names):
+            yield f"{at.relative_to(folder).as_posix()}/"
+            folders.clear()
+            continue
         links = [name for name in folders if (at / name).is_symlink()]
         folders[:] = [f for f in folders if f != ".git" and f not in links and at / f not in within]
         for name in (*names, *links):
@@ -80,6 +87,9 @@ class _Standing:
             if not self._is_tracked(name, path):
                 yield name
         elif path not in self._within:
+            if (path / ".git").exists():
+                yield f"{name}/"
+                return
             below = (f"{name}/{inner}" for inner in files_below(path, self._within))
             yield from (inner for inner in below if inner not in self._tracked)
 

@@ -110,10 +110,16 @@ def _commit(commit: str, parents: str, author: str, email: str, written: str, su
     )
 
 
-def beneath_only_here(repository: Repository) -> tuple[LocalCommit, ...]:
-    """Those of `beneath` that nothing keeps once hipify's tag moves away."""
-    if not (found := beneath(repository)):
+def in_hipifys_tag_only(repository: Repository) -> tuple[LocalCommit, ...]:
+    """The commits, hipify's left out, that nothing keeps once hipify's tag moves away, oldest first.
+
+    They are patches that hipify was run on, or what a person moved the tag to.
+    """
+    if None in repository.tags(UPSTREAM_TAG, HIPIFY_TAG):
+        return ()
+    found = between(repository, UPSTREAM_TAG, HIPIFY_TAG)
+    if all(commit.subject == hipify_commit.SUBJECT for commit in found):
         return ()
     kept = ("--not", "--branches", "--remotes", f"--exclude={HIPIFY_TAG}", "--tags")
-    gone = set(repository.run("rev-list", found[-1].id, *kept).split())
-    return tuple(commit for commit in found if commit.id in gone)
+    gone = set(repository.run("rev-list", f"refs/tags/{HIPIFY_TAG}", *kept).split())
+    return tuple(c for c in found if c.id in gone and c.subject != hipify_commit.SUBJECT)

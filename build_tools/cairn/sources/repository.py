@@ -17,6 +17,7 @@ HIPIFY_TAG = "THEROCK_HIPIFY_DIFFBASE"
 # The submodules' settings, in a file that the repository's own configuration includes: written in one go.
 _OURS = "cairn.config"
 GITLINK = "160000"
+_WORKTREE = ("config", "--local", "core.worktree")
 OWN_SUBJECT = "DO NOT SUBMIT: HIPIFY"
 
 
@@ -116,9 +117,25 @@ class Repository:
         if self.commit_of("HEAD") is None:
             return ()
         kept = ("--not", "--branches", "--tags", "--remotes", *known)
-        lines = self.run("log", "--format=%ce%x09%h %s", "HEAD", *kept).splitlines()
+        heads = ("HEAD", *self.merge_heads())
+        lines = self.run("log", "--format=%ce%x09%h %s", *heads, *kept).splitlines()
         found = (line.partition("\t") for line in lines)
         return tuple(text for email, _, text in found if email != git.EMAIL or not text.endswith(OWN_SUBJECT))
+
+    def commit_tree(self, commit: str | None) -> str | None:
+        """The id of a commit's tree; None for none."""
+        return self.run("rev-parse", "--verify", f"{commit}^{{tree}}").strip() if commit else None
+
+    def without_files(self) -> Repository:
+        """The same repository, to be asked for commits where its working tree is gone."""
+        return Repository(work_tree=self.git_dir, git_dir=self.git_dir)
+
+    def merge_heads(self) -> tuple[str, ...]:
+        """The commits that a merge under way is to bring in; a checkout ends the merge."""
+        try:
+            return tuple((self.git_dir / "MERGE_HEAD").read_text(encoding="ascii").split())
+        except FileNotFoundError:
+            return ()
 
     def _where(self) -> dict[str, str]:
         return {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.work_tree)}
@@ -146,14 +163,22 @@ def create(repository: Repository) -> None:
     if is_submodule:
         files.write_text(dot_git, f"gitdir: {_relative(git_dir, work_tree)}\n")
     if (repository.common_dir / _OURS).exists():
+        if is_submodule and not repository.succeeds(*_WORKTREE):
+            repository.run(*_WORKTREE, _relative(work_tree, git_dir))
         return
     git_dir.mkdir(parents=True, exist_ok=True)
     if repository.common_dir == git_dir:
         repository.run("init", "--quiet")
     if is_submodule:
-        repository.run("config", "core.worktree", _relative(work_tree, git_dir))
+        repository.run(*_WORKTREE, _relative(work_tree, git_dir))
     _append(repository, [("include.path", _OURS)])
     configure(repository, ())
+
+
+def untie(repository: Repository) -> None:
+    """Have a submodule's git directory name its working tree no longer, which is gone."""
+    if repository.succeeds(*_WORKTREE):
+        repository.run("config", "--local", "--unset-all", "core.worktree")
 
 
 def name_origin(repository: Repository, url: str) -> None:

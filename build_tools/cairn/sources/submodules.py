@@ -165,6 +165,8 @@ def remove(modules: Iterable[Module], *, before: Mapping[str, str]) -> None:
                     elif entry.name != ".git":
                         entry.unlink()
             (own.work_tree / ".git").unlink(missing_ok=True)
+            # So that plain git, named the git directory, shows what is kept there.
+            repository.untie(own)
 
 
 def mark_ignored(parent: Repository, modules: Iterable[Module]) -> None:

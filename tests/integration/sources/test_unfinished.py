@@ -12,14 +12,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cairn.errors import CairnError, SourceError
-from cairn.sources.checkout import checkout
 
 # Runs a checkout in a process of its own, which a `git` in front of the real one kills at its N-th call.
 CHILD = """
@@ -312,16 +310,17 @@ def test_a_named_branch_a_stash_and_a_tag_stay(
     assert bench.git("-C", "third_party/plain", "rev-parse", "mine") == inner
 
 
-def test_what_force_drops_is_said_and_can_be_had_again(bench: Any, upstream: Any) -> None:
+def test_what_force_drops_is_said_and_can_be_had_again(
+    bench: Any, upstream: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     bench()
     _newer(upstream)
     commit(".")(bench)
     commit("third_party/cudakit")(bench)
     write("new.txt")(bench)
     mine = bench.git("rev-parse", "HEAD")
-    said: list[str] = []
-    checkout(replace(bench.request, force=True), say=said.append)
-    line = next(line for line in said if line.startswith("dropping"))
+    bench(force=True)
+    line = next(line for line in capsys.readouterr().err.splitlines() if "dropping" in line)
     assert "new.txt" in line
     assert "A commit of a person" in line
     ref = next(word for word in line.split() if word.startswith("refs/cairn/dropped/"))
