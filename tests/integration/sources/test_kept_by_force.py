@@ -166,7 +166,7 @@ def test_an_uncommitted_hipify_hides_no_work(bench: Any, upstream: Any, act: Cal
 
 
 def test_what_a_submodule_that_went_away_had_is_shown_by_plain_git(
-    bench: Any, upstream: Any, run_git: Any, tmp_path: Path
+    bench: Any, upstream: Any, run_git: Any
 ) -> None:
     bench()
     (bench.path / "third_party/plain/plain.h").write_text(MINE)
