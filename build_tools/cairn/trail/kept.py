@@ -30,8 +30,11 @@ from cairn.testing import hardware
 from cairn.testing.smoke import SmokeRequest
 from cairn.wheels.set import WheelSet
 
-# Variables that reach the programs of a test and may change what it finds.
-_VARIABLES = re.compile(r"LANG|LC_\w+|TZ|\w+_VISIBLE_DEVICES|(https?|no|all)_proxy", re.IGNORECASE)
+# Variables that reach the programs of a test, or the installers, and may change what comes of them.
+_VARIABLES = re.compile(
+    r"PATH|LANG|LC_\w+|TZ|PYTHON\w+|(ROCM|ROCR|HIP|HSA|CUDA|LD|DYLD|SSL)_\w+|(https?|no|all)_proxy",
+    re.IGNORECASE,
+)
 _PACKAGE = Path(cairn.__file__).parent
 _PROGRAMS = ("cairn", "pip", "pytest", "uv")
 
@@ -63,7 +66,7 @@ def find(path: Path, key: str) -> Finding | None:
     try:
         found = jsonfile.read(path, Finding)
         whole = all(files.sha256_of(path.parent / file) == digest for file, digest in found.evidence.items())
-    except (UsageError, OSError):
+    except (UsageError, OSError, ValueError):  # ValueError: what names no file
         return None
     return found if whole and found.key == key else None
 
@@ -76,13 +79,14 @@ def write(path: Path, key: str, evidence: Iterable[Path] = ()) -> None:
 
 
 def key_of_smoke(store: LocalStore, channel: str, asked: SmokeRequest) -> str:
-    """The digest of what the verdict of a smoke test rests on."""
+    """The digest of what the verdict of a smoke test rests on, the set's own index included."""
     wheel_set = asked.wheel_set
     return key(
         program=digest_of_trees([_PACKAGE]),
         set=wheel_set.set_id,
         made_for=[wheel_set.python, wheel_set.platform, wheel_set.family, *wheel_set.targets],
         bytes=bytes_of(store, channel, wheel_set),
+        pages=digest_of_trees([store.path / layout.simple_prefix(channel, wheel_set.set_id)]),
         tests=digest_of_trees(asked.smoke_tests),
         asked=[list(asked.extra_wheels), asked.devices, {k: list(v) for k, v in asked.imports.items()}],
     )

@@ -21,6 +21,7 @@ from cairn.wheels.set import SetWheel, WheelSet
 SHA = "ab" * 32
 NAME = "torch-2.9.0-py3-none-any.whl"
 FILE = layout.file_key(SHA, NAME)
+PAGE = f"staging/sets/{wheel_sets.id_of([SHA])}/simple/torch/index.html"
 
 
 @pytest.fixture
@@ -34,6 +35,7 @@ def store(tmp_path: Path) -> LocalStore:
     channel.update(lambda _: ChannelState(sets={staged.set_id: digest}))
     store.write(FILE, b"bytes")
     store.write("staging/simple/torch/index.html", b"page")
+    store.write(PAGE, b"page")
     return store
 
 
@@ -80,6 +82,8 @@ def test_what_did_not_change_is_found_and_what_it_left_must_be_whole(tmp_path: P
     assert kept.find(path, "key") is None
     path.write_text("{")
     assert kept.find(path, "key") is None
+    path.write_text('{"schema": "cairn.kept/1", "key": "key", "when": "", "evidence": {"\\u0000": ""}}')
+    assert kept.find(path, "key") is None
     assert kept.find(tmp_path / "nothing", "key") is None
 
 
@@ -92,6 +96,8 @@ CHANGES: dict[str, Callable[[LocalStore, Path, pytest.MonkeyPatch], object]] = {
     "which GPUs may be used": lambda _, __, patch: patch.setenv("ROCR_VISIBLE_DEVICES", "0"),
     "the language": lambda _, __, patch: patch.setenv("LC_ALL", "tr_TR.UTF-8"),
     "Python": lambda _, __, patch: patch.setattr("sys.version", "3.99"),
+    "a page of the set": lambda store, _, __: store.write(PAGE, b"pagE"),
+    "the programs on PATH": lambda _, __, patch: patch.setenv("PATH", "/opt/bin"),
     "the system": lambda _, __, patch: patch.setattr("platform.platform", lambda: "Linux-99"),
 }
 
@@ -116,6 +122,21 @@ def test_the_release_is_installed_again_after_a_change_of(
         store.write("staging/simple/torch/index.html", b"pagE")
     else:
         CHANGES[change](store, tmp_path, monkeypatch)
+    assert kept.key_of_install(store, "staging", wheel_set()) != before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["ROCM_SDK_TARGET_FAMILY", "ROCM_PATH", "HSA_OVERRIDE_GFX_VERSION", "LD_LIBRARY_PATH", "PYTHONPATH"],
+)
+def test_the_release_is_installed_again_where_a_variable_that_reaches_the_installers_changes(
+    name: str, store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(name, raising=False)
+    before = kept.key_of_install(store, "staging", wheel_set())
+    monkeypatch.setenv("SSH_TTY", "/dev/pts/7")
+    assert kept.key_of_install(store, "staging", wheel_set()) == before
+    monkeypatch.setenv(name, "gfx1100")
     assert kept.key_of_install(store, "staging", wheel_set()) != before
 
 
