@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 
@@ -55,8 +56,11 @@ def set_projects(snapshot: Snapshot, staged: StagedSet) -> tuple[ProjectState, .
     """What a set's own index holds, by project."""
     entries: dict[str, list[FileEntry]] = collections.defaultdict(list)
     for ref in staged.closure:
-        name = project_of(ref.filename)
-        entries[name].append(entry_of(snapshot, ref))
+        entry = entry_of(snapshot, ref)
+        if ref in staged.wheels:
+            # The channel may have the file of another set, which was tested where this one was not.
+            entry = replace(entry, untested=staged.untested)
+        entries[project_of(ref.filename)].append(entry)
     return tuple(
         ProjectState(name=name, files=()).with_files(tuple(found)) for name, found in sorted(entries.items())
     )

@@ -88,6 +88,22 @@ def stage(tmp_path: Path, dists: ModuleType) -> Stage:
     return run
 
 
+def stage_part_of(made: WheelSet, store: LocalStore, folder: Path) -> WheelSet:
+    """Stage a set of torch and triton alone, of the same bytes."""
+    wheels = [folder / w.file_name for w in made.wheels if w.distribution != "torchvision"]
+    part = wheel_sets.make(
+        wheels,
+        manifest_sha256="0" * 64,
+        stack="sample",
+        python="3.11",
+        platform="linux_x86_64",
+        family="cpu",
+        targets=("cpu",),
+    )
+    stage_set(store, "staging", part, wheels)
+    return part
+
+
 def move(store: LocalStore, made: WheelSet, **more: object) -> tuple[str, ...]:
     proof = Proof(untested=str(more["untested"]) if "untested" in more else None)
     return transfer(store, made.set_id, source="staging", target="release", proof=proof).added
@@ -157,6 +173,21 @@ def test_a_bypass_is_seen_on_the_files_of_the_set_alone(store: LocalStore, stage
     )
     assert b"untested" not in store.read("release/simple/numpy/index.html").data
     assert b"untested" not in store.read("staging/simple/torch/index.html").data
+
+
+def test_a_bypass_is_seen_in_the_index_of_its_set_though_another_set_of_the_same_files_was_tested(
+    store: LocalStore, stage: Stage, tmp_path: Path
+) -> None:
+    whole = stage(store, "2.9.0")
+    move(store, whole)
+    part = stage_part_of(whole, store, tmp_path / "dist-2.9.0")
+    move(store, part, untested="untested; bypassed by ann: no GPU")
+    for name, seen in (("torch", True), ("triton", True), ("numpy", False)):
+        page = f"release/sets/{part.set_id}/simple/{name}/index"
+        assert (b"bypassed by ann" in store.read(f"{page}.html").data) is seen
+        assert (b"bypassed by ann" in store.read(f"{page}.json").data) is seen
+    assert b"untested" not in store.read("release/simple/torch/index.html").data
+    assert audit(store, "release", hashes=True) == ()
 
 
 def test_a_dry_run_writes_nothing(store: LocalStore, stage: Stage) -> None:
