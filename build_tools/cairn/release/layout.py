@@ -40,7 +40,8 @@ def checked_channel(name: str) -> str:
         raise UsageError(f"{channel!r} is not a channel", tip=tip)
     known = (*targets.families(), *targets.known_targets()) if slash else ()
     if slash and family not in known:
-        tip = wording.did_you_mean(family, known, what="the families are")
+        near = wording.nearest(family, known)
+        tip = wording.did_you_mean(family, near or targets.index_families(), what="the families are")
         raise UsageError(f"{name!r} is not an index: there is no family {family!r}", tip=tip)
     return name
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from cairn import jsonfile
 from cairn.errors import GateError, StoreError, UsageError
-from cairn.release import gate, layout
+from cairn.release import gate, layout, rules
 from cairn.release.channel import Channel, whole_id
 from cairn.release.evidence import Bypass
 from cairn.release.judgement import GateReport
 from cairn.release.recover import recover
+from cairn.release.stage import read_set
 from cairn.release.state import StagedSet
 from cairn.release.store import LocalStore
 from cairn.release.transfer import GATE_FILE, Proof, transfer
@@ -67,7 +68,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         on_step: told what is being done.
 
     Raises:
-        GateError: at least one demand does not hold.
+        GateError: at least one demand does not hold, or `target` is of another family.
         StoreError: `source` has no such set.
         UsageError: several sets have an id that begins so, or both channels are the same.
     """
@@ -84,6 +85,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         names = tuple(ref.filename for ref in staged.closure)
         judged = _read_judgement(store, target, staged)
         return Promotion(set_id=set_id, added=(), already=names, report=judged, dry_run=dry_run, kept=True)
+    rules.refuse_other_family(target, read_set(store, source, set_id))
     on_step("asking the gate")
     report = gate.check(
         store, set_id, source=source, target=target, records=records, bypass=bypass, python=python

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 
 from packaging.version import Version
 
+from cairn import targets
 from cairn.errors import GateError
 from cairn.release import index, layout
 from cairn.release.channel import Snapshot
 from cairn.release.state import FileRef
 from cairn.wheels import metadata
+from cairn.wheels.set import WheelSet
 from cairn.wheels.version import sorts_above
 
 
@@ -24,6 +26,24 @@ def refuse_gated(channel: str) -> None:
         raise GateError(
             f"nothing is put into {channel} directly: sets reach it through the gate",
             tip=f"publish into staging, then: cairn release promote SET --to {channel}",
+        )
+
+
+def refuse_other_family(index: str, wheel_set: WheelSet) -> None:
+    """An index of one family takes sets for targets of that family alone.
+
+    Raises:
+        GateError: the set is for another one, or for none.
+    """
+    family = index.partition("/")[2]
+    members = targets.families().get(family, (family,))
+    processors = {
+        targets.parse_target_id(name).processor for name in wheel_set.targets if name != targets.CPU
+    }
+    if family and not (processors and processors <= set(members)):
+        raise GateError(
+            f"the set {wheel_set.set_id[:12]} is for {wheel_set.family}, not for {family}",
+            tip=f"name the index {index.partition('/')[0]}, or that of its own family",
         )
 
 

@@ -38,10 +38,11 @@ def stage_set(
         requirements: what the set needs besides what it names itself.
 
     Raises:
-        GateError: the channel is one that only the gate puts something into.
+        GateError: the channel is one that only the gate puts something into, or of another family.
         StoreError: the files are not those of the set, or something that they need is not in the channel.
     """
     rules.refuse_gated(channel)
+    rules.refuse_other_family(channel, wheel_set)
     dists = _files_of(wheel_set, wheels)
     target = Channel(store, channel)
     platform = Platform(python=wheel_set.python, tag=wheel_set.platform)

@@ -6,12 +6,15 @@ from types import ModuleType
 
 import pytest
 
+from cairn import targets as gpu
 from cairn.cli.main import main
 from cairn.errors import GateError, StoreError, UsageError
 from cairn.release import layout
 from cairn.release.audit import audit
 from cairn.release.channel import Channel, Snapshot, existing, whole_id
+from cairn.release.evidence import Bypass
 from cairn.release.mirror import mirror
+from cairn.release.promote import promote
 from cairn.release.publish import publish
 from cairn.release.stage import stage_set
 from cairn.release.state import ChannelState
@@ -29,6 +32,8 @@ A, B, C = "abcd" * 16, "abce" * 16, "1234" * 16
         ("stage", "did you mean staging?"),
         ("qqq", "the channels are: staging, release, dev, nightly, prerelease"),
         ("release/gfx110X-al", "did you mean gfx110X-all?"),
+        ("release/", f"the families are: {', '.join(gpu.index_families())}"),
+        ("release/../staging", f"the families are: {', '.join(gpu.index_families())}"),
     ],
 )
 def test_a_mistyped_index_is_not_the_beginning_of_a_new_one(given: str, meant: str) -> None:
@@ -97,6 +102,38 @@ def test_an_index_of_one_family_is_whole(store: LocalStore, tmp_path: Path, dist
     href = (page / "index.html").read_text().split('href="', 1)[1].split("#", 1)[0]
     assert (page / href).resolve().is_file()
     assert all(layout.is_own(key) for key in store.list(""))
+
+
+@pytest.mark.parametrize(("targets", "family"), [(("gfx942",), "gfx94X-dcgpu"), (("cpu",), "cpu")])
+def test_a_set_is_not_put_into_the_index_of_another_family(
+    store: LocalStore, tmp_path: Path, dists: ModuleType, targets: tuple[str, ...], family: str
+) -> None:
+    wheel = dists.make_wheel(tmp_path, "a", "1.0")
+    made = wheel_sets.make(
+        [wheel], manifest_sha256="0" * 64, stack="s", python="3.11", platform="linux_x86_64", family=family,
+        targets=targets,
+    )  # fmt: skip
+    with pytest.raises(GateError, match=f"for {family}, not for gfx110X-all"):
+        stage_set(store, "staging/gfx110X-all", made, [wheel])
+    assert existing(store) == ()
+    stage_set(store, "staging", made, [wheel])
+    with pytest.raises(GateError, match=f"for {family}, not for gfx110X-all"):
+        promote(store, made.set_id, target="release/gfx110X-all", bypass=Bypass(who="ann", reason="hurry"))
+    assert existing(store) == ("staging",)
+
+
+def test_a_set_goes_into_the_indexes_that_have_its_targets(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    wheel = dists.make_wheel(tmp_path, "a", "1.0")
+    made = wheel_sets.make(
+        [wheel], manifest_sha256="0" * 64, stack="s", python="3.11", platform="linux_x86_64",
+        family="gfx110X-all", targets=("gfx1100", "gfx1101"),
+    )  # fmt: skip
+    for index in ("staging", "staging/gfx110X-all", "staging/gfx110X-dgpu"):
+        assert stage_set(store, index, made, [wheel]).set_id == made.set_id
+    with pytest.raises(GateError, match="for gfx110X-all, not for gfx1100"):
+        stage_set(store, "staging/gfx1100", made, [wheel])
 
 
 def snapshot(store: LocalStore, name: str, *ids: str) -> Snapshot:
