@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cairn.errors import SystemFailureError
+from cairn.errors import SystemFailureError, UsageError
 
 # What a system says of a folder renamed to where there is one (POSIX, Windows).
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, *((errno.EACCES,) if os.name == "nt" else ()))
@@ -25,11 +25,31 @@ def cache_dir() -> Path:
     """Where things live that can be made again.
 
     `CAIRN_CACHE_DIR`, else `cairn` in `XDG_CACHE_HOME`, else `~/.cache/cairn`.
+
+    Raises:
+        UsageError: it is below a home folder that nobody knows, as in a container without users.
     """
     if chosen := os.environ.get("CAIRN_CACHE_DIR"):
-        return Path(chosen).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base, "cairn").absolute()
+        return expanded(chosen).absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        return Path(expanded(base), "cairn").absolute()
+    except UsageError as error:
+        raise UsageError(str(error), tip="name a folder for the cache in CAIRN_CACHE_DIR") from error
+
+
+def expanded(text: str) -> Path:
+    """The path that somebody named, with `~` or `~user` as the home folder.
+
+    Raises:
+        UsageError: no path is named, as by a variable that is empty, or the home folder is not known.
+    """
+    if not text:
+        raise UsageError("no path is given")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{text}: the home folder is not known") from error
 
 
 def sha256_of(path: Path) -> str:

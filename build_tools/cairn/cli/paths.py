@@ -9,6 +9,9 @@ import os
 from argparse import ArgumentTypeError
 from pathlib import Path
 
+from cairn import files
+from cairn.errors import UsageError
+
 
 def file(text: str) -> Path:
     """A file that is there and can be read."""
@@ -44,7 +47,7 @@ def file_or_folder(text: str) -> Path:
 
 def new_file(text: str) -> Path:
     """A file to write: its folder is made where it is missing."""
-    path = Path(text).expanduser()
+    path = _expanded(text)
     if path.is_dir():
         raise ArgumentTypeError(f"{text} is a folder, not a file to write")
     _refuse_file_above(path)
@@ -53,15 +56,22 @@ def new_file(text: str) -> Path:
 
 def new_folder(text: str) -> Path:
     """A folder to write into: it is made where it is missing."""
-    path = Path(text).expanduser()
+    path = _expanded(text)
     if path.exists() and not path.is_dir():
         raise ArgumentTypeError(f"{text} is a file, not a folder to write into")
     _refuse_file_above(path)
     return path
 
 
+def _expanded(text: str) -> Path:
+    try:
+        return files.expanded(text)
+    except UsageError as error:
+        raise ArgumentTypeError(str(error)) from error
+
+
 def _there(text: str, what: str) -> Path:
-    path = Path(text).expanduser()
+    path = _expanded(text)
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -149,11 +148,16 @@ def open_store(url: str) -> Store:
     """The store that a person names: a path or `file://…`.
 
     Raises:
-        UsageError: a file, or another scheme; `s3://` needs what this version does not have yet.
+        UsageError: a file, no folder, or another scheme; `s3://` needs what this version does not have yet.
     """
-    scheme = urllib.parse.urlsplit(url).scheme if "://" in url else ""
+    scheme, separator, rest = url.partition("://")
+    scheme = scheme.lower() if separator else ""
     if scheme == "file":
-        return _local(Path(urllib.request.url2pathname(urllib.parse.urlsplit(url).path)))
+        host, _, path = rest.partition("/")
+        if host.lower() not in ("", "localhost") or not path:
+            # `file://store` has a host and no path: it would be the folder one is in.
+            raise UsageError(f"{url} names no folder", tip="write file:///… with three slashes, or a path")
+        return _local(Path(urllib.request.url2pathname(f"/{path}")))
     if scheme == "s3":
         raise UsageError(
             f"{url}: a store in a bucket needs the s3 extra and is not there yet",
@@ -161,7 +165,7 @@ def open_store(url: str) -> Store:
         )
     if scheme:
         raise UsageError(f"{url}: a store is a path, file://… or s3://…, not {scheme}://")
-    return _local(Path(url).expanduser())
+    return _local(files.expanded(url))
 
 
 def _local(path: Path) -> LocalStore:

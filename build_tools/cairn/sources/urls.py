@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from pathlib import Path
 
+from cairn import files
 from cairn.errors import SourceError
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
@@ -21,11 +21,12 @@ def absolute(origin: str) -> str:
 
     Raises:
         SourceError: it is empty or would be read as an option.
+        UsageError: it is below a home folder that is not known.
     """
     if not origin.strip() or origin.startswith("-"):
         raise SourceError(f"{origin!r} is no origin", tip="give a git URL or the path of a repository")
     if is_local(origin):
-        return os.path.abspath(Path(origin).expanduser())  # noqa: PTH100 - links stay as the person wrote them
+        return os.path.abspath(files.expanded(origin))  # noqa: PTH100 - links stay as the person wrote them
     return origin
 
 

@@ -255,7 +255,7 @@ def test_the_commands_publish_judge_promote_and_check(
         (["release", "promote", "nothing"], 2, "neither a set.json nor the id of a set"),
         (["release", "promote", "abcd", "--to", "staging"], 2, "from staging to staging"),
         (["index", "mirror"], 2, "nothing to mirror"),
-        (["index", "mirror", "--require", "a b c"], 2, "is no requirement"),
+        (["index", "mirror", "--require", "a b c"], 2, "is not a requirement"),
     ],
 )
 def test_bad_input_is_one_line(

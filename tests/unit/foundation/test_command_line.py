@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cairn import console, wording
+from cairn import console, files, wording
 from cairn.cli import build_prod_wheels, main, paths, repo_scripts, wheel_fat
+from cairn.errors import CairnError, UsageError
+from cairn.sources import urls
 
 ROOT = Path(__file__).parents[3]
 
@@ -274,3 +276,35 @@ def test_a_checkout_that_is_elsewhere_is_really_there(
     words = ["checkout", "torhc", "--stack", stack]
     assert main.main(words) == 2
     assert "did you mean torch?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [paths.file, paths.folder, paths.program, paths.file_or_folder])
+@pytest.mark.parametrize(("text", "said"), [("", "no path"), ("~nosuchuser/x", "~nosuchuser/x")])
+def test_a_path_that_names_nothing_is_refused(kind: Callable[[str], Path], text: str, said: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=said):
+        kind(text)
+
+
+@pytest.mark.parametrize("kind", [paths.new_file, paths.new_folder])
+@pytest.mark.parametrize(("text", "said"), [("", "no path"), ("~nosuchuser/x", "~nosuchuser/x")])
+def test_nothing_is_written_to_a_path_that_names_nothing(
+    kind: Callable[[str], Path], text: str, said: str
+) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=said):
+        kind(text)
+
+
+def test_a_store_or_an_origin_below_no_home_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["index", "audit", "--store", "~nosuchuser/store"]) == 2
+    assert "~nosuchuser/store" in capsys.readouterr().err
+    with pytest.raises(CairnError, match="~nosuchuser/repo"):
+        urls.absolute("~nosuchuser/repo")
+
+
+def test_without_a_home_folder_the_cache_asks_for_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "USERPROFILE", "XDG_CACHE_HOME", "CAIRN_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)  # as for a user id that has no entry
+    with pytest.raises(UsageError, match="home") as caught:
+        files.cache_dir()
+    assert "CAIRN_CACHE_DIR" in str(caught.value.tip)

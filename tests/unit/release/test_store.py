@@ -84,11 +84,18 @@ def test_a_store_is_named_by_path_or_file_url(tmp_path: Path) -> None:
     folder = tmp_path / "a store+1"
     assert open_store(str(folder)).url == str(folder)
     assert open_store(folder.as_uri()).url == str(folder)
+    assert open_store(f"FILE://localhost{folder}").url == str(folder)
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/prefix", "ftp://host/x"])
 def test_other_stores_are_refused_in_one_line(url: str) -> None:
     with pytest.raises(UsageError, match=url.partition(":")[0]):
+        open_store(url)
+
+
+@pytest.mark.parametrize("url", ["file://store", "file://host/store", "file://", "file://[x", "file:///", ""])
+def test_a_url_without_a_folder_does_not_mean_the_current_one(url: str) -> None:
+    with pytest.raises(UsageError, match=r"names no folder|no path"):
         open_store(url)
 
 
