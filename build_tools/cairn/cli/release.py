@@ -61,9 +61,9 @@ def register(subparsers: Subparsers) -> None:
 
 
 def _promote(options: argparse.Namespace) -> int:
-    if options.reason and not options.bypass:
+    if options.reason is not None and options.bypass is None:
         raise UsageError("--reason belongs to --bypass", tip="say who vouches: --bypass WHO")
-    bypass = Bypass(who=options.bypass, reason=options.reason or "") if options.bypass else None
+    bypass = Bypass(who=options.bypass, reason=options.reason or "") if options.bypass is not None else None
     screen = console.current()
     with screen.stage(f"promote to {options.target}") as stage:
         done = promote(
@@ -86,7 +86,7 @@ def _promote(options: argparse.Namespace) -> int:
 
 def _set_id(text: str) -> str:
     """The id that a set.json has, or the beginning of one as it was given."""
-    if Path(text).is_dir():
+    if text and Path(text).is_dir():
         raise UsageError(f"{text} is a folder, not a set.json", tip=f"did you mean {Path(text, 'set.json')}?")
     if Path(text).is_file():
         return wheel_sets.read(Path(text)).set_id

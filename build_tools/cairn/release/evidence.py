@@ -21,15 +21,18 @@ class Bypass:
         reason: why it may be released all the same.
 
     Raises:
-        UsageError: either is blank.
+        UsageError: either is blank, or has what a page or a terminal would not show as it is.
     """
 
     who: str
     reason: str
 
     def __post_init__(self) -> None:
-        if not self.who.strip() or not self.reason.strip():
-            raise UsageError("a bypass needs a name and a reason", tip="--bypass WHO --reason WHY")
+        if not all(text.strip() and text.isprintable() for text in (self.who, self.reason)):
+            raise UsageError(
+                "a bypass needs a name and a reason, each on one line without control characters",
+                tip="--bypass WHO --reason WHY",
+            )
 
     def __str__(self) -> str:
         return f"bypassed by {self.who}: {self.reason}"

@@ -120,6 +120,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Say nothing: the screen belongs to the command that serves."""
 
     def _answer(self) -> None:
+        if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            self.close_connection = (
+                True  # nobody reads the body, and the next request must not be sought in it
+            )
         try:
             address = urllib.parse.urlsplit(self.path).path
         except ValueError:  # such as `//[`
@@ -130,8 +134,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.NOT_FOUND)
         elif path.is_dir():
             self._answer_folder(path, address)
-        else:
+        elif path.is_file():
             self._answer_file(path, _content_type(path))
+        else:  # such as a pipe, which would be waited for
+            self._refuse(HTTPStatus.NOT_FOUND)
 
     def _find(self, address: str) -> Path | None:
         return _local_path(self.server.root, address)
@@ -216,6 +222,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
 
     def _refuse(self, status: HTTPStatus, headers: dict[str, str] | None = None) -> None:

@@ -24,14 +24,12 @@ NAME = "torch-2.9.0+rocm7.10.0-py3-none-any.whl"
 
 class Client:
     def __init__(self, server: Server) -> None:
-        self._port = server.port
+        self.port = server.port
 
     def ask(
         self, path: str, *, method: str = "GET", **headers: str
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
-        with contextlib.closing(
-            http.client.HTTPConnection("127.0.0.1", self._port, timeout=10)
-        ) as connection:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)) as connection:
             connection.request(method, path, headers={k.replace("_", "-"): v for k, v in headers.items()})
             answer = connection.getresponse()
             return answer.status, answer.msg, answer.read()
@@ -151,6 +149,24 @@ def test_of_a_folder_with_other_files_those_of_the_store_alone_are_given(
         assert (status, b"secret" in body) == (404, False)
     for key in store.list("release/simple/torch/index"):
         assert client.ask(f"/{key}")[0] == 200
+
+
+def test_what_is_no_plain_file_is_not_waited_for(client: Client, store: LocalStore) -> None:
+    key = f"files/ab/{'ab' * 32}/torch-1.0-py3-none-any.whl"
+    (store.path / key).parent.mkdir(parents=True)
+    os.mkfifo(store.path / key)
+    assert client.ask(f"/{key}")[0] == 404
+
+
+@pytest.mark.parametrize("head", ["Content-Length: 41", "Transfer-Encoding: chunked"])
+def test_the_body_of_a_request_is_not_taken_for_the_next_one(client: Client, head: str) -> None:
+    # Behind a proxy, the answer to a request hidden in a body would go to somebody else.
+    hidden = "GET /release/simple/ HTTP/1.1\r\nHost: y\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", client.port), timeout=10) as connection:
+        connection.sendall(f"GET /nothing HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n{hidden}".encode())
+        answers = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+    assert answers.startswith(b"HTTP/1.1 404 ")
+    assert answers.count(b"HTTP/1.1 ") == 1
 
 
 def test_a_folder_that_is_no_store_is_not_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -190,3 +190,28 @@ def test_promotion_takes_the_beginning_of_a_set_id_or_a_set_file(
     assert main(["release", "promote", made.set_id[:8], *at, "--to", "relase"]) == 2
     assert "did you mean release?" in capsys.readouterr().err
     assert existing(store) == ("staging",)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\u200b", "an\nn", "ann\u202e", "\x1b[2J"])
+def test_the_word_of_a_person_can_be_read_on_every_page(text: str) -> None:
+    for words in ({"who": text, "reason": "no GPU"}, {"who": "ann", "reason": text}):
+        with pytest.raises(UsageError, match="a bypass needs a name and a reason"):
+            Bypass(**words)
+    assert str(Bypass(who="Änn", reason="no GPU here")) == "bypassed by Änn: no GPU here"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["abcd", "--bypass", ""], "a bypass needs a name and a reason"),
+        (["abcd", "--bypass", "", "--reason", "no GPU"], "a bypass needs a name and a reason"),
+        (["abcd", "--reason", ""], "--reason belongs to --bypass"),
+        ([""], "neither a set.json nor the id of a set"),
+    ],
+)
+def test_a_variable_that_is_empty_bypasses_and_names_nothing(
+    store: LocalStore, capsys: pytest.CaptureFixture[str], more: list[str], said: str
+) -> None:
+    store.path.mkdir()
+    assert main(["release", "promote", *more, "--store", str(store.path)]) == 2
+    assert said in capsys.readouterr().err
