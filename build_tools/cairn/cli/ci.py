@@ -113,6 +113,7 @@ def _plain(result: TrailResult) -> dict[str, object]:
         "pip": result.pip_line,
         "uv": result.uv_line,
         **demands.plain(result.promotion.report),
+        "untested_note": result.untested_note,
         "kept": [span.name for span in result.spans if span.mark == "kept"],
         "wheels": [
             {"file": str(w.wheel), "sha256": w.sha256, "seconds": w.seconds, "cached": w.cached}

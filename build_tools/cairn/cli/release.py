@@ -101,6 +101,8 @@ def _show(done: Promotion, target: str) -> None:
         screen.out(f"{target} has the set already")
     if done.report is not None:
         demands.show(done.report, kept=done.kept)
+    elif done.untested is not None:
+        screen.item("bypassed", done.untested)
     if done.kept:
         return
     for name in done.added:
@@ -116,4 +118,5 @@ def _plain(done: Promotion) -> dict[str, object]:
         "already": list(done.already),
         "dry_run": done.dry_run,
         **demands.plain(done.report),
+        "untested_note": done.untested,
     }

@@ -30,6 +30,7 @@ class Promotion:
         added: the files that are new in the target, in the order of their pages.
         already: those that it had.
         report: the gate's judgement, also where it is of an earlier day; None where nobody kept that.
+        untested: what the pages say of a set that was let in without a passed test, or None.
         kept: the set was there already, and nothing was done.
         dry_run: whether nothing was written.
     """
@@ -38,6 +39,7 @@ class Promotion:
     added: tuple[str, ...]
     already: tuple[str, ...]
     report: GateReport | None
+    untested: str | None
     dry_run: bool
     kept: bool = False
 
@@ -81,10 +83,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
             on_step(said)
     there = channel.load()
     if set_id in there.state.sets:
-        staged = there.set(set_id)
-        names = tuple(ref.filename for ref in staged.closure)
-        judged = _read_judgement(store, target, staged)
-        return Promotion(set_id=set_id, added=(), already=names, report=judged, dry_run=dry_run, kept=True)
+        return _kept(store, target, there.set(set_id), dry_run=dry_run)
     rules.refuse_other_family(target, read_set(store, source, set_id))
     on_step("asking the gate")
     report = gate.check(
@@ -103,7 +102,27 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         untested=_untested(report),
     )
     done = transfer(store, set_id, source=source, target=target, proof=proof, dry_run=dry_run)
-    return Promotion(set_id=set_id, added=done.added, already=done.already, report=report, dry_run=dry_run)
+    return Promotion(
+        set_id=set_id,
+        added=done.added,
+        already=done.already,
+        report=report,
+        untested=proof.untested,
+        dry_run=dry_run,
+    )
+
+
+def _kept(store: LocalStore, target: str, staged: StagedSet, *, dry_run: bool) -> Promotion:
+    """What there is to say of a set that `target` has already."""
+    return Promotion(
+        set_id=staged.set_id,
+        added=(),
+        already=tuple(ref.filename for ref in staged.closure),
+        report=_read_judgement(store, target, staged),
+        untested=staged.untested,
+        dry_run=dry_run,
+        kept=True,
+    )
 
 
 def _untested(report: GateReport) -> str | None:

@@ -92,4 +92,4 @@ def untested_note(promotion: Promotion, wheel_set: WheelSet, record: TestRecord)
     """What the set was not tested on: as the gate judged it, else (an older store) by the record."""
     if promotion.report is not None:
         return promotion.report.untested_note
-    return judgement.untested_note(evidence.untested(wheel_set, (record,)))
+    return promotion.untested or judgement.untested_note(evidence.untested(wheel_set, (record,)))

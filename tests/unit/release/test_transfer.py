@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from cairn.cli.main import main
 from cairn.errors import GateError, StoreError
 from cairn.release import journal, layout
 from cairn.release.audit import audit
@@ -188,6 +189,16 @@ def test_a_bypass_is_seen_in_the_index_of_its_set_though_another_set_of_the_same
         assert (b"bypassed by ann" in store.read(f"{page}.json").data) is seen
     assert b"untested" not in store.read("release/simple/torch/index.html").data
     assert audit(store, "release", hashes=True) == ()
+
+
+def test_promotion_says_untested_of_a_set_of_which_no_judgement_was_kept(
+    store: LocalStore, stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = stage(store, "2.9.0")
+    move(store, made, untested="untested; bypassed by ann: no GPU")
+    for more in ([], ["--json"]):
+        assert main(["release", "promote", made.set_id, "--store", str(store.path), *more]) == 0
+        assert "untested; bypassed by ann: no GPU" in capsys.readouterr().out
 
 
 def test_a_dry_run_writes_nothing(store: LocalStore, stage: Stage) -> None:
