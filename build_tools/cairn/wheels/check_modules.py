@@ -21,12 +21,12 @@ from cairn.wheels.metadata import FileName
 ABI3 = "abi3"
 _UNIX = re.compile(
     r"(?P<stem>.+)\.(?:"
-    r"cpython-(?P<cp>3\d+)(?P<t>t?)m?(?:-(?P<cp_on>[\w-]+))?"
+    r"cpython-(?P<cp>3\d+)(?P<flags>[a-z]*)(?:-(?P<cp_on>[\w-]+))?"
     r"|pypy(?P<pp>3\d+)-(?P<pp_abi>pp\d+)(?:-(?P<pp_on>[\w-]+))?"
     r"|(?P<abi3>abi3))\.so"
 )
 _WINDOWS = re.compile(
-    r"(?P<stem>.+)\.(?:cp(?P<cp>3\d+)(?P<t>t?)-(?P<cp_on>\w+)"
+    r"(?P<stem>.+)\.(?:cp(?P<cp>3\d+)(?P<flags>t?)-(?P<cp_on>\w+)"
     r"|pypy(?P<pp>3\d+)-(?P<pp_abi>pp\d+)-(?P<pp_on>\w+))\.pyd",
     re.IGNORECASE,
 )
@@ -35,6 +35,8 @@ _MACHINES = {
     "powerpc64le": ("ppc64le",),
     "powerpc64": ("ppc64",),
     "arm": ("armv7l", "armv6l"),
+    "x86": ("i686",),  # this and the next as PyPy has them (maturin, `Target::get_python_ext_arch`)
+    "ppc_64": ("ppc64le", "ppc64"),
 }
 _PYTHON_DLL = re.compile(r"python(3\d+)(t?)\.dll")
 _FIX = "build it with the Python and for the platform of the tag: another tag alone changes no module"
@@ -70,7 +72,8 @@ def parse(member: str) -> Module | None:
         return Module(member=member, stem=said["stem"], python=None, abi=ABI3, platform=None)
     if said["cp"]:
         python = f"cp{said['cp']}"
-        abi, platform = f"{python}{said['t']}", said["cp_on"]
+        # `t` is free-threaded, `d` a debug build; `m` was in every name before 3.8 and tells nothing.
+        abi, platform = f"{python}{said['flags'].replace('m', '')}", said["cp_on"]
     else:
         python = f"pp{said['pp']}"
         abi, platform = f"pypy{said['pp']}_{said['pp_abi']}", said["pp_on"]
@@ -102,7 +105,10 @@ def check_dll(member: str, needed: Iterable[str], name: FileName) -> Iterator[Fi
         found = _PYTHON_DLL.fullmatch(dll)
         if found and parse(member) is None:
             python = f"cp{found[1]}"
-            fits = any(tag.python == python and (tag.abi[-1] == "t") == bool(found[2]) for tag in tags)
+            # A wheel for later versions too has none of their DLLs to go by but python3.dll.
+            fits = not any(tag.is_open for tag in tags) and any(
+                tag.python == python and (tag.abi[-1] == "t") == bool(found[2]) for tag in tags
+            )
             if not fits and member.lower().endswith(".pyd"):
                 reason = f"it is linked with {dll}, the wheel is for {_pythons(tags)}"
                 yield Finding(code="module-abi", member=member, reason=reason, fix=_FIX)

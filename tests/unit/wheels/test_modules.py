@@ -16,7 +16,7 @@ MakeElf = Callable[..., bytes]
 
 LINUX, MUSL = "manylinux_2_28_x86_64", "musllinux_1_2_x86_64"
 GNU = "x86_64-linux-gnu"
-MACHINES = {"aarch64": 183, "i686": 3}
+MACHINES = {"aarch64": 183, "i686": 3, "ppc64le": 21}
 
 
 def found(wheel: Path) -> list[str | None]:
@@ -55,6 +55,12 @@ def found(wheel: Path) -> list[str | None]:
         (f"cp312-cp312-{LINUX}", "cpython-312-aarch64-linux-gnu.so", False),
         ("cp312-cp312-manylinux_2_28_aarch64", "cpython-312-aarch64-linux-gnu.so", True),
         ("cp312-cp312-manylinux_2_28_i686", "cpython-312-i386-linux-gnu.so", True),
+        ("pp311-pypy311_pp73-manylinux_2_28_i686", "pypy311-pp73-x86-linux-gnu.so", True),
+        ("pp311-pypy311_pp73-musllinux_1_2_i686", "pypy311-pp73-x86-linux-gnu.so", True),
+        (f"pp311-pypy311_pp73-{LINUX}", "pypy311-pp73-x86-linux-gnu.so", False),
+        ("pp311-pypy311_pp73-manylinux_2_28_ppc64le", "pypy311-pp73-ppc_64-linux-gnu.so", True),
+        (f"cp312-cp312-{LINUX}", f"cpython-312d-{GNU}.so", False),  # Python's debug build alone opens it
+        (f"cp313-cp313t-{LINUX}", f"cpython-313td-{GNU}.so", False),
         (f"cp312-cp312-{LINUX}", "cp311-win_amd64.pyd", True),  # nothing on Linux opens it
     ],
 )
@@ -109,6 +115,7 @@ def test_names_of_modules_elsewhere(make_wheel: MakeWheel, platform: str, module
         ("cp311-cp311-win_amd64", "python312.dll", False),
         ("cp39-abi3-win_amd64", "python3.dll", True),
         ("cp39-abi3-win_amd64", "python311.dll", False),
+        ("cp39-abi3-win_amd64", "python39.dll", False),
         ("cp313-cp313t-win_amd64", "python313t.dll", True),
         ("cp313-cp313-win_amd64", "python313t.dll", False),
     ],
