@@ -245,6 +245,8 @@ class _Image:
         """
         chains, listed = self._address(_HASH), self._address(_GNU_HASH)
         count = self._unpack("II", listed)[1] if listed is not None else 0
+        if count <= 1:  # GNU ld writes 1 where nothing is listed, however many are undefined (bfd/elflink.c)
+            count = 0
         if not count and chains is not None:
             wide = self.machine == _S390 and self.bits == 64  # noqa: PLR2004 - bits
             count = self._unpack("QQ" if wide else "II", chains)[1]

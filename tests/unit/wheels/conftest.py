@@ -137,12 +137,14 @@ class ElfFile:
         hash_at = symbols_at + len(symbols)
         count = len(symbols) // 24
         first = count - len(self.defined)
-        hashes = struct.pack("<4I", *((1, first, 1, 0) if self.hash == "gnu" else (1, count, 0, 0)))
+        if self.hash == "gnu, nothing exported" and not self.defined:
+            first = 1  # as GNU ld writes an empty table, however many symbols are undefined
+        hashes = struct.pack("<4I", *((1, first, 1, 0) if "gnu" in self.hash else (1, count, 0, 0)))
         strings_at = hash_at + (len(hashes) if self.hash else 0)
         needs_at = strings_at + len(strings)
         dynamic_at = needs_at + len(needs)
         entries = [*entries, (5, strings_at), (10, len(strings)), (6, symbols_at)]
-        entries += [({"sysv": 4, "gnu": 0x6FFFFEF5}[self.hash], hash_at)] if self.hash else []
+        entries += [(0x6FFFFEF5 if "gnu" in self.hash else 4, hash_at)] if self.hash else []
         entries += [(0x6FFFFFFE, needs_at), (0x6FFFFFFF, len(self.versions))] if needs else []
         dynamic = b"".join(struct.pack("<QQ", *entry) for entry in [*entries, (0, 0)])
         body = symbols + (hashes if self.hash else b"") + strings + needs + dynamic
