@@ -53,6 +53,7 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
     """Stream every member once and judge it."""
     rows = {row.path: row for row in info.record} if info else {}
     own = {f"{info.dist_info}/{name}" for name in UNLISTED} if info else set()
+    modes = info is None or not all(tag.split("-")[2].startswith("win") for tag in info.tags)
     libraries: list[Library] = []
     findings: list[Finding] = []
     for member in archive.members:
@@ -62,7 +63,7 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
             library = reader.read(archive)
             libraries += [library] if library else []
             findings += reader.findings
-            findings += _check_run_bit(member, reader.head, library)
+            findings += _check_run_bit(member, reader.head, library) if modes else ()
             findings += _check_row(row, member, reader) if row else ()
             findings += check_device.check(archive, member)
     return Contents(libraries=tuple(libraries), findings=tuple(findings))

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 _OVERLAP = 1024  # bytes: longer than what any pattern takes, with a byte on either side
 _HEAD = 8000  # bytes that are searched for a zero byte, as git does
-_FIXTURES = frozenset(("test", "tests", "testing", "testdata", "test_data", "fixtures"))
+_FIXTURES = frozenset(("test", "tests", "testing", "selftest", "testdata", "test_data", "fixtures"))
+_TEST = re.compile(r"(?:test_.*|.*_tests?)\.py")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +33,8 @@ class _Kind:
 
 
 def _token(name: str, mark: str, rest: str) -> _Kind:
-    """A token that begins with `mark`, and stands alone: not within a longer word."""
-    pattern = rf"(?<![\w/+-]){mark}{rest}(?![\w/+-])"
+    """A token that begins with `mark`, and stands alone: not within a longer word, but for one in a URL."""
+    pattern = rf"(?:(?<![\w/+-])|(?<=://)){mark}{rest}(?![\w/+-])"
     return _Kind(name=name, mark=re.compile(mark.encode()), pattern=re.compile(pattern.encode()))
 
 
@@ -49,7 +50,7 @@ _PASSWORD = _Kind(
     mark=re.compile(b"@"),
     # The scheme is looked back at, so that the search can leap from one `://` to the next.
     pattern=re.compile(
-        rb"://(?:(?<=http://)|(?<=https://)|(?<=ftp://)|(?<=ssh://))"
+        rb"://(?<=[A-Za-z0-9]://)(?P<web>(?<=http://)|(?<=https://)|(?<=ftp://)|(?<=ssh://))?"
         rb"(?P<user>[^\s/:@\"'`<>()\\]{0,120}):(?P<password>[^\s/:@\"'`<>()\\]{1,120})@"
         rb"(?P<host>[A-Za-z0-9._-]{1,120})"
     ),
@@ -76,6 +77,8 @@ _TEMPLATE = frozenset(b"{}$%*[]|,;!=")
 _KEPT_HOSTS = re.compile(
     rb"(?:.*\.)?(?:localhost|127\.0\.0\.1|example\.(?:com|org|net)|example|test|invalid)", re.IGNORECASE
 )
+# URLs of databases and the like stand in their documentation with all kinds of users, passwords and hosts.
+_FULL_HOST = re.compile(rb"(?:[A-Za-z0-9_-]{1,63}\.){1,10}[A-Za-z]{2,63}")
 _DIGIT = re.compile(rb"\d")
 
 
@@ -90,7 +93,8 @@ class Scanner:
         """Begin with the member of that path."""
         self.found: set[str] = set()
         # The private keys of tests are published on purpose; a token or a password is one wherever it lies.
-        fixture = not _FIXTURES.isdisjoint(member.split("/")[:-1])
+        *folders, file = member.split("/")
+        fixture = bool(_TEST.fullmatch(file)) or not _FIXTURES.isdisjoint(map(str.lower, folders))
         self._kinds = tuple(kind for kind in _KINDS if not (fixture and kind is _PRIVATE_KEY))
         self._held = b""
         self._begun = self._binary = False
@@ -141,4 +145,6 @@ def _is_meant(match: re.Match[bytes]) -> bool:
         or b"..." in password
     ):
         return False
+    if match["web"] is None:
+        return bool(user and _DIGIT.search(password) and _FULL_HOST.fullmatch(host))
     return bool(_DIGIT.search(password)) or not _KEPT_HOSTS.fullmatch(host)

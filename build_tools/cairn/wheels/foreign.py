@@ -9,23 +9,26 @@ from __future__ import annotations
 import re
 
 _WORDS = {
-    "i686": frozenset(("x86", "i386", "i486", "i586", "i686", "ia32", "32", "x32", "linux32")),
-    "x86_64": frozenset(("amd64", "x64", "64", "linux64")),
+    "i686": frozenset(("x86", "i386", "i486", "i586", "i686", "ia32", "32", "x32", "32bit", "linux32")),
+    "x86_64": frozenset(("amd64", "x64", "64", "64bit", "linux64")),
     "aarch64": frozenset(("arm64", "aarch64", "armv8")),
     "armv7l": frozenset(("arm", "armv6", "armv6l", "armv7", "armv7l", "armhf")),
-    "win32": frozenset(("x86", "i386", "i686", "ia32", "32", "x32", "win32", "w32", "t32")),
-    "win_amd64": frozenset(("amd64", "x64", "64", "win64", "w64", "t64")),
+    "win32": frozenset(("x86", "i386", "i686", "ia32", "32", "x32", "32bit", "win32", "w32", "t32")),
+    "win_amd64": frozenset(("amd64", "x64", "64", "64bit", "win64", "w64", "t64")),
     "win_arm64": frozenset(("arm64", "aarch64")),
 }
 _X86_64 = re.compile(r"x86[-_]64")
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
+_PLAIN = 5  # letters of a mark that can be nothing else at the end of a word: `libportaudioarm64`
 _MODULE = re.compile(r"\.(?:cpython|pypy|graalpy|cp|abi3)[^/]*\.so$|\.pyd$")
 
 
 def says_so(member: str, machine: str) -> bool:
     """Whether the path of a binary names the machine that it is for: `attach_x86.dll`."""
     words = _SEPARATORS.split(_X86_64.sub("amd64", member.lower()))
-    return not _WORDS.get(machine, frozenset((machine,))).isdisjoint(words)
+    marks = _WORDS.get(machine, frozenset((machine,)))
+    long = tuple(mark for mark in marks if len(mark) >= _PLAIN)
+    return not marks.isdisjoint(words) or any(word.endswith(long) for word in words)
 
 
 def is_meant(member: str, machine: str, needed: frozenset[str], *, soname: str | None = None) -> bool:

@@ -27,6 +27,12 @@ SECRETS = {
     "a Docker token": "dckr_" + "pat_" + "a1B2c3d4e" * 3,
     "a password in a URL": "index-url = https://deploy:" + "hunter2x@pypi.corp.io/simple",
 }
+IN_URLS = [
+    ("a GitHub token", "git+https://gh" + "p_" + "a1B2c3" * 6 + "@github.com/corp/x.git"),
+    ("a GitLab token", "https://glp" + "at-" + "a1B2c3d4e5-F6g7H8i9_@gitlab.com/corp/x.git"),
+    ("a password in a URL", "DB = 'postgresql+psycopg2://build:" + "hunter2x@db.corp.io/nightly'"),
+    ("a password in a URL", "mongodb+srv://build:" + "hunter2x@cluster0.abcde.mongodb.net"),
+]
 
 
 @pytest.mark.parametrize("kind", SECRETS)
@@ -37,6 +43,12 @@ def test_secrets_are_found_and_not_repeated(make_wheel: MakeWheel, kind: str, be
     assert (finding.code, finding.member) == ("secret", "demo/config.py")
     assert kind in finding.reason
     assert SECRETS[kind] not in finding.reason + finding.fix
+
+
+@pytest.mark.parametrize(("kind", "text"), IN_URLS)
+def test_what_gives_access_is_found_in_urls_of_any_kind(make_wheel: MakeWheel, kind: str, text: str) -> None:
+    (finding,) = verify(make_wheel(files={"demo/config.py": text.encode()}), Expectation())
+    assert kind in finding.reason
 
 
 @pytest.mark.parametrize("kind", SECRETS)
@@ -68,6 +80,9 @@ def test_secrets_are_found_however_they_come(kind: str) -> None:
         "https://alice:wonderland@example.com/",
         "http://localhost:8080/a@b",
         "postgresql://scott:tiger@localhost/test",
+        "mysql+mysqldb://scott:tiger@192.168.0.134/test",
+        "mssql+pyodbc://scott:tiger2@mssql2017/test",
+        "postgresql+pg8000://scott:t1ger@192.168.0.199",
         "https://pypi.org/project/x:y@z",
     ],
 )
@@ -94,6 +109,8 @@ def test_binaries_are_not_read_as_texts(make_wheel: MakeWheel, make_elf: MakeElf
 def test_keys_of_tests_are_published_on_purpose_and_tokens_are_not(make_wheel: MakeWheel) -> None:
     files = {
         "demo/test/test.key": SECRETS["a private key"].encode(),
+        "demo/SelfTest/Cipher/vectors.py": SECRETS["a private key"].encode(),
+        "demo/crypto/test_rsa.py": SECRETS["a private key"].encode(),
         "demo/tests/config.py": SECRETS["a GitHub token"].encode(),
         "demo/latest/server.key": SECRETS["a private key"].encode(),
     }

@@ -278,6 +278,9 @@ def test_run_bits(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
     ]
     kept = make_wheel(tags=MANYLINUX, files=files, executables=("demo/bin/run", "demo/prog"))
     assert codes(kept) == []
+    script = {"demo/bin/run": b"#!/bin/sh\n"}
+    assert codes(make_wheel(tags=("py3-none-win_arm64",), pure=False, files=script)) == []  # it has no such bits
+    assert codes(make_wheel(files=script)) == [("not-executable", "demo/bin/run")]
 
 
 def test_forbidden_texts_are_found_wherever_a_piece_ends(make_wheel: MakeWheel) -> None:
@@ -317,7 +320,7 @@ def test_symbols_that_no_manylinux_tag_allows(make_wheel: MakeWheel, make_elf: M
     assert found("inflate_fast", needed="libm.so.6") == []
 
 
-@pytest.mark.parametrize("kind", ["sysv", "gnu", ""])
+@pytest.mark.parametrize("kind", ["sysv", "gnu", "gnu, nothing exported", ""])
 def test_symbols_that_a_binary_loads_without_are_no_need(
     make_wheel: MakeWheel, make_elf: MakeElf, kind: str
 ) -> None:
@@ -384,6 +387,8 @@ def test_binaries_for_another_machine_may_be_there_on_purpose(
     assert found(_C=make_elf(), attach_x86=small) == []
     assert found(attach_x86=small) == [("machine", "demo/attach_x86.so")]
     assert found(_C=make_elf(), attach_x86_64=small) == [("machine", "demo/attach_x86_64.so")]
+    assert found(_C=make_elf(), libattach32bit=small) == []
+    assert found(_C=make_elf(), libattacharm64=make_elf(machine=183)) == []
     assert found(_C=make_elf(), attach=small) == [("machine", "demo/attach.so")]
     assert found(_C=make_elf(needed=("libattach_x86.so",)), attach_x86=small) == [
         ("machine", "demo/attach_x86.so")
