@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from cairn import files
 from cairn.errors import WheelError
-from cairn.wheels import edit_metadata, metadata, writing
+from cairn.wheels import edit_metadata, metadata, record_check, writing
 from cairn.wheels.archive import Archive, collector_paused
 from cairn.wheels.edit_metadata import MetadataEdit
 from cairn.wheels.metadata import FileName, WheelInfo
@@ -68,8 +68,8 @@ def apply(wheel: Path, edit: Edit, output_dir: Path) -> Path:
     """Write the changed wheel into `output_dir` and return its path; `wheel` itself is never touched.
 
     Raises:
-        WheelError: the wheel cannot be read, RECORD does not list its members, or the edit names what is
-            not there (or adds what is).
+        WheelError: the wheel cannot be read, RECORD does not list its members or has another hash for one
+            that changes, or the edit names what is not there (or adds what is).
     """
     name = metadata.parse_file_name(wheel.name)
     with collector_paused(), Archive.open(wheel) as archive:
@@ -95,8 +95,12 @@ def apply_to(archive: Archive, info: WheelInfo, edit: Edit, output_dir: Path) ->
             output_dir.mkdir(parents=True, exist_ok=True)
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".edit.", dir=output_dir))
             edit = _with_binaries(archive, edit, Path(folder))
+        changed = _changed_content(archive, info, edit)
+        # What is made of them gets a right hash: a file that somebody had changed would be vouched for.
+        about = (f"{info.dist_info}/{name}" for name in ("METADATA", "WHEEL"))
+        record_check.require_right(archive, info, {*changed, *edit.remove_files, *about})
         target = output_dir / names.file_name
-        writing.write(target, _entries(archive, info, edit, names), archive)
+        writing.write(target, _entries(archive, info, edit, names, changed), archive)
     return target
 
 
@@ -148,9 +152,10 @@ class _Names:
         return f"{self.folders.get(top, top)}{slash}{rest}"
 
 
-def _entries(archive: Archive, info: WheelInfo, edit: Edit, names: _Names) -> list[Kept | New]:
+def _entries(
+    archive: Archive, info: WheelInfo, edit: Edit, names: _Names, changed: Mapping[str, Path | bytes]
+) -> list[Kept | New]:
     """Every member of the new wheel: kept order, added files before the dist-info folder, RECORD last."""
-    changed = _changed_content(archive, info, edit)
     # With RECORD go the signatures that were made over it.
     removed = {*edit.remove_files, *(f"{info.dist_info}/{name}" for name in UNLISTED)}
     plain: list[Kept | New] = []

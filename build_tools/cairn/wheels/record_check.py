@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 
 from cairn.errors import WheelError
@@ -12,8 +13,13 @@ from cairn.wheels.metadata import WheelInfo
 from cairn.wheels.record import UNLISTED, RecordRow, encode_digest, is_strong
 
 
-def require_right(archive: Archive, info: WheelInfo) -> None:
+def require_right(archive: Archive, info: WheelInfo, only: Collection[str] | None = None) -> None:
     """Refuse a wheel whose RECORD does not list its members with their hashes, on all cores.
+
+    Args:
+        archive: the wheel.
+        info: what it says about itself.
+        only: the members to look at; all by default.
 
     Raises:
         WheelError: RECORD lists what is not there, or not what is, or a size or a hash is wrong; or a member
@@ -22,6 +28,8 @@ def require_right(archive: Archive, info: WheelInfo) -> None:
     own = {f"{info.dist_info}/{name}" for name in UNLISTED}
     listed = {row.path for row in info.record} - own
     there = {member.name for member in archive.members if not member.is_dir} - own
+    if only is not None:
+        listed, there = listed.intersection(only), there.intersection(only)
     wrong = [(path, "is not listed" if path in there else "is not there") for path in listed ^ there]
     rows = [row for row in info.record if row.path in listed & there]
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:

@@ -14,6 +14,8 @@ from cairn.wheels.edit import Edit, apply
 from cairn.wheels.errors import EscapingPathError, MissingMemberError
 from cairn.wheels.verify import Expectation, verify
 
+from .conftest import add_member
+
 MakeWheel = Callable[..., Path]
 
 
@@ -177,6 +179,27 @@ def test_a_wheel_whose_record_lies_is_not_carried_on(make_wheel: MakeWheel, tmp_
         archive.writestr("demo/unlisted.py", b"")
     with pytest.raises(WheelError, match=r"disagree about demo/unlisted\.py"):
         apply(wheel, Edit(version="2"), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "name", ["demo/__init__.py", "demo-1.0.dist-info/METADATA", "demo-1.0.dist-info/WHEEL"]
+)
+@pytest.mark.parametrize("how", ["replaced", "removed"])
+def test_no_edit_vouches_for_a_file_that_is_not_what_record_says(
+    make_wheel: MakeWheel, tmp_path: Path, name: str, how: str
+) -> None:
+    wheel = make_wheel()
+    with zipfile.ZipFile(wheel) as archive:
+        content = {member: archive.read(member) for member in archive.namelist()}
+    content[name] = content[name].rstrip(b"\n") + b" \n"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for member, data in content.items():
+            add_member(archive, member, data)
+    code = {"demo/__init__.py": b"VALUE = 2\n"}
+    edit = Edit(version="2", replace_files=code) if how == "replaced" else Edit(remove_files=tuple(code))
+    with pytest.raises(WheelError, match=f"RECORD of demo-1.0-py3-none-any.whl is wrong: {name} has"):
+        apply(wheel, edit, tmp_path / "out")
+    assert not [*tmp_path.glob("out/*.whl")]
 
 
 def test_the_input_is_never_its_own_output(make_wheel: MakeWheel) -> None:
