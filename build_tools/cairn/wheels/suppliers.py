@@ -48,6 +48,7 @@ class _Supplier:
 
 
 _Known = Mapping[str, Sequence[_Supplier]]
+_InFolders = Sequence[tuple[metadata.FileName, frozenset[str]]]
 
 
 def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Path, Supply]:
@@ -58,7 +59,8 @@ def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Pa
             requires in that very version, directly or by way of others of them; one that cannot be read
             supplies nothing.
         folders: of wheels that the requirements lead to in ways that METADATA does not tell, as the ROCm
-            SDK's sdist does: all their libraries are there for each.
+            SDK's sdist does: all their libraries are there for each, but for those of a project that it
+            requires in another version.
 
     Raises:
         UsageError: there is no such folder.
@@ -69,15 +71,19 @@ def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Pa
     known: dict[str, list[_Supplier]] = {}
     for one in filter(None, read.values()):
         known.setdefault(one.name, []).append(one)
-    versions = {name: tuple(one.version for one in those) for name, those in known.items()}
-    there = known.keys() | {name.distribution for name, _ in everywhere}
-    free = {library for _, names in everywhere for library in names}
+    pairs = [(one.name, one.version) for those in known.values() for one in those]
+    pairs += [(name.distribution, name.version) for name, _ in everywhere]
+    versions: dict[str, tuple[str, ...]] = {}
+    for name, version in dict.fromkeys(pairs):
+        versions[name] = (*versions.get(name, ()), version)
     return {
         path: Supply(
-            libraries=tuple(sorted(free | (_of_requirements(one, known) if one else set()))),
+            libraries=tuple(sorted(_from_folders(one, everywhere) | _of_requirements(one, known))),
             versions=versions,
-            unread=tuple(sorted({canonicalize_name(r.name) for r in one.requires} - there)) if one else (),
+            unread=tuple(sorted({canonicalize_name(r.name) for r in one.requires} - versions.keys())),
         )
+        if one
+        else Supply(libraries=tuple(sorted(_from_folders(None, everywhere))), versions=versions)
         for path, one in read.items()
     }
 
@@ -111,6 +117,19 @@ def _read_if_whole(wheel: Path) -> _Supplier | None:
         requires=tuple(r for r in required if "extra" not in str(r.marker or "")),
         libraries=libraries,
     )
+
+
+def _from_folders(wheel: _Supplier | None, folders: _InFolders) -> set[str]:
+    wanted: dict[str, list[Requirement]] = {}
+    for requirement in wheel.requires if wheel else ():
+        wanted.setdefault(canonicalize_name(requirement.name), []).append(requirement)
+    return {
+        library
+        for name, libraries in folders
+        if name.distribution not in wanted
+        or any(meets(name.version, requirement) for requirement in wanted[name.distribution])
+        for library in libraries
+    }
 
 
 def _of_requirements(wheel: _Supplier, known: _Known) -> set[str]:

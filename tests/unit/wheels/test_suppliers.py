@@ -73,6 +73,24 @@ def test_a_version_that_is_not_required_supplies_nothing(
     assert "it requires Torch==1.0, and 2.0 is what lies beside it" in text
 
 
+def test_a_folder_supplies_no_version_that_a_requirement_excludes(
+    stack: dict[str, Path], tmp_path: Path, make_elf: MakeElf, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def put(version: str) -> None:
+        binary = make_elf(soname="libtorch.so", needed=("libc.so.6",))
+        build_wheel(
+            tmp_path / "sdk", name="torch", version=version, tags=TAGS, files={"torch/libtorch.so": binary}
+        )
+
+    put("2.0")
+    assert cairn("verify", stack["audio"], "--find-links", tmp_path / "sdk") == 7
+    text = capsys.readouterr().out
+    assert "[needed] audio/libaudio.so: it needs libtorch.so: not in the wheel" in text
+    assert "it requires Torch==1.0, and 2.0 is what lies beside it" in text
+    put("1.0")
+    assert cairn("verify", stack["audio"], "--find-links", tmp_path / "sdk") == 0
+
+
 def test_requirements_that_were_not_given_are_named(
     stack: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
