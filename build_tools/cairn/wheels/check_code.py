@@ -138,11 +138,11 @@ def _ranges(part: _Part, size: int, fields: tuple[int, ...]) -> Iterator[tuple[i
     segments, sections = fields[4], fields[5]
     segment_count, section_size, section_count = fields[9], fields[10], fields[11]
     end = sections + section_size * section_count
-    if end > size or segments > _FARTHEST or segments < part.at:
+    if end > size or (segment_count and not part.at <= segments <= _FARTHEST):
         raise WheelError("cut off")
     if section_count > 1:
         yield sections + section_size, end, "its section headers"  # the first one is zeros in every file
-    part.skip_to(segments)
+    part.skip_to(segments if segment_count else 0)  # an object file has none before it is linked
     for _ in range(segment_count):
         kind, flags, offset, _, _, in_file, *_ = _SEGMENT.unpack(exactly(part, _SEGMENT.size))
         if kind == _LOAD and offset + in_file > size:

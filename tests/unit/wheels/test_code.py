@@ -86,6 +86,13 @@ def test_broken_code_elsewhere(make_wheel: MakeWheel, what: str) -> None:
     assert len({one.member for one in found(linux(make_wheel, files))}) == 2
 
 
+def test_object_files_have_no_segments_yet(make_wheel: MakeWheel) -> None:
+    # As `lib/amdgcn-amd-amdhsa/crt1.o` of LLVM: relocatable, to be linked on the user's machine.
+    head = WHOLE[:16] + struct.pack("<H", 1) + WHOLE[18:32] + bytes(8) + WHOLE[40:56] + bytes(2) + WHOLE[58:]
+    assert found(linux(make_wheel, {"demo/crt1.o": head})) == []
+    assert found(linux(make_wheel, {"demo/crt1.o": head[:-64]}))
+
+
 def test_bundles_in_files_of_their_own(make_wheel: MakeWheel) -> None:
     files = {
         "demo/a_gfx942.co": bundle(WHOLE, (2, 1)),
