@@ -9,20 +9,23 @@ _SEQUENCES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?"
 )
-# C0, C1, and what turns the direction, breaks the line or has no width in Unicode.
-_UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+UNSEEN = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""C0, C1, and what turns the direction (UAX #9), breaks the line, has no width or no ink in Unicode."""
 # `##[error]`, which GitHub's runner takes for a command anywhere in a line, as Azure does `##vso[…]`.
 _ANYWHERE = re.compile(r"##(?=\w*\[)")
 
 
 def visible(text: str) -> str:
     """A text as one line in which nothing is hidden: what would not be seen is escaped."""
-    return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def without_moves(line: str) -> str:
     """What a program wrote for a screen, without colours, moves and whatever else is not a character."""
-    return _UNSEEN.sub("", _SEQUENCES.sub("", line))
+    return UNSEEN.sub("", _SEQUENCES.sub("", line))
 
 
 def inert(line: str) -> str:

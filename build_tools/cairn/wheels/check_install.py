@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
+from cairn import escaping
 from cairn.errors import WheelError
 from cairn.wheels import metadata
 from cairn.wheels.archive import Archive
@@ -23,9 +24,6 @@ _SCRIPTS = ("console_scripts", "gui_scripts")
 _SEPARATORS = frozenset("/\\")
 _FUNCTION = re.compile(r"[\w.]+\s*:\s*[\w.]+\s*(?:\[[^\]]*\])?")
 _CASELESS = ("any", "win", "macosx")
-# What cannot be seen and changes how the name that holds it is shown: controls of writing direction (UAX #9),
-# spaces without width, separators of lines, and the control characters above ASCII.
-_UNSEEN = re.compile("[\x80-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _AGAIN = "build the wheel again with a backend that follows the specification"
 
 
@@ -63,7 +61,7 @@ def _check_wheel(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
 
 def _check_letters(archive: Archive) -> Iterator[Finding]:
     for member in archive.members:
-        if not member.name.isascii() and _UNSEEN.search(member.name):
+        if not member.name.isascii() and escaping.UNSEEN.search(member.name):
             yield Finding(
                 code="name-deceives",
                 member=member.name,
@@ -91,7 +89,7 @@ def _check_scripts(info: WheelInfo) -> Iterator[Finding]:
     path = f"{info.dist_info}/entry_points.txt"
     for group in _SCRIPTS:
         for script, function in info.entry_points.get(group, {}).items():
-            if _UNSEEN.search(script):
+            if escaping.UNSEEN.search(script):
                 reason = f"the name of the script {script!a} is shown as another one"
                 yield Finding(code="entry-point", member=path, reason=reason, fix="give it a plain name")
             if not script.strip(".") or _SEPARATORS.intersection(script):
