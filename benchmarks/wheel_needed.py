@@ -23,7 +23,7 @@ from cairn.wheels import inspect, policy
 from cairn.wheels.archive import Archive
 with Archive.open(pathlib.Path(sys.argv[1])) as archive:
     symbols = policy.watched_symbols()
-    found = inspect.read_libraries(archive, device_code=False, look_for=symbols, shortcuts=True)
+    found = inspect.read_libraries(archive, device_code=False, look_for=symbols)
 print(len(found), policy.lowest(found, (), "x86_64"))
 """
 

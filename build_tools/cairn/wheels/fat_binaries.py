@@ -80,8 +80,7 @@ class Linux:
     def of_wheel(self, archive: Archive) -> tuple[Binary, ...]:
         """See `Platform.of_wheel`."""
         watched = policy.watched_symbols() if self.judge else frozenset[str]()
-        # A tag is a promise. That everything needed is there is proved again before a wheel is released.
-        found = inspect.read_libraries(archive, device_code=False, look_for=watched, shortcuts=not self.judge)
+        found = inspect.read_libraries(archive, device_code=False, look_for=watched)
         return tuple(_of_elf(library, library.member) for library in found if library.elf.machine != "amdgpu")
 
     def of_tree(self, path: Path) -> Binary:

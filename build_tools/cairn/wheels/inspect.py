@@ -82,7 +82,6 @@ def read_libraries(
     *,
     device_code: bool = True,
     look_for: frozenset[str] = frozenset(),
-    shortcuts: bool = False,
 ) -> tuple[Library, ...]:
     """Like `libraries_of`, from an open archive, on all cores.
 
@@ -90,13 +89,11 @@ def read_libraries(
         archive: the wheel.
         device_code: whether to look for it, which means to unpack each binary to its end.
         look_for: as for `elf.read_view`.
-        shortcuts: whether to skip what is before the headers, so that a wheel that was made to deceive can
-            show other ones than it has; see `midstream`.
     """
     binaries = sorted(elf_members(archive), key=lambda member: -member.size)
 
     def one(member: Member) -> Library:
-        view = MemberView(archive, member, shortcuts=shortcuts)
+        view = MemberView(archive, member)
         return read_library(view, member, device_code=device_code, look_for=look_for)
 
     with collector_paused(), ThreadPoolExecutor(os.cpu_count() or 1) as pool:

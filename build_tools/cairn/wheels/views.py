@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from cairn.errors import WheelError
-from cairn.wheels import midstream
 from cairn.wheels.archive import Archive
 from cairn.wheels.errors import LyingHeaderError
 from cairn.wheels.zipformat import Member
 
 _HEAD = 16 << 20
-_FAR = 16 << 20  # bytes; less is unpacked sooner than a place to begin at is found
 
 
 class View(Protocol):
@@ -57,7 +55,6 @@ class MemberView:
         member: Member,
         *,
         observer: Callable[[bytes], object] | None = None,
-        shortcuts: bool = False,
     ) -> None:
         """Begin a view.
 
@@ -66,15 +63,12 @@ class MemberView:
             member: which one.
             observer: called once with every piece of the content, in order, as far as it is unpacked. Only
                 with an observer are size and CRC checked, once `drain` has come to the end.
-            shortcuts: whether what is far in may once be read without what is before it, which a file that
-                was made to deceive can exploit; see `midstream`.
         """
         self.size = member.size
         self._archive = archive
         self._member = member
         self._observer = observer
         self._observed = 0
-        self._shortcuts = shortcuts
         self._head = bytearray()
         self._rewind()
 
@@ -88,11 +82,6 @@ class MemberView:
             return bytes(self._head[offset:end])
         if offset < self._start:
             self._rewind()
-        if self._shortcuts and offset - self._start - len(self._window) >= _FAR:
-            self._shortcuts = False  # it takes a while, so that one after the other would be no shortcut
-            found = midstream.read(self._archive.raw, self._member, offset, size)
-            if found is not None:
-                return found
         while self._start + len(self._window) < end:
             self._go_on(offset)
         return self._window[offset - self._start : end - self._start]
