@@ -12,7 +12,7 @@ from pathlib import Path
 
 import jinja2
 
-from cairn import console, files
+from cairn import console, escaping, files
 from cairn.report import timeline
 from cairn.report.model import Report
 
@@ -28,7 +28,7 @@ def write_report(path: Path, report: Report) -> None:
 
 
 def render(report: Report) -> str:
-    """The report as HTML; whatever the values hold is shown as text."""
+    """The report as HTML; whatever the values hold is shown as text, all of it."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("cairn.report", "."),
         autoescape=True,
@@ -36,6 +36,7 @@ def render(report: Report) -> str:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
+        finalize=_seen,
     )
     environment.filters.update(clock=console.clock, size=console.size, moment=_moment)
     environment.filters.update(tone=_tone, sign=_sign, address=_address)
@@ -48,6 +49,13 @@ def render(report: Report) -> str:
         # The browser runs this one text and no other (Content Security Policy, level 2).
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+
+
+def _seen(value: object) -> object:
+    """A value as the page shows it: no character turns or hides what stands beside it; HTML of ours stays."""
+    if not isinstance(value, str) or hasattr(value, "__html__"):
+        return value
+    return "\n".join(escaping.visible(line) for line in value.split("\n"))
 
 
 @functools.cache

@@ -248,6 +248,27 @@ def test_whatever_the_values_hold_is_text() -> None:
     assert "<script>alert(1)</script>" in "".join(page.text)
 
 
+@pytest.mark.parametrize("unseen", ["\u202e", "\u2066", "\x1b[8m", "\0", "\u200b"])
+def test_nothing_on_the_page_turns_or_hides_what_stands_beside_it(unseen: str) -> None:
+    command = f"pip install torch{unseen}"
+    page = render(
+        dataclasses.replace(
+            REPORT, title=f"sample{unseen}", untested=f"untested {unseen}detset", install_lines=(command,)
+        )
+    )
+    assert unseen not in page
+    escaped = unseen.replace(unseen[0], unseen[0].encode("unicode_escape").decode())
+    assert f"untested {escaped}detset" in page
+    assert f'data-copy="pip install torch{escaped}"' in page
+    assert f"<pre>pip install torch{escaped}</pre>" in page
+
+
+def test_a_reason_of_several_lines_keeps_them() -> None:
+    (run,) = REPORT.tests
+    page = render(dataclasses.replace(REPORT, tests=(dataclasses.replace(run, reason="one\ntwo"),)))
+    assert "one\ntwo" in page
+
+
 def test_the_timeline_is_drawn_to_scale() -> None:
     rects = re.findall(r'<rect class="(\w+)" x="([\d.]+)%" width="([\d.]+)%"', render(REPORT))
     assert rects == [("done", "0.0", "20.0"), ("broken", "20.0", "80.0")]
