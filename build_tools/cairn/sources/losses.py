@@ -12,6 +12,7 @@ from cairn import console, wording
 from cairn.errors import SourceError
 from cairn.sources import (
     contents,
+    git,
     hipify_build,
     overwritten,
     patches_commits,
@@ -258,7 +259,7 @@ def drop(found: Sequence[Found], lost: Losses) -> dict[str, str]:
         The trees, as `keep` gives them.
     """
     trees = keep(found)
-    ref = f"{_DROPPED}/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+    ref = _ref()
     kept = []
     for one in found:
         if one.lost:
@@ -268,6 +269,30 @@ def drop(found: Sequence[Found], lost: Losses) -> dict[str, str]:
     # Also where the run fails later: where it is, the person must know by then.
     console.current().warn(f"dropping {lost}; kept as {', '.join(kept)}")
     return trees
+
+
+def keep_commits(own: Repository, onto: str) -> None:
+    """Give HEAD a ref before it, and its branch, move to another commit, where that lacks a person's commits.
+
+    Args:
+        own: the root or a submodule.
+        onto: where they move to.
+    """
+    listed = own.run(
+        "log", "--format=%ce%x09%h %s", "HEAD", "--not", onto, f"refs/tags/{repository.HIPIFY_TAG}"
+    )
+    pairs = (line.partition("\t") for line in listed.splitlines())
+    if theirs := [text for email, _, text in pairs if email != git.EMAIL]:
+        ref = _ref()
+        own.run("update-ref", ref, "HEAD")
+        console.current().warn(
+            f"{wording.count(theirs, 'commit')} of {own.work_tree} made anew ({wording.some(theirs)}); "
+            f"kept as they were as {ref}"
+        )
+
+
+def _ref() -> str:
+    return f"{_DROPPED}/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
 
 
 def _name(own: Repository, ref: str, tree: str, message: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from cairn.sources import (
     hipify,
     hipify_report,
+    losses,
     patches_put,
     rehipify,
     repository,
@@ -81,7 +82,9 @@ def move(root: Repository, places: Sequence[Rebuilt], report: HipifyReport | Non
         state.write(root.git_dir, dataclasses.replace(note, phase="hipifying", heads=heads))
     for place in places:
         own = place.part.repository
-        # The branch moves too, if there is one: all that it had is in the new commits.
+        # The branch moves too, if there is one: all that it changed is in the new commits, under the
+        # message and author of the patches.
+        losses.keep_commits(own, place.head)
         own.run("reset", "--quiet", "--hard", place.head)
         repository.move_refs(own, {f"refs/tags/{HIPIFY_TAG}": place.hipified})
     for place in places:

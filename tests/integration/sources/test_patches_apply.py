@@ -310,3 +310,19 @@ def test_the_folder_above_a_patch_set_is_refused(bench: Any, therocks: Path) -> 
     with pytest.raises(SourceError, match=r"several patch sets, such as 2\.9") as error:
         apply(bench, therocks.parent)
     assert str(therocks) in (error.value.tip or "")
+
+
+def test_a_persons_own_commit_that_a_patch_replaces_is_kept(
+    bench: Any, therocks: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same change in other words: it goes beneath nothing, and its branch moves to the patch's commit."""
+    kit = ("-C", "third_party/cudakit")
+    bench.git(*kit, "switch", "--quiet", "-c", "mine")
+    mine = commit(bench, "README", "kit after\n", "In words of my own", part="third_party/cudakit")
+    (therocks / "pytorch/hipified/0001-After.patch").unlink()
+    assert set(apply(bench, therocks).values()) == {"applied"}
+    assert bench.git(*kit, "log", "-1", "--format=%s", "mine") == "Kit after"
+    said = capsys.readouterr().err
+    assert "In words of my own" in said
+    ref = next(word for word in said.split() if word.startswith("refs/cairn/dropped/"))
+    assert bench.git(*kit, "rev-parse", ref) == mine
