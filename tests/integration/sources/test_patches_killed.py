@@ -1,0 +1,107 @@
+"""`patches apply` killed while it moves a checkout onto patches beneath hipify's commit."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn.errors import SourceError
+from cairn.sources import patches_apply
+
+UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
+KIT = "third_party/cudakit"
+
+# Ends itself before the N-th program that it would start once the checkout has begun to move.
+CHILD = """
+import os, signal, sys
+from pathlib import Path
+from cairn.sources import patches_apply
+checkout, folder, nth = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+count = 0
+def hook(event, args):
+    global count
+    if event == "subprocess.Popen" and '"hipifying"' in (checkout / ".git/cairn.json").read_text():
+        count += 1
+        if count == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+sys.addaudithook(hook)
+request = patches_apply.ApplyRequest(checkout=checkout, folder=folder, kind="build_amd")
+patches_apply.apply(request, say=lambda line: None)
+"""
+
+
+def commit(bench: Any, part: str, name: str, text: str, message: str) -> str:
+    (bench.path / part / name).write_text(text)
+    bench.git("-C", part, "add", name)
+    bench.git("-C", part, "commit", "--quiet", "-m", message)
+    return str(bench.git("-C", part, "rev-parse", "HEAD"))
+
+
+@pytest.fixture
+def patches(bench: Any, tmp_path: Path) -> Path:
+    """Patches for upstream's files in the root and in a submodule."""
+    folder = tmp_path / "patches"
+    bench(hipify=False)
+    include = '#include "driver_types.h"\n'
+    for part, name, place in ((".", "src/device.cpp", "pytorch"), (KIT, "fill.cu", KIT)):
+        commit(bench, part, name, f"{include}// base\n", "Base")
+        bench.git("-C", part, "format-patch", "--quiet", "-1", "-o", str(folder / place / "base"))
+        bench.git("-C", part, "reset", "--quiet", "--hard", UPSTREAM)
+    bench()
+    return folder
+
+
+def state(bench: Any) -> list[str]:
+    """What the checkout and its submodule are of."""
+    names = ("HEAD^{tree}", f"{HIPIFY}^{{tree}}", f"{HIPIFY}~1^{{tree}}", UPSTREAM)
+    return [bench.git("-C", part, "rev-parse", *names) for part in (".", KIT)]
+
+
+def apply(bench: Any, folder: Path) -> set[str]:
+    request = patches_apply.ApplyRequest(checkout=bench.path, folder=folder, kind="build_amd")
+    return {done.outcome for done in patches_apply.apply(request, say=lambda _line: None)}
+
+
+@pytest.mark.slow
+def test_killed_while_it_moves_it_loses_nothing_and_can_be_done_again(
+    bench: Any, patches: Path, tmp_path: Path
+) -> None:
+    # A person's own commits: on a branch that HEAD is on, and on one that it is not on.
+    bench.git("switch", "--quiet", "-c", "elsewhere")
+    mine = commit(bench, ".", "mine.txt", "mine\n", "Mine")
+    bench.git("switch", "--quiet", "--detach", HIPIFY)
+    bench.git("-C", KIT, "switch", "--quiet", "-c", "here")
+    (bench.path / "notes.ignored").write_text("mine\n")
+    before = tmp_path / "before"
+    shutil.copytree(bench.path, before, symlinks=True)
+    apply(bench, patches)
+    wanted = state(bench)
+    nth, killed = random.randint(1, 4), 0  # noqa: S311 - in the course of time every step has its turn
+    while True:
+        shutil.rmtree(bench.path)
+        shutil.copytree(before, bench.path, symlinks=True)
+        command = [sys.executable, "-c", CHILD, str(bench.path), str(patches), str(nth)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        with pytest.raises(SourceError, match="unfinished"):
+            apply(bench, patches)
+        try:
+            bench()
+        except SourceError as error:
+            assert " Base" in str(error)  # noqa: PT017 - the patches that are in already: nobody's but theirs
+            bench(force=True)
+        assert "applied" in apply(bench, patches), nth
+        assert state(bench) == wanted, nth
+        assert bench.git("rev-parse", "elsewhere") == mine
+        assert (bench.path / "notes.ignored").read_text() == "mine\n"
+        nth, killed = nth + 4, killed + 1
+    assert killed > 1
