@@ -121,6 +121,13 @@ def copy(source: Path, target: Path) -> None:
             shutil.copyfile(source, part)
 
 
+def walk(folder: Path) -> Iterator[Path]:
+    """Every file and link below a folder; links are not followed."""
+    for place, folders, names in os.walk(folder):
+        links = [name for name in folders if Path(place, name).is_symlink()]
+        yield from (Path(place, name) for name in (*names, *links))
+
+
 @contextlib.contextmanager
 def locked(path: Path, *, timeout: float = 600, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold the lock file `path` (its folder is made) against other processes and threads.

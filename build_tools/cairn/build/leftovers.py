@@ -57,8 +57,15 @@ class Leftovers:
 
 @dataclass(kw_only=True)
 class Kept:
-    """What a running build tells: the wheel it made, and where in the tree its members come from."""
+    """What a running build knows, and tells: the wheel it made, and where in the tree its members come from.
 
+    Attributes:
+        ours: what lies in the tree and builds of its flavour left there.
+        wheel: as the backend made it; None until then.
+        source_dir: where the backend is called, from the root.
+    """
+
+    ours: frozenset[str] = frozenset()
     wheel: Path | None = None
     source_dir: str = "."
 
@@ -98,7 +105,7 @@ def look(root: Repository, flavour: str, sources: Collection[str], *, clean: boo
     else:
         ours = set(_movable(note, ignored, sources))
         aside = root.git_dir / ASIDE / flavour
-        start = _identity({path.relative_to(aside).as_posix(): path for path in _walk(aside)})
+        start = _identity({path.relative_to(aside).as_posix(): path for path in files.walk(aside)})
     foreign = {name: path for name, path in ignored.items() if name not in ours}
     cmake = next((n for n in foreign if n.endswith("build/CMakeCache.txt") and _is_output(n, sources)), None)
     return Seen(foreign=unseen.digest(foreign | unseen.hidden(parts)), start=start, cmake=cmake)
@@ -113,7 +120,7 @@ def kept(root: Repository, flavour: str, sources: Collection[str]) -> Iterator[K
     before = {n: unseen.mark(p) for n, p in found.items() if not _is_known(known, n, p, sources)}
     begun = dataclasses.replace(known, ended=False, before=tuple(sorted(before)))
     _write(root, begun)
-    told = Kept()
+    told = Kept(ours=frozenset(found.keys() - before.keys()))
     try:
         yield told
     finally:
@@ -141,7 +148,7 @@ def _change(root: Repository, flavour: str, sources: Collection[str]) -> None:
             _prune(found[name].parent, root.work_tree)
     aside = root.git_dir / ASIDE / flavour
     if aside.is_dir():
-        there = {path.relative_to(aside).as_posix(): path for path in _walk(aside)}
+        there = {path.relative_to(aside).as_posix(): path for path in files.walk(aside)}
         fits = {n: p for n, p in there.items() if not os.path.lexists(root.work_tree / n)}
         earlier = note if note is not None and note.flavour == flavour else None
         marks = {**(earlier.files if earlier else {}), **{n: unseen.mark(p) or "" for n, p in fits.items()}}
@@ -244,12 +251,6 @@ def _movable(note: Leftovers | None, found: Mapping[str, Path], sources: Collect
 def _identity(found: Mapping[str, Path]) -> str | None:
     marks = sorted((name, unseen.mark(path)) for name, path in found.items())
     return hashlib.sha256(json.dumps(marks).encode()).hexdigest() if marks else None
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    for place, folders, names in os.walk(folder):
-        links = [name for name in folders if Path(place, name).is_symlink()]
-        yield from (Path(place, name) for name in (*names, *links))
 
 
 def _move(source: Path, target: Path) -> None:

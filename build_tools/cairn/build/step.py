@@ -10,13 +10,13 @@ import shutil
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import build as pypa_build
 
-from cairn import console, files, process
+from cairn import console, files, process, wording
 from cairn.build import (
     cache,
     causes,
@@ -33,7 +33,7 @@ from cairn.build import (
 from cairn.build.environment import Environment, PipSource
 from cairn.build.plan import Step, keys_of
 from cairn.build.request import BuildRequest, BuiltWheel
-from cairn.errors import BuildError, CairnError, ProcessError, WheelError
+from cairn.errors import BuildError, CairnError, ProcessError, SourceError, WheelError
 from cairn.rocm.sdk import available_libraries
 from cairn.sources import hipify_build, lent, state
 from cairn.sources.repository import Repository, root_at
@@ -117,7 +117,7 @@ def _built_in_tree(
     edits = tree.edits(step.checkout)
     with leftovers.kept(root, step.flavour, sources) as kept, _lent_module(run):
         for folder in {step.checkout, step.source_dir()}:
-            _remove_stale(root, folder / "build")
+            _remove_stale(root, folder / "build", kept.ours)
         recorded = hipify_build.recorded(step.checkout, step.project.hipify, gpu=request.sdk is not None)
         with tree.egg_info_restored(step.checkout), recorded:
             raw = _call_backend(run, env, values, output_dir)
@@ -183,15 +183,23 @@ def _values(run: _Run) -> dict[str, str]:
     return values | {"requirements": "|".join(pins)}
 
 
-def _remove_stale(root: Repository, folder: Path) -> None:
+def _remove_stale(root: Repository, folder: Path, ours: Collection[str]) -> None:
     # setuptools adds whatever lies here to the wheel, also files that the tree has no longer. A CMake build
     # in the same folder keeps its libraries in `lib`: an hour's work, and none of setuptools' business.
     stale = [*folder.glob("lib.*"), *folder.glob("bdist.*")]
     if not (folder / "CMakeCache.txt").exists():
         stale += folder.glob("lib")
-    for path in stale:
-        if path.is_dir() and not path.is_symlink() and not root.run("ls-files", "--", str(path)):
-            shutil.rmtree(path)
+    stale = [p for p in stale if p.is_dir() and not p.is_symlink()]
+    untracked = [p for p in stale if not root.run("--literal-pathspecs", "ls-files", "--", str(p))]
+    found = (file.relative_to(root.work_tree) for path in untracked for file in files.walk(path))
+    foreign = sorted(f.as_posix() for f in found if f.as_posix() not in ours and "__pycache__" not in f.parts)
+    if foreign:
+        raise SourceError(
+            f"{root.work_tree} has {wording.some(foreign)}, which setuptools would pack",
+            tip="no build of Cairn's made that: move it away, or pass --clean, which empties `build`",
+        )
+    for path in untracked:
+        shutil.rmtree(path)
 
 
 def _call_backend(run: _Run, env: Environment, values: Mapping[str, str], output_dir: Path) -> Path:

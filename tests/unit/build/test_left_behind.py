@@ -246,6 +246,34 @@ def test_a_tracked_folder_called_build_is_not_cleaned_away(demo: Demo) -> None:
     assert (tree / "build" / "lib" / "source.py").exists()
 
 
+@pytest.mark.parametrize("name", ["build/lib/mine.py", "build/lib.linux-x86_64/deep/mine.py"])
+def test_files_where_setuptools_would_pack_them_are_refused_and_not_removed(demo: Demo, name: str) -> None:
+    tree = demo().checkouts["demo"]
+    (tree / name).parent.mkdir(parents=True)
+    (tree / name).write_text("mine")
+    with pytest.raises(SourceError, match=rf"has {name}, which setuptools would pack"):
+        built(demo())
+    assert (tree / name).read_text() == "mine"
+    built(demo(clean=True))
+    assert not (tree / name).exists()
+
+
+def test_what_a_build_left_where_setuptools_packs_it_is_removed_by_the_next(demo: Demo) -> None:
+    tree = demo().checkouts["demo"]
+    backend = (tree / "backend.py").read_text()
+    line = "    os.makedirs('build/lib.x'); pathlib.Path('build/lib.x/gone.py').touch()\n"
+    (tree / "backend.py").write_text(
+        backend.replace('    if os.environ.get("FAIL")', line + '    if os.environ.get("FAIL")')
+    )
+    built(demo())
+    (tree / "demo" / "__init__.py").write_text("EDITED = 1\n")
+    assert not built(demo()).cached  # making it would fail, were it still there
+    (tree / "build/lib.x/gone.py").write_text("mine by now")
+    (tree / "demo" / "__init__.py").write_text("EDITED = 2\n")
+    with pytest.raises(SourceError, match=r"build/lib\.x/gone\.py"):
+        built(demo())
+
+
 def test_a_tree_edited_after_it_was_planned_gives_no_wheel_to_the_cache(demo: Demo, tmp_path: Path) -> None:
     tree = demo().checkouts["demo"]
     made = plan.make(demo())
