@@ -72,9 +72,8 @@ def rebuilt(
 def move(root: Repository, places: Sequence[Rebuilt], report: HipifyReport | None) -> None:
     """Bring every repository of a checkout to its new commits; nothing in them is edited.
 
-    A run that is killed here leaves what a killed hipify leaves, and the next checkout undoes it. Where a part
-    has its patches already, that one refuses first, as it does for all commits that no branch keeps: whether
-    somebody has them elsewhere, it cannot know.
+    A run that is killed here leaves what a killed hipify leaves, and the next checkout undoes it. Where a
+    part has its patches already, it refuses first, as it does for all commits that no branch keeps.
     """
     note = state.read(root.git_dir)
     if note is not None:
