@@ -82,8 +82,10 @@ def _listen(path: Path, host: str, port: int) -> _StoreServer:
                 tip="choose another with --port, or --port 0 for any free one",
             ) from error
         raise SystemFailureError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
+    except (TypeError, UnicodeError) as error:  # what socket says of a name with an empty or long part
+        raise SystemFailureError(f"cannot listen on {host}: it is not a valid name of a host") from error
     except OverflowError as error:
-        raise SystemFailureError(f"{port} is no port", tip="choose one from 0 to 65535") from error
+        raise SystemFailureError(f"{port} is not a valid port", tip="choose one from 0 to 65535") from error
 
 
 class _StoreServer(http.server.ThreadingHTTPServer):

@@ -202,7 +202,13 @@ def test_a_port_in_use_is_said_in_one_line_with_a_way_out(store: LocalStore) -> 
 
 @pytest.mark.parametrize("port", [-1, 70000])
 def test_what_is_no_port_is_refused(store: LocalStore, port: int) -> None:
-    with pytest.raises(SystemFailureError, match="no port"), serving(store.path, port=port):
+    with pytest.raises(SystemFailureError, match="not a valid port"), serving(store.path, port=port):
+        pass
+
+
+@pytest.mark.parametrize("host", ["ü..x", "a..b", "x" * 300, "nosuchhost.invalid"])
+def test_what_is_no_address_of_ours_is_said_in_one_line(store: LocalStore, host: str) -> None:
+    with pytest.raises(SystemFailureError, match="cannot listen on"), serving(store.path, host=host):
         pass
 
 

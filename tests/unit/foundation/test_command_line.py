@@ -294,6 +294,15 @@ def test_nothing_is_written_to_a_path_that_names_nothing(
         kind(text)
 
 
+@pytest.mark.parametrize("text", ["0", "-1", "1e3", "", "\u0663", "9" * 5_000])
+def test_a_number_of_jobs_that_is_none_is_named_in_a_short_line(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = refused(capsys, "ci", "run", "--stack", "s", f"--jobs={text}", parser=main.make_parser(("ci",)))
+    assert "is not a positive number" in shown
+    assert len(shown) < 500
+
+
 def test_a_store_or_an_origin_below_no_home_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["index", "audit", "--store", "~nosuchuser/store"]) == 2
     assert "~nosuchuser/store" in capsys.readouterr().err
