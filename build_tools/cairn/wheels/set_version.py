@@ -135,13 +135,17 @@ def _edit(archive: Archive, renamed: Renamed, info: WheelInfo, wanted: Wanted) -
     requires = parse_headers(info.metadata, name="METADATA").all("Requires-Dist")
     own = set(map(_project, requires))
     # A requirement that all of the wheels get is none of the wheel that it is on.
-    given = {_project(text): text for text in wanted.requires if _project(text) != info.distribution}
+    given: dict[str, list[str]] = {}
+    for text in wanted.requires:
+        if (name := _project(text)) != info.distribution:
+            given.setdefault(name, []).append(text)
+    replaced = {name: texts.pop(0) for name, texts in given.items() if name in own}
     return Edit(
         version=renamed.new,
         build=wanted.build,
         rewrite_requirements=repin.repinned(requires, renamed),
-        replace_requirements={name: text for name, text in given.items() if name in own},
-        add_requirements=tuple(text for name, text in given.items() if name not in own),
+        replace_requirements=replaced,
+        add_requirements=tuple(text for texts in given.values() for text in texts),
         replace_files=version_files.rewritten(
             archive, info.distribution, renamed.old, renamed.new, renamed.rocm
         ),

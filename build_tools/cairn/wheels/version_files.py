@@ -1,6 +1,7 @@
 """The files in a wheel that state its version, or the ROCm version it is for.
 
 Sources: the setup.py of torch, torchaudio and torchvision write `version.py`, torch reads `_rocm_init.py`;
+setuptools-scm's `_version_as_tuple`;
 ROCm/TheRock's promote_packages.py lists those and what the SDK's packages have.
 """
 
@@ -22,6 +23,7 @@ _MANIFEST = "/share/therock/therock_manifest.json"
 _LARGEST = 1 << 20
 _IN_DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
 _LITERAL = re.compile(r"""(?P<quote>['"])(?P<text>[0-9][^'"\\\r\n]{0,200})(?P=quote)""")
+_TUPLE = re.compile(r"(?P<name>\bversion_tuple[ ]*(?::[^=\n]{1,200})?=[ ]*)\((?P<items>[^()#\n]{1,300})\)")
 _CHECKED = re.compile(r"""\bcheck_version\s*=\s*(?:(?P<quote>['"])[^'"\\\r\n]*(?P=quote)|None\b|(?P<odd>))""")
 
 
@@ -47,6 +49,7 @@ def rewritten(
     for name in _candidates(archive):
         before = archive.read(name, limit=_LARGEST).decode("utf-8", "surrogateescape")
         after = _LITERAL.sub(partial(_literal, versions=literals), before)
+        after = _TUPLE.sub(partial(_tuple, old=Version(old), new=Version(new)), after)
         if rocm is not None and name.endswith(_LOADER):
             after = _CHECKED.sub(partial(_checked, new=rocm.new, name=name), after)
         _check_left(after, name, old, new)
@@ -73,6 +76,24 @@ def _literal(match: re.Match[str], *, versions: dict[Version, str]) -> str:
     except InvalidVersion:
         return match[0]
     return match[0] if new is None else f"{match['quote']}{new}{match['quote']}"
+
+
+def _tuple(match: re.Match[str], *, old: Version, new: Version) -> str:
+    items = [item.strip().strip("'\"") for item in match["items"].rstrip(", ").split(",")]
+    if items != [str(part) for part in _parts(old)]:
+        return match[0]
+    parts = list(map(repr, _parts(new)))
+    return f"{match['name']}({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+
+
+def _parts(version: Version) -> list[int | str]:
+    """A version as setuptools-scm writes it into `version_tuple`."""
+    texts = (
+        "".join(map(str, version.pre or ())),
+        "" if version.post is None else f"post{version.post}",
+        "" if version.dev is None else f"dev{version.dev}",
+    )
+    return [*version.release, *filter(None, (*texts, version.local))]
 
 
 def _checked(match: re.Match[str], *, new: str, name: str) -> str:

@@ -246,6 +246,35 @@ def test_a_requirement_given_by_hand_wins(make_wheel: MakeWheel, tmp_path: Path)
     assert requires(made[1].target) == ["rocm>=7.10"]
 
 
+def test_several_requirements_of_one_project_may_be_given(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    pair = ("numpy<2; python_version < '3.12'", "numpy>=2; python_version >= '3.12'")
+    for own in ((), ("numpy", "filelock")):
+        wheel = make_wheel(requires=own)
+        (change,) = set_versions([wheel], Wanted(version="2", requires=pair), tmp_path / "out")
+        assert sorted(requires(change.target)) == sorted((*pair, *own[1:]))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "before", "after"),
+    [
+        ("1.2.3", "1.3.0rc1", "(1, 2, 3)", "(1, 3, 0, 'rc1')"),
+        ("1.2.dev4+gabc", "2.0", "(1, 2, 'dev4', 'gabc')", "(2, 0)"),
+        ("1.2.dev4+gabc", "2.0+rocm7.10.0", '(1, 2, "dev4", "gabc")', "(2, 0, 'rocm7.10.0')"),
+        ("1.2.3", "2.0", "(1, 8)", "(1, 8)"),  # of something else
+        ("1.2.3", "2.0", "(MAJOR, 2, 3)", "(MAJOR, 2, 3)"),
+    ],
+)
+def test_the_parts_of_the_version_follow_too(
+    make_wheel: MakeWheel, tmp_path: Path, old: str, new: str, before: str, after: str
+) -> None:
+    # As setuptools-scm and hatch-vcs write it.
+    text = "__version__ = version = '{}'\n__version_tuple__ = version_tuple = {}\n"
+    files = {"demo/_version.py": text.format(old, before).encode()}
+    wheel = make_wheel(version=old, requires=(), files=files)
+    (change,) = set_versions([wheel], Wanted(version=new), tmp_path / "out")
+    assert contents(change.target)["demo/_version.py"] == text.format(new, after)
+
+
 def test_a_pin_that_allows_the_new_version_stays(make_wheel: MakeWheel, tmp_path: Path) -> None:
     torch = make_wheel(name="torch", version="2.9.0+rocm7.9.0", requires=("triton==3.5", "rocm==7.*"))
     triton = make_wheel(name="triton", version="3.5+rocm7.9.0", requires=())
