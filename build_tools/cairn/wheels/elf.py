@@ -32,6 +32,8 @@ _NEEDED, _STRTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 10, 14, 15, 29
 _HASH, _SYMTAB = 4, 6
 _FLAGS_1, _PIE = 0x6FFFFFFB, 0x08000000
 _VERNEED, _GNU_HASH = 0x6FFFFFFE, 0x6FFFFEF5
+_RELA, _REL, _JMPREL, _VERSYM = 7, 17, 23, 0x6FFFFFF0
+_TABLES = frozenset((_HASH, _STRTAB, _RELA, _REL, _JMPREL, _VERSYM, _VERNEED, _GNU_HASH))
 _UNDEFINED, _WEAK = 0, 2
 _VERSION_WEAK = 2  # VER_FLG_WEAK: the loader goes on without that version
 _NOBITS = 8
@@ -240,8 +242,8 @@ class _Image:
         """How many symbols the dynamic table has, or at least those that are undefined.
 
         No entry says it. In DT_GNU_HASH the undefined ones stand before those that it lists; DT_HASH has a
-        chain for each. Where neither helps, the string table follows the symbols, as glibc takes it too
-        (elf/dl-addr.c).
+        chain for each. Where neither helps, the symbols end at the next table: mostly that of strings, as
+        glibc takes it too (elf/dl-addr.c), unless patchelf has moved it.
         """
         chains, listed = self._address(_HASH), self._address(_GNU_HASH)
         count = self._unpack("II", listed)[1] if listed is not None else 0
@@ -252,8 +254,9 @@ class _Image:
             count = self._unpack("QQ" if wide else "II", chains)[1]
         if count > _MOST_SYMBOLS:
             raise WheelError(f"an ELF file of {count} dynamic symbols")
-        places = dict(self._dynamic)
-        return count or min(max(places.get(_STRTAB, 0) - places[_SYMTAB], 0) // size, _MOST_SYMBOLS)
+        begin = dict(self._dynamic)[_SYMTAB]
+        behind = [place for kind, place in self._dynamic if kind in _TABLES and place > begin]
+        return count or min((min(behind, default=begin) - begin) // size, _MOST_SYMBOLS)
 
     def sections(self) -> Iterator[Section]:
         """The section table."""

@@ -95,6 +95,7 @@ class ElfFile:
         self.symbols: Sequence[str] = properties.get("symbols", ())  # type: ignore[assignment]
         self.weak: Sequence[str] = properties.get("weak", ())  # type: ignore[assignment]
         self.defined: Sequence[str] = properties.get("defined", ())  # type: ignore[assignment]
+        self.lookalikes: Sequence[str] = properties.get("lookalikes", ())  # type: ignore[assignment]
         self.pie = bool(properties.get("pie"))
         self.hash = str(properties.get("hash", "sysv"))
         self.sections: Mapping[str, bytes] = properties.get("sections", {})  # type: ignore[assignment]
@@ -128,10 +129,12 @@ class ElfFile:
                 aux += struct.pack("<IHHII", 0, 0, 2, text(version), following)
             following = 16 + len(aux) if number + 1 < len(self.versions) else 0
             needs += struct.pack("<HHIII", 1, len(versions), text(library), 16, following) + aux
-        return self._assembled(entries, bytes(strings), needs, symbols)
+        # What only looks like symbols, between other tables and the strings, which patchelf moves to the end.
+        rows = b"".join(struct.pack("<IBBHQQ", text(name), 0x10, 0, 0, 0, 0) for name in self.lookalikes)
+        return self._assembled(entries, bytes(strings), needs, symbols, rows)
 
     def _assembled(
-        self, entries: list[tuple[int, int]], strings: bytes, needs: bytes, symbols: bytes
+        self, entries: list[tuple[int, int]], strings: bytes, needs: bytes, symbols: bytes, rows: bytes
     ) -> bytes:
         symbols_at = 64 + 3 * 56
         hash_at = symbols_at + len(symbols)
@@ -140,14 +143,14 @@ class ElfFile:
         if self.hash == "gnu, nothing exported" and not self.defined:
             first = 1  # as GNU ld writes an empty table, however many symbols are undefined
         hashes = struct.pack("<4I", *((1, first, 1, 0) if "gnu" in self.hash else (1, count, 0, 0)))
-        strings_at = hash_at + (len(hashes) if self.hash else 0)
-        needs_at = strings_at + len(strings)
-        dynamic_at = needs_at + len(needs)
+        needs_at = hash_at + (len(hashes) if self.hash else 0)
+        strings_at = needs_at + len(needs) + len(rows)
+        dynamic_at = strings_at + len(strings)
         entries = [*entries, (5, strings_at), (10, len(strings)), (6, symbols_at)]
         entries += [(0x6FFFFEF5 if "gnu" in self.hash else 4, hash_at)] if self.hash else []
         entries += [(0x6FFFFFFE, needs_at), (0x6FFFFFFF, len(self.versions))] if needs else []
         dynamic = b"".join(struct.pack("<QQ", *entry) for entry in [*entries, (0, 0)])
-        body = symbols + (hashes if self.hash else b"") + strings + needs + dynamic
+        body = symbols + (hashes if self.hash else b"") + needs + rows + strings + dynamic
         names, table, at = bytearray(b"\0"), struct.pack("<IIQQQQIIQQ", *(0,) * 10), symbols_at + len(body)
         blobs = b""
         for name, data in {**self.sections, ".shstrtab": b""}.items():
