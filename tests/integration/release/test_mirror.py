@@ -23,7 +23,7 @@ def upstream(tmp_path: Path, dists: ModuleType, monkeypatch: pytest.MonkeyPatch)
     extra = ['ok; extra == "x"']
     publish(
         store,
-        "pypi",
+        "dev",
         [
             make(tmp_path / "up", "numpy", "1.0"),
             make(tmp_path / "up", "numpy", "2.0", requires=["deep>=1"]),
@@ -36,7 +36,7 @@ def upstream(tmp_path: Path, dists: ModuleType, monkeypatch: pytest.MonkeyPatch)
     for name in [name for name in os.environ if name.startswith("PIP_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_INDEX_URL", index_url(store.path.as_uri(), "pypi"))
+    monkeypatch.setenv("PIP_INDEX_URL", index_url(store.path.as_uri(), "dev"))
     return store
 
 
