@@ -96,11 +96,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
             tip="put right what is named above and promote again; nothing was changed",
         )
     on_step(f"writing {target}")
-    proof = Proof(
-        records=tuple(jsonfile.dumps(record).encode() for record in records),
-        judgement=jsonfile.dumps(report).encode(),
-        untested=_untested(report),
-    )
+    proof = _proof(records, report)
     done = transfer(store, set_id, source=source, target=target, proof=proof, dry_run=dry_run)
     return Promotion(
         set_id=set_id,
@@ -125,10 +121,13 @@ def _kept(store: LocalStore, target: str, staged: StagedSet, *, dry_run: bool) -
     )
 
 
-def _untested(report: GateReport) -> str | None:
-    """What the pages say of the set's files."""
+def _proof(records: Sequence[TestRecord], report: GateReport) -> Proof:
     words = [report.untested_note, *(str(demand.bypass) for demand in report.bypassed)]
-    return "; ".join(word for word in words if word) or None
+    return Proof(
+        records=tuple(jsonfile.dumps(record).encode() for record in records),
+        judgement=jsonfile.dumps(report).encode(),
+        untested="; ".join(word for word in words if word) or None,
+    )
 
 
 def _read_judgement(store: LocalStore, target: str, staged: StagedSet) -> GateReport | None:
