@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         wheel=options.wheel,
         rocm=options.rocm,
         output_dir=options.output_dir,
-        targets=fat_targets.parse(options.targets) if options.targets else None,
+        targets=None if options.targets is None else fat_targets.parse(options.targets),
         version=options.version,
         libraries=tuple(options.library),
         provided=tuple(options.provided),

@@ -51,10 +51,10 @@ def _expectation(options: argparse.Namespace) -> Expectation:
     for name, separator, value in pairs:
         if not (name and separator and value):
             raise UsageError(f"{name!r} is no sibling", tip="write --sibling triton=3.5.0")
-    if options.python and not _PYTHON.fullmatch(options.python):
+    if options.python is not None and not _PYTHON.fullmatch(options.python):
         raise UsageError(f"{options.python!r} is no version of Python", tip="write --python 3.13, or 3.13t")
     return Expectation(
-        targets=parse_targets(options.targets, met=True) if options.targets else None,
+        targets=None if options.targets is None else parse_targets(options.targets, met=True),
         require_device_code=options.require_device_code,
         siblings={name: value.lstrip("=") for name, _, value in pairs},
         provided_libraries=tuple(options.provided),

@@ -210,6 +210,17 @@ def test_verify_lists_findings_and_fails(linked: Path, capsys: pytest.CaptureFix
     assert cairn("verify", "--targets", "gfx9999", linked) == 2
 
 
+def test_an_empty_value_is_not_taken_for_none_at_all(
+    linked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # As CI passes a variable that is not set: nothing would be checked, and the wheel would be good.
+    good = ("verify", "--provided", "libamdhip64.so*", "--provided", "?.so", linked)
+    assert cairn(*good, "--targets", "") == 2
+    assert "no GPU target was named" in capsys.readouterr().err
+    assert cairn(*good, "--python", "") == 2
+    assert cairn("fat", "--targets", "", "--output-dir", tmp_path / "out", linked, tmp_path) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "name"),
     [
