@@ -167,6 +167,8 @@ def _recovered(root: Repository, request: CheckoutRequest, *, say: Say) -> State
 
 def _refuse_foreign(root: Repository, note: State | None) -> None:
     path = root.work_tree
+    if path.is_symlink() and not path.exists():
+        raise SourceError(f"{path} is a dangling link", tip="make the folder it leads to, or remove it")
     if path.exists() and not path.is_dir():
         raise SourceError(f"{path} is a file", tip="name another --checkout-dir")
     if note is None and not root.exists() and path.is_dir() and not _is_empty(path):

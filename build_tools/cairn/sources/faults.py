@@ -107,6 +107,12 @@ _KINDS: tuple[tuple[type[CairnError], tuple[str, ...], str | None], ...] = (
         ("permission denied", "read-only file system", "operation not permitted"),
         "see who owns the folder, and whether it may be written",
     ),
+    (
+        SystemFailureError,
+        # Several workers say no more than that (git's parallel-checkout.c).
+        ("unable to (write|create) file",),
+        "see whether the disk is full and the folder may be written, and run the same command again",
+    ),
 )
 
 

@@ -90,6 +90,15 @@ def test_a_folder_that_is_no_checkout_is_left_alone(bench: Any) -> None:
     assert [p.name for p in bench.path.iterdir()] == ["thesis.txt"]
 
 
+def test_a_dangling_link_is_called_that(bench: Any, tmp_path: Path) -> None:
+    bench.path.parent.mkdir(parents=True)
+    bench.path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(SourceError, match="is a dangling link"):
+        bench()
+    (tmp_path / "nowhere").mkdir()
+    assert bench().version == "2.9.0a0"
+
+
 def test_a_clone_made_by_hand_is_updated_in_place(bench: Any, upstream: Any, run_git: Any) -> None:
     bench.path.parent.mkdir(parents=True)
     run_git(bench.path.parent, "clone", "--quiet", "--recursive", upstream.origin("torch"), bench.path.name)

@@ -20,6 +20,7 @@ FETCH = ("fetch", "--quiet", "origin", "main")
         ("fatal: unable to access 'https://h/a/': The requested URL returned error: 403", UnreachableError),
         ("error: RPC failed; curl 92 HTTP/2 stream 5 was not closed cleanly\nfatal: early EOF", NetworkError),
         ("fatal: the remote end hung up unexpectedly", NetworkError),
+        ("error: unable to write file 'a.txt'\nerror: unable to write file 'b.txt'", SystemFailureError),
         (
             "ssh: connect to host h port 22: Connection timed out\nfatal: Could not read from remote",
             NetworkError,
