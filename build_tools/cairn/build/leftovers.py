@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cairn import files
+from cairn import console, files, wording
 from cairn.sources import unseen
 from cairn.sources.repository import Repository
 from cairn.sources.stale import ASIDE
@@ -142,9 +142,15 @@ def _change(root: Repository, flavour: str, sources: Collection[str]) -> None:
     """Move what the last build left out of the way where it was of another flavour; bring back this one's."""
     note = _read(root)
     if note is not None and note.flavour != flavour:
-        found = _found(root, sources)
-        for name in _movable(note, found, sources):
-            _move(found[name], root.git_dir / ASIDE / note.flavour / name)
+        found, place = _found(root, sources), root.git_dir / ASIDE / note.flavour
+        names = _movable(note, found, sources)
+        if names and not note.ended:  # what is new since may be a person's: nobody noted who wrote it
+            console.current().warn(
+                f"a build of other settings was killed in {root.work_tree}: {wording.some(names)} "
+                f"moved to {place}, where they stay until such a build runs again or --clean is given"
+            )
+        for name in names:
+            _move(found[name], place / name)
             _prune(found[name].parent, root.work_tree)
     aside = root.git_dir / ASIDE / flavour
     if aside.is_dir():

@@ -141,7 +141,9 @@ def test_going_back_to_earlier_settings_goes_on_with_their_build_folder(demo: De
     assert again["demo/steps.txt"] == "xx"  # the build folder of the first build, not a new one
 
 
-def test_what_a_killed_build_left_is_taken_out_by_the_next(demo: Demo, tmp_path: Path) -> None:
+def test_what_a_killed_build_left_is_taken_out_by_the_next_which_says_where_to(
+    demo: Demo, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     killed = plan.make(demo(rocm=True))
     tree = demo().checkouts["demo"]
     script = tmp_path / "kill.py"
@@ -159,7 +161,11 @@ def test_what_a_killed_build_left_is_taken_out_by_the_next(demo: Demo, tmp_path:
     )
     assert subprocess.run([sys.executable, str(script)], check=False).returncode == -9
     assert (tree / INIT).exists()
+    (tree / "build" / "since.txt").write_text("a person's, or not")
     found = members(built(demo()))
+    aside = tree / ".git" / "cairn-aside" / killed.steps[0].flavour
+    assert f"build/CMakeCache.txt, build/since.txt moved to {aside}" in capsys.readouterr().err
+    assert (aside / "build" / "since.txt").read_text() == "a person's, or not"
     assert INIT not in found
     assert found["demo/version.txt"] == "cpu"
 
