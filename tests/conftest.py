@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from hypothesis import settings
 # How fast an example is says more about the machine than about the code.
 settings.register_profile("cairn", deadline=None)
 settings.load_profile("cairn")
+
+# A shell has its background jobs ignore the interrupt, and so would every program that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -218,8 +218,6 @@ def test_the_command_serves_until_it_is_interrupted(
 ) -> None:
     assert wheel.exists()
     program = (
-        # A shell has its background jobs ignore the signal, and so this test where it is one.
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
         "import argparse; from cairn.cli import index, main;"
         "parser = argparse.ArgumentParser(); index.register(parser.add_subparsers());"
         "raise SystemExit(main.guarded(parser.parse_args()))"

@@ -46,8 +46,8 @@ def test_every_family_gets_its_own_libraries(artifacts: Path, tmp_path: Path, ne
     )
     assert [d.distribution for d in dists] == [
         "rocm-sdk-core",
-        "rocm-sdk-libraries-gfx110X-all",
         "rocm-sdk-libraries-gfx942",
+        "rocm-sdk-libraries-gfx110X-all",
         "rocm-sdk-devel",
         "rocm",
     ]
