@@ -17,18 +17,24 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from cairn import console, escaping, jsonfile, pipes, redact, requirements, targets
-from cairn.build import templates
+from cairn import jsonfile, pipes, requirements, targets
+from cairn.build.inputs import placeholders
 from cairn.errors import CairnError
-from cairn.release import negotiate
-from cairn.sources import faults, hipify_findings, patches_allowlist, patches_commits, pins, urls
+from cairn.output import console, escaping, redact
+from cairn.release.serve import negotiation
+from cairn.sources.checkout import local_commits
+from cairn.sources.git import failures, url
+from cairn.sources.hipify import leftovers
+from cairn.sources.patches import allowlist
+from cairn.sources.pins import read
 from cairn.testing import junit
-from cairn.wheels import fat_tree, headers, metadata, record
-from cairn.wheels.check_secrets import Scanner
-from cairn.wheels.findings import Expectation
-from cairn.wheels.set import SetWheel, WheelSet
-from cairn.wheels.summary import summarise
-from cairn.wheels.verify import verify
+from cairn.wheels.contents.summary import summarise
+from cairn.wheels.fat import rocm_tree
+from cairn.wheels.metadata import fields, record, wheel_info
+from cairn.wheels.verify.findings import Expectation
+from cairn.wheels.verify.secrets import Scanner
+from cairn.wheels.verify.verify import verify
+from cairn.wheels.wheelset import SetWheel, WheelSet
 
 FACTOR = 8
 Case = tuple[int, Callable[[int], Callable[[], object]]]
@@ -97,12 +103,12 @@ def _texts() -> dict[str, Case]:
         "specifiers": each(200, requirements.specifiers, ">=1,", "", ">=1"),
         "targets": each(2_000, targets.parse_targets, "gfx942,"),
         "target that is none": each(200, targets.parse_targets, "gfx"),
-        "template": each(5_000, lambda text: templates.expand(text, {}, where="x"), "{a"),
-        "library name: 1.1.1": each(2_000, fat_tree.stem_of, "1.", "lib", "x.dll"),
-        "Accept header": each(1_000, lambda t: negotiate.choose_page(t, ["index.html"]), "a/b;q=0.1,"),
-        "Range header": each(100_000, lambda text: negotiate.parse_range(text, 1), "9", "bytes="),
-        "wheel tag": each(5_000, metadata.expand_tags, "a.", "a-a-"),
-        "wheel file name": each(20_000, metadata.parse_file_name, "a.", "a-1.0-", "-none-any.whl"),
+        "template": each(5_000, lambda text: placeholders.expand(text, {}, where="x"), "{a"),
+        "library name: 1.1.1": each(2_000, rocm_tree.stem_of, "1.", "lib", "x.dll"),
+        "Accept header": each(1_000, lambda t: negotiation.choose_page(t, ["index.html"]), "a/b;q=0.1,"),
+        "Range header": each(100_000, lambda text: negotiation.parse_range(text, 1), "9", "bytes="),
+        "wheel tag": each(5_000, wheel_info.expand_tags, "a.", "a-a-"),
+        "wheel file name": each(20_000, wheel_info.parse_file_name, "a.", "a-1.0-", "-none-any.whl"),
     }
 
 
@@ -124,7 +130,7 @@ def _lines(block: int) -> Callable[[str], object]:
 
 def _git_texts(folder: Path) -> dict[str, Case]:
     def stderr(unit: str) -> Case:
-        return 1_000, lambda count: lambda: faults.of(["fetch"], "remote: " + unit * count, returncode=128)
+        return 1_000, lambda count: lambda: failures.of(["fetch"], "remote: " + unit * count, returncode=128)
 
     def written(name: str, size: int, work: Callable[[Path], object], unit: str, before: str = "") -> Case:
         def make(count: int) -> Callable[[], object]:
@@ -137,7 +143,7 @@ def _git_texts(folder: Path) -> dict[str, Case]:
 
     def source(path: Path) -> object:
         names = {"cudaX": "cudaX"}
-        return hipify_findings.look(
+        return leftovers.look(
             path.parent, written=[path.name], unread=[path.name], known=[], unsupported=names
         )
 
@@ -151,13 +157,13 @@ def _git_texts(folder: Path) -> dict[str, Case]:
         "hipified source: calls": written("b.h", 4_000, source, "cublasA   ", include),
         "hipified source: one long word": written("c.h", 8_000, source, "cudaA", include),
         "related_commits": written(
-            "related", 500, pins.related_commits, f"ubuntu|a|torch|b|{_COMMIT}|https://h/x\n"
+            "related", 500, read.related_commits, f"ubuntu|a|torch|b|{_COMMIT}|https://h/x\n"
         ),
-        "patches allowlist: blank lines": written("d.toml", 4_000, patches_allowlist.load, "\n", allowed),
-        "patches allowlist: tables": written("e.toml", 200, patches_allowlist.load, "[[patch]]\n", allowed),
-        "a diff": (20_000, lambda n: lambda: patches_commits._HUNK.sub(b"@@", b"@@ -1 +1 " * n)),  # noqa: SLF001
-        "an origin": (20_000, lambda n: lambda: urls.without_credentials("a" * n + "://" + "b:" * n)),
-        "an origin: identity": (5_000, lambda n: lambda: urls.slug("a/" * n + "@:" * n)),
+        "patches allowlist: blank lines": written("d.toml", 4_000, allowlist.load, "\n", allowed),
+        "patches allowlist: tables": written("e.toml", 200, allowlist.load, "[[patch]]\n", allowed),
+        "a diff": (20_000, lambda n: lambda: local_commits._HUNK.sub(b"@@", b"@@ -1 +1 " * n)),  # noqa: SLF001
+        "an origin": (20_000, lambda n: lambda: url.without_credentials("a" * n + "://" + "b:" * n)),
+        "an origin: identity": (5_000, lambda n: lambda: url.slug("a/" * n + "@:" * n)),
     }
 
 
@@ -165,10 +171,10 @@ def _metadata() -> dict[str, Case]:
     head = "Metadata-Version: 2.1\nName: a\nVersion: 1\n"
 
     def core(text: str) -> object:
-        return headers.core_metadata(text.encode(), name="METADATA")
+        return fields.core_metadata(text.encode(), name="METADATA")
 
     def plain(text: str) -> object:
-        return headers.parse_headers(text.encode(), name="WHEEL").all("Tag")
+        return fields.parse_headers(text.encode(), name="WHEEL").all("Tag")
 
     def each(
         size: int, work: Callable[[str], object], unit: Callable[[int], str], before: str = head

@@ -41,18 +41,18 @@ for path in pathlib.Path(sys.argv[1]).rglob("*"):
 
 DEFLATE = """
 import pathlib, sys
-from cairn.wheels import writing
+from cairn.formats.zip import writer
 folder = pathlib.Path(sys.argv[1])
 paths = [p for p in sorted(folder.rglob("*")) if p.is_file()]
-new = [writing.New(name=str(p.relative_to(folder)), content=p) for p in paths]
-writing.write(pathlib.Path(sys.argv[2]), new)
+new = [writer.New(name=str(p.relative_to(folder)), content=p) for p in paths]
+writer.write(pathlib.Path(sys.argv[2]), new)
 """
 
 OURS = """
 import pathlib, sys
-from cairn.wheels import fat, fat_targets
+from cairn.wheels.fat import build, target_names
 wheel, rocm, folder = map(pathlib.Path, sys.argv[1:4])
-fat.make(fat.Request(wheel=wheel, rocm=rocm, output_dir=folder, targets=fat_targets.parse(sys.argv[4])))
+build.make(build.Request(wheel=wheel, rocm=rocm, output_dir=folder, targets=target_names.parse(sys.argv[4])))
 """
 
 

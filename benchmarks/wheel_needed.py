@@ -19,12 +19,12 @@ from wheel_measure import Cost, measured, median, report
 
 OURS = """
 import pathlib, sys
-from cairn.wheels import inspect, policy
-from cairn.wheels.archive import Archive
+from cairn.wheels.contents import binaries, manylinux
+from cairn.formats.zip.reader import Archive
 with Archive.open(pathlib.Path(sys.argv[1])) as archive:
-    symbols = policy.watched_symbols()
-    found = inspect.read_libraries(archive, device_code=False, look_for=symbols)
-print(len(found), policy.lowest(found, (), "x86_64"))
+    symbols = manylinux.watched_symbols()
+    found = binaries.read_libraries(archive, device_code=False, look_for=symbols)
+print(len(found), manylinux.lowest(found, (), "x86_64"))
 """
 
 

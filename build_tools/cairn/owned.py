@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from cairn import files, wording
+from cairn import files
 from cairn.errors import UsageError
+from cairn.output import wording
 
 MARK = ".cairn-made"
 _TEXT = "Cairn made this and removes it again when it makes it anew.\n"

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import pipes, redact
+from cairn import pipes
 from cairn.errors import PrerequisiteError, ProcessError
+from cairn.output import redact
 
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL
 _TAIL_LINES = 40

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from cairn import jsonfile, requirements, tomlfile, wording
+from cairn import jsonfile, requirements, tomlfile
 from cairn.errors import UsageError
+from cairn.output import wording
 
 FILE = "stack.toml"
 """The name of the file that declares a stack; a folder that has one stands for it."""
@@ -24,7 +25,7 @@ PinKind = Literal["related_commits", "ci_commit_pins"]
 """Where the torch checkout names this project's commit: `related_commits` in its root, or
 `.ci/docker/ci_commit_pins/<project>.txt`."""
 
-_VERSION_OF = re.compile(r"\{version:([A-Za-z0-9_-]+)\}")  # see cairn.build.templates
+_VERSION_OF = re.compile(r"\{version:([A-Za-z0-9_-]+)\}")  # see cairn.build.inputs.placeholders
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """Environment variables of a build, as templates; see `cairn.build.variables` for the placeholders."""
+    """Environment variables of a build, as templates; placeholders: `cairn.build.inputs.variables`."""
 
     always: Mapping[str, str] = field(default_factory=dict)
     linux: Mapping[str, str] = field(default_factory=dict)

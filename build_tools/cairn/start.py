@@ -131,7 +131,7 @@ def _unforeseen(error: Exception) -> int:
 def _say(message: str, code: int, tip: str | None = None) -> int:
     import contextlib  # noqa: PLC0415 - see `run`
 
-    from cairn import console  # noqa: PLC0415 - see `run`
+    from cairn.output import console  # noqa: PLC0415 - see `run`
 
     with contextlib.suppress(OSError):  # nobody may read standard error either
         console.current().error(message, tip=tip)

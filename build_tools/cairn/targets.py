@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from cairn import wording
 from cairn.errors import UsageError
+from cairn.output import wording
 
 CPU = "cpu"
 """The target of a build without ROCm."""

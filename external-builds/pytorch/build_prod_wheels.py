@@ -20,4 +20,4 @@ except ModuleNotFoundError as error:
     sys.exit(3)
 
 if __name__ == "__main__":
-    sys.exit(start.script("build_prod_wheels", "run", __file__))
+    sys.exit(start.script("upstream.build_prod_wheels", "run", __file__))

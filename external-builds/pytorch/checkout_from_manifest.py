@@ -20,4 +20,4 @@ except ModuleNotFoundError as error:
     sys.exit(3)
 
 if __name__ == "__main__":
-    sys.exit(start.script("manifest_script", "main", __file__))
+    sys.exit(start.script("upstream.checkout_from_manifest", "main", __file__))

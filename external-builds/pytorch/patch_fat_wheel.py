@@ -20,4 +20,4 @@ except ModuleNotFoundError as error:
     sys.exit(3)
 
 if __name__ == "__main__":
-    sys.exit(start.script("wheel_fat", "main", __file__, windows=False))
+    sys.exit(start.script("wheel.fat", "main", __file__, windows=False))

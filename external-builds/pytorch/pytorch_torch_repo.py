@@ -20,4 +20,4 @@ except ModuleNotFoundError as error:
     sys.exit(3)
 
 if __name__ == "__main__":
-    sys.exit(start.script("repo_scripts", "main", __file__, "torch"))
+    sys.exit(start.script("upstream.repo_scripts", "main", __file__, "torch"))

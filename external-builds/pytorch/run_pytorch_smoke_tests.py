@@ -20,4 +20,4 @@ except ModuleNotFoundError as error:
     sys.exit(3)
 
 if __name__ == "__main__":
-    sys.exit(start.script("smoke_script", "main", __file__))
+    sys.exit(start.script("upstream.smoke_script", "main", __file__))

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from cairn.build import environment
-from cairn.release import layout, serve, store
-from cairn.release.publish import publish
+from cairn.release.index import keys
+from cairn.release.publish.files import publish
+from cairn.release.serve import server as serve_server
+from cairn.store import folder as store_folder
 
 from .conftest import ROOT, SAMPLE, Trail, cairn, clean_environment
 
@@ -54,9 +56,9 @@ def empty_index(tmp_path: Path) -> Iterator[str]:
     folder = tmp_path / "store"
     wheel = tmp_path / "other-1-py3-none-any.whl"
     make_wheel(wheel)
-    publish(store.LocalStore(folder), "staging", [wheel])
-    with serve.serving(folder) as server:
-        yield layout.index_url(server.url, "staging")
+    publish(store_folder.LocalStore(folder), "staging", [wheel])
+    with serve_server.serving(folder) as server:
+        yield keys.index_url(server.url, "staging")
 
 
 def make_wheel(path: Path) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn.release import layout, serve
+from cairn.release.index import keys
+from cairn.release.serve import server as serve_server
 
 from .conftest import SAMPLE, cairn, clean_environment
 
@@ -34,8 +35,8 @@ def test_the_same_stack_with_real_hip(tmp_path: Path) -> None:
     )
     dists = sorted((tmp_path / "sdk").iterdir())
     run("index", "publish", "--store", "store", *dists)
-    with serve.serving(tmp_path / "store") as server:
-        index_url = layout.index_url(server.url, "staging")
+    with serve_server.serving(tmp_path / "store") as server:
+        index_url = keys.index_url(server.url, "staging")
         run(
             *(
                 "build",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.release import serve
+from cairn.release.serve import server as serve_server
 
 from .conftest import ROOT, clean_environment
 
@@ -36,7 +36,7 @@ def copy_of_the_project(target: Path) -> None:
 
 
 def free_port(folder: Path) -> int:
-    with serve.serving(folder) as server:
+    with serve_server.serving(folder) as server:
         return server.port
 
 

@@ -17,8 +17,10 @@ from pathlib import Path
 import pytest
 from installer.sources import WheelFile
 
-from cairn.release import layout, serve, store
-from cairn.release.audit import audit
+from cairn.release.gate.audit import audit
+from cairn.release.index import keys
+from cairn.release.serve import server as serve_server
+from cairn.store import folder as store_folder
 
 from .conftest import SAMPLE, Trail, cairn, clean_environment
 
@@ -109,8 +111,8 @@ def test_uv_installs_over_http_with_the_index_alone(trail: Trail, tmp_path: Path
     env["UV_CACHE_DIR"] = str(tmp_path / "cache")
     subprocess.run([*uv, "venv", tmp_path / "venv", "--python", sys.executable], check=True, env=env)
     python = tmp_path / "venv" / "bin" / "python"
-    with serve.serving(trail.work / "index") as server:
-        url = layout.index_url(server.url, "release")
+    with serve_server.serving(trail.work / "index") as server:
+        url = keys.index_url(server.url, "release")
         names = ["torch", "torchvision", "torchaudio"]
         subprocess.run(
             [*uv, "pip", "install", "--python", python, "--index-url", url, *names], check=True, env=env
@@ -214,8 +216,8 @@ def test_other_targets_begin_a_new_index_and_keep_the_last_one(trail: Trail, tmp
     assert done.returncode == 0, done.stderr
     assert "a new index begins" in done.stderr
     (kept,) = work.glob("index-until-*")
-    assert audit(store.LocalStore(kept), "release", hashes=True) == ()
-    assert audit(store.LocalStore(work / "index"), "release", hashes=True) == ()
+    assert audit(store_folder.LocalStore(kept), "release", hashes=True) == ()
+    assert audit(store_folder.LocalStore(work / "index"), "release", hashes=True) == ()
     answer = json.loads(done.stdout)
     assert answer["set"]["targets"] == ["gfx90a"]
     assert answer["set"]["set_id"] != trail.answer["set"]["set_id"]

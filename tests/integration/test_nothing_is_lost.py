@@ -429,8 +429,8 @@ def foreign_smoke(world: World) -> None:
 
 MAKE_SET = """
 from pathlib import Path
-from cairn.build.request import platform_tag, python_version
-from cairn.wheels import set as sets
+from cairn.build.model import platform_tag, python_version
+from cairn.wheels import wheelset as sets
 made = sets.make([Path("{wheel}")], manifest_sha256="0" * 64, stack="small", python=python_version(),
                  platform=platform_tag(), family="cpu", targets=("cpu",))
 sets.write(Path("set.json"), made)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import owned, pip, process
-from cairn.build import causes
+from cairn.build.log import causes
 from cairn.errors import BuildError, NetworkError, ProcessError
 
 # Variables that steer builds or interpreters; what a build sees of these is what the stack says, so that two

@@ -12,15 +12,17 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cairn import console, files
+from cairn import files
 from cairn import targets as gpu
-from cairn.build import outcome, overrides, plan, preflight, runner, sdk
+from cairn.build import plan, preflight, rocm_sdk, scheduler, write_outputs
+from cairn.build.inputs import overrides
+from cairn.build.model import BuildRequest, BuiltWheel, CompilerCache, Sdk, python_tag
 from cairn.build.plan import Plan
-from cairn.build.request import BuildRequest, BuiltWheel, CompilerCache, Sdk, python_tag
 from cairn.errors import SourceError, UsageError, WheelError
-from cairn.sources import checkout, lines
+from cairn.output import console
+from cairn.sources.checkout import checkout, release_line
 from cairn.stack import Stack
-from cairn.wheels import version
+from cairn.wheels.metadata import rocm_version as metadata_rocm_version
 
 _BUILD_NUMBER = re.compile(r"[0-9]{1,9}")  # torch's setup.py computes with it
 
@@ -45,7 +47,7 @@ class Job:
         jobs: compile jobs at once; 0 is one per processor.
         clean: build everything again.
         compiler_cache: program put in front of the compilers.
-        build_env: variables for builds, as the person wrote them (`cairn.build.overrides`).
+        build_env: variables for builds, as the person wrote them (`cairn.build.inputs.overrides`).
         env_dir: where environments are kept; None is a folder in the cache that belongs to the stack.
     """
 
@@ -54,7 +56,7 @@ class Job:
     checkouts: Mapping[str, Path]
     required: frozenset[str] = frozenset()
     output_dir: Path
-    sdk: sdk.Wanted = field(default_factory=sdk.Wanted)
+    sdk: rocm_sdk.Wanted = field(default_factory=rocm_sdk.Wanted)
     install_rocm: bool = False
     targets: str | None = None
     version_suffix: str | None = None
@@ -69,7 +71,7 @@ class Job:
 
     def __post_init__(self) -> None:
         if self.version_suffix:
-            version.check_suffix(self.version_suffix)
+            metadata_rocm_version.check_suffix(self.version_suffix)
         if not _BUILD_NUMBER.fullmatch(self.build_number):
             raise UsageError(
                 f"{self.build_number[:100]!r} is not a build number", tip="it is a number such as 1 or 2"
@@ -110,9 +112,9 @@ def run(job: Job) -> tuple[BuiltWheel, ...]:
     with _alone(job):
         request = _request(job, _sdk(job, install=job.install_rocm))
         made = plan.make(request)
-        wheels = runner.run(made)
+        wheels = scheduler.run(made)
         trees = [checkout.inspect(step.project, step.checkout) for step in made.steps]
-        outcome.write(request, wheels, trees)
+        write_outputs.write(request, wheels, trees)
         return wheels
 
 
@@ -125,7 +127,7 @@ def _checks(job: Job) -> Iterator[preflight.Check]:
     yield functools.partial(_check_sdk_version, job)
     yield functools.partial(overrides.parse, job.build_env, job.stack)
     yield functools.partial(_check_present, job)
-    yield functools.partial(lines.line_of, job.stack, job.checkouts, asked=job.line)
+    yield functools.partial(release_line.line_of, job.stack, job.checkouts, asked=job.line)
     for_cpu = _is_for_cpu(job)
     for project in job.stack.projects:
         folder = job.checkouts.get(project.name)
@@ -136,7 +138,7 @@ def _checks(job: Job) -> Iterator[preflight.Check]:
     yield functools.partial(preflight.tools, for_cpu=for_cpu, launcher=None)
     yield functools.partial(preflight.tools, for_cpu=False, launcher=job.compiler_cache)
     if job.stack.sdk is not None and not for_cpu and not job.install_rocm:
-        yield functools.partial(sdk.existing, job.environments() / "sdk")
+        yield functools.partial(rocm_sdk.existing, job.environments() / "sdk")
 
 
 def _without_rocms_own(job: Job) -> Job:
@@ -227,18 +229,18 @@ def features(
 def _sdk(job: Job, *, install: bool) -> Sdk | None:
     if _is_for_cpu(job):
         return None
-    return _installed(job) if install else sdk.existing(job.environments() / "sdk")
+    return _installed(job) if install else rocm_sdk.existing(job.environments() / "sdk")
 
 
 def _installed(job: Job) -> Sdk:
     log = job.environments() / "logs" / "install-rocm.log"
     with console.current().stage("install the ROCm SDK") as stage:
-        return sdk.install(job.environments() / "sdk", job.sdk, log=log, say=stage.update)
+        return rocm_sdk.install(job.environments() / "sdk", job.sdk, log=log, say=stage.update)
 
 
 def _check_channel(job: Job, rocm_version: str) -> None:
     try:
-        found = version.channel_of(rocm_version)
+        found = metadata_rocm_version.channel_of(rocm_version)
     except WheelError as error:
         raise UsageError(f"{rocm_version!r} is not a version of ROCm: {error}", tip=error.tip) from error
     if job.channel not in (None, found):
@@ -253,12 +255,16 @@ def _request(job: Job, installed: Sdk | None) -> BuildRequest:
         _check_channel(job, installed.info.version)
     suffix = job.version_suffix
     if suffix is None:
-        suffix = version.suffix(installed.info.version) if installed else job.stack.version_suffix or ""
+        suffix = (
+            metadata_rocm_version.suffix(installed.info.version)
+            if installed
+            else job.stack.version_suffix or ""
+        )
     served = installed.info.targets if installed else job.stack.targets
     targets = gpu.parse_targets(job.targets or served)
     checkouts = _present(job)
     return BuildRequest(
-        stack=job.stack.for_line(lines.line_of(job.stack, checkouts, asked=job.line)),
+        stack=job.stack.for_line(release_line.line_of(job.stack, checkouts, asked=job.line)),
         checkouts=checkouts,
         output_dir=job.output_dir.absolute(),
         work_dir=job.environments(),

@@ -9,11 +9,13 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from cairn import files
-from cairn.build import cache, leftovers, provenance, rocm_init, toolchain, tree, variables
-from cairn.build.request import BuildRequest, platform_tag, python_tag
+from cairn.build import cache, rocm_init
+from cairn.build.inputs import leftovers, source_tree, toolchain, variables
+from cairn.build.inputs import source_tree as inputs_source_tree
+from cairn.build.model import BuildRequest, platform_tag, python_tag
 from cairn.errors import SourceError
-from cairn.sources import treestate
-from cairn.sources.repository import root_at
+from cairn.sources.git.repository import root_at
+from cairn.sources.worktree import tree_hash
 from cairn.stack import Project
 
 
@@ -73,7 +75,7 @@ def make(request: BuildRequest) -> Plan:
                 tip="check it out first, or name its folder",
             )
         base_version = read_version(project, checkout)
-        tree.tidy(checkout, project.rocm_init)
+        inputs_source_tree.tidy(checkout, project.rocm_init)
         needs = {name: identities[name] for name in project.needs if name in request.checkouts}
         keys = keys_of(request, project, checkout=checkout, needs=needs)
         hit = None if request.clean else next(filter(None, map(wheel_cache.get, keys.all())), None)
@@ -101,7 +103,7 @@ class Keys:
         clean: of a build that begins with the files the key covers and nothing else; any tree may have it.
         own: of a build that goes on with what earlier ones left in this very tree; `clean` where there is
             nothing of that kind.
-        cmake: see `cairn.build.leftovers.Seen`.
+        cmake: see `cairn.build.inputs.leftovers.Seen`.
     """
 
     flavour: str
@@ -128,9 +130,9 @@ def keys_of(request: BuildRequest, project: Project, *, checkout: Path, needs: M
     seen = leftovers.look(root_at(checkout), flavour, project.source_dirs, clean=request.clean)
     inputs = {
         **settings,
-        "tree": treestate.tree_state(checkout),
+        "tree": tree_hash.tree_state(checkout),
         "unseen": seen.foreign,
-        "commit": provenance.upstream_commit(checkout),  # the wheel's bill of materials names it
+        "commit": source_tree.upstream_commit(checkout),  # the wheel's bill of materials names it
         "needs": dict(needs),
     }
     clean = cache.key_of(inputs)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from cairn import console
-from cairn.build import plan, toolchain
-from cairn.build.request import CompilerCache
+from cairn.build import plan
+from cairn.build.inputs import toolchain
+from cairn.build.model import CompilerCache
 from cairn.errors import (
     CairnError,
     PrerequisiteError,
@@ -20,8 +20,11 @@ from cairn.errors import (
     SystemFailureError,
     UsageError,
 )
-from cairn.sources import hipify, hipifying, inspection, state
-from cairn.sources.repository import root_at
+from cairn.output import console
+from cairn.sources.checkout import hipify_step, inspect
+from cairn.sources.git.repository import root_at
+from cairn.sources.hipify import run as hipify_run
+from cairn.sources.worktree import state
 from cairn.stack import Project
 
 Check = Callable[[], object]
@@ -64,8 +67,8 @@ def checkout(project: Project, folder: Path, *, suffix: str | None, gpu: bool) -
         SourceError: it is not so.
         UsageError: the suffix cannot follow its version.
     """
-    inspection.require_finished(project, folder)
-    if gpu and hipify.runs_at_checkout(project.hipify) and not _is_hipified(project, folder):
+    inspect.require_finished(project, folder)
+    if gpu and hipify_run.runs_at_checkout(project.hipify) and not _is_hipified(project, folder):
         raise SourceError(
             f"the checkout {folder} of {project.name} is not hipified, and it is to be built for ROCm",
             tip="hipify it, with --hipify or the `hipify` command of its script; or build for cpu",
@@ -87,7 +90,7 @@ def _is_hipified(project: Project, folder: Path) -> bool:
     by_hand = state.State(
         project=project.name, origin="", hashtag="", commit="", phase="placed", hipify=False
     )
-    return hipifying.is_done(root, state.read(root.git_dir) or by_hand, project.hipify)
+    return hipify_step.is_done(root, state.read(root.git_dir) or by_hand, project.hipify)
 
 
 def tools(*, for_cpu: bool, launcher: CompilerCache | None) -> None:

@@ -6,14 +6,13 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from cairn import console
 from cairn import stack as stacks
 from cairn.build import job
+from cairn.build.model import BuiltWheel
 from cairn.build.plan import Plan
-from cairn.build.request import BuiltWheel
-from cairn.cli import options as common
-from cairn.cli import paths
-from cairn.cli.groups import Subparsers
+from cairn.cli import common, paths
+from cairn.cli.parser import Subparsers
+from cairn.output import console
 
 _EXAMPLE = (
     "example: cairn build --stack external-builds/pytorch --install-rocm "

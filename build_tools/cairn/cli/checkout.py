@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from cairn import console, jsonfile, redact, wording
-from cairn.cli import completers, paths
-from cairn.cli import options as common
-from cairn.cli.groups import Subparsers
+from cairn import jsonfile
+from cairn.cli import common, completers, paths
+from cairn.cli.parser import Subparsers
 from cairn.errors import UsageError
-from cairn.sources import hipify_report, history, several
-from cairn.sources.checkout import Checkout
+from cairn.output import console, redact, wording
+from cairn.sources import checkout_stack
+from cairn.sources.checkout.checkout import Checkout
+from cairn.sources.hipify import report
+from cairn.sources.mirror import history
 from cairn.stack import Project, Stack
 
 _ALL = "all"
@@ -106,9 +108,9 @@ def add_hipify(parser: argparse.ArgumentParser) -> None:
     common.add_python(parser, what="that hipify runs in")
 
 
-def how(options: argparse.Namespace) -> several.Options:
+def how(options: argparse.Namespace) -> checkout_stack.Options:
     """What `add_how` added, as a value."""
-    return several.Options(
+    return checkout_stack.Options(
         as_of=options.as_of,
         depth=options.depth,
         jobs=options.jobs,
@@ -120,9 +122,9 @@ def how(options: argparse.Namespace) -> several.Options:
     )
 
 
-def choice(options: argparse.Namespace) -> several.Choice:
+def choice(options: argparse.Namespace) -> checkout_stack.Choice:
     """What `add_choice` added, as a value."""
-    return several.Choice(
+    return checkout_stack.Choice(
         origin=options.gitrepo_origin,
         hashtag=options.repo_hashtag,
         require_related_commit=getattr(options, "require_related_commit", False),
@@ -135,7 +137,7 @@ def one(
 ) -> tuple[Checkout, ...]:
     """Check one project out as the options say, showing that it is under way."""
     with console.current().stage(f"check out {project.name}") as stage:
-        done = several.checkout_project(
+        done = checkout_stack.checkout_project(
             project,
             folder,
             choice=choice(options),
@@ -156,7 +158,7 @@ def show(checkouts: Sequence[Checkout], *, as_json: bool = False) -> None:
         return
     for checkout in checkouts:
         console.current().out(_line(checkout))
-        for line in hipify_report.summary(checkout.report) if checkout.report else ():
+        for line in report.summary(checkout.report) if checkout.report else ():
             console.current().out(f"  {line}")
 
 
@@ -168,13 +170,13 @@ def _run(options: argparse.Namespace) -> int:
     if options.what == _ALL:
         _refuse_for_all(options)
         with console.current().stage(f"check out {stack.name} {stack.line}") as stage:
-            done = several.checkout_stack(
+            done = checkout_stack.checkout_stack(
                 stack, root, torch_dir=options.torch_dir, options=how(options), say=stage.update
             )
     else:
         project = _project(stack, options.what)
         folder = options.checkout_dir or root / (options.repo_name or project.checkout_dir)
-        torch_dir = options.torch_dir or several.find_torch_dir(stack, root)
+        torch_dir = options.torch_dir or checkout_stack.find_torch_dir(stack, root)
         done = one(project, folder, options, torch_dir=torch_dir)
     show(done, as_json=options.json)
     return 0
@@ -191,7 +193,7 @@ def _project(stack: Stack, name: str) -> Project:
 
 def _origins(stack: Stack, *, as_json: bool) -> int:
     with console.current().stage(f"make the repositories of {stack.name}"):
-        found = {p.name: several.origin_of(p) for p in stack.projects}
+        found = {p.name: checkout_stack.origin_of(p) for p in stack.projects}
     if as_json:
         console.current().json(found)
     else:

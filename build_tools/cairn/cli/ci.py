@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from cairn import console, files, jsonfile
+from cairn import files, jsonfile
 from cairn import targets as gpu
-from cairn.build import overrides
-from cairn.cli import demands, paths
-from cairn.cli import options as common
-from cairn.cli.groups import Subparsers
-from cairn.trail import run as trail
-from cairn.trail.request import TrailRequest, TrailResult
+from cairn.build.inputs import overrides
+from cairn.cli import common, demands, paths
+from cairn.cli.parser import Subparsers
+from cairn.output import console
+from cairn.pipeline import run as trail
+from cairn.pipeline.request import TrailRequest, TrailResult
 
 _EXAMPLE = "example: cairn ci run --stack external-builds/sample --line release/2.9 --targets gfx942,gfx1100"
 

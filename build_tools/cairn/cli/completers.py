@@ -69,9 +69,9 @@ def lines(parsed_args: argparse.Namespace, **_: object) -> list[str]:
 
 def indexes(**_: object) -> tuple[str, ...]:
     """The channels, and the families of each."""
-    from cairn.release import layout  # noqa: PLC0415 - see `words`
+    from cairn.release.index import keys  # noqa: PLC0415 - see `words`
 
-    return layout.possible_indexes()
+    return keys.possible_indexes()
 
 
 def targets(prefix: str, **_: object) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cairn import console
-from cairn.release.judgement import GateReport, Outcome
+from cairn.output import console
+from cairn.release.gate.judgement import GateReport, Outcome
 
 _MARKS: Mapping[Outcome, console.Mark] = {"met": "done", "bypassed": "bypassed", "not met": "failed"}
 

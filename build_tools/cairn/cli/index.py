@@ -6,20 +6,19 @@ import argparse
 import threading
 from collections.abc import Sequence
 
-from cairn import console
-from cairn.cli import options as common
-from cairn.cli import paths
-from cairn.cli.groups import Subparsers
+from cairn.cli import common, paths
+from cairn.cli.parser import Subparsers
 from cairn.errors import StoreError, UsageError
-from cairn.release import layout
-from cairn.release.audit import audit
-from cairn.release.channel import existing
-from cairn.release.mirror import mirror
-from cairn.release.publish import Published, publish
-from cairn.release.serve import serving
-from cairn.release.stage import stage_set
-from cairn.release.store import open_existing, open_store
-from cairn.wheels import set as wheel_sets
+from cairn.output import console
+from cairn.release.gate.audit import audit
+from cairn.release.index import keys
+from cairn.release.index.snapshot import existing
+from cairn.release.publish.files import Published, publish
+from cairn.release.publish.mirror import mirror
+from cairn.release.publish.wheel_set import stage_set
+from cairn.release.serve.server import serving
+from cairn.store.folder import open_existing, open_store
+from cairn.wheels import wheelset as wheel_sets
 
 
 def register(subparsers: Subparsers) -> None:
@@ -126,7 +125,7 @@ def _add_place(parser: argparse.ArgumentParser, default: str = "staging") -> Non
 def _serve(options: argparse.Namespace) -> int:
     store = open_existing(options.store)
     indexes = existing(store)
-    if not indexes and any(path.name not in layout.FOLDERS for path in store.path.iterdir()):
+    if not indexes and any(path.name not in keys.FOLDERS for path in store.path.iterdir()):
         raise StoreError(
             f"{store.url} is not a store: nothing was published into it, and it has other files",
             tip="name the folder that `cairn index publish --store` wrote",
@@ -146,7 +145,7 @@ def _announce(url: str, store: str, indexes: Sequence[str]) -> None:
     if not indexes:
         screen.warn("nothing is published in it yet")
     for index in indexes:
-        screen.out(layout.index_url(url, index))
+        screen.out(keys.index_url(url, index))
 
 
 def _publish(options: argparse.Namespace) -> int:

@@ -10,10 +10,11 @@ import sys
 import threading
 from collections.abc import Collection, Sequence
 
-from cairn import __version__, console, process, start
+from cairn import __version__, process, start
 from cairn.cli import completers
-from cairn.cli.groups import Parser
+from cairn.cli.parser import Parser
 from cairn.errors import BuildError, CairnError, GateError, ProblemsError, ProcessError
+from cairn.output import console
 
 # Command groups, which are the modules beside this one, in the order --help shows them.
 _GROUPS = {

@@ -7,29 +7,22 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from cairn import console, jsonfile, wording
+from cairn import jsonfile
 from cairn import stack as stacks
 from cairn import targets as gpu
-from cairn.build import overrides, toolchain
-from cairn.build.request import platform_tag, python_version
+from cairn.build.inputs import overrides, toolchain
+from cairn.build.model import platform_tag, python_version
 from cairn.cli import checkout as checkout_command
-from cairn.cli import options as common
-from cairn.cli import paths
-from cairn.cli.groups import Subparsers
+from cairn.cli import common, paths
+from cairn.cli.parser import Subparsers
 from cairn.errors import SourceError, UsageError
-from cairn.sources import (
-    changelog,
-    changelog_page,
-    lines,
-    manifest,
-    provenance,
-    reproduce,
-    several,
-    upstream_manifest,
-    urls,
-)
-from cairn.sources.checkout import Checkout, inspect
-from cairn.sources.manifest import Manifest
+from cairn.output import console, wording
+from cairn.sources import checkout_stack
+from cairn.sources.checkout import release_line
+from cairn.sources.checkout.checkout import Checkout, inspect
+from cairn.sources.git import url
+from cairn.sources.manifest import changelog, changelog_page, check_origins, manifest, restore, therock
+from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack
 
 _PYTHON = re.compile(r"3\.\d+t?")
@@ -156,7 +149,7 @@ def _add_checkouts(parser: argparse.ArgumentParser) -> None:
 def _create(options: argparse.Namespace) -> int:
     stack, pythons = stacks.load(options.stack), _pythons(options.python)
     checkouts = _checkouts(stack.for_line(options.line), options)
-    line = lines.line_of(stack, {c.project.name: c.path for c in checkouts}, asked=options.line)
+    line = release_line.line_of(stack, {c.project.name: c.path for c in checkouts}, asked=options.line)
     _refuse_what_nobody_else_has(checkouts, allow_local=options.allow_local)
     sdk_version = options.rocm_sdk_version or (stack.sdk.version if stack.sdk else None)
     targets = gpu.parse_targets(options.targets) if options.targets else stack.targets
@@ -196,8 +189,8 @@ def _checkouts(stack: Stack, options: argparse.Namespace) -> list[Checkout]:
                 tip="name the folder of all with --root-checkout-dir",
             )
         with console.current().stage(f"check out {stack.name} as of {options.as_of}") as stage:
-            how = several.Options(as_of=options.as_of)
-            several.checkout_stack(stack, _root(stack, options), options=how, say=stage.update)
+            how = checkout_stack.Options(as_of=options.as_of)
+            checkout_stack.checkout_stack(stack, _root(stack, options), options=how, say=stage.update)
     found = [inspect(p, folders[p.name]) for p in stack.in_order() if folders[p.name].is_dir()]
     if not found:
         raise SourceError("no project of the stack is checked out", tip="run `cairn checkout all` first")
@@ -215,9 +208,9 @@ def _refuse_missing(options: argparse.Namespace) -> None:
 
 def _refuse_what_nobody_else_has(checkouts: Sequence[Checkout], *, allow_local: bool) -> None:
     with console.current().stage("look for the commits at their origins") as stage:
-        problems = [*provenance.missing(checkouts, say=stage.update)]
+        problems = [*check_origins.missing(checkouts, say=stage.update)]
     tip = "push the commits to the origin, or check out what it has"
-    if not allow_local and (local := provenance.local_work(checkouts)):
+    if not allow_local and (local := check_origins.local_work(checkouts)):
         problems += local
         tip = "commit them to the origin and check that out; or pass --allow-local for edits of your own"
     if problems:
@@ -225,17 +218,17 @@ def _refuse_what_nobody_else_has(checkouts: Sequence[Checkout], *, allow_local: 
 
 
 def _checkout(options: argparse.Namespace) -> int:
-    if upstream_manifest.recognise(options.manifest):
+    if therock.recognise(options.manifest):
         return _checkout_upstreams(options)
     wanted = manifest.read(options.manifest)
     stack = _stack_of(options)
     folders = _folders(stack, options, _own_folders(wanted, stack))
     with console.current().stage(f"check out what {options.manifest.name} froze") as stage:
-        reproduce.reproduce(
+        restore.reproduce(
             wanted,
             folders,
             origins=_local_origins(stack, wanted),
-            options=several.Options(
+            options=checkout_stack.Options(
                 depth=options.depth, jobs=options.jobs, force=options.force, python=options.python
             ),
             say=stage.update,
@@ -252,10 +245,12 @@ def _checkout_upstreams(options: argparse.Namespace) -> int:
             tip="name the stack that has them: --stack external-builds/pytorch",
         )
     stack = common.read_stack(options)
-    sources = upstream_manifest.projects(stack, upstream_manifest.read(options.manifest))
-    how = several.Options(depth=options.depth, jobs=options.jobs, force=options.force, python=options.python)
+    sources = therock.projects(stack, therock.read(options.manifest))
+    how = checkout_stack.Options(
+        depth=options.depth, jobs=options.jobs, force=options.force, python=options.python
+    )
     with console.current().stage(f"check out what {options.manifest.name} names") as stage:
-        done = reproduce.reproduce_upstreams(sources, _root(stack, options), options=how, say=stage.update)
+        done = restore.reproduce_upstreams(sources, _root(stack, options), options=how, say=stage.update)
     checkout_command.show(done, as_json=options.json)
     return 0
 
@@ -322,8 +317,8 @@ def _local_origins(stack: Stack | None, wanted: Manifest) -> dict[str, str]:
     """Repositories that the stack describes and this machine makes: another has them elsewhere."""
     if stack is None:
         return {}
-    gone = [p.name for p in wanted.projects if urls.is_local(p.origin) and not Path(p.origin).exists()]
-    made = {name: several.materialised(stack.project(name)) for name in gone}
+    gone = [p.name for p in wanted.projects if url.is_local(p.origin) and not Path(p.origin).exists()]
+    made = {name: checkout_stack.materialised(stack.project(name)) for name in gone}
     return {name: origin for name, origin in made.items() if origin is not None}
 
 

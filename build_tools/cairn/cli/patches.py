@@ -6,21 +6,19 @@ import argparse
 import datetime as dt
 from pathlib import Path
 
-from cairn import console, jsonfile, wording
-from cairn.cli import options as common
-from cairn.cli import paths
-from cairn.cli.groups import Subparsers
+from cairn import jsonfile
+from cairn.cli import common, paths
+from cairn.cli.parser import Subparsers
 from cairn.errors import SourceError, UsageError
-from cairn.sources import (
-    hipify_report,
-    patches_allowlist,
-    patches_apply,
-    patches_audit,
-    patches_export,
-    state,
-)
-from cairn.sources.hipify_program import BUILD_AMD
-from cairn.sources.repository import Repository, root_at
+from cairn.output import console, wording
+from cairn.sources.git.repository import Repository, root_at
+from cairn.sources.hipify import report as hipify_report
+from cairn.sources.hipify.program import BUILD_AMD
+from cairn.sources.patches import allowlist
+from cairn.sources.patches import apply as patches_apply
+from cairn.sources.patches import audit as patches_audit
+from cairn.sources.patches import export as patches_export
+from cairn.sources.worktree import state
 from cairn.stack import HipifyKind
 
 
@@ -114,12 +112,12 @@ def _add_apply(commands: Subparsers) -> None:
 def _audit(options: argparse.Namespace) -> int:
     root = _root(options.checkout)
     project = _project(options, root)
-    path = options.allowlist or patches_allowlist.find(Path())
+    path = options.allowlist or allowlist.find(Path())
     request = patches_audit.AuditRequest(
         checkout=options.checkout,
         project=project,
         kind=_kind(options, root, project),
-        allowed=patches_allowlist.load(path) if path else (),
+        allowed=allowlist.load(path) if path else (),
         today=dt.datetime.now(dt.UTC).date(),
         python=options.python,
     )

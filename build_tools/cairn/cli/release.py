@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from cairn import console
-from cairn.cli import completers, demands, paths
-from cairn.cli import options as common
-from cairn.cli.groups import Subparsers
+from cairn.cli import common, completers, demands, paths
+from cairn.cli.parser import Subparsers
 from cairn.errors import UsageError
-from cairn.release.gate import Bypass
+from cairn.output import console
+from cairn.release.gate.gate import Bypass
 from cairn.release.promote import Promotion, promote
-from cairn.release.store import open_existing
+from cairn.store.folder import open_existing
 from cairn.testing import record
-from cairn.wheels import set as wheel_sets
+from cairn.wheels import wheelset as wheel_sets
 
 
 def register(subparsers: Subparsers) -> None:

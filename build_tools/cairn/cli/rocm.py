@@ -6,12 +6,11 @@ import argparse
 import shlex
 from pathlib import Path
 
-from cairn import console
-from cairn.cli import options as common
-from cairn.cli import paths
-from cairn.cli.groups import Subparsers
+from cairn.cli import common, paths
+from cairn.cli.parser import Subparsers
+from cairn.output import console
+from cairn.rocm import install
 from cairn.rocm import package as packaging
-from cairn.rocm import sdk
 
 
 def register(subparsers: Subparsers) -> None:
@@ -113,9 +112,11 @@ def _register_install(commands: Subparsers) -> None:
     parser.set_defaults(run=_install)
 
 
-def install_request(options: argparse.Namespace, *, python: Path, family: str | None) -> sdk.InstallRequest:
-    """What the options of `cairn.cli.options.add_pip` ask for."""
-    return sdk.InstallRequest(
+def install_request(
+    options: argparse.Namespace, *, python: Path, family: str | None
+) -> install.InstallRequest:
+    """What the options of `cairn.cli.common.add_pip` ask for."""
+    return install.InstallRequest(
         python=python,
         index_url=options.index_url,
         find_links=tuple(options.find_links),
@@ -130,10 +131,10 @@ def install_request(options: argparse.Namespace, *, python: Path, family: str | 
 def _install(options: argparse.Namespace) -> int:
     request = install_request(options, python=options.python, family=options.family)
     if options.dry_run:
-        console.current().out(shlex.join(sdk.install_command(request)))
+        console.current().out(shlex.join(install.install_command(request)))
         return 0
     with console.current().stage(f"install {request.requirement}"):
-        info = sdk.install(request)
+        info = install.install(request)
     if info is None:
         return 0
     values = {k: str(v) for k, v in (("version", info.version), ("targets", ";".join(info.targets)),

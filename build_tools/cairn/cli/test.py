@@ -6,18 +6,19 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-from cairn import console, jsonfile
+from cairn import jsonfile
 from cairn import stack as stacks
-from cairn.cli import options as common
-from cairn.cli import paths
-from cairn.cli.groups import Subparsers
+from cairn.cli import common, paths
+from cairn.cli.parser import Subparsers
 from cairn.errors import TestsFailedError, UsageError
+from cairn.output import console
 from cairn.targets import CPU, parse_targets
-from cairn.testing import hardware, junit
+from cairn.testing import gpus as testing_gpus
+from cairn.testing import junit
 from cairn.testing.smoke import SmokeRequest, SmokeResult, require_passed, run_smoke
 from cairn.testing.verdict import Judgement, judge
-from cairn.wheels import set as wheel_sets
-from cairn.wheels.set import WheelSet
+from cairn.wheels import wheelset as wheel_sets
+from cairn.wheels.wheelset import WheelSet
 
 
 def register(subparsers: Subparsers) -> None:
@@ -155,7 +156,7 @@ def _judged(path: Path, floor: int, device_floor: int) -> tuple[junit.JUnit | No
     verdict = judge(
         found,
         exit_code=0,
-        targets=gpus or hardware.seen() or (CPU,),
+        targets=gpus or testing_gpus.seen() or (CPU,),
         hardware=gpus,
         floor=floor,
         device_floor=device_floor,

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from cairn import files, requirements, targets
 from cairn.errors import UsageError, WheelError
-from cairn.rocm import binaries, description, distributions, layout, sources
-from cairn.rocm.description import Description
-from cairn.rocm.distributions import Sdk
-from cairn.rocm.layout import Layout
+from cairn.rocm import assign_files, binaries, packages_toml, write_packages
+from cairn.rocm import tree as rocm_tree
+from cairn.rocm.assign_files import Layout
+from cairn.rocm.packages_toml import Description
+from cairn.rocm.write_packages import Sdk
 
 _NAME = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
 
@@ -71,7 +72,7 @@ def package(request: Request, *, dry_run: bool = False) -> tuple[Dist, ...]:
     described = _description(request)
     tree = _tree(request, described)
     families = _families(request, tree)
-    plan = layout.plan(tree, described, families)
+    plan = assign_files.plan(tree, described, families)
     _check_needs(plan, described)
     sdk = Sdk(version=request.version, families=families, description=described)
     return tuple(_write_all(plan, sdk, request.output_dir, dry_run=dry_run))
@@ -93,20 +94,20 @@ def _description(request: Request) -> Description:
     if (request.prefix is None) == (request.artifacts is None):
         raise UsageError("name one tree to package", tip="either --prefix or --artifacts")
     if request.description is not None:
-        return description.read(request.description)
+        return packages_toml.read(request.description)
     if request.artifacts is not None:
-        return description.therock()
+        return packages_toml.therock()
     raise UsageError("a prefix needs a packages.toml", tip="name it with --description")
 
 
-def _tree(request: Request, described: Description) -> sources.Tree:
+def _tree(request: Request, described: Description) -> rocm_tree.Tree:
     if request.artifacts is not None:
-        return sources.read_artifacts(request.artifacts)
+        return rocm_tree.read_artifacts(request.artifacts)
     assert request.prefix is not None  # noqa: S101 - _description refused neither
-    return sources.read_prefix(request.prefix, described)
+    return rocm_tree.read_prefix(request.prefix, described)
 
 
-def _families(request: Request, tree: sources.Tree) -> dict[str, tuple[str, ...]]:
+def _families(request: Request, tree: rocm_tree.Tree) -> dict[str, tuple[str, ...]]:
     if request.targets:
         if request.family and not _NAME.fullmatch(request.family):
             raise UsageError(
@@ -134,7 +135,7 @@ def _check_needs(plan: Layout, described: Description) -> None:
     if found is None:
         return
     system = binaries.system_libraries(found.machine) | frozenset(described.system)
-    missing = sorted(set(layout.unmet(plan, system)))
+    missing = sorted(set(assign_files.unmet(plan, system)))
     if missing:
         shown = ", ".join(f"{name} (for {path})" for path, name in missing[:5])
         raise WheelError(
@@ -149,15 +150,15 @@ def _write_all(plan: Layout, sdk: Sdk, folder: Path, *, dry_run: bool) -> Iterab
         for item in plan.packages:
             if item.component == "libraries" and not item.members:
                 continue
-            path = folder / distributions.wheel_name(item, sdk, distributions.tag_of(item, plan))
+            path = folder / write_packages.wheel_name(item, sdk, write_packages.tag_of(item, plan))
             if not dry_run and item.component == "devel":
-                distributions.write_devel_wheel(path, plan, sdk, staging=staging)
+                write_packages.write_devel_wheel(path, plan, sdk, staging=staging)
             elif not dry_run:
-                distributions.write_runtime_wheel(path, item, plan, sdk, staging=staging)
+                write_packages.write_runtime_wheel(path, item, plan, sdk, staging=staging)
             yield _dist(path, item.distribution, len(item.members), written=not dry_run)
-        path = folder / distributions.sdist_name(sdk)
+        path = folder / write_packages.sdist_name(sdk)
         if not dry_run:
-            distributions.write_sdist(path, plan, sdk)
+            write_packages.write_sdist(path, plan, sdk)
         yield _dist(path, "rocm", 0, written=not dry_run)
 
 

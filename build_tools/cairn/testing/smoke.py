@@ -16,14 +16,14 @@ from cairn import files, owned
 from cairn.errors import TestsFailedError, UsageError
 from cairn.targets import CPU
 from cairn.testing import environment as environments
-from cairn.testing import facts as smoke_facts
-from cairn.testing import hardware, junit, record, sessions
+from cairn.testing import gpus as testing_gpus
+from cairn.testing import junit, pytest_runs, record, smoke_facts
 from cairn.testing.environment import Environment, Installed, Where
 from cairn.testing.junit import JUnit
+from cairn.testing.pytest_runs import Bench, Run
 from cairn.testing.record import Skip, TestedWheel, TestRecord, Verdict
-from cairn.testing.sessions import Bench, Run
 from cairn.testing.verdict import Judgement, judge
-from cairn.wheels.set import WheelSet
+from cairn.wheels.wheelset import WheelSet
 
 _SHOWN_FAILURES = 5
 _FILES = ("facts.json", "junit.xml", "record.json", "smoke.log")
@@ -75,7 +75,7 @@ class SmokeRequest:
     timeout: float = 1800.0
     floor: int = 1
     log: Path | None = None
-    gpus: Path = hardware.KFD_NODES
+    gpus: Path = testing_gpus.KFD_NODES
     devices: bool = True
 
 
@@ -202,9 +202,9 @@ def _run_all(request: SmokeRequest, environment: Environment, bench: Bench) -> t
         imports=request.imports,
         siblings=request.siblings,
     )
-    runs = [sessions.run_builtin(bench, facts)]
+    runs = [pytest_runs.run_builtin(bench, facts)]
     if request.smoke_tests:
-        runs.append(sessions.run_stack(bench, environment, request.smoke_tests, request.pytest_args))
+        runs.append(pytest_runs.run_stack(bench, environment, request.smoke_tests, request.pytest_args))
     return tuple(runs)
 
 
@@ -239,7 +239,7 @@ def _together(runs: tuple[Run, ...]) -> JUnit:
 def _gpus(request: SmokeRequest) -> tuple[str, ...]:
     if not request.devices:
         return ()
-    return hardware.visible(hardware.seen(request.gpus), os.environ.get("ROCR_VISIBLE_DEVICES"))
+    return testing_gpus.visible(testing_gpus.seen(request.gpus), os.environ.get("ROCR_VISIBLE_DEVICES"))
 
 
 def _record(

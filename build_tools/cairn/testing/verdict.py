@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cairn.targets import CPU
-from cairn.testing import hardware as gpus
+from cairn.testing import gpus
 from cairn.testing.junit import JUnit
 from cairn.testing.record import Counts, Verdict
 

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from cairn.wheels import cyclonedx, edit, inspect, metadata
-from cairn.wheels.archive import Archive
-from cairn.wheels.cyclonedx import Source
-from cairn.wheels.edit import Edit
+from cairn.formats.zip.reader import Archive
+from cairn.wheels.contents import binaries as contents_binaries
+from cairn.wheels.metadata import cyclonedx, wheel_info
+from cairn.wheels.metadata.cyclonedx import Source
+from cairn.wheels.rewrite import wheel as rewrite_wheel
+from cairn.wheels.rewrite.wheel import Edit
 
 __all__ = ["Source", "add"]
 
@@ -30,8 +32,8 @@ def add(wheel: Path, output_dir: Path, *, sources: Sequence[Source], rocm_versio
     Raises:
         WheelError: the wheel cannot be read.
     """
-    info = metadata.read(wheel)
-    path = f"{info.dist_info}/{metadata.SBOM}"
+    info = wheel_info.read(wheel)
+    path = f"{info.dist_info}/{wheel_info.SBOM}"
     with Archive.open(wheel) as archive:
         there = path in archive
         bundled = list(_bundled(archive))
@@ -40,12 +42,12 @@ def add(wheel: Path, output_dir: Path, *, sources: Sequence[Source], rocm_versio
     )
     content = {path: document}
     change = Edit(replace_files=content) if there else Edit(add_files=content)
-    return edit.apply(wheel, change, output_dir)
+    return rewrite_wheel.apply(wheel, change, output_dir)
 
 
 def _bundled(archive: Archive) -> Iterator[dict[str, Any]]:
     """The libraries that a repair brought in, by their bytes."""
-    binaries = {member.name for member in inspect.elf_members(archive)}
+    binaries = {member.name for member in contents_binaries.elf_members(archive)}
     for member in sorted(archive.members, key=lambda member: member.name):
         if not member.name.rpartition("/")[0].endswith(_BUNDLED):
             continue

@@ -7,7 +7,7 @@ from cairn import process
 from cairn import stack as stacks
 from cairn.testing import junit
 from cairn.testing.smoke import SmokeRequest, run_smoke
-from cairn.wheels import set as wheel_sets
+from cairn.wheels import wheelset as wheel_sets
 
 ROOT = Path(__file__).parents[3] / "external-builds" / "pyg"
 

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from uv import find_uv_bin
 
-from cairn.release.store import LocalStore
+from cairn.store.folder import LocalStore
 
 Install = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -17,17 +17,17 @@ from types import ModuleType
 
 import pytest
 
-from cairn.release import layout
-from cairn.release.audit import audit
-from cairn.release.layout import index_url
-from cairn.release.publish import publish
-from cairn.release.recover import recover
-from cairn.release.serve import serving
-from cairn.release.stage import stage_set
-from cairn.release.store import LocalStore
-from cairn.release.transfer import Proof, transfer
-from cairn.wheels import set as wheel_sets
-from cairn.wheels.set import WheelSet
+from cairn.release.gate.audit import audit
+from cairn.release.index import keys
+from cairn.release.index.commit import recover
+from cairn.release.index.keys import index_url
+from cairn.release.promote import Proof, transfer
+from cairn.release.publish.files import publish
+from cairn.release.publish.wheel_set import stage_set
+from cairn.release.serve.server import serving
+from cairn.store.folder import LocalStore
+from cairn.wheels import wheelset as wheel_sets
+from cairn.wheels.wheelset import WheelSet
 
 pytestmark = pytest.mark.slow
 
@@ -36,8 +36,8 @@ Install = Callable[..., "subprocess.CompletedProcess[str]"]
 PUBLISH = """
 import sys
 from pathlib import Path
-from cairn.release.publish import publish
-from cairn.release.store import LocalStore
+from cairn.release.publish.files import publish
+from cairn.store.folder import LocalStore
 for path in sys.argv[2:]:
     publish(LocalStore(Path(sys.argv[1])), "staging", [Path(path)])
 """
@@ -47,8 +47,8 @@ DIE = """
 import os, signal, sys
 from pathlib import Path
 from cairn import files
-from cairn.release.store import LocalStore
-from cairn.release.transfer import Proof, transfer
+from cairn.store.folder import LocalStore
+from cairn.release.promote import Proof, transfer
 left, replace = int(sys.argv[3]), Path.replace
 def dying(self, target):
     global left
@@ -239,4 +239,4 @@ def test_a_page_is_never_older_than_the_state_after_two_writers(
         thread.join()
     assert audit(store, "staging", hashes=True) == ()
     assert filenames(store, "torch") == {wheel.name for wheel in wheels}
-    assert not list(store.list(layout.open_journal_prefix("staging")))
+    assert not list(store.list(keys.open_journal_prefix("staging")))

@@ -11,12 +11,12 @@ from types import ModuleType
 
 import pytest
 
-from cairn.release.channel import Channel
-from cairn.release.commit import Change, commit
-from cairn.release.layout import index_url
-from cairn.release.serve import serving
-from cairn.release.state import FileEntry
-from cairn.release.store import LocalStore
+from cairn.release.index.commit import Change, commit
+from cairn.release.index.generation import FileEntry
+from cairn.release.index.keys import index_url
+from cairn.release.index.snapshot import Channel
+from cairn.release.serve.server import serving
+from cairn.store.folder import LocalStore
 
 pytestmark = pytest.mark.slow
 

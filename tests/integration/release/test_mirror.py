@@ -7,10 +7,10 @@ from types import ModuleType
 import pytest
 
 from cairn.errors import NetworkError
-from cairn.release.layout import index_url
-from cairn.release.mirror import mirror
-from cairn.release.publish import publish
-from cairn.release.store import LocalStore
+from cairn.release.index.keys import index_url
+from cairn.release.publish.files import publish
+from cairn.release.publish.mirror import mirror
+from cairn.store.folder import LocalStore
 
 pytestmark = pytest.mark.slow
 

@@ -12,17 +12,17 @@ import pytest
 
 from cairn.cli.main import main
 from cairn.errors import GateError, StoreError, UsageError
-from cairn.release.audit import audit
-from cairn.release.evidence import Bypass
-from cairn.release.gate import check
+from cairn.release.gate.audit import audit
+from cairn.release.gate.evidence import Bypass
+from cairn.release.gate.gate import check
 from cairn.release.promote import promote
-from cairn.release.publish import publish
-from cairn.release.stage import stage_set
-from cairn.release.store import LocalStore
+from cairn.release.publish.files import publish
+from cairn.release.publish.wheel_set import stage_set
+from cairn.store.folder import LocalStore
 from cairn.testing import record as records
 from cairn.testing.record import Counts, TestedWheel, TestRecord
-from cairn.wheels import set as wheel_sets
-from cairn.wheels.set import WheelSet
+from cairn.wheels import wheelset as wheel_sets
+from cairn.wheels.wheelset import WheelSet
 
 pytestmark = pytest.mark.slow
 

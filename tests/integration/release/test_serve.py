@@ -15,8 +15,8 @@ import pytest
 
 from cairn.cli import main as program
 from cairn.errors import SystemFailureError
-from cairn.release.serve import Server, serving
-from cairn.release.store import LocalStore
+from cairn.release.serve.server import Server, serving
+from cairn.store.folder import LocalStore
 
 JSON = "application/vnd.pypi.simple.v1+json"
 NAME = "torch-2.9.0+rocm7.10.0-py3-none-any.whl"

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from cairn.rocm import package, sdk
+from cairn.rocm import install, package
 
 SAMPLE = Path(__file__).parents[3] / "external-builds" / "sample" / "rocm"
 TARGETS = ("gfx942", "gfx1100")
@@ -201,12 +201,12 @@ def new_environment(tmp_path: Path) -> Path:
 def environment(index_url: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment with the whole SDK, installed from the index alone."""
     python = make_environment(tmp_path_factory.mktemp("environment") / "venv")
-    sdk.install(sdk.InstallRequest(python=python, index_url=index_url, version=VERSION))
+    install.install(install.InstallRequest(python=python, index_url=index_url, version=VERSION))
     return python
 
 
 @pytest.fixture
 def small_environment(new_environment: Path, index_url: str) -> Path:
     """The interpreter of a fresh environment with the SDK's runtime alone."""
-    sdk.install(sdk.InstallRequest(python=new_environment, index_url=index_url, extras=()))
+    install.install(install.InstallRequest(python=new_environment, index_url=index_url, extras=()))
     return new_environment

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError
-from cairn.rocm import package, sdk
+from cairn.rocm import install, package
 from cairn.rocm.package import Request
 
 
@@ -52,8 +52,8 @@ def test_every_family_gets_its_own_libraries(artifacts: Path, tmp_path: Path, ne
         "rocm",
     ]
     (tmp_path / "empty").mkdir()
-    info = sdk.install(
-        sdk.InstallRequest(
+    info = install.install(
+        install.InstallRequest(
             python=new_environment,
             index_url=(tmp_path / "empty").as_uri(),
             find_links=(str(tmp_path / "dists"),),

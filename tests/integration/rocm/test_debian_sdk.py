@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.rocm import package, sdk
+from cairn.rocm import install, package
 
 DESCRIPTION = Path(__file__).parents[3] / "external-builds" / "sample" / "rocm" / "debian" / "packages.toml"
 TARGETS = ("gfx90a", "gfx1030")
@@ -46,8 +46,8 @@ def test_debians_rocm_installs_tests_itself_and_compiles(
 ) -> None:
     (tmp_path / "empty").mkdir()
     libraries = ("libraries",) if any(debian_dists.glob("rocm_sdk_libraries_*")) else ()
-    info = sdk.install(
-        sdk.InstallRequest(
+    info = install.install(
+        install.InstallRequest(
             python=new_environment,
             index_url=(tmp_path / "empty").as_uri(),
             find_links=(str(debian_dists),),

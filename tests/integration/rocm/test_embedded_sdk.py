@@ -14,7 +14,7 @@ import pytest
 from installer.sources import WheelFile
 
 from cairn.errors import NetworkError, PrerequisiteError, UsageError
-from cairn.rocm import sdk
+from cairn.rocm import install
 
 from .conftest import serving
 
@@ -85,7 +85,7 @@ class TestInstalled:
     """What an environment can do once the SDK was installed from one index."""
 
     def test_it_says_what_it_is(self, environment: Path) -> None:
-        info = sdk.query(environment)
+        info = install.query(environment)
         assert (info.version, info.targets) == (VERSION, TARGETS)
         assert info.root.name == "_rocm_sdk_devel"
         assert (info.bin / "hipcc").is_file()
@@ -102,14 +102,14 @@ class TestInstalled:
         assert "LibrariesTest" in done.stdout
 
     def test_libraries_are_links_into_the_other_packages(self, environment: Path) -> None:
-        lib = sdk.query(environment).root / "lib"
+        lib = install.query(environment).root / "lib"
         assert str((lib / "libamdhip64.so").readlink()) == "../../_rocm_sdk_core/lib/libamdhip64.so.6"
         assert (lib / "libhiprand.so").resolve().parts[-3] == "_rocm_sdk_libraries_gfx942_gfx1100"
 
     def test_hipcc_builds_an_extension_with_kernels_for_two_targets(
         self, environment: Path, kernels: Path, tmp_path: Path, targets_in: Callable[[Path], list[str]]
     ) -> None:
-        info = sdk.query(environment)
+        info = install.query(environment)
         assert kernels == tmp_path / "k.hip"
         (tmp_path / "m.cpp").write_text(HOST)
         include = subprocess.run(
@@ -139,7 +139,7 @@ class TestInstalled:
         assert ran.stdout == f"{NO_DEVICE}\n"
 
     def test_hipcc_passes_on_errors(self, environment: Path, kernels: Path, tmp_path: Path) -> None:
-        info = sdk.query(environment)
+        info = install.query(environment)
         assert kernels == tmp_path / "k.hip"
         (tmp_path / "bad.hip").write_text(
             "#include <hip/hip_runtime.h>\n__global__ void k() { nothing(); }\n"
@@ -160,7 +160,7 @@ class TestInstalled:
         cmake = shutil.which("cmake")
         if cmake is None:
             pytest.skip("there is no cmake on this machine")
-        info = sdk.query(environment)
+        info = install.query(environment)
         (tmp_path / "CMakeLists.txt").write_text(
             "cmake_minimum_required(VERSION 3.20)\nproject(x LANGUAGES NONE)\n"
             'find_package(hip 6 REQUIRED)\nmessage(STATUS "found ${hip_INCLUDE_DIR}")\n'
@@ -196,19 +196,21 @@ class TestInstalled:
 
     def test_an_unknown_extra_is_an_error(self, index_url: str, new_environment: Path) -> None:
         with pytest.raises(UsageError, match="no extra bogus"):
-            sdk.install(sdk.InstallRequest(python=new_environment, index_url=index_url, extras=("bogus",)))
+            install.install(
+                install.InstallRequest(python=new_environment, index_url=index_url, extras=("bogus",))
+            )
 
     def test_find_links_is_enough_for_the_runtime(
         self, dists: Path, new_environment: Path, tmp_path: Path
     ) -> None:
         (tmp_path / "empty").mkdir()
-        request = sdk.InstallRequest(
+        request = install.InstallRequest(
             python=new_environment.parents[1],
             index_url=(tmp_path / "empty").as_uri(),
             find_links=(str(dists),),
             extras=("libraries",),
         )
-        assert sdk.install(request) is None
+        assert install.install(request) is None
         code = (
             "import rocm_sdk as r; r.initialize_process(preload_shortnames=['amdhip64', 'hiprand'],"
             f"check_version='{VERSION}'); import ctypes; g = ctypes.c_void_p();"
@@ -236,12 +238,12 @@ class TestInstalled:
             )  # fmt: skip
             assert done.returncode == 1
             assert message in done.stderr.splitlines()[-1]
-        request = sdk.InstallRequest(python=small_environment, index_url=index_url, family="gfx90a")
-        assert "family-gfx90a" in " ".join(sdk.install_command(request))
+        request = install.InstallRequest(python=small_environment, index_url=index_url, family="gfx90a")
+        assert "family-gfx90a" in " ".join(install.install_command(request))
 
     def test_asking_for_development_files_that_are_not_installed(self, small_environment: Path) -> None:
         with pytest.raises(PrerequisiteError, match=r"pip install 'rocm\[devel\]==7.10.0'"):
-            sdk.query(small_environment)
+            install.query(small_environment)
 
     def test_uv_installs_it_too(self, index_url: str, new_environment: Path) -> None:
         uv = Path(sys.executable).with_name("uv")
@@ -258,7 +260,9 @@ class TestInstalled:
 def test_an_index_without_rocm_is_one_clear_error(new_environment: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match=r"has no rocm\[libraries,devel\]"):
-        sdk.install(sdk.InstallRequest(python=new_environment, index_url=(tmp_path / "empty").as_uri()))
+        install.install(
+            install.InstallRequest(python=new_environment, index_url=(tmp_path / "empty").as_uri())
+        )
 
 
 def test_an_index_out_of_reach_is_one_clear_error(
@@ -266,7 +270,7 @@ def test_an_index_out_of_reach_is_one_clear_error(
 ) -> None:
     monkeypatch.setenv("PIP_RETRIES", "0")
     with pytest.raises(NetworkError, match=r"cannot reach http://127\.0\.0\.1:9/"):
-        sdk.install(sdk.InstallRequest(python=new_environment, index_url="http://127.0.0.1:9/"))
+        install.install(install.InstallRequest(python=new_environment, index_url="http://127.0.0.1:9/"))
 
 
 def test_an_index_behind_a_login_page_is_called_that(new_environment: Path, tmp_path: Path) -> None:
@@ -277,13 +281,13 @@ def test_an_index_behind_a_login_page_is_called_that(new_environment: Path, tmp_
         serving(tmp_path) as url,
         pytest.raises(NetworkError, match=f"{url}/simple/ is not a package index: .* a login page") as caught,
     ):
-        sdk.install(sdk.InstallRequest(python=new_environment, index_url=f"{url}/simple/"))
+        install.install(install.InstallRequest(python=new_environment, index_url=f"{url}/simple/"))
     assert "credentials" in str(caught.value.tip)
 
 
 def test_an_environment_without_rocm_says_so(new_environment: Path) -> None:
     with pytest.raises(PrerequisiteError, match="there is no ROCm SDK in the environment"):
-        sdk.query(new_environment)
+        install.query(new_environment)
 
 
 def test_the_runtime_answers_that_there_is_no_device(prefix: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cairn import process
-from cairn.sources.origins import TreeOrigin, materialise
+from cairn.sources.origins.materialize import TreeOrigin, materialise
 
 from .building import NAMES, SAMPLE, Built, build_all, environment
 

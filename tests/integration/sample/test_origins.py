@@ -11,7 +11,7 @@ import pytest
 
 from cairn import process
 from cairn.errors import CairnError, NetworkError, SourceError, UsageError
-from cairn.sources.origins import SdistOrigin, TreeOrigin, materialise
+from cairn.sources.origins.materialize import SdistOrigin, TreeOrigin, materialise
 
 REPOS = Path(__file__).resolve().parents[3] / "external-builds" / "sample" / "repos"
 NAMES = ("cudakit", "torch", "torchaudio", "torchvision", "triton")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn.sources.checkout import Checkout, CheckoutRequest, checkout
-from cairn.sources.faults import Patience
+from cairn.sources.checkout.checkout import Checkout, CheckoutRequest, checkout
+from cairn.sources.git.failures import Patience
 from cairn.stack import Origin, Project
 
 BUILD_AMD = '''\

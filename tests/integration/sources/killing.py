@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cairn.sources.checkout import Checkout, CheckoutRequest, checkout
+from cairn.sources.checkout.checkout import Checkout, CheckoutRequest, checkout
 from cairn.stack import Origin, Project
 
 EVENTS = {

@@ -13,7 +13,7 @@ import pytest
 
 from cairn.cli import main as program
 from cairn.errors import SourceError, UsageError
-from cairn.sources import history, mirror
+from cairn.sources.mirror import history, mirror
 
 STACK = """\
 schema = "cairn.stack/1"

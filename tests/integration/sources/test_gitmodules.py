@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from cairn.errors import SourceError
-from cairn.sources import manifest, patches_apply, patches_audit, patches_export, submodules
-from cairn.sources.repository import root_at
+from cairn.sources.git.repository import root_at
+from cairn.sources.manifest import manifest
+from cairn.sources.patches import apply, audit, export
+from cairn.sources.worktree import submodules
 
 _TWICE = """
 [submodule "{name}"]
@@ -74,16 +76,14 @@ def test_a_path_that_is_declared_twice_is_one_submodule_for_every_command(
 
     bench.git("-C", PATH, "commit", "--quiet", "--allow-empty", "-m", "Mine")
     folder = tmp_path / "patches"
-    assert [p.path for p in patches_export.export(bench.path, folder).patches] == [PATH]
+    assert [p.path for p in export.export(bench.path, folder).patches] == [PATH]
     bench.git("-C", PATH, "reset", "--quiet", "--hard", "HEAD~1")
-    applied = patches_apply.apply(
-        patches_apply.ApplyRequest(checkout=bench.path, folder=folder), say=lambda _line: None
-    )
+    applied = apply.apply(apply.ApplyRequest(checkout=bench.path, folder=folder), say=lambda _line: None)
     assert [(a.path, a.commit is not None) for a in applied] == [(PATH, True)]
-    request = patches_audit.AuditRequest(
+    request = audit.AuditRequest(
         checkout=bench.path, project="torch", kind="build_amd", allowed=(), today=dt.date(2026, 6, 1)
     )
-    assert patches_audit.audit(request, say=lambda _line: None).parts == 4
+    assert audit.audit(request, say=lambda _line: None).parts == 4
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,12 @@ from typing import Any
 import pytest
 
 from cairn.errors import SourceError
-from cairn.sources import hipify_build, hipify_commit, hipify_program, hipify_report
-from cairn.sources.checkout import hipify_checkout
-from cairn.sources.repository import root_at
+from cairn.sources.checkout.checkout import hipify_checkout
+from cairn.sources.git.repository import root_at
+from cairn.sources.hipify import build_step
+from cairn.sources.hipify import commit as hipify_commit
+from cairn.sources.hipify import program as hipify_program
+from cairn.sources.hipify import report as hipify_report
 
 UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
 
@@ -156,7 +159,7 @@ def write(path: Path, text: str) -> None:
 
 
 def build(vision: Any, *, gpu: bool = True, hip: str = "hipMalloc(); cudaLost();\n") -> None:
-    with hipify_build.recorded(vision.path, "at-build", gpu=gpu):
+    with build_step.recorded(vision.path, "at-build", gpu=gpu):
         write(vision.path / "src/hip/kernel.hip", hip)
         write(vision.path / "src/hip/copied.h", "// a header\n")
         write(vision.path / "build/signed.cpp", hipify_commit.BREADCRUMB.decode() + "\n")
@@ -205,19 +208,19 @@ def test_what_a_person_made_before_the_build_stays_theirs(vision: Any, upstream:
 
 
 def test_a_build_for_a_gpu_that_hipifies_nothing_is_an_error(vision: Any) -> None:
-    due = hipify_build.recorded(vision.path, "at-build", gpu=True)
+    due = build_step.recorded(vision.path, "at-build", gpu=True)
     with pytest.raises(SourceError, match=r"hipified nothing.*kernel\.cu"), due:
         pass
-    with hipify_build.recorded(vision.path, "at-build", gpu=False):
+    with build_step.recorded(vision.path, "at-build", gpu=False):
         pass
-    with hipify_build.recorded(vision.path, "none", gpu=True):
+    with build_step.recorded(vision.path, "none", gpu=True):
         pass
-    with hipify_build.recorded(Path(os.devnull), "at-build", gpu=True):
+    with build_step.recorded(Path(os.devnull), "at-build", gpu=True):
         pass
 
 
 def test_a_failed_build_records_nothing(vision: Any) -> None:
-    build = hipify_build.recorded(vision.path, "at-build", gpu=True)
+    build = build_step.recorded(vision.path, "at-build", gpu=True)
     with pytest.raises(ValueError, match="compiler"), build:
         write(vision.path / "src/hip/kernel.hip", "")
         raise ValueError("no compiler")
@@ -225,12 +228,12 @@ def test_a_failed_build_records_nothing(vision: Any) -> None:
 
 
 def test_a_build_after_a_failed_one_knows_what_that_made(vision: Any) -> None:
-    failing = hipify_build.recorded(vision.path, "at-build", gpu=True)
+    failing = build_step.recorded(vision.path, "at-build", gpu=True)
     with pytest.raises(ValueError, match="compiler"), failing:
         write(vision.path / "src/hip/signed.hip", hipify_commit.BREADCRUMB.decode() + "\n")
         write(vision.path / "build/hip/ignored.hip", "no signature")
         raise ValueError("no compiler")
-    with hipify_build.recorded(vision.path, "at-build", gpu=True):
+    with build_step.recorded(vision.path, "at-build", gpu=True):
         pass
     report = hipify_report.read(root_at(vision.path).git_dir)
     assert report is not None

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cairn.errors import SourceError
-from cairn.sources.checkout import hipify_checkout
-from cairn.sources.treestate import tree_state
+from cairn.sources.checkout.checkout import hipify_checkout
+from cairn.sources.worktree.tree_hash import tree_state
 
 
 def test_edits_and_commits_stay_where_nothing_moves(bench: Any) -> None:

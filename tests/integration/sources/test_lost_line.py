@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from cairn.errors import NetworkError, SourceError
-from cairn.sources import mirror, provenance
-from cairn.sources.faults import Patience
+from cairn.sources.git.failures import Patience
+from cairn.sources.manifest import check_origins
+from cairn.sources.mirror import mirror
 
 COMMITS, BYTES = 40, 30_000  # of noise in each commit, which no compression makes smaller
 ALL = COMMITS * BYTES
@@ -165,8 +166,8 @@ def test_an_old_server_that_gives_no_commit_by_its_id(line: Line, upstream: Any,
     line.is_old = True
     within = run_git(line.folder / "long.git", "rev-parse", "main~5")
     assert mirror.of(line.url, patience=QUICK).find(within, say=print).commit == within
-    there = provenance._Claim(name="long", origin=line.url, commit=within)
-    assert provenance._has(there, patience=QUICK, say=print)
+    there = check_origins._Claim(name="long", origin=line.url, commit=within)
+    assert check_origins._has(there, patience=QUICK, say=print)
     upstream.commit("plain", {"elsewhere": "x"}, "Of another repository")
     other = run_git(line.folder / "plain.git", "rev-parse", "main")
-    assert not provenance._has(replace(there, commit=other), patience=QUICK, say=print)
+    assert not check_origins._has(replace(there, commit=other), patience=QUICK, say=print)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cairn.cli import main as program
-from cairn.wheels import deflate
+from cairn.formats.zip import deflate
 
 STACK = """\
 schema = "cairn.stack/1"
@@ -195,7 +195,7 @@ def test_a_repository_without_an_origin_does_not_vouch_for_itself(desk: Desk, ru
 
 
 def test_no_token_is_in_a_manifest(desk: Desk, home: Path) -> None:
-    from cairn.sources import git  # noqa: PLC0415 - only this test needs to empty its cache
+    from cairn.sources.git import command  # noqa: PLC0415 - only this test needs to empty its cache
 
     base = f"{desk.upstream.folder}/"
     (home / ".gitconfig").write_text(f'[url "{base}"]\n\tinsteadOf = https://user:t0ken@private.invalid/\n')
@@ -203,10 +203,10 @@ def test_no_token_is_in_a_manifest(desk: Desk, home: Path) -> None:
     (home / ".gitconfig").write_text((home / ".gitconfig").read_text() + more)
     text = (desk.folder / "stack.toml").read_text().replace(base, "https://user:t0ken@private.invalid/")
     (desk.folder / "stack.toml").write_text(text)
-    git.person_settings.cache_clear()
+    command.person_settings.cache_clear()
     desk.checkout()
     said = desk.create("m.json", "--json")
-    git.person_settings.cache_clear()
+    command.person_settings.cache_clear()
     assert "t0ken" not in said + (desk.folder / "m.json").read_text()
     assert desk.manifest("m.json")["projects"][1]["origin"] == "https://private.invalid/torchvision.git"
 

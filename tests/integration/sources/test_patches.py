@@ -14,8 +14,10 @@ import pytest
 from cairn.cli.main import main
 from cairn.errors import SourceError, UsageError
 from cairn.files import cache_dir, locked
-from cairn.sources import patches_allowlist, patches_apply, patches_audit, patches_export
-from cairn.sources.checkout import hipify_checkout
+from cairn.sources.checkout.checkout import hipify_checkout
+from cairn.sources.patches import allowlist, export
+from cairn.sources.patches import apply as patches_apply
+from cairn.sources.patches import audit as patches_audit
 
 UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
 TODAY = dt.date(2026, 6, 1)
@@ -25,7 +27,7 @@ def silent(_line: str) -> None:
     """Say nothing."""
 
 
-def allowed(commit: str, **changes: Any) -> patches_allowlist.Allowed:
+def allowed(commit: str, **changes: Any) -> allowlist.Allowed:
     fields: dict[str, Any] = {
         "project": "torch",
         "commit": commit,
@@ -34,10 +36,10 @@ def allowed(commit: str, **changes: Any) -> patches_allowlist.Allowed:
         "owner": "Jo",
         "expires": TODAY,
     }
-    return patches_allowlist.Allowed(**(fields | changes))
+    return allowlist.Allowed(**(fields | changes))
 
 
-def audit(bench: Any, *entries: patches_allowlist.Allowed, **changes: Any) -> patches_audit.Audit:
+def audit(bench: Any, *entries: allowlist.Allowed, **changes: Any) -> patches_audit.Audit:
     fields: dict[str, Any] = {
         "checkout": bench.path,
         "project": "torch",
@@ -262,10 +264,10 @@ def test_export_and_apply_keep_authors_dates_and_messages(bench: Any, tmp_path: 
     commit(bench, "x", "", "Nothing in it")
     commit(bench, "deep.h", "deep\n", "Deep", part="third_party/plain/deps/inner")
     folder = tmp_path / "patches ü"
-    exported = patches_export.export(bench.path, folder)
+    exported = export.export(bench.path, folder)
     assert [p.path for p in exported.patches] == ["", "", "", "third_party/plain/deps/inner"]
     first = {p: p.read_bytes() for p in folder.rglob("*.patch")}
-    patches_export.export(bench.path, folder)
+    export.export(bench.path, folder)
     assert {p: p.read_bytes() for p in folder.rglob("*.patch")} == first
 
     other = type(bench)(
@@ -284,7 +286,7 @@ def test_export_and_apply_keep_authors_dates_and_messages(bench: Any, tmp_path: 
     again = apply(other, folder)
     assert [applied.commit for applied in again] == [None] * 4
     assert other.git("rev-parse", "HEAD") == heads
-    assert patches_export.export(other.path, tmp_path / "back").patches != ()
+    assert export.export(other.path, tmp_path / "back").patches != ()
     assert {p.name: p.read_bytes() for p in (tmp_path / "back").rglob("*.patch")} == {
         p.name: data for p, data in first.items()
     }
@@ -293,7 +295,7 @@ def test_export_and_apply_keep_authors_dates_and_messages(bench: Any, tmp_path: 
 def test_apply_on_a_branch_moves_the_branch(bench: Any, tmp_path: Path) -> None:
     bench()
     commit(bench, "mine.txt", "1", "Mine")
-    patches_export.export(bench.path, tmp_path / "patches")
+    export.export(bench.path, tmp_path / "patches")
     bench.git("checkout", "--quiet", "-B", "topic", HIPIFY)
     apply(bench, tmp_path / "patches")
     assert bench.git("log", "-1", "--format=%s", "topic") == "Mine"
@@ -305,7 +307,7 @@ def test_a_dry_run_says_what_would_happen(
 ) -> None:
     bench()
     commit(bench, "mine.txt", "1", "Mine")
-    patches_export.export(bench.path, tmp_path / "patches")
+    export.export(bench.path, tmp_path / "patches")
     bench.git("reset", "--quiet", "--hard", HIPIFY)
     command = ["patches", "apply", str(bench.path), str(tmp_path / "patches")]
     assert main([*command, "--dry-run"]) == 0
@@ -320,7 +322,7 @@ def test_a_dry_run_says_what_would_happen(
 def test_apply_leaves_edits_alone(bench: Any, tmp_path: Path) -> None:
     bench()
     commit(bench, "mine.txt", "1", "Mine")
-    patches_export.export(bench.path, tmp_path / "patches")
+    export.export(bench.path, tmp_path / "patches")
     bench.git("reset", "--quiet", "--hard", HIPIFY)
     (bench.path / "third_party/plain/plain.h").write_text("edited")
     with pytest.raises(SourceError, match=r"third_party/plain/plain\.h.* patches are not put on top of them"):
@@ -332,7 +334,7 @@ def test_all_or_none(bench: Any, tmp_path: Path) -> None:
     bench()
     commit(bench, "mine.txt", "1", "Mine")
     commit(bench, "README", "kit\nmore\n", "More", part="third_party/cudakit")
-    patches_export.export(bench.path, tmp_path / "patches")
+    export.export(bench.path, tmp_path / "patches")
     bench(force=True)
     bench.git("reset", "--quiet", "--hard", HIPIFY)
     bench.git("-C", "third_party/cudakit", "reset", "--quiet", "--hard", HIPIFY)
@@ -363,7 +365,7 @@ def test_what_export_and_apply_refuse(bench: Any, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "thesis.txt").write_text("precious")
     with pytest.raises(UsageError, match=r"other files than patches .*thesis\.txt"):
-        patches_export.export(bench.path, folder)
+        export.export(bench.path, folder)
     assert (folder / "thesis.txt").exists()
     with pytest.raises(UsageError, match=r"has no \*\.patch"):
         apply(bench, folder)
@@ -375,7 +377,7 @@ def test_what_export_and_apply_refuse(bench: Any, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="has no submodule nowhere"):
         apply(bench, folder)
     (bench.path / "src/device.cpp").write_text("edited")
-    assert patches_export.export(bench.path, tmp_path / "other").edits == ("src/device.cpp",)
+    assert export.export(bench.path, tmp_path / "other").edits == ("src/device.cpp",)
     bench.git("stash", "--quiet")
     bench.git("switch", "--quiet", "-c", "side")
     commit(bench, "side.txt", "1", "Side")
@@ -383,7 +385,7 @@ def test_what_export_and_apply_refuse(bench: Any, tmp_path: Path) -> None:
     commit(bench, "main.txt", "1", "Main")
     bench.git("merge", "--quiet", "-m", "Both", "side")
     with pytest.raises(SourceError, match=r"'Both' .* is a merge"):
-        patches_export.export(bench.path, tmp_path / "other")
+        export.export(bench.path, tmp_path / "other")
 
 
 def test_the_report_command(bench: Any, torch: Any, capsys: pytest.CaptureFixture[str]) -> None:
@@ -438,9 +440,9 @@ def test_a_patch_that_no_export_made_is_left_where_it_is(bench: Any, tmp_path: P
     folder = tmp_path / "patches of mine"
     folder.mkdir()
     (folder / "by-hand.patch").write_text("precious")
-    first = patches_export.export(bench.path, folder)
+    first = export.export(bench.path, folder)
     (folder / first.patches[0].file).write_text("edited")
     with pytest.raises(UsageError, match=r"0001-Mine\.patch, which Cairn did not make"):
-        patches_export.export(bench.path, folder)
+        export.export(bench.path, folder)
     assert (folder / "by-hand.patch").read_text() == "precious"
     assert (folder / first.patches[0].file).read_text() == "edited"

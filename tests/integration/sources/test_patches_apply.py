@@ -11,10 +11,13 @@ import pytest
 
 from cairn.cli.main import main
 from cairn.errors import SourceError
-from cairn.sources import losses, patches_apply, patches_audit, patches_export, provenance
-from cairn.sources.checkout import hipify_checkout, inspect
-from cairn.sources.patches_allowlist import Allowed
-from cairn.sources.repository import root_at
+from cairn.sources.checkout import local_work
+from cairn.sources.checkout.checkout import hipify_checkout, inspect
+from cairn.sources.git.repository import root_at
+from cairn.sources.manifest import check_origins
+from cairn.sources.patches import apply as patches_apply
+from cairn.sources.patches import audit, export
+from cairn.sources.patches.allowlist import Allowed
 
 UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
 
@@ -230,7 +233,7 @@ def test_therocks_layout_is_read_as_it_is(bench: Any, therocks: Path, tmp_path: 
     assert set(apply(bench, therocks).values()) == {"there already"}
     assert bench().hipify_commit == bench.git("rev-parse", HIPIFY)  # and nothing moved
     assert bench.git("rev-parse", "HEAD") == head
-    patches_export.export(bench.path, tmp_path / "back")
+    export.export(bench.path, tmp_path / "back")
     bench(force=True, depth=1, hipify=False)
     bench(force=True)
     assert set(apply(bench, tmp_path / "back").values()) == {"applied"}
@@ -243,10 +246,10 @@ def test_patches_beneath_hipifys_commit_are_seen_by_every_command(bench: Any, th
     """They are somebody's work, of which no origin knows: as those above it are."""
     (therocks / "pytorch/hipified/0001-After.patch").unlink()
     apply(bench, therocks)
-    request = patches_audit.AuditRequest(
+    request = audit.AuditRequest(
         checkout=bench.path, project="torch", kind="build_amd", allowed=(), today=dt.date(2026, 6, 1)
     )
-    found = patches_audit.audit(request, say=silent)
+    found = audit.audit(request, say=silent)
     assert [(p.kind, p.path) for p in found.problems] == [
         ("commit", ""),
         ("commit", "third_party/cudakit"),
@@ -265,11 +268,11 @@ def test_patches_beneath_hipifys_commit_are_seen_by_every_command(bench: Any, th
         )
         for problem in found.problems
     ]
-    assert patches_audit.audit(dataclasses.replace(request, allowed=entries), say=silent).problems == ()
-    local = provenance.local_work([inspect(bench.request.project, bench.path)])
+    assert audit.audit(dataclasses.replace(request, allowed=entries), say=silent).problems == ()
+    local = check_origins.local_work([inspect(bench.request.project, bench.path)])
     assert [name.split(" has ")[0] for name in local] == ["torch", "torch, submodule third_party/cudakit"]
     root = root_at(bench.path)
-    assert len(losses.of(root).commits) == 3  # two beneath hipify's commits, and one above
+    assert len(local_work.of(root).commits) == 3  # two beneath hipify's commits, and one above
     with pytest.raises(SourceError, match="Before"):
         bench("v2.9.0", hipify=False)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cairn.errors import SourceError
-from cairn.sources import patches_apply
+from cairn.sources.patches import apply as patches_apply
 
 UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
 KIT = "third_party/cudakit"
@@ -22,7 +22,7 @@ KIT = "third_party/cudakit"
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from cairn.sources import patches_apply
+from cairn.sources.patches import apply
 checkout, folder, nth = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 count = 0
 def hook(event, args):
@@ -32,8 +32,8 @@ def hook(event, args):
         if count == nth:
             os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(hook)
-request = patches_apply.ApplyRequest(checkout=checkout, folder=folder, kind="build_amd")
-patches_apply.apply(request, say=lambda line: None)
+request = apply.ApplyRequest(checkout=checkout, folder=folder, kind="build_amd")
+apply.apply(request, say=lambda line: None)
 """
 
 

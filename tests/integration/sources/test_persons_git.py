@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cairn.sources import git, origins
+from cairn.sources.git import command
+from cairn.sources.origins import materialize
 
 HOSTILE = """\
 [user]
@@ -94,7 +95,7 @@ def test_the_result_is_the_same_byte_for_byte(
     monkeypatch.setenv("CALLER_SECRET", "x")
     monkeypatch.setenv("ROCM_HOME", "/somewhere/rocm")
     monkeypatch.setenv("LC_ALL", "tr_TR.UTF-8")
-    git.person_settings.cache_clear()
+    command.person_settings.cache_clear()
     done = bench(checkout_dir=tmp_path / "again")
     assert (done.hipify_commit, done.tree, done.submodules, done.report) == (
         expected.hipify_commit,
@@ -130,27 +131,27 @@ def test_settings_for_reaching_an_origin_are_taken_and_nothing_else(
     )
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("GIT_SSH_COMMAND", "ssh -i key")
-    git.person_settings.cache_clear()
-    taken = git.person_settings()
-    git.person_settings.cache_clear()
+    command.person_settings.cache_clear()
+    taken = command.person_settings()
+    command.person_settings.cache_clear()
     assert sorted(taken) == [
         ("credential.helper", "store"),
         ("http.https://h/.extraheader", "Authorization: basic c2VjcmV0"),
         ("http.proxy", "p"),
         ("url.https://mirror/.insteadof", "https://h/"),
     ]
-    assert git.environment(online=True)["GIT_SSH_COMMAND"] == "ssh -i key"
-    assert "GIT_SSH_COMMAND" not in git.environment()
-    assert not any("c2VjcmV0" in value for value in git.environment().values())
+    assert command.environment(online=True)["GIT_SSH_COMMAND"] == "ssh -i key"
+    assert "GIT_SSH_COMMAND" not in command.environment()
+    assert not any("c2VjcmV0" in value for value in command.environment().values())
 
 
 def test_url_instead_of_leads_to_the_persons_mirror(bench: Any, home: Path, upstream: Any) -> None:
     (home / ".gitconfig").write_text(
         f'[url "{upstream.folder}/"]\n\tinsteadOf = https://user:t0ken@private.invalid/\n'
     )
-    git.person_settings.cache_clear()
+    command.person_settings.cache_clear()
     done = bench(origin="https://user:t0ken@private.invalid/torch.git", submodules=False, hipify=False)
-    git.person_settings.cache_clear()
+    command.person_settings.cache_clear()
     assert done.origin == "https://private.invalid/torch.git"
     written = [p for p in bench.path.rglob("*") if p.is_file()] + [
         p for p in Path(os.environ["CAIRN_CACHE_DIR"]).rglob("*") if p.is_file()
@@ -206,11 +207,11 @@ def test_a_made_origin_in_a_cache_that_another_user_owns(tmp_path: Path, home: P
         folder = tmp_path / "repos" / name
         (folder / "tree").mkdir(parents=True)
         (folder / "history.toml").write_text(HISTORY.format(write=write))
-    kit = origins.TreeOrigin(name="kit", path=tmp_path / "repos/kit")
+    kit = materialize.TreeOrigin(name="kit", path=tmp_path / "repos/kit")
     cache = tmp_path / "cache"
-    made = origins.materialise([kit], cache)["kit"]
+    made = materialize.materialise([kit], cache)["kit"]
     for path in (made, *made.rglob("*")):
         os.chown(path, 65534, 65534)
-    torch = origins.TreeOrigin(name="torch", path=tmp_path / "repos/torch")
-    found = origins.materialise([torch], cache)["torch"]
-    assert git.line(found, "show", "main:pin") == git.line(made, "rev-parse", "main")
+    torch = materialize.TreeOrigin(name="torch", path=tmp_path / "repos/torch")
+    found = materialize.materialise([torch], cache)["torch"]
+    assert command.line(found, "show", "main:pin") == command.line(made, "rev-parse", "main")

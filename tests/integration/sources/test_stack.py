@@ -12,8 +12,9 @@ import pytest
 from cairn.cli import checkout as command
 from cairn.cli import main as program
 from cairn.errors import SourceError, UsageError
-from cairn.sources import manifest, several
-from cairn.sources.wanted import wanted
+from cairn.sources import checkout_stack
+from cairn.sources.manifest import manifest
+from cairn.sources.pins.resolve import wanted
 from cairn.stack import Origin, Project, Stack
 
 
@@ -67,7 +68,7 @@ def stack(upstream: Any, torch: Project, vision: Project, triton: Project) -> St
 
 
 def test_the_others_are_at_the_commits_that_torch_names(stack: Stack, tmp_path: Path) -> None:
-    triton, torch, vision = several.checkout_stack(stack, tmp_path / "src")
+    triton, torch, vision = checkout_stack.checkout_stack(stack, tmp_path / "src")
     assert [c.project.name for c in (triton, torch, vision)] == ["triton", "torch", "vision"]
     assert (tmp_path / "src/triton/a").read_text() == "1"
     assert vision.version == "0.24.1"
@@ -76,7 +77,7 @@ def test_the_others_are_at_the_commits_that_torch_names(stack: Stack, tmp_path: 
 
 
 def test_overrides_win_over_pins(stack: Stack, tmp_path: Path) -> None:
-    done = several.checkout_stack(
+    done = checkout_stack.checkout_stack(
         stack, tmp_path / "src", hashtags={"vision": "main", "triton": "release/3.5.x"}
     )
     assert done[2].version == "0.25.0"
@@ -85,11 +86,11 @@ def test_overrides_win_over_pins(stack: Stack, tmp_path: Path) -> None:
 
 def test_an_unknown_project_is_refused(stack: Stack, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no project viison"):
-        several.checkout_stack(stack, tmp_path, hashtags={"viison": "main"})
+        checkout_stack.checkout_stack(stack, tmp_path, hashtags={"viison": "main"})
 
 
 def test_precedence_is_flag_then_pin_then_default(stack: Stack, vision: Project, tmp_path: Path) -> None:
-    (_, torch, _) = several.checkout_stack(stack, tmp_path / "src")
+    (_, torch, _) = checkout_stack.checkout_stack(stack, tmp_path / "src")
     pinned = wanted(vision, default_origin="/default", torch_dir=torch.path)
     assert (pinned.origin, pinned.because.startswith("pinned in")) == (vision.origin.url, True)
     flagged = wanted(vision, default_origin="/default", origin="/mine", hashtag="x", torch_dir=torch.path)
@@ -129,7 +130,7 @@ def test_required_pins_where_there_is_no_torch(bench: Any, vision: Project) -> N
 
 
 def test_the_release_branch_of_torchs_triton_version(stack: Stack, triton: Project, tmp_path: Path) -> None:
-    several.checkout_stack(stack, tmp_path / "src", names=["torch"])
+    checkout_stack.checkout_stack(stack, tmp_path / "src", names=["torch"])
     found = wanted(triton, default_origin="/d", torch_dir=tmp_path / "src/pytorch", release=True)
     assert found.hashtag == "release/3.5.x"
     with pytest.raises(SourceError, match="no torch checkout"):
@@ -139,7 +140,7 @@ def test_the_release_branch_of_torchs_triton_version(stack: Stack, triton: Proje
 
 
 def test_a_manifest_holds_until_something_changes(stack: Stack, tmp_path: Path) -> None:
-    done = several.checkout_stack(stack, tmp_path / "src")
+    done = checkout_stack.checkout_stack(stack, tmp_path / "src")
     frozen = manifest.create(
         done, stack="mini", line="main", targets=["cpu"], pythons=["3.11"], platform="linux_x86_64"
     )
@@ -163,7 +164,7 @@ def test_a_manifest_holds_until_something_changes(stack: Stack, tmp_path: Path) 
 
 def test_the_same_sources_elsewhere_have_the_same_digest(stack: Stack, tmp_path: Path) -> None:
     def digest(folder: str) -> str:
-        done = several.checkout_stack(stack, tmp_path / folder)
+        done = checkout_stack.checkout_stack(stack, tmp_path / folder)
         return manifest.create(done, stack="m", line="l", targets=[], pythons=["p"], platform="q").digest()
 
     assert digest("one") == digest("two")

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 
 from cairn.errors import SourceError
-from cairn.sources.checkout import Checkout, inspect
-from cairn.sources.wanted import wanted
+from cairn.sources.checkout.checkout import Checkout, inspect
+from cairn.sources.pins.resolve import wanted
 
 # Runs a checkout in a process of its own, with a `git` in front of the real one that kills that process at
 # its N-th call: before git has run, or leaving git to run on without a parent.
 CHILD = """
 import sys
 from pathlib import Path
-from cairn.sources.checkout import CheckoutRequest, checkout
+from cairn.sources.checkout.checkout import CheckoutRequest, checkout
 from cairn.stack import Origin, Project
 names = {"name": "torch", "distribution": "torch", "checkout_dir": "x", "hashtag": "x"}
 project = Project(**names, origin=Origin(url="x"), hipify="build_amd")

@@ -23,7 +23,7 @@ from cairn.errors import CairnError, SourceError
 CHILD = """
 import sys
 from pathlib import Path
-from cairn.sources.checkout import CheckoutRequest, checkout
+from cairn.sources.checkout.checkout import CheckoutRequest, checkout
 from cairn.stack import Origin, Project
 names = {"name": "torch", "distribution": "torch", "checkout_dir": "x", "hashtag": "x"}
 project = Project(**names, origin=Origin(url="x"), hipify="build_amd")

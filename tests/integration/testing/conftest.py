@@ -18,8 +18,8 @@ import pytest
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from cairn.testing.smoke import SmokeRequest, SmokeResult, run_smoke
-from cairn.wheels import set as wheel_sets
-from cairn.wheels.set import WheelSet
+from cairn.wheels import wheelset as wheel_sets
+from cairn.wheels.wheelset import WheelSet
 
 MakeWheel = Callable[..., Path]
 Serve = Callable[[Sequence[Path]], str]

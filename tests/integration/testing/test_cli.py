@@ -11,8 +11,8 @@ import pytest
 from cairn.cli import test as test_command
 from cairn.cli.main import guarded
 from cairn.testing import record
-from cairn.wheels import set as wheel_sets
-from cairn.wheels.set import WheelSet
+from cairn.wheels import wheelset as wheel_sets
+from cairn.wheels.wheelset import WheelSet
 
 SCRIPT = Path(__file__).parents[3] / "external-builds" / "pytorch" / "run_pytorch_smoke_tests.py"
 GOOD = (

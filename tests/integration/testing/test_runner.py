@@ -2,8 +2,8 @@ import os
 import sys
 from pathlib import Path
 
-from cairn.testing import runner
-from cairn.testing.runner import Session
+from cairn.testing import pytest_runs
+from cairn.testing.pytest_runs import Session
 
 
 def session(tmp_path: Path, text: str, *arguments: str, timeout: float = 120) -> Session:
@@ -21,18 +21,18 @@ def session(tmp_path: Path, text: str, *arguments: str, timeout: float = 120) ->
 
 
 def test_pytest_runs_from_a_folder_in_an_interpreter_that_lacks_it(tmp_path: Path) -> None:
-    runner.copy_pytest(tmp_path / "tools")
+    pytest_runs.copy_pytest(tmp_path / "tools")
     text = "import sys, pytest\ndef test_a():\n    assert pytest.__file__.startswith(sys.path[-1])\n"
     # -S: an interpreter without any site-packages
     (tmp_path / "bare").write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n', encoding="utf-8")
     (tmp_path / "bare").chmod(0o755)
-    ended = runner.run_inside(tmp_path / "bare", tmp_path / "tools", session(tmp_path, text))
+    ended = pytest_runs.run_inside(tmp_path / "bare", tmp_path / "tools", session(tmp_path, text))
     assert (ended.exit_code, ended.problem) == (0, ""), (tmp_path / "log").read_text(encoding="utf-8")
 
 
 def test_tests_that_hang_are_killed(tmp_path: Path) -> None:
     text = "import time\ndef test_a():\n    time.sleep(3600)\n"
-    ended = runner.run_beside(session(tmp_path, text, timeout=3))
+    ended = pytest_runs.run_beside(session(tmp_path, text, timeout=3))
     assert ended.exit_code != 0
     assert ended.problem == "the tests did not end within 3 seconds"
     assert not (tmp_path / "junit.xml").exists()
@@ -41,13 +41,13 @@ def test_tests_that_hang_are_killed(tmp_path: Path) -> None:
 def test_results_of_an_earlier_run_do_not_count(tmp_path: Path) -> None:
     made = session(tmp_path, "import os\ndef test_a():\n    os._exit(0)\n")
     made.junit.write_text('<testsuite tests="1"><testcase name="old"/></testsuite>', encoding="utf-8")
-    assert runner.run_beside(made).exit_code == 0
+    assert pytest_runs.run_beside(made).exit_code == 0
     assert not made.junit.exists()
 
 
 def test_arguments_choose_tests_but_not_where_the_results_go(tmp_path: Path) -> None:
     text = "def test_a():\n    pass\ndef test_b():\n    assert False\n"
     made = session(tmp_path, text, "-k", "test_a", f"--junit-xml={tmp_path / 'elsewhere.xml'}")
-    assert runner.run_beside(made).exit_code == 0
+    assert pytest_runs.run_beside(made).exit_code == 0
     assert made.junit.exists()
     assert not (tmp_path / "elsewhere.xml").exists()

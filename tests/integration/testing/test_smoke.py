@@ -9,7 +9,7 @@ from cairn import files
 from cairn.errors import NetworkError, TestsFailedError, UsageError
 from cairn.testing import junit, record
 from cairn.testing.smoke import SmokeRequest, SmokeResult, require_passed, run_smoke
-from cairn.wheels.set import WheelSet
+from cairn.wheels.wheelset import WheelSet
 
 Make = Callable[..., Path]
 MakeSet = Callable[..., WheelSet]

@@ -15,8 +15,8 @@ import pytest
 from installer.sources import WheelFile
 
 from cairn import files
-from cairn.wheels import writing
-from cairn.wheels.record import RecordRow, format_record, row_of
+from cairn.formats.zip import writer
+from cairn.wheels.metadata.record import RecordRow, format_record, row_of
 
 Compile = Callable[..., bytes]
 
@@ -59,8 +59,8 @@ def pack(tmp_path: Path) -> Callable[..., Path]:
         rows = [row_of(path, hashlib.sha256(data).digest(), len(data)) for path, data in content.items()]
         content[f"{info}/RECORD"] = format_record([*rows, RecordRow(f"{info}/RECORD")]).encode()
         path = tmp_path / "built" / f"demo-1.0-{tag}.whl"
-        writing.write(
-            path, [writing.New(name=n, content=d, executable="bin/" in n) for n, d in content.items()]
+        writer.write(
+            path, [writer.New(name=n, content=d, executable="bin/" in n) for n, d in content.items()]
         )
         return path
 

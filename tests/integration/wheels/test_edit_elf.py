@@ -14,10 +14,10 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
 from cairn.errors import WheelError
-from cairn.wheels import elf
-from cairn.wheels.edit import Edit, apply
-from cairn.wheels.edit_elf import BinaryEdit, change
-from cairn.wheels.verify import Expectation, verify
+from cairn.formats import elf
+from cairn.wheels.rewrite.elf import BinaryEdit, change
+from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.verify.verify import Expectation, verify
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="builds and loads Linux libraries")
 

@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from cairn.wheels import fat, inspect, metadata, offload
-from cairn.wheels.repair import repair_linked
-from cairn.wheels.verify import Expectation, verify
+from cairn.formats.offload import code_object
+from cairn.wheels.contents import binaries
+from cairn.wheels.fat import build
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.repair.auditwheel import repair_linked
+from cairn.wheels.verify.verify import Expectation, verify
 
 PREFIX = Path("/usr")
 HIP = "libamdhip64.so.5"
@@ -79,20 +82,20 @@ def test_a_fat_wheel_needs_no_sdk(extension: bytes, pack: Callable[..., Path], t
     wheel = pack(members, requires=requires)
     linked = repair_linked(wheel, tmp_path / "linked", exclude=(HIP,))
     assert verify(linked, Expectation(targets=TARGETS, provided_libraries=(HIP,))) == ()
-    report = fat.make(fat.Request(wheel=linked, rocm=PREFIX, output_dir=tmp_path / "fat"))
+    report = build.make(build.Request(wheel=linked, rocm=PREFIX, output_dir=tmp_path / "fat"))
     made = Path(report.wheel)
     assert [path.name for path in (tmp_path / "fat").iterdir()] == [made.name]
     assert verify(made, Expectation()) == ()
-    info = metadata.read(made)
+    info = wheel_info.read(made)
     assert (info.version, info.requires_dist) == ("1.0+fat", ("filelock",))
     assert report.targets == TARGETS
     assert report.changed == ("demo/_hip.so",)
     carried = {part.name: part for part in report.parts}
     # What is opened by name, and what that needs in turn.
     assert {"lib/libamd_comgr.so.2", "lib/libLLVM-15.so.1", f"lib/{HIP}"} <= carried.keys()
-    own = next(lib for lib in inspect.libraries_of(made) if lib.member == "demo/_hip.so")
+    own = next(lib for lib in binaries.libraries_of(made) if lib.member == "demo/_hip.so")
     assert (own.elf.rpath, own.elf.runpath) == (("$ORIGIN/lib",), ())
-    assert own.code_objects == offload.of_elf(extension)
+    assert own.code_objects == code_object.of_elf(extension)
 
     python = environment(tmp_path / "env")
     run_pip(python, made)

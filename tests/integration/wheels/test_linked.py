@@ -17,10 +17,12 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
 from cairn.errors import UsageError, WheelError
-from cairn.wheels import elf, inspect, metadata
-from cairn.wheels.edit import Edit, apply
-from cairn.wheels.repair import repair_linked
-from cairn.wheels.verify import Expectation, verify
+from cairn.formats import elf
+from cairn.wheels.contents import binaries
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.repair.auditwheel import repair_linked
+from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.verify.verify import Expectation, verify
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="builds and loads Linux libraries")
 
@@ -89,7 +91,7 @@ def test_a_linked_wheel_gets_its_tag_and_works(
     wheel: Path, libraries: dict[str, bytes], accepted: Callable[[Path], None], tmp_path: Path
 ) -> None:
     made = repair_linked(wheel, tmp_path / "out", exclude=("libamdhip64.so.*",))
-    policy = metadata.read(made).tags[0].split("-")[2]
+    policy = wheel_info.read(made).tags[0].split("-")[2]
     assert policy.startswith("manylinux_2_")
     assert int(policy.split("_")[2]) <= 28
     shown = subprocess.run(
@@ -154,7 +156,7 @@ def test_a_missing_library_is_bundled_by_auditwheel(
     made = repair_linked(wheel, tmp_path / "out", exclude=())
     accepted(made)
     assert verify(made, Expectation()) == ()
-    names = {library.member for library in inspect.libraries_of(made)}
+    names = {library.member for library in binaries.libraries_of(made)}
     assert any(name.startswith("demo.libs/libfoo-") for name in names)
     with zipfile.ZipFile(made) as archive:
         assert archive.getinfo("demo/bin/tool").external_attr >> 16 & 0o111
@@ -185,7 +187,7 @@ def test_run_paths_to_the_sdk(
     wheel = pack({"demo/__init__.py": b"", "demo/lib/libanswer.so": core, "demo/ext.so": libraries["ext"]})
     made = repair_linked(wheel, tmp_path / "out", exclude=("libcore.so",), sdk=site)
     accepted(made)
-    found = {library.member: library.elf for library in inspect.libraries_of(made)}
+    found = {library.member: library.elf for library in binaries.libraries_of(made)}
     assert found["demo/lib/libanswer.so"].rpath == (
         "$ORIGIN/../../_rocm_sdk_core/lib",
         "$ORIGIN/../../_rocm_sdk_core/lib/rocm_sysdeps/lib",
@@ -227,7 +229,7 @@ def test_what_auditwheel_bundles_keeps_its_sbom(
     wheel = pack({"demo/__init__.py": b"", "demo/user.so": user})
     made = repair_linked(wheel, tmp_path / "out", exclude=(), sdk=site, search=(GOMP.parent,))
     assert verify(made, Expectation(provided_libraries=("libamdhip64.so.*",))) == ()
-    found = {library.member: library.elf for library in inspect.libraries_of(made)}
+    found = {library.member: library.elf for library in binaries.libraries_of(made)}
     assert found["demo/user.so"].rpath == ("$ORIGIN/../_rocm_sdk_core/lib", "$ORIGIN/../demo.libs")
     changed = apply(made, Edit(version="2.0"), tmp_path / "edited")
     for path, version in ((made, "1.0"), (changed, "2.0")):

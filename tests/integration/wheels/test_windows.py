@@ -15,10 +15,12 @@ import pytest
 from installer.sources import WheelFile
 
 from cairn.errors import WheelError
-from cairn.wheels import fat, fat_targets, metadata, pe
-from cairn.wheels.edit import Edit, apply
-from cairn.wheels.repair import repair_linked
-from cairn.wheels.verify import Expectation, verify
+from cairn.formats import pe
+from cairn.wheels.fat import build, target_names
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.repair.auditwheel import repair_linked
+from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.verify.verify import Expectation, verify
 
 Build = Callable[..., Path]
 TAG = "cp311-cp311-win_amd64"
@@ -156,15 +158,15 @@ def test_repaired_made_fat_and_verified(wheel: Path, dlls: Path, rocm: Path, tmp
     assert verify(repaired, Expectation(provided_libraries=linked)) == ()
     codes = {finding.code for finding in verify(repaired, Expectation())}
     assert codes == {"needed"}
-    request = fat.Request(
-        wheel=repaired, rocm=rocm, output_dir=tmp_path / "fat", targets=fat_targets.parse("gfx1100")
+    request = build.Request(
+        wheel=repaired, rocm=rocm, output_dir=tmp_path / "fat", targets=target_names.parse("gfx1100")
     )
-    report = fat.make(request)
+    report = build.make(request)
     made = Path(report.wheel)
     assert made.name == f"demo-1.0+fat-{TAG}.whl"
     assert verify(made, Expectation()) == ()
     check_installable(made, tmp_path / "site")
-    assert metadata.read(made).requires_dist == ("numpy",)
+    assert wheel_info.read(made).requires_dist == ("numpy",)
     with zipfile.ZipFile(made) as archive:
         names = {name for name in archive.namelist() if name.startswith("demo/lib/") and name[-1] != "/"}
         module = archive.read("demo/_rocm_init.py").decode()
@@ -183,12 +185,12 @@ def test_repaired_made_fat_and_verified(wheel: Path, dlls: Path, rocm: Path, tmp
 
 
 def test_a_missing_dll_or_hook_is_named(wheel: Path, rocm: Path, tmp_path: Path) -> None:
-    targets = fat_targets.parse("gfx1100")
+    targets = target_names.parse("gfx1100")
     with pytest.raises(WheelError, match=r"helper\.dll \(needed by ext\.pyd\)"):
-        fat.make(fat.Request(wheel=wheel, rocm=rocm, output_dir=tmp_path / "fat", targets=targets))
+        build.make(build.Request(wheel=wheel, rocm=rocm, output_dir=tmp_path / "fat", targets=targets))
     unhooked = apply(wheel, Edit(replace_files={"demo/__init__.py": b""}), tmp_path / "edited")
     with pytest.raises(WheelError, match=r"demo/__init__\.py .* does not import _rocm_init"):
-        fat.make(fat.Request(wheel=unhooked, rocm=rocm, output_dir=tmp_path / "fat", targets=targets))
+        build.make(build.Request(wheel=unhooked, rocm=rocm, output_dir=tmp_path / "fat", targets=targets))
     assert not (tmp_path / "fat").exists()
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn.wheels.archive import Archive, Limits
-from cairn.wheels.writing import Kept, New, write
+from cairn.formats.zip.reader import Archive, Limits
+from cairn.formats.zip.writer import Kept, New, write
 
 MANY = 70_000
 LARGE = 5 << 30

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.build.request import BuildRequest
+from cairn.build.model import BuildRequest
 from cairn.stack import Origin, Project, Stack
 
 MakeRequest = Callable[..., BuildRequest]

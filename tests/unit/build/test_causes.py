@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.build import causes, progress
+from cairn.build.log import causes, progress
 
 CMAKE = """-- Found ZLIB
 CMake Error at cmake/Dependencies.cmake:1728 (message):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.build import tree
+from cairn.build.inputs import source_tree
 
 TRACKED = (
     "setup.py",
@@ -37,17 +37,17 @@ def build(checkout: Path) -> None:
 
 
 def test_what_a_build_rewrites_is_no_edit(checkout: Path) -> None:
-    before = tree.edits(checkout)
-    with tree.egg_info_restored(checkout):
+    before = source_tree.edits(checkout)
+    with source_tree.egg_info_restored(checkout):
         build(checkout)
-        assert tree.edits(checkout) != before
-    assert tree.edits(checkout) == before
+        assert source_tree.edits(checkout) != before
+    assert source_tree.edits(checkout) == before
     assert all((checkout / name).read_text() == "as committed\n" for name in TRACKED)
 
 
 def test_edits_of_a_person_stay_also_after_a_build_that_fails(checkout: Path) -> None:
     (checkout / "x.egg-info" / "SOURCES.txt").write_text("mine\n")
-    with pytest.raises(ValueError, match="fails"), tree.egg_info_restored(checkout):
+    with pytest.raises(ValueError, match="fails"), source_tree.egg_info_restored(checkout):
         build(checkout)
         (checkout / "setup.py").write_text("edited meanwhile\n")
         raise ValueError("fails")

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from cairn.release import layout
-from cairn.release.channel import Channel
-from cairn.release.state import ChannelState, FileRef, StagedSet
-from cairn.release.store import LocalStore
-from cairn.testing import hardware
+from cairn.pipeline import kept
+from cairn.release.index import keys
+from cairn.release.index.generation import ChannelState, FileRef, StagedSet
+from cairn.release.index.snapshot import Channel
+from cairn.store.folder import LocalStore
+from cairn.testing import gpus
 from cairn.testing.smoke import SmokeRequest
-from cairn.trail import kept
-from cairn.wheels import set as wheel_sets
-from cairn.wheels.set import SetWheel, WheelSet
+from cairn.wheels import wheelset as wheel_sets
+from cairn.wheels.wheelset import SetWheel, WheelSet
 
 SHA = "ab" * 32
 NAME = "torch-2.9.0-py3-none-any.whl"
-FILE = layout.file_key(SHA, NAME)
+FILE = keys.file_key(SHA, NAME)
 PAGE = f"staging/sets/{wheel_sets.id_of([SHA])}/simple/torch/index.html"
 
 
@@ -92,7 +92,7 @@ CHANGES: dict[str, Callable[[LocalStore, Path, pytest.MonkeyPatch], object]] = {
     "a wheel that is gone": lambda store, _, __: store.delete(FILE),
     "a test": lambda _, tmp, __: (tmp / "smoke-tests" / "test_it.py").write_text("pass"),
     "a further test": lambda _, tmp, __: (tmp / "smoke-tests" / "test_more.py").touch(),
-    "a GPU": lambda _, __, patch: patch.setattr(hardware, "seen", lambda: ("gfx942",)),
+    "a GPU": lambda _, __, patch: patch.setattr(gpus, "seen", lambda: ("gfx942",)),
     "which GPUs may be used": lambda _, __, patch: patch.setenv("ROCR_VISIBLE_DEVICES", "0"),
     "the language": lambda _, __, patch: patch.setenv("LC_ALL", "tr_TR.UTF-8"),
     "Python": lambda _, __, patch: patch.setattr("sys.version", "3.99"),

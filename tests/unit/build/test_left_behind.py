@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from cairn.build import environment, plan, runner
-from cairn.build.request import BuildRequest, BuiltWheel, Sdk
+from cairn.build import environment, plan, scheduler
+from cairn.build.model import BuildRequest, BuiltWheel, Sdk
 from cairn.errors import BuildError, SourceError
-from cairn.rocm.sdk import SdkInfo
+from cairn.rocm.install import SdkInfo
 from cairn.stack import Sdk as StackSdk
 
 from .conftest import MakeRequest
@@ -92,7 +92,7 @@ def demo(request_for: MakeRequest, sdk: Sdk) -> Demo:
 
 
 def built(request: BuildRequest) -> BuiltWheel:
-    (wheel,) = runner.run(plan.make(request))
+    (wheel,) = scheduler.run(plan.make(request))
     return wheel
 
 
@@ -150,8 +150,8 @@ def test_what_a_killed_build_left_is_taken_out_by_the_next_which_says_where_to(
     script.write_text(
         "import os, signal, pathlib, sys\n"
         "from cairn.build import leftovers, tree\n"
-        "from cairn.sources import lent\n"
-        "from cairn.sources.repository import root_at\n"
+        "from cairn.sources.worktree import lent\n"
+        "from cairn.sources.git.repository import root_at\n"
         f"root = root_at(pathlib.Path({str(tree)!r}))\n"
         f"flavour, init = {killed.steps[0].flavour!r}, {INIT!r}\n"
         "with leftovers.kept(root, flavour, ('.',)), lent.lent(root, init, 'x = 1'):\n"
@@ -284,7 +284,7 @@ def test_a_tree_edited_after_it_was_planned_gives_no_wheel_to_the_cache(demo: De
     tree = demo().checkouts["demo"]
     made = plan.make(demo())
     (tree / "demo" / "__init__.py").write_text("EDITED = 1\n")
-    (wheel,) = runner.run(made)
+    (wheel,) = scheduler.run(made)
     assert members(wheel)["demo/__init__.py"] == "EDITED = 1\n"
     assert not built(clone(demo(), tmp_path / "clean")).cached
 

@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from cairn import stack as stacks
-from cairn.build import job, outcome, overrides, plan, runner
-from cairn.build.request import BuildRequest
-from cairn.cli import build, build_prod_wheels, ci, main
+from cairn.build import job, plan, scheduler, write_outputs
+from cairn.build.inputs import overrides
+from cairn.build.model import BuildRequest
+from cairn.cli import build, ci, main
+from cairn.cli.upstream import build_prod_wheels
 from cairn.errors import BuildError, ProblemsError, UsageError, WheelError
-from cairn.sources import changelog, manifest
+from cairn.sources.manifest import changelog, manifest
 
 from .conftest import MakeRequest
 
@@ -82,7 +84,7 @@ def test_a_build_sees_what_is_given_to_it(request_for: MakeRequest, monkeypatch:
         request_for(a=SAYING), "USE_FBGEMM=0", "a:USE_X={not a placeholder}", "OPT=1", "a:OPT=2"
     )
     with pytest.raises(BuildError) as caught:
-        runner.run(plan.make(request))
+        scheduler.run(plan.make(request))
     assert "it sees 0 {not a placeholder} 2" in caught.value.tail
 
 
@@ -92,7 +94,7 @@ def test_it_replaces_a_constant_of_the_stack(request_for: MakeRequest) -> None:
     given = dataclasses.replace(project.environment, always={"USE_X": "ON"})
     stack = dataclasses.replace(request.stack, projects=(dataclasses.replace(project, environment=given),))
     with pytest.raises(BuildError) as caught:
-        runner.run(plan.make(with_env(dataclasses.replace(request, stack=stack), "USE_X=OFF")))
+        scheduler.run(plan.make(with_env(dataclasses.replace(request, stack=stack), "USE_X=OFF")))
     assert "it sees None OFF None" in caught.value.tail
 
 
@@ -136,7 +138,7 @@ def test_every_command_that_builds_takes_it(tmp_path: Path) -> None:
 def test_the_manifest_beside_the_wheels_names_it(request_for: MakeRequest) -> None:
     request = with_env(request_for(), "USE_FBGEMM=0")
     with pytest.raises(WheelError, match="at least one wheel"):  # of the set, which comes after
-        outcome.write(request, (), ())
+        write_outputs.write(request, (), ())
     assert json.loads((request.output_dir / "manifest.json").read_text())["build_env"] == {"USE_FBGEMM": "0"}
 
 

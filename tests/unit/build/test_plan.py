@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from cairn.build import plan, toolchain
-from cairn.build.request import BuildRequest, Sdk
-from cairn.rocm.sdk import SdkInfo
+from cairn.build import plan
+from cairn.build.inputs import toolchain
+from cairn.build.model import BuildRequest, Sdk
+from cairn.formats.zip import deflate
+from cairn.rocm.install import SdkInfo
 from cairn.stack import Feature, Project
 from cairn.stack import Sdk as StackSdk
-from cairn.wheels import deflate
 
 from .conftest import MakeRequest
 

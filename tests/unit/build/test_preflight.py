@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cairn.build import job, sdk
+from cairn.build import job, rocm_sdk
 from cairn.build.environment import PipSource
 from cairn.errors import (
     CairnError,
@@ -18,7 +18,7 @@ from cairn.errors import (
     SystemFailureError,
     UsageError,
 )
-from cairn.sources import state
+from cairn.sources.worktree import state
 from cairn.stack import Origin, Project, Sdk, Stack
 
 from .conftest import repository
@@ -43,7 +43,7 @@ def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> job.Job:
         checkouts=trees,
         required=frozenset({"torch"}),
         output_dir=tmp_path / "out",
-        sdk=sdk.Wanted(source=PipSource(index_url="http://127.0.0.1:9/none/")),
+        sdk=rocm_sdk.Wanted(source=PipSource(index_url="http://127.0.0.1:9/none/")),
         install_rocm=True,
         targets="gfx942",
         env_dir=tmp_path / "envs",
@@ -86,8 +86,8 @@ def test_a_version_file_without_a_version(wanted: job.Job, text: str) -> None:
         ({"build_number": ""}, "''"),
         ({"targets": "gfx9420"}, "gfx9420"),
         ({"targets": "cpu,gfx942"}, "cpu"),
-        ({"channel": "stable", "sdk": sdk.Wanted(version="7.10.0a20251124")}, "stable"),
-        ({"sdk": sdk.Wanted(version="seven")}, "seven"),
+        ({"channel": "stable", "sdk": rocm_sdk.Wanted(version="7.10.0a20251124")}, "stable"),
+        ({"sdk": rocm_sdk.Wanted(version="seven")}, "seven"),
     ],
 )
 def test_what_was_asked_for_and_is_not_possible(

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.build import sdk
+from cairn.build import rocm_sdk
 from cairn.errors import ProcessError
 from cairn.stack import Sdk, Stack
 
@@ -24,5 +24,5 @@ def test_half_a_prefix_is_not_built_upon(tmp_path: Path) -> None:
     stack = Stack(name="s", line="l", targets=("gfx942",), projects=(), sdk=made)
     for _ in range(2):
         with pytest.raises(ProcessError) as caught:
-            sdk.make(stack, ("gfx942",), tmp_path / "work", log=tmp_path / "log", say=lambda _line: None)
+            rocm_sdk.make(stack, ("gfx942",), tmp_path / "work", log=tmp_path / "log", say=lambda _line: None)
         assert caught.value.returncode == 3

@@ -5,9 +5,9 @@ import pytest
 from cairn import files
 from cairn.build import environment
 from cairn.errors import StoreError, SystemFailureError
+from cairn.pipeline import check_install, run
+from cairn.pipeline.request import TrailRequest
 from cairn.stack import Feature, Stack
-from cairn.trail import install, run
-from cairn.trail.request import TrailRequest
 
 from .conftest import project
 
@@ -39,6 +39,6 @@ def test_an_install_that_fails_is_told_in_words(tmp_path: Path) -> None:
     env = environment.create(tmp_path / "env")
     (tmp_path / "simple").mkdir()
     with pytest.raises(StoreError, match="cannot install the set") as caught:
-        install._install("pip", env, (tmp_path / "simple").as_uri() + "/", ["no-such-project==1"])
+        check_install._install("pip", env, (tmp_path / "simple").as_uri() + "/", ["no-such-project==1"])
     assert "No matching distribution found for no-such-project==1" in str(caught.value)
     assert "('" not in str(caught.value)

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cairn import console, files, wording
-from cairn.cli import build_prod_wheels, main, paths, repo_scripts, wheel_fat
+from cairn import files
+from cairn.cli import main, paths
+from cairn.cli.upstream import build_prod_wheels, repo_scripts
+from cairn.cli.wheel import fat as wheel_fat
 from cairn.errors import CairnError, UsageError
-from cairn.sources import urls
+from cairn.output import console, wording
+from cairn.sources.git import url
 
 ROOT = Path(__file__).parents[3]
 
@@ -307,7 +310,7 @@ def test_a_store_or_an_origin_below_no_home_is_one_line(capsys: pytest.CaptureFi
     assert main.main(["index", "audit", "--store", "~nosuchuser/store"]) == 2
     assert "~nosuchuser/store" in capsys.readouterr().err
     with pytest.raises(CairnError, match="~nosuchuser/repo"):
-        urls.absolute("~nosuchuser/repo")
+        url.absolute("~nosuchuser/repo")
 
 
 def test_without_a_home_folder_the_cache_asks_for_a_place(monkeypatch: pytest.MonkeyPatch) -> None:

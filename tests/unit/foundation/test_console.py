@@ -15,7 +15,7 @@ import time
 import pytest
 
 from cairn.cli.main import guarded
-from cairn.console import Console, Stage
+from cairn.output.console import Console, Stage
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_forced_colour_does_not_make_a_log_a_terminal(
 def test_a_result_that_the_screen_cannot_show_is_escaped() -> None:
     code = """
 import argparse
-from cairn import console
+from cairn.output import console
 from cairn.cli import main
 def show(options):
     console.current().out("pyt\\u00f6rch \\udcff")
@@ -177,7 +177,7 @@ def test_a_numbered_stage_still_opens_a_group(capsys: pytest.CaptureFixture[str]
 
 SHOW = """
 import time
-from cairn.console import Console
+from cairn.output.console import Console
 console = Console()
 with console.steps(12), console.stage("pass the gate") as stage:
     stage.update("a program's line " * 20)
@@ -226,7 +226,7 @@ def test_a_row_that_is_too_wide_begins_with_a_line_of_its_own() -> None:
 
 def test_signs_that_the_screen_lacks_are_drawn_in_ascii() -> None:
     on_a_terminal(40, PYTHONIOENCODING="iso8859-1:backslashreplace", PYTHONUTF8="0")
-    code = "from cairn.console import Console\nwith Console().stage('é'): pass"
+    code = "from cairn.output.console import Console\nwith Console().stage('é'): pass"
     env = {**os.environ, "PYTHONIOENCODING": "iso8859-1:backslashreplace", "PYTHONUTF8": "0"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)
     assert [line[:3] for line in done.stderr.decode("iso8859-1").splitlines()] == ["> é", "+ é"]
@@ -277,7 +277,7 @@ def test_the_name_of_a_group_is_escaped_as_the_runner_reads_it(capsys: pytest.Ca
 def test_the_sign_of_life_of_a_stage_is_no_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cairn.console._HEARTBEAT", 0.1)
+    monkeypatch.setattr("cairn.output.console._HEARTBEAT", 0.1)
     with Console().stage("::error::x") as stage:
         stage.update("##[error]y")
         capsys.readouterr()

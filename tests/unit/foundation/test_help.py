@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cairn.cli import build_prod_wheels, main, options, repo_scripts, smoke_script, wheel_fat
+from cairn.cli import common, main
+from cairn.cli.upstream import build_prod_wheels, repo_scripts, smoke_script
+from cairn.cli.wheel import fat
 
 
 def below(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -34,10 +36,7 @@ PARSERS = (
     build_prod_wheels._parser(Path("build_prod_wheels.py")),
     smoke_script._parser(Path("run_pytorch_smoke_tests.py")),
     *(repo_scripts._parser(name, Path(f"pytorch_{name}_repo.py")) for name in ("torch", "vision", "triton")),
-    *(
-        wheel_fat._parser(Path(n), windows=w)
-        for n, w in (("patch_fat_wheel.py", False), ("windows.py", True))
-    ),
+    *(fat._parser(Path(n), windows=w) for n, w in (("patch_fat_wheel.py", False), ("windows.py", True))),
 )
 COMMANDS = [command for parser in PARSERS for command in below(parser)]
 every_command = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.prog)
@@ -150,15 +149,15 @@ print([name for name in sys.modules if name.startswith(("cairn.build", "cairn.so
 def test_links_before_and_after_the_command_are_all_kept() -> None:
     parser = build_prod_wheels._parser(Path("build_prod_wheels.py"))
     given = ["--find-links", "a", "build", "--find-links", "b", "--find-links", "c", "--output-dir", "out"]
-    assert options.wanted_sdk(parser.parse_args(given)).source.find_links == ("a", "b", "c")
-    assert options.wanted_sdk(parser.parse_args(given[2:3] + given[-2:])).source.find_links == ()
+    assert common.wanted_sdk(parser.parse_args(given)).source.find_links == ("a", "b", "c")
+    assert common.wanted_sdk(parser.parse_args(given[2:3] + given[-2:])).source.find_links == ()
 
 
 @pytest.mark.parametrize("written", ["7.10.0", "==7.10.0"])
 def test_the_version_of_the_sdk_may_have_upstreams_comparison_before_it(written: str) -> None:
     parser = build_prod_wheels._parser(Path("build_prod_wheels.py"))
     given = parser.parse_args(["build", "--rocm-sdk-version", written, "--output-dir", "out"])
-    assert options.wanted_sdk(given).version == "7.10.0"
+    assert common.wanted_sdk(given).version == "7.10.0"
 
 
 @pytest.mark.parametrize("kind", ["ci", "dev", "dev-bkc", "nightly", "nightly-bkc", "prerelease", "stable"])

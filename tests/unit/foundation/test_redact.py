@@ -1,6 +1,6 @@
 import pytest
 
-from cairn import redact
+from cairn.output import redact
 
 
 @pytest.mark.parametrize(

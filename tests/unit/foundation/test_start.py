@@ -53,7 +53,10 @@ def environment(folder: Path, code: str, **more: str) -> Mapping[str, str]:
         ([*CAIRN, "--help"], "argparse"),
         ([str(Path(sys.executable).with_name("cairn")), "--help"], "cairn.cli.main"),
         ([sys.executable, str(SCRIPTS / "build_prod_wheels.py"), "build"], "cairn.build"),
-        ([sys.executable, str(SCRIPTS / "pytorch_torch_repo.py"), "checkout"], "cairn.cli.repo_scripts"),
+        (
+            [sys.executable, str(SCRIPTS / "pytorch_torch_repo.py"), "checkout"],
+            "cairn.cli.upstream.repo_scripts",
+        ),
         ([sys.executable, str(SCRIPTS / "run_pytorch_smoke_tests.py")], "argparse"),
         ([sys.executable, str(SCRIPTS / "patch_fat_wheel.py")], "cairn.wheels"),
         ([sys.executable, str(ROOT / "dev.py"), "check"], "hashlib"),

@@ -1,4 +1,4 @@
-from cairn import wording
+from cairn.output import wording
 
 
 def test_numbers_and_lists_as_sentences_have_them() -> None:

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from cairn.release.store import LocalStore
+from cairn.store.folder import LocalStore
 
 
 @pytest.fixture(scope="session")

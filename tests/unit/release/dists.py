@@ -10,10 +10,10 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cairn.release import dist
-from cairn.release.channel import Channel
-from cairn.release.publish import publish_dists
-from cairn.release.store import Store
+from cairn.release.index.snapshot import Channel
+from cairn.release.publish import distribution
+from cairn.release.publish.files import publish_dists
+from cairn.store.folder import Store
 
 # An in-tree build backend (PEP 517, backend-path): it needs nothing from any index.
 BACKEND = """
@@ -128,4 +128,4 @@ def _record(members: Mapping[str, str]) -> str:
 
 def put(store: Store, index: str, files: Sequence[Path]) -> None:
     """Have an index hold these files already, a gated one too."""
-    publish_dists(Channel(store, index), [dist.read(path) for path in files], "publish")
+    publish_dists(Channel(store, index), [distribution.read(path) for path in files], "publish")

@@ -8,13 +8,12 @@ from types import ModuleType
 import pytest
 
 from cairn.errors import UsageError
-from cairn.release import dist
-from cairn.release.channel import Channel
-from cairn.release.closure import Closure, closure
-from cairn.release.order import dependencies_first
-from cairn.release.platform import Platform
-from cairn.release.publish import publish, publish_dists
-from cairn.release.store import LocalStore
+from cairn.release.index.order import dependencies_first
+from cairn.release.index.snapshot import Channel
+from cairn.release.publish import distribution
+from cairn.release.publish.files import publish, publish_dists
+from cairn.release.publish.resolve import Closure, Platform, closure
+from cairn.store.folder import LocalStore
 
 LINUX = Platform(python="3.11", tag="linux_x86_64")
 
@@ -24,7 +23,7 @@ def resolved(
 ) -> Closure:
     return closure(
         Channel(store, "staging").load(),
-        roots=[dist.read(path) for path in roots],
+        roots=[distribution.read(path) for path in roots],
         requirements=requirements,
         platform=platform,
     )
@@ -172,10 +171,12 @@ def test_one_file_that_says_nonsense_about_python_does_not_spoil_every_set(
     store: LocalStore, tmp_path: Path, dists: ModuleType
 ) -> None:
     good, junk = (dists.make_wheel(tmp_path, "a", version) for version in ("1.0", "2.0"))
-    entry = dist.read(junk)
+    entry = distribution.read(junk)
     # As it was published before such a thing was refused.
     publish_dists(
-        Channel(store, "staging"), [dist.read(good), replace(entry, requires_python="junk")], "publish"
+        Channel(store, "staging"),
+        [distribution.read(good), replace(entry, requires_python="junk")],
+        "publish",
     )
     root = dists.make_wheel(tmp_path, "root", "1.0", requires=["a"])
     assert names(resolved(store, [root])) == ["a-1.0-py3-none-any.whl"]

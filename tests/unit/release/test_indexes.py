@@ -9,17 +9,17 @@ import pytest
 from cairn import targets as gpu
 from cairn.cli.main import main
 from cairn.errors import GateError, StoreError, UsageError
-from cairn.release import layout
-from cairn.release.audit import audit
-from cairn.release.channel import Channel, Snapshot, existing, whole_id
-from cairn.release.evidence import Bypass
-from cairn.release.mirror import mirror
+from cairn.release.gate.audit import audit
+from cairn.release.gate.evidence import Bypass
+from cairn.release.index import keys
+from cairn.release.index.generation import ChannelState
+from cairn.release.index.snapshot import Channel, Snapshot, existing, whole_id
 from cairn.release.promote import promote
-from cairn.release.publish import publish
-from cairn.release.stage import stage_set
-from cairn.release.state import ChannelState
-from cairn.release.store import LocalStore
-from cairn.wheels import set as wheel_sets
+from cairn.release.publish.files import publish
+from cairn.release.publish.mirror import mirror
+from cairn.release.publish.wheel_set import stage_set
+from cairn.store.folder import LocalStore
+from cairn.wheels import wheelset as wheel_sets
 
 A, B, C = "abcd" * 16, "abce" * 16, "1234" * 16
 
@@ -38,14 +38,14 @@ A, B, C = "abcd" * 16, "abce" * 16, "1234" * 16
 )
 def test_a_mistyped_index_is_not_the_beginning_of_a_new_one(given: str, meant: str) -> None:
     with pytest.raises(UsageError) as caught:
-        layout.checked_channel(given)
+        keys.checked_channel(given)
     assert caught.value.tip == meant
 
 
 @pytest.mark.parametrize("name", ["staging", "prerelease", "release/gfx110X-all", "staging/gfx942"])
 def test_channels_and_their_families_are_indexes(name: str) -> None:
-    assert layout.checked_channel(name) == name
-    assert name in layout.possible_indexes()
+    assert keys.checked_channel(name) == name
+    assert name in keys.possible_indexes()
 
 
 @pytest.mark.parametrize("index", ["release", "nightly", "prerelease", "release/gfx110X-all"])
@@ -101,7 +101,7 @@ def test_an_index_of_one_family_is_whole(store: LocalStore, tmp_path: Path, dist
     page = store.path / "staging" / "gfx110X-all" / "simple" / "a"
     href = (page / "index.html").read_text().split('href="', 1)[1].split("#", 1)[0]
     assert (page / href).resolve().is_file()
-    assert all(layout.is_own(key) for key in store.list(""))
+    assert all(keys.is_own(key) for key in store.list(""))
 
 
 @pytest.mark.parametrize(("targets", "family"), [(("gfx942",), "gfx94X-dcgpu"), (("cpu",), "cpu")])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cairn.release.negotiate import Span, UnsatisfiableError, choose_page, parse_range
+from cairn.release.serve.negotiation import Span, UnsatisfiableError, choose_page, parse_range
 
 BOTH = ("index.html", "index.json")
 JSON = "application/vnd.pypi.simple.v1+json"

@@ -7,9 +7,9 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 import pytest
 
-from cairn.release import layout
-from cairn.release.pages import project_page, root_page
-from cairn.release.state import FileEntry, ProjectState
+from cairn.release.index import keys
+from cairn.release.index.generation import FileEntry, ProjectState
+from cairn.release.index.render import project_page, root_page
 
 SHA = "ab" + "0" * 62
 META = "cd" + "1" * 62
@@ -48,7 +48,7 @@ class Links(html.parser.HTMLParser):
 
 
 def test_a_file_has_all_that_the_standards_name_in_both_formats() -> None:
-    prefix = layout.simple_prefix("release")
+    prefix = keys.simple_prefix("release")
     page = project_page(ProjectState(name="torch", files=(entry(),)), prefix=prefix)
     (anchor,) = Links(page.html).anchors
     plain = json.loads(page.json)
@@ -67,13 +67,13 @@ def test_a_file_has_all_that_the_standards_name_in_both_formats() -> None:
 
 @pytest.mark.parametrize("set_id", [None, "f" * 64])
 def test_links_lead_from_any_index_to_the_file_with_the_plus_encoded(set_id: str | None) -> None:
-    prefix = layout.simple_prefix("release", set_id)
+    prefix = keys.simple_prefix("release", set_id)
     page = project_page(ProjectState(name="torch", files=(entry(),)), prefix=prefix)
     href = Links(page.html).anchors[0]["href"]
     assert href is not None
     assert "+" not in href
     joined, fragment = urldefrag(urljoin(f"https://host/base/{prefix}torch/index.html", href))
-    assert unquote(joined) == f"https://host/base/{layout.file_key(SHA, entry().filename)}"
+    assert unquote(joined) == f"https://host/base/{keys.file_key(SHA, entry().filename)}"
     assert fragment == f"sha256={SHA}"
 
 

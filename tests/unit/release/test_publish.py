@@ -9,12 +9,13 @@ from types import ModuleType
 import pytest
 
 from cairn.errors import StoreError, UsageError
-from cairn.release import dist, journal, layout
-from cairn.release.audit import audit
-from cairn.release.channel import Channel
-from cairn.release.publish import publish
-from cairn.release.recover import recover
-from cairn.release.store import LocalStore
+from cairn.release.gate.audit import audit
+from cairn.release.index import journal, keys
+from cairn.release.index.commit import recover
+from cairn.release.index.snapshot import Channel
+from cairn.release.publish import distribution
+from cairn.release.publish.files import publish
+from cairn.store.folder import LocalStore
 
 
 class Broken(Exception):  # noqa: N818 - what a crash looks like from inside
@@ -62,7 +63,7 @@ def test_a_published_file_is_on_its_page_in_the_root_and_in_the_store(
 ) -> None:
     wheel = dists.make_wheel(tmp_path, "Torch", "2.9.0+rocm7.10.0")
     (entry,) = publish(store, "staging", [wheel]).added
-    assert store.read(layout.file_key(entry.sha256, wheel.name)).data == wheel.read_bytes()
+    assert store.read(keys.file_key(entry.sha256, wheel.name)).data == wheel.read_bytes()
     assert filenames(store, "staging", "torch") == [wheel.name]
     assert b'href="torch/"' in store.read("staging/simple/index.html").data
     assert audit(store, "staging", hashes=True) == ()
@@ -156,7 +157,7 @@ def test_a_page_that_disagrees_is_found(store: LocalStore, tmp_path: Path, dists
     store.write(key, store.read(key).data.replace(b"1.0", b"1.1"))
     store.write("staging/simple/ghost/index.html", b"")
     store.delete("staging/simple/index.json")
-    store.delete(layout.sidecar_key(entry.sha256, entry.filename))
+    store.delete(keys.sidecar_key(entry.sha256, entry.filename))
     problems = "\n".join(audit(store, "staging", hashes=False))
     for said in (
         "a/index.html does not say",
@@ -174,7 +175,7 @@ def test_changed_bytes_are_found_when_hashes_are_read(
     (entry,) = publish(store, "staging", [wheel]).added
     data = bytearray(wheel.read_bytes())
     data[-1] ^= 1
-    store.write(layout.file_key(entry.sha256, entry.filename), bytes(data))
+    store.write(keys.file_key(entry.sha256, entry.filename), bytes(data))
     assert audit(store, "staging", hashes=False) == ()
     assert "has sha256" in "\n".join(audit(store, "staging", hashes=True))
 
@@ -285,7 +286,7 @@ def test_an_sdist_whose_pyproject_says_nonsense_is_one_line(tmp_path: Path, text
         entry.size = len(data)
         archive.addfile(entry, io.BytesIO(data))
     with path.open("rb") as stream, pytest.raises((StoreError, UsageError), match=r"a-1\.0\.tar\.gz"):
-        dist.build_requirements(stream, filename=path.name)
+        distribution.build_requirements(stream, filename=path.name)
 
 
 @pytest.mark.parametrize("name", ["<script>", "a'b", "é", "-a", "%2e", "a b"])

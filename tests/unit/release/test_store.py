@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import StoreError, UsageError
-from cairn.release.store import LocalStore, MissingKeyError, open_existing, open_store
+from cairn.store.folder import LocalStore, MissingKeyError, open_existing, open_store
 
 
 def test_an_object_is_read_back_with_an_etag_of_its_bytes(store: LocalStore) -> None:

@@ -10,16 +10,16 @@ import pytest
 
 from cairn.cli.main import main
 from cairn.errors import GateError, StoreError
-from cairn.release import journal, layout
-from cairn.release.audit import audit
-from cairn.release.channel import Channel
-from cairn.release.publish import publish
-from cairn.release.recover import recover
-from cairn.release.stage import read_set, stage_set
-from cairn.release.store import LocalStore
-from cairn.release.transfer import Proof, transfer
-from cairn.wheels import set as wheel_sets
-from cairn.wheels.set import WheelSet
+from cairn.release.gate.audit import audit
+from cairn.release.index import journal, keys
+from cairn.release.index.commit import recover
+from cairn.release.index.snapshot import Channel
+from cairn.release.promote import Proof, transfer
+from cairn.release.publish.files import publish
+from cairn.release.publish.wheel_set import read_set, stage_set
+from cairn.store.folder import LocalStore
+from cairn.wheels import wheelset as wheel_sets
+from cairn.wheels.wheelset import WheelSet
 
 Stage = Callable[..., WheelSet]
 
@@ -229,7 +229,7 @@ def test_another_line_may_be_lower(store: LocalStore, stage: Stage) -> None:
 
 def complete(store: LocalStore) -> bool:
     """Whether the newest torchvision has the torch it pins, and that its triton, on the pages."""
-    prefix = layout.simple_prefix("release")
+    prefix = keys.simple_prefix("release")
     if not store.exists(f"{prefix}torchvision/index.json"):
         return True
     newest = versions(store, f"{prefix}torchvision")[-1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.report import (
+from cairn.pipeline.report import (
     Commit,
     Demand,
     Gate,

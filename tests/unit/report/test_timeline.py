@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.report.model import Stage
-from cairn.report.timeline import lay_out
+from cairn.pipeline.report.model import Stage
+from cairn.pipeline.report.timeline import lay_out
 
 
 def stage(name: str, start: float, end: float) -> Stage:

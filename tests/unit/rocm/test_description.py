@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError
-from cairn.rocm import description
-from cairn.rocm.description import Component, Description, literal_folder, matches
+from cairn.rocm import packages_toml
+from cairn.rocm.packages_toml import Component, Description, literal_folder, matches
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_the_longest_relocation_counts() -> None:
 
 
 def test_therocks_description_is_valid_and_lets_no_library_into_two_packages() -> None:
-    described = description.therock()
+    described = packages_toml.therock()
     assert not set(described.core.artifacts) & set(described.libraries.artifacts)
     assert described.preload["amdhip64"] == "libamdhip64.so*"
 
@@ -71,9 +71,9 @@ def test_a_malformed_description_is_one_clear_error(tmp_path: Path, text: str, m
     path = tmp_path / "packages.toml"
     path.write_text(text)
     with pytest.raises(UsageError, match=message):
-        description.read(path)
+        packages_toml.read(path)
 
 
 def test_a_missing_description_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot read"):
-        description.read(tmp_path / "packages.toml")
+        packages_toml.read(tmp_path / "packages.toml")

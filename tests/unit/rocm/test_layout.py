@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError
-from cairn.rocm import layout, sources
+from cairn.rocm import assign_files
+from cairn.rocm import tree as rocm_tree
+from cairn.rocm.assign_files import Link, Member, Package
 from cairn.rocm.binaries import Binary
-from cairn.rocm.description import Component, Description
-from cairn.rocm.layout import Link, Member, Package
-from cairn.rocm.sources import Entry, Tree
+from cairn.rocm.packages_toml import Component, Description
+from cairn.rocm.tree import Entry, Tree
 
 DESCRIBED = Description(
     core=Component(files=("lib/libcore*", "share/**")),
@@ -51,8 +52,8 @@ def prefix(tmp_path: Path) -> Path:
 
 
 def test_files_are_shared_out_and_devel_links_to_what_others_hold(prefix: Path) -> None:
-    tree = sources.read_prefix(prefix, DESCRIBED)
-    plan = layout.plan(tree, DESCRIBED, {"gfx942": ("gfx942",)})
+    tree = rocm_tree.read_prefix(prefix, DESCRIBED)
+    plan = assign_files.plan(tree, DESCRIBED, {"gfx942": ("gfx942",)})
     assert [m.path for m in plan.core.members] == ["lib/libcore.so.1.2", "share/data"]
     assert [m.path for m in plan.libraries[0].members] == ["lib/libmath.so.3"]
     assert [m.path for m in plan.devel.members] == ["bin/real", "include/a.h"]
@@ -71,7 +72,7 @@ def test_a_link_out_of_the_claimed_files_becomes_a_file(prefix: Path) -> None:
     described = Description(
         core=Component(files=("lib/libcore.so.1",)), libraries=Component(files=()), devel=Component(files=())
     )
-    plan = layout.plan(sources.read_prefix(prefix, described), described, {"gfx942": ("gfx942",)})
+    plan = assign_files.plan(rocm_tree.read_prefix(prefix, described), described, {"gfx942": ("gfx942",)})
     assert [(m.path, m.source.name) for m in plan.core.members] == [("lib/libcore.so.1", "libcore.so.1.2")]
 
 
@@ -97,12 +98,12 @@ def test_two_files_for_one_place_are_refused(tmp_path: Path) -> None:
     )
     entries = tuple(Entry(root=tmp_path / name, path="x", artifact=f"{name}_lib") for name in ("a", "b"))
     with pytest.raises(UsageError, match="two files for x"):
-        layout.plan(Tree(entries=entries), described, {"gfx942": ("gfx942",)})
+        assign_files.plan(Tree(entries=entries), described, {"gfx942": ("gfx942",)})
 
 
 def test_a_tree_without_a_runtime_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no file for rocm-sdk-core"):
-        layout.plan(sources.read_prefix(tmp_path, DESCRIBED), DESCRIBED, {"gfx942": ("gfx942",)})
+        assign_files.plan(rocm_tree.read_prefix(tmp_path, DESCRIBED), DESCRIBED, {"gfx942": ("gfx942",)})
 
 
 def test_runpaths_cross_from_one_package_to_another() -> None:
@@ -115,13 +116,13 @@ def test_runpaths_cross_from_one_package_to_another() -> None:
         component="libraries", family="gfx94X-dcgpu", members=(blas, member("lib/x/libtensile.so.1"))
     )
     assert libraries.folder == "_rocm_sdk_libraries_gfx94X_dcgpu"
-    assert layout.rpath_of(libraries, blas, core).split(":") == [
+    assert assign_files.rpath_of(libraries, blas, core).split(":") == [
         "$ORIGIN",
         "$ORIGIN/x",
         "$ORIGIN/../../_rocm_sdk_core/lib",
         "$ORIGIN/../../_rocm_sdk_core/lib/rocm_sysdeps/lib",
     ]
-    assert layout.rpath_of(core, core.members[1], core) == "$ORIGIN:$ORIGIN/../.."
+    assert assign_files.rpath_of(core, core.members[1], core) == "$ORIGIN:$ORIGIN/../.."
 
 
 def test_needs_that_nothing_provides_are_named() -> None:
@@ -129,9 +130,9 @@ def test_needs_that_nothing_provides_are_named() -> None:
         component="core", members=(member("lib/liba.so", "libb.so", "libmissing.so.1", "libc.so.6"),)
     )
     libraries = Package(component="libraries", family="f", members=(member("lib/libb.so"),))
-    plan = layout.Layout(
+    plan = assign_files.Layout(
         core=core, libraries=(libraries,), devel=Package(component="devel", members=()), links=()
     )
-    assert list(layout.unmet(plan, frozenset({"libc.so.6"}))) == [
+    assert list(assign_files.unmet(plan, frozenset({"libc.so.6"}))) == [
         ("_rocm_sdk_core/lib/liba.so", "libmissing.so.1")
     ]

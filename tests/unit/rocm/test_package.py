@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cairn import console
 from cairn.cli import rocm
 from cairn.errors import UsageError
-from cairn.rocm import package, sdk
+from cairn.output import console
+from cairn.rocm import install, package
 from cairn.rocm.package import Request
 
 DESCRIPTION = """
@@ -87,7 +87,7 @@ def test_a_family_without_libraries_gets_no_empty_wheel(tree: Path) -> None:
 
 
 def test_pip_is_asked_for_what_the_flags_say(tmp_path: Path) -> None:
-    asked = sdk.InstallRequest(
+    asked = install.InstallRequest(
         python=Path("env"),
         index_url="https://example.org/simple/",
         find_links=("wheels", "more"),
@@ -96,13 +96,13 @@ def test_pip_is_asked_for_what_the_flags_say(tmp_path: Path) -> None:
         pre=True,
         extras=("devel",),
     )
-    words = sdk.install_command(asked)[sdk.install_command(asked).index("install") :]
+    words = install.install_command(asked)[install.install_command(asked).index("install") :]
     assert words == (
         "install", "--no-input", "--no-user", "--index-url", "https://example.org/simple/",
         "--cache-dir", str(tmp_path),
         "--find-links", "wheels", "--find-links", "more", "--pre", "rocm[devel]==7.10.0a20251124",
     )  # fmt: skip
-    assert sdk.InstallRequest(python=Path("env"), extras=()).requirement == "rocm"
+    assert install.InstallRequest(python=Path("env"), extras=()).requirement == "rocm"
 
 
 def test_the_command_line_becomes_pips(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

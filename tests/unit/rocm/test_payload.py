@@ -12,7 +12,7 @@ import pytest
 
 from cairn.rocm import archive
 from cairn.rocm.archive import File
-from cairn.rocm.payload import _devel, _dist, _gpu
+from cairn.rocm.runtime import _devel, _dist, _gpu
 
 DIST = {
     "version": "7.10.0",

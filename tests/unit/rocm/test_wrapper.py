@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError
-from cairn.rocm import description, distributions
-from cairn.rocm.description import Wrap
+from cairn.rocm import packages_toml, write_packages
+from cairn.rocm.packages_toml import Wrap
 
 AWKWARD = [
     "plain",
@@ -29,7 +29,7 @@ SAYING = '#!/bin/sh\nprintf \'%s|\' "$VALUE" "${GONE-unset}" "$@"\n'
 
 def wrapped(folder: Path, wrap: Wrap) -> Path:
     path = folder / "wrapper"
-    path.write_bytes(distributions._wrapper(wrap))
+    path.write_bytes(write_packages._wrapper(wrap))
     path.chmod(0o755)
     return path
 
@@ -75,5 +75,5 @@ def test_what_cannot_be_a_wrapper_is_refused_when_it_is_read(given: str, named: 
     head = 'schema = "cairn.rocm-packages/1"\n[core]\n[libraries]\n[devel]\n[[wrap]]\n'
     path.write_text(head + "\n".join(lines.values()))
     with pytest.raises(UsageError, match="wrap") as caught:
-        description.read(path)
+        packages_toml.read(path)
     assert named in str(caught.value)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cairn.sources import hipify_findings
+from cairn.sources.hipify import leftovers
 
 
-def look(tree: Path, text: str, **changes: object) -> hipify_findings.Findings:
+def look(tree: Path, text: str, **changes: object) -> leftovers.Findings:
     (tree / "a.hip").write_text(text, encoding="utf-8")
     fields: dict[str, object] = {"written": ["a.hip"], "unread": [], "known": ["a.hip"], "unsupported": {}}
-    return hipify_findings.look(tree, **(fields | changes))  # type: ignore[arg-type]
+    return leftovers.look(tree, **(fields | changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

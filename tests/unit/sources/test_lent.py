@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import SourceError
-from cairn.sources import lent
-from cairn.sources.repository import Repository, root_at
+from cairn.sources.git.repository import Repository, root_at
+from cairn.sources.worktree import lent
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def root(tmp_path: Path) -> Repository:
 def killed_while_lending(root: Repository) -> Path:
     code = (
         "import os, signal, pathlib\n"
-        "from cairn.sources import lent\n"
-        "from cairn.sources.repository import root_at\n"
+        "from cairn.sources.worktree import lent\n"
+        "from cairn.sources.git.repository import root_at\n"
         f"with lent.lent(root_at(pathlib.Path({str(root.work_tree)!r})), 'a/x.py', 'ours'):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from cairn.build import job
-from cairn.cli import build, build_prod_wheels, main
+from cairn.cli import build, main
+from cairn.cli.upstream import build_prod_wheels
 from cairn.errors import UsageError
-from cairn.sources import lines, state
+from cairn.sources.checkout import release_line
+from cairn.sources.worktree import state
 from cairn.stack import Line, Origin, Project, Stack, load
 
 UP, ROCM = "https://example.org/pytorch/pytorch.git", "https://example.org/ROCm/pytorch.git"
@@ -77,34 +79,34 @@ def test_the_line_follows_from_what_was_checked_out(
     hashtag: str, origin: str, line: str, *, noted: bool, tmp_path: Path
 ) -> None:
     folder = checkout(tmp_path / "t", hashtag, origin, noted=noted)
-    assert lines.line_of(STACK, {"torch": folder, "triton": tmp_path / "none"}) == line
+    assert release_line.line_of(STACK, {"torch": folder, "triton": tmp_path / "none"}) == line
 
 
 def test_a_pinned_commit_says_nothing_and_a_branch_says_more_than_an_origin(tmp_path: Path) -> None:
     torch = checkout(tmp_path / "t", "a" * 40, ROCM)
     vision = checkout(tmp_path / "v", "release/0.24", "https://example.org/pytorch/vision")
-    assert lines.line_of(STACK, {"torch": torch, "vision": vision}) == "release/2.9"
+    assert release_line.line_of(STACK, {"torch": torch, "vision": vision}) == "release/2.9"
     with pytest.raises(UsageError, match=r"cannot be told.*release/2\.10 or release/2\.9") as caught:
-        lines.line_of(STACK, {"torch": torch})
+        release_line.line_of(STACK, {"torch": torch})
     assert "--line" in (caught.value.tip or "")
-    assert lines.line_of(STACK, {"torch": torch}, asked="release/2.10") == "release/2.10"
-    assert lines.line_of(STACK, {"torch": torch}, asked="nightly") == "nightly"
+    assert release_line.line_of(STACK, {"torch": torch}, asked="release/2.10") == "release/2.10"
+    assert release_line.line_of(STACK, {"torch": torch}, asked="nightly") == "nightly"
 
 
 def test_checkouts_of_two_lines_are_refused(tmp_path: Path) -> None:
     torch = checkout(tmp_path / "t", "release/2.9", ROCM)
     vision = checkout(tmp_path / "v", "release/0.25", "https://example.org/pytorch/vision")
     with pytest.raises(UsageError, match=r"torch is release/2\.9.*vision is release/0\.25"):
-        lines.line_of(STACK, {"torch": torch, "vision": vision})
+        release_line.line_of(STACK, {"torch": torch, "vision": vision})
 
 
 def test_a_line_that_the_checkouts_contradict_is_refused(tmp_path: Path) -> None:
     torch = checkout(tmp_path / "t", "release/2.9", ROCM)
     with pytest.raises(UsageError, match=r"nightly was asked for, and torch is release/2\.9"):
-        lines.line_of(STACK, {"torch": torch}, asked="nightly")
+        release_line.line_of(STACK, {"torch": torch}, asked="nightly")
     with pytest.raises(UsageError, match="no line"):
-        lines.line_of(STACK, {"torch": torch}, asked="release/9")
-    assert lines.line_of(STACK, {"torch": torch}, asked="release/2.9") == "release/2.9"
+        release_line.line_of(STACK, {"torch": torch}, asked="release/9")
+    assert release_line.line_of(STACK, {"torch": torch}, asked="release/2.9") == "release/2.9"
 
 
 def test_a_build_refuses_a_contradiction_before_it_begins(tmp_path: Path) -> None:

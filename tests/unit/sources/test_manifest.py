@@ -6,7 +6,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from cairn.sources import manifest
+from cairn.sources.manifest import manifest
 
 OLD = {
     "schema": "cairn.manifest/1",

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError
-from cairn.sources import origins_history
-from cairn.sources.origins_git import EXECUTABLE, FILE, GITLINK, Entry, Repository
+from cairn.sources.origins import history_toml
+from cairn.sources.origins.fast_import import EXECUTABLE, FILE, GITLINK, Entry, Repository
 
 HEAD = """\
 schema = "cairn.history/1"
@@ -38,10 +38,10 @@ def described(folder: Path, text: str, **files: str) -> Path:
 
 
 def repository(folder: Path, commits: dict[str, str] | None = None) -> Repository:
-    history = origins_history.load(folder)
-    tree = origins_history.read_tree(folder, history.executable)
+    history = history_toml.load(folder)
+    tree = history_toml.read_tree(folder, history.executable)
     known = commits or {}
-    return origins_history.to_repository(history, tree, lambda name, ref: known[f"{name}:{ref}"])
+    return history_toml.to_repository(history, tree, lambda name, ref: known[f"{name}:{ref}"])
 
 
 def test_a_commit_takes_its_parents_files_and_its_own(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_branch_leaves_from_the_named_parent(tmp_path: Path) -> None:
 def test_commits_of_neighbours_are_filled_in(tmp_path: Path) -> None:
     text = FIRST + 'write = { pin = "{commit:kit:release/1}\\n" }\nsubmodules = { s = "{commit:other:v1}" }\n'
     folder = described(tmp_path, HEAD.format(newest="first") + text)
-    assert origins_history.load(folder).neighbours() == ("kit", "other")
+    assert history_toml.load(folder).neighbours() == ("kit", "other")
     files = repository(folder, {"kit:release/1": "1" * 40, "other:v1": "2" * 40}).commits[0].files
     assert files["pin"].data == b"1" * 40 + b"\n"
     assert files["s"] == Entry(mode=GITLINK, data=b"2" * 40)
@@ -83,14 +83,14 @@ def test_the_executable_bit_is_declared_not_found(tmp_path: Path) -> None:
 
 def test_what_tools_leave_behind_is_no_part_of_it(tmp_path: Path) -> None:
     folder = described(tmp_path, "", **{"__pycache__/x.pyc": "", "d/.ruff_cache/y": "", "d/z": ""})
-    assert list(origins_history.read_tree(folder, ())) == ["d/z"]
+    assert list(history_toml.read_tree(folder, ())) == ["d/z"]
 
 
 def test_a_link_is_refused(tmp_path: Path) -> None:
     folder = described(tmp_path, "", a="A")
     (folder / "tree" / "b").symlink_to("a")
     with pytest.raises(UsageError, match="b is not a plain file"):
-        origins_history.read_tree(folder, ())
+        history_toml.read_tree(folder, ())
 
 
 @pytest.mark.parametrize(
@@ -113,12 +113,12 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
 )
 def test_a_malformed_description_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        origins_history.load(described(tmp_path, text))
+        history_toml.load(described(tmp_path, text))
 
 
 def test_a_missing_description_says_what_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot read .*history\.toml") as caught:
-        origins_history.load(tmp_path)
+        history_toml.load(tmp_path)
     assert "tree/" in str(caught.value.tip)
 
 

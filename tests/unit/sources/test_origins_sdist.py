@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import SourceError, UsageError
-from cairn.sources import origins_backend, origins_sdist
-from cairn.sources.origins_git import EXECUTABLE, FILE, Entry
+from cairn.sources.origins import pkginfo_backend
+from cairn.sources.origins import sdist as origins_sdist
+from cairn.sources.origins.fast_import import EXECUTABLE, FILE, Entry
 
 
 def sdist(folder: Path, *members: tuple[str, bytes] | tarfile.TarInfo) -> Path:
@@ -101,6 +102,6 @@ def test_the_backend_repeats_what_the_sdist_states(tmp_path: Path, monkeypatch: 
     target = tmp_path / "metadata"
     target.mkdir()
     monkeypatch.chdir(tmp_path)
-    name = origins_backend.prepare_metadata_for_build_wheel(str(target))
+    name = pkginfo_backend.prepare_metadata_for_build_wheel(str(target))
     assert name == "torch_thing-1.0.dist-info"
     assert (target / name / "METADATA").read_text(encoding="utf-8") == text

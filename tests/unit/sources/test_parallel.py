@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cairn import process
+from cairn.concurrency import pause, side_by_side
 from cairn.errors import ProcessError, SourceError
-from cairn.sources.parallel import pause, side_by_side
 
 FOREVER = "import time; print('up', flush=True); time.sleep(600)"
 
@@ -86,7 +86,7 @@ def test_an_interrupt_ends_all(tmp_path: Path) -> None:
 import os, signal, sys, threading
 from pathlib import Path
 from cairn import process
-from cairn.sources.parallel import side_by_side
+from cairn.concurrency import side_by_side
 ready = threading.Barrier(3)
 child = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
 def work(item):

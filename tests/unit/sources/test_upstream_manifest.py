@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cairn.errors import UsageError
-from cairn.sources import upstream_manifest
+from cairn.sources.manifest import therock
 
 ENTRY = {"repo": "https://github.com/pytorch/pytorch", "commit": "1" * 40}
 
@@ -33,14 +33,12 @@ def write(folder: Path, data: Any) -> Path:
     ],
 )
 def test_it_is_told_from_other_files(tmp_path: Path, data: Any, *, is_one: bool) -> None:
-    assert upstream_manifest.recognise(write(tmp_path, data)) is is_one
+    assert therock.recognise(write(tmp_path, data)) is is_one
 
 
 def test_an_entry(tmp_path: Path) -> None:
     whole = ENTRY | {"branch": "nightly", "version": "2.13.0a0+rocm7.14.0"}
-    (found,) = upstream_manifest.read(
-        write(tmp_path, {"schema_version": 1, "pytorch": whole, "therock": ENTRY})
-    )
+    (found,) = therock.read(write(tmp_path, {"schema_version": 1, "pytorch": whole, "therock": ENTRY}))
     assert (found.name, found.branch, found.version) == ("pytorch", "nightly", "2.13.0a0+rocm7.14.0")
 
 
@@ -60,4 +58,4 @@ def test_an_entry(tmp_path: Path) -> None:
 )
 def test_malformed(tmp_path: Path, data: Any, reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
-        upstream_manifest.read(write(tmp_path, data))
+        therock.read(write(tmp_path, data))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cairn import redact
 from cairn.errors import SourceError
-from cairn.sources import urls
+from cairn.output import redact
+from cairn.sources.git import url
 
 
 @pytest.mark.parametrize(
@@ -27,23 +27,23 @@ from cairn.sources import urls
     ],
 )
 def test_relative_origins_resolve_as_git_does(base: str, relative: str, expected: str) -> None:
-    assert urls.resolve(base, relative) == expected
+    assert url.resolve(base, relative) == expected
 
 
 def test_leading_out_of_the_host_is_refused() -> None:
     with pytest.raises(SourceError, match="leads out"):
-        urls.resolve("torch.git", "../vision.git")
+        url.resolve("torch.git", "../vision.git")
     with pytest.raises(SourceError, match="leads out"):
-        urls.resolve("https://h/a", "../../../x")
+        url.resolve("https://h/a", "../../../x")
 
 
 def test_credentials_change_neither_the_identity_nor_the_mirror() -> None:
     plain, secret = "https://h/a/torch", "https://user:t0ken@h/a/torch.git/"
-    assert urls.identity(plain) == urls.identity(secret)
-    assert urls.slug(plain) == urls.slug(secret)
-    assert "t0ken" not in urls.slug(secret) + urls.without_credentials(secret)
-    assert urls.without_credentials("ssh://git@h/a") == "ssh://git@h/a"
-    assert urls.without_credentials("git@h:a/b@c") == "git@h:a/b@c"
+    assert url.identity(plain) == url.identity(secret)
+    assert url.slug(plain) == url.slug(secret)
+    assert "t0ken" not in url.slug(secret) + url.without_credentials(secret)
+    assert url.without_credentials("ssh://git@h/a") == "ssh://git@h/a"
+    assert url.without_credentials("git@h:a/b@c") == "git@h:a/b@c"
 
 
 @pytest.mark.parametrize(
@@ -57,23 +57,23 @@ def test_credentials_change_neither_the_identity_nor_the_mirror() -> None:
     ],
 )
 def test_no_part_of_a_secret_is_left(secret: str, shown: str) -> None:
-    assert urls.without_credentials(secret) == shown
+    assert url.without_credentials(secret) == shown
     assert "t0ken" not in redact.mask(f"fatal: cannot read '{secret}': gone")
 
 
 def test_different_origins_have_different_mirrors() -> None:
     names = ["https://h/a/torch", "https://h/b/torch", "/srv/torch", "/srv/torch.git", "git@h:a/torch"]
-    assert len({urls.slug(name) for name in names}) == len(names)
+    assert len({url.slug(name) for name in names}) == len(names)
 
 
 def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert urls.absolute("./torch.git") == str(tmp_path / "torch.git")
-    assert urls.absolute("git@h:a/b") == "git@h:a/b"
-    assert urls.absolute("https://h/a") == "https://h/a"
+    assert url.absolute("./torch.git") == str(tmp_path / "torch.git")
+    assert url.absolute("git@h:a/b") == "git@h:a/b"
+    assert url.absolute("https://h/a") == "https://h/a"
 
 
 @pytest.mark.parametrize("bad", ["", " ", "--upload-pack=touch x", "-x"])
 def test_what_is_no_origin(bad: str) -> None:
     with pytest.raises(SourceError, match="is no origin"):
-        urls.absolute(bad)
+        url.absolute(bad)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError
-from cairn.wheels import allowed
+from cairn.wheels.verify import allowed
 
 from .test_summary import cairn
 

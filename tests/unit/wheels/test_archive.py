@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cairn.wheels import deflate, errors, zipformat
-from cairn.wheels.archive import Archive, Limits
-from cairn.wheels.writing import Kept, New, write
-from cairn.wheels.zipformat import Zip64At
+from cairn.formats import errors
+from cairn.formats.zip import deflate, layout
+from cairn.formats.zip.layout import Zip64At
+from cairn.formats.zip.reader import Archive, Limits
+from cairn.formats.zip.writer import Kept, New, write
 
 END = b"PK\x05\x06"
 CENTRAL = b"PK\x01\x02"
@@ -51,7 +52,7 @@ def test_reads_data_descriptors(tmp_path: Path) -> None:
             archive.writestr("a", b"data")
         path.write_bytes(reader.read())
     with Archive.open(path) as archive:
-        assert archive.members[0].flags & zipformat.FLAG_DESCRIPTOR
+        assert archive.members[0].flags & layout.FLAG_DESCRIPTOR
         assert archive.read("a") == b"data"
         copy = tmp_path / "y.zip"
         write(copy, [Kept(member=archive.member("a"), name="renamed")], archive)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cairn.wheels.edit import Edit, apply
-from cairn.wheels.split import split
-from cairn.wheels.verify import Expectation, Finding, verify
+from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.split.split import split
+from cairn.wheels.verify.verify import Expectation, Finding, verify
 
 from .conftest import code_object, make_dll, packed_bundle, plain_bundle
 

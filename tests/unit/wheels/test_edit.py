@@ -8,27 +8,28 @@ import pytest
 from installer.sources import WheelFile
 
 from cairn.errors import WheelError
-from cairn.wheels import metadata
-from cairn.wheels.archive import Archive
-from cairn.wheels.edit import Edit, apply
-from cairn.wheels.errors import EscapingPathError, MissingMemberError
-from cairn.wheels.verify import Expectation, verify
+from cairn.formats.errors import EscapingPathError, MissingMemberError
+from cairn.formats.zip.reader import Archive
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.verify.verify import Expectation, verify
 
 from .conftest import add_member
 
 MakeWheel = Callable[..., Path]
 
 
-def validated(path: Path) -> metadata.WheelInfo:
+def validated(path: Path) -> wheel_info.WheelInfo:
     """The wheel's info, once `installer` has checked RECORD and every byte."""
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
     with WheelFile.open(path) as wheel:
         wheel.validate_record(validate_contents=True)
-    info = metadata.read(path)
+    info = wheel_info.read(path)
     assert info.tags == info.wheel_tags
     assert (
-        info.dist_info == f"{path.name.split('-')[0]}-{metadata.parse_file_name(path.name).version}.dist-info"
+        info.dist_info
+        == f"{path.name.split('-')[0]}-{wheel_info.parse_file_name(path.name).version}.dist-info"
     )
     return info
 
@@ -257,7 +258,7 @@ def test_no_value_can_write_lines_of_its_own_or_leave_the_folder(
     ],
 )
 def test_the_order_of_compressed_tags_stays(make_wheel: MakeWheel, tmp_path: Path, tag: str) -> None:
-    built = make_wheel(tags=metadata.expand_tags(tag))
+    built = make_wheel(tags=wheel_info.expand_tags(tag))
     wheel = built.rename(built.with_name(f"demo-1.0-01-{tag}.whl"))
     made = apply(wheel, Edit(version="1.1"), tmp_path / "out")
     assert made.name == f"demo-1.1-01-{tag}.whl"

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import WheelError
-from cairn.wheels import elf, inspect, views
-from cairn.wheels.archive import Archive
-from cairn.wheels.views import MemberView
+from cairn.formats import elf
+from cairn.formats import view as formats_view
+from cairn.formats.view import MemberView
+from cairn.formats.zip.reader import Archive
+from cairn.wheels.contents import binaries
 
 MakeElf = Callable[..., bytes]
 MakeWheel = Callable[..., Path]
@@ -117,7 +119,7 @@ def test_a_member_is_read_without_holding_it(
     data = full(make_elf)
     noise = random.Random(1).randbytes(3_000_000)  # noqa: S311 - a fixed sequence is the point
     wheel = make_wheel(files={"demo/lib.so": data + noise, "demo/x.bin": noise, "demo/empty": b""})
-    monkeypatch.setattr(views, "_HEAD", 300_000)
+    monkeypatch.setattr(formats_view, "_HEAD", 300_000)
     seen = bytearray()
     with Archive.open(wheel) as archive:
         member = archive.member("demo/lib.so")
@@ -129,10 +131,10 @@ def test_a_member_is_read_without_holding_it(
         assert seen == data + noise
         with pytest.raises(WheelError):
             view.read(len(data + noise), 1)
-    assert [library.member for library in inspect.libraries_of(wheel)] == ["demo/lib.so"]
+    assert [library.member for library in binaries.libraries_of(wheel)] == ["demo/lib.so"]
 
 
 def test_a_broken_library_is_named(make_elf: MakeElf, make_wheel: MakeWheel) -> None:
     wheel = make_wheel(files={"demo/bad.so": full(make_elf)[:100]})
     with pytest.raises(WheelError, match=r"demo/bad\.so"):
-        inspect.libraries_of(wheel)
+        binaries.libraries_of(wheel)

@@ -10,12 +10,17 @@ from pathlib import Path
 import pytest
 
 from cairn.cli import main as program
-from cairn.cli import wheel_fat
+from cairn.cli.wheel import fat as wheel_fat
 from cairn.errors import UsageError, WheelError
+from cairn.formats import elf
+from cairn.formats.offload import code_object as offload_code_object
 from cairn.targets import parse_target_id
-from cairn.wheels import cyclonedx, edit, elf, fat, fat_version, metadata, offload, sbom
-from cairn.wheels.fat_report import Report
-from cairn.wheels.verify import Expectation, verify
+from cairn.wheels import sbom
+from cairn.wheels.fat import build, package_files
+from cairn.wheels.fat.report import Report
+from cairn.wheels.metadata import cyclonedx, wheel_info
+from cairn.wheels.rewrite import wheel as rewrite_wheel
+from cairn.wheels.verify.verify import Expectation, verify
 
 from .conftest import code_object
 
@@ -97,7 +102,7 @@ def linked(make_wheel: MakeWheel, make_elf: MakeElf, make_bundle: MakeBundle) ->
 
 
 def make(wheel: Path, rocm: Rocm, output_dir: Path, **properties: object) -> Report:
-    return fat.make(fat.Request(wheel=wheel, rocm=rocm.root, output_dir=output_dir, **properties))  # type: ignore[arg-type]
+    return build.make(build.Request(wheel=wheel, rocm=rocm.root, output_dir=output_dir, **properties))  # type: ignore[arg-type]
 
 
 def read(wheel: str, member: str) -> elf.Elf:
@@ -133,7 +138,7 @@ def test_libraries_come_under_their_sonames(linked: Callable[..., Path], rocm: R
 
 def test_the_wheel_is_one_of_its_own(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
     report = make(linked(), rocm, tmp_path / "out")
-    info = metadata.read(Path(report.wheel))
+    info = wheel_info.read(Path(report.wheel))
     assert info.file_name == f"demo-2.0+fat.rocm7.10.0-{TAGS[0]}.whl"
     assert (info.version, info.dist_info) == ("2.0+fat.rocm7.10.0", "demo-2.0+fat.rocm7.10.0.dist-info")
     assert info.requires_dist == ("triton==3.5.0", "filelock")
@@ -141,7 +146,7 @@ def test_the_wheel_is_one_of_its_own(linked: Callable[..., Path], rocm: Rocm, tm
     with pytest.raises(WheelError, match="already"):
         make(Path(report.wheel), rocm, tmp_path / "again")
     named = make(linked(), rocm, tmp_path / "out", version="9.9+mine")
-    assert metadata.read(Path(named.wheel)).version == "9.9+mine"
+    assert wheel_info.read(Path(named.wheel)).version == "9.9+mine"
 
 
 def test_the_module_loads_what_is_inside(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
@@ -248,7 +253,7 @@ def test_wheels_that_cannot_be_fat(
     with pytest.raises(WheelError, match="device code"):
         make(make_wheel(tags=TAGS, pure=False), rocm, tmp_path / "out")
     with pytest.raises(UsageError, match="no folder"):
-        fat.make(fat.Request(wheel=linked(), rocm=tmp_path / "none", output_dir=tmp_path / "out"))
+        build.make(build.Request(wheel=linked(), rocm=tmp_path / "none", output_dir=tmp_path / "out"))
 
 
 def test_libraries_that_cannot_be_bundled(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
@@ -319,9 +324,9 @@ def test_packages_of_the_sdk_are_a_tree(
 
 
 def test_the_version_of_a_fat_wheel() -> None:
-    assert fat_version.fat_version("2.9.0+rocm7.10.0") == "2.9.0+fat.rocm7.10.0"
-    assert fat_version.fat_version("2.9.0") == "2.9.0+fat"
-    assert fat_version.fat_version("2.12.0a0+git1a2b.rocm7.13.0") == "2.12.0a0+fat.git1a2b.rocm7.13.0"
+    assert package_files.fat_version("2.9.0+rocm7.10.0") == "2.9.0+fat.rocm7.10.0"
+    assert package_files.fat_version("2.9.0") == "2.9.0+fat"
+    assert package_files.fat_version("2.12.0a0+git1a2b.rocm7.13.0") == "2.12.0a0+fat.git1a2b.rocm7.13.0"
 
 
 def test_the_script_and_the_command_write_the_same_wheel(
@@ -432,7 +437,7 @@ def test_code_for_other_targets_is_taken_out(
     assert hip.read_bytes() == before
     with zipfile.ZipFile(report.wheel) as archive:
         data = archive.read("demo/lib/libamdhip64.so.7")
-    found = [(str(code.target), code.compressed) for code in offload.of_elf(data)]
+    found = [(str(code.target), code.compressed) for code in offload_code_object.of_elf(data)]
     kept = {"gfx942", "gfx942:xnack+", "gfx9-4-generic"}
     assert {target for target, compressed in found if not compressed} == kept
     assert {target for target, compressed in found if compressed} == codes.keys()
@@ -458,18 +463,18 @@ def test_libraries_for_other_targets_alone_are_told(
     large = make_bundle({"gfx1100": os.urandom(17 << 20)})
     hip.write_bytes(rocm._make_elf(**needs, sections={".hip_fatbin": large}))
     report = make(linked(), rocm, tmp_path / "large")
-    assert metadata.read(Path(report.wheel)).version == report.version
+    assert wheel_info.read(Path(report.wheel)).version == report.version
 
 
 def test_extras_of_the_sdk_alone_are_gone(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
     wheel = linked()
     device = 'rocm-sdk-device-gfx942==7.10.0; extra == "device-gfx942"'
-    change = edit.Edit(
+    change = rewrite_wheel.Edit(
         add_extras=("device-gfx942", "tools"),
         add_requirements=(device, 'rocm[devel]; extra == "tools"', 'ninja; extra == "tools"'),
     )
-    wheel = edit.apply(wheel, change, tmp_path / "edited")
+    wheel = rewrite_wheel.apply(wheel, change, tmp_path / "edited")
     report = make(wheel, rocm, tmp_path / "out")
-    info = metadata.read(Path(report.wheel))
+    info = wheel_info.read(Path(report.wheel))
     assert info.extras == ("fast", "tools")
     assert info.requires_dist == ("triton==3.5.0", "filelock", 'ninja; extra == "tools"')

@@ -16,18 +16,22 @@ from elftools.elf.elffile import ELFFile
 from packaging.utils import canonicalize_name
 
 from cairn.errors import WheelError
+from cairn.formats import elf
 from cairn.targets import parse_target_id
-from cairn.wheels import code_targets, elf, fat, inspect, metadata
-from cairn.wheels.diff import diff
-from cairn.wheels.edit import Edit, apply
-from cairn.wheels.edit_elf import BinaryEdit, change
-from cairn.wheels.fat import Request
-from cairn.wheels.join import join
-from cairn.wheels.needed import needed_tree
-from cairn.wheels.repair import repair_linked
-from cairn.wheels.split import split
-from cairn.wheels.summary import summarise
-from cairn.wheels.verify import Expectation, verify
+from cairn.wheels.contents import binaries
+from cairn.wheels.contents import binaries as contents_binaries
+from cairn.wheels.contents.dependency_tree import needed_tree
+from cairn.wheels.contents.diff import diff
+from cairn.wheels.contents.summary import summarise
+from cairn.wheels.fat import build
+from cairn.wheels.fat.build import Request
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.repair.auditwheel import repair_linked
+from cairn.wheels.rewrite.elf import BinaryEdit, change
+from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.split.join import join
+from cairn.wheels.split.split import split
+from cairn.wheels.verify.verify import Expectation, verify
 
 from .conftest import add_member, code_object, make_dll, record_hash, with_empty_blocks
 
@@ -159,8 +163,8 @@ def judge(wheel: Path) -> None:
         )
         kind = email.parser.Parser().parsestr(other.read_dist_info("WHEEL"))
         assert (kind["Wheel-Version"], kind["Root-Is-Purelib"]) == ("1.0", "false")
-        assert set(kind.get_all("Tag")) == set(metadata.read(wheel).tags)
-    needed = {found.member: found.elf.needed for found in inspect.libraries_of(wheel)}
+        assert set(kind.get_all("Tag")) == set(wheel_info.read(wheel).tags)
+    needed = {found.member: found.elf.needed for found in contents_binaries.libraries_of(wheel)}
     assert needed == dict(needed_by_others(wheel))
 
 
@@ -194,11 +198,11 @@ def test_what_is_let_through_is_true(
         attempt(lambda: apply(wheel, Edit(version="2.0", add_requirements=("a",)), out))  # noqa: B023
         attempt(lambda: repair_linked(wheel, out, exclude=ELSEWHERE))  # noqa: B023
         target = parse_target_id("gfx942")
-        attempt(lambda: fat.make(Request(wheel=wheel, rocm=rocm, output_dir=out, targets=(target,))))  # noqa: B023
+        attempt(lambda: build.make(Request(wheel=wheel, rocm=rocm, output_dir=out, targets=(target,))))  # noqa: B023
         parts = attempt(lambda: split(wheel, out / "parts"))  # noqa: B023
         if isinstance(parts, tuple):
             joined = join(parts[0], parts[1:], out / "joined").path
-            assert code_targets.targets_of(joined) == code_targets.targets_of(wheel)
+            assert binaries.targets_of(joined) == binaries.targets_of(wheel)
         assert not list(out.rglob(".*"))
         shutil.rmtree(wheel.parent)
         shutil.rmtree(out, ignore_errors=True)
@@ -225,7 +229,7 @@ def test_what_is_joined_of_spoiled_parts_is_the_original(
             same = archive.read("demo/lib/libx.so") == library
         assert found.same_bytes == same
         assert not found.missing
-        assert code_targets.targets_of(made.path) == TARGETS  # type: ignore[attr-defined]
+        assert binaries.targets_of(made.path) == TARGETS  # type: ignore[attr-defined]
         made.path.unlink()  # type: ignore[attr-defined]
     assert 0 < refused < 40
 
@@ -239,13 +243,13 @@ def test_a_spoiled_rocm_tree_is_refused_or_bundled_as_it_is(
     request = Request(
         wheel=wheel, rocm=rocm, output_dir=tmp_path / "out", targets=(parse_target_id("gfx942"),)
     )
-    fat.make(request)
+    build.make(request)
     made = 0
     for _ in range(40):
         victim = dice.choice(sorted(path for path in rocm.rglob("*") if path.is_file()))
         good = victim.read_bytes()
         victim.write_bytes(spoiled(good, dice))
-        report = attempt(lambda: fat.make(request))
+        report = attempt(lambda: build.make(request))
         if report is not None:
             made += 1
             attempt(lambda: judge(Path(report.wheel)))  # type: ignore[attr-defined]  # noqa: B023
@@ -275,7 +279,7 @@ def test_a_library_with_numbers_of_an_attacker_is_refused_or_changed_as_asked(
     assert 0 < refused < 500
 
 
-@pytest.mark.parametrize("reader", [summarise, inspect.libraries_of, code_targets.targets_of])
+@pytest.mark.parametrize("reader", [summarise, contents_binaries.libraries_of, binaries.targets_of])
 @pytest.mark.parametrize("more", [-100, -1, 1, 1 << 20])
 def test_a_member_that_unpacks_to_less_or_more_than_both_its_headers_say(
     make_wheel: MakeWheel, library: bytes, reader: Callable[[Path], object], more: int
@@ -310,7 +314,7 @@ def test_a_binary_is_seen_by_all_however_late_its_first_byte_comes(
         summary = summarise(wheel)
         assert [library.member for library in summary.libraries] == ["demo/x.so"]
         assert "demo/x.so" in list(needed_tree(summary))
-        assert code_targets.targets_of(wheel) == TARGETS
+        assert binaries.targets_of(wheel) == TARGETS
         with pytest.raises(WheelError, match=r"libfar\.so"):
             repair_linked(wheel, tmp_path / name / "repaired", exclude=())
         made = split(wheel, tmp_path / name / "split")

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.errors import WheelError
-from cairn.wheels import metadata
-from cairn.wheels.headers import parse_headers
-from cairn.wheels.record import RecordRow, format_record, parse_record
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata.fields import parse_headers
+from cairn.wheels.metadata.record import RecordRow, format_record, parse_record
 
 MakeWheel = Callable[..., Path]
 PATHS = st.text(st.characters(blacklist_categories=("Cs", "Cc")), min_size=1)
@@ -31,7 +31,7 @@ def rewritten(path: Path, change: Callable[[str, bytes], tuple[str, bytes] | Non
 
 def test_read_tells_everything(make_wheel: MakeWheel) -> None:
     path = make_wheel(version="1.0+rocm7.1", build="3", tags=("py2-none-any", "py3-none-any"))
-    info = metadata.read(path)
+    info = wheel_info.read(path)
     assert (info.distribution, info.name, info.version, info.build) == ("demo", "demo", "1.0+rocm7.1", "3")
     assert info.tags == info.wheel_tags == ("py2-none-any", "py3-none-any")
     assert info.requires_dist == ("triton==3.5.0", "filelock")
@@ -47,25 +47,25 @@ def test_read_tells_everything(make_wheel: MakeWheel) -> None:
 @pytest.mark.parametrize("name", ["demo.whl", "demo-1.0-py3-none.whl", "demo-x-py3-none-any.whl", "demo.zip"])
 def test_a_malformed_file_name_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(WheelError, match="name of a wheel"):
-        metadata.read(tmp_path / name)
+        wheel_info.read(tmp_path / name)
 
 
 @pytest.mark.parametrize("missing", ["METADATA", "WHEEL", "RECORD"])
 def test_a_missing_file_is_named(make_wheel: MakeWheel, missing: str) -> None:
     path = rewritten(make_wheel(), lambda n, d: None if n.endswith(missing) else (n, d))
     with pytest.raises(WheelError, match=missing):
-        metadata.read(path)
+        wheel_info.read(path)
 
 
 def test_the_dist_info_folder_must_be_one_and_ours(make_wheel: MakeWheel) -> None:
     path = rewritten(make_wheel(), lambda n, d: (n.replace("demo-1.0", "other-1.0"), d))
     with pytest.raises(WheelError, match="not that of demo"):
-        metadata.read(path)
+        wheel_info.read(path)
     path = rewritten(
         make_wheel(), lambda n, d: (n.replace("demo-1.0.dist-info/WHEEL", "x-1.dist-info/WHEEL"), d)
     )
     with pytest.raises(WheelError, match="2 dist-info"):
-        metadata.read(path)
+        wheel_info.read(path)
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_the_dist_info_folder_must_be_one_and_ours(make_wheel: MakeWheel) -> Non
 def test_malformed_files_are_refused(make_wheel: MakeWheel, file: str, data: bytes, message: str) -> None:
     path = rewritten(make_wheel(), lambda n, d: (n, data if n.endswith(file) else d))
     with pytest.raises(WheelError, match=message) as raised:
-        metadata.read(path)
+        wheel_info.read(path)
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("text", ["a b c", "a ((", "", "a==", "a @"])
 def test_what_is_no_requirement_is_told_in_one_line(text: str) -> None:
     with pytest.raises(WheelError, match="not a requirement") as raised:
-        metadata.requirement(text)
+        wheel_info.requirement(text)
     assert "\n" not in str(raised.value)
 
 
@@ -127,7 +127,7 @@ def test_header_edits_leave_all_else_alone() -> None:
 @pytest.mark.parametrize("tag", ["py3", "py3-none", "a-b-c-d"])
 def test_malformed_tags_are_refused(tag: str) -> None:
     with pytest.raises(WheelError, match="not a wheel tag"):
-        metadata.expand_tags(tag)
+        wheel_info.expand_tags(tag)
 
 
 @pytest.mark.parametrize(
@@ -142,13 +142,13 @@ def test_malformed_tags_are_refused(tag: str) -> None:
 )
 def test_odd_characters_and_endless_numbers_are_in_no_file_name(name: str) -> None:
     with pytest.raises(WheelError, match="not the name of a wheel"):
-        metadata.parse_file_name(name)
+        wheel_info.parse_file_name(name)
 
 
 def test_a_hundred_thousand_requirements_are_refused_before_they_are_read(make_wheel: MakeWheel) -> None:
     path = make_wheel(requires=[f"a{number}" for number in range(100_000)])
     with pytest.raises(WheelError, match="METADATA has 100000 requirements, more than the 20000"):
-        metadata.read(path)
+        wheel_info.read(path)
 
 
 def test_more_fields_than_anybody_needs_are_refused(make_wheel: MakeWheel) -> None:
@@ -157,7 +157,7 @@ def test_more_fields_than_anybody_needs_are_refused(make_wheel: MakeWheel) -> No
         make_wheel(), lambda name, data: (name, many + data if name.endswith("METADATA") else data)
     )
     with pytest.raises(WheelError, match="different fields, more than"):
-        metadata.read(path)
+        wheel_info.read(path)
 
 
 @pytest.mark.parametrize(
@@ -168,4 +168,4 @@ def test_more_tags_than_anybody_needs_are_refused(make_wheel: MakeWheel, tags: s
         make_wheel(), lambda name, data: (name, tags.encode() if name.endswith("WHEEL") else data)
     )
     with pytest.raises(WheelError, match="more than 10000 tags"):
-        metadata.read(path)
+        wheel_info.read(path)

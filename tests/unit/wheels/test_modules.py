@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.wheels.verify import Expectation, verify
+from cairn.wheels.verify.verify import Expectation, verify
 
 from .conftest import make_dll
 

@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import WheelError
-from cairn.wheels import code_targets, inspect, metadata
-from cairn.wheels.diff import diff
-from cairn.wheels.edit import Edit, apply
-from cairn.wheels.join import join
-from cairn.wheels.split import split
-from cairn.wheels.summary import summarise
-from cairn.wheels.verify import Expectation, verify
+from cairn.wheels.contents import binaries
+from cairn.wheels.contents import binaries as contents_binaries
+from cairn.wheels.contents.diff import diff
+from cairn.wheels.contents.summary import summarise
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.split.join import join
+from cairn.wheels.split.split import split
+from cairn.wheels.verify.verify import Expectation, verify
 
 MakeWheel = Callable[..., Path]
 SEEDS = range(40)
@@ -92,7 +94,7 @@ def test_no_damage_escapes_as_another_error_or_passes_as_good(wheel: Path, tmp_p
         if not findings:
             # Only what no installer acts on may differ: every name and byte is the same.
             assert contents(wheel) == before
-        for reader in (metadata.read, inspect.libraries_of, code_targets.targets_of, summarise):
+        for reader in (wheel_info.read, contents_binaries.libraries_of, binaries.targets_of, summarise):
             attempt(lambda reader=reader: reader(wheel))  # type: ignore[misc]
         attempt(lambda: diff(wheel, wheel))
         split_and_join(wheel, tmp_path / f"split{number}")
@@ -113,7 +115,7 @@ def split_and_join(wheel: Path, folder: Path) -> None:
     if isinstance(made, tuple):
         assert sorted((folder / "parts").iterdir()) == sorted(made)
         joined = join(made[0], made[1:], folder / "joined")
-        assert code_targets.targets_of(joined.path) == code_targets.targets_of(wheel)
+        assert binaries.targets_of(joined.path) == binaries.targets_of(wheel)
     else:
         assert not list(folder.rglob("*.*"))
     if folder.exists():

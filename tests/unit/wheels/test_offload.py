@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import WheelError
-from cairn.wheels import code_targets, inspect, offload
+from cairn.formats.offload import code_object
+from cairn.wheels.contents import binaries
+from cairn.wheels.contents import binaries as contents_binaries
 
 MakeBundle = Callable[..., bytes]
 CODES = {
@@ -21,14 +23,14 @@ KINDS = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1)]
 
 
 def found(data: bytes) -> dict[str, int]:
-    return {str(code.target): code.size for code in offload.read(data)}
+    return {str(code.target): code.size for code in code_object.read(data)}
 
 
 @pytest.mark.parametrize(("version", "method"), KINDS)
 def test_targets_and_sizes(make_bundle: MakeBundle, version: int, method: int) -> None:
     data = make_bundle(CODES, version, method)
     assert found(data) == {target: len(code) for target, code in CODES.items()}
-    assert all(code.compressed == bool(version) for code in offload.read(data))
+    assert all(code.compressed == bool(version) for code in code_object.read(data))
 
 
 def test_bundles_one_after_the_other(make_bundle: MakeBundle) -> None:
@@ -38,18 +40,18 @@ def test_bundles_one_after_the_other(make_bundle: MakeBundle) -> None:
         data += bytes(-len(data) % 4096)
         starts.append(len(data))
         data += make_bundle({f"gfx90{version}": bytes(200_000)}, version, method)
-    assert [code.offset for code in offload.read(data + bytes(100_000))] == starts
+    assert [code.offset for code in code_object.read(data + bytes(100_000))] == starts
 
 
 def test_nothing_and_padding_hold_nothing() -> None:
-    assert offload.read(b"") == ()
-    assert offload.read(bytes(200_000)) == ()
+    assert code_object.read(b"") == ()
+    assert code_object.read(bytes(200_000)) == ()
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfxyz", "gfx942:xnack", ""])
 def test_an_entry_that_names_no_target_is_refused(make_bundle: MakeBundle, target: str) -> None:
     with pytest.raises(WheelError, match="names no target"):
-        offload.read(make_bundle({target: b"x"}))
+        code_object.read(make_bundle({target: b"x"}))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +70,7 @@ def test_an_entry_that_names_no_target_is_refused(make_bundle: MakeBundle, targe
 )
 def test_malformed_bundles_are_refused(data: bytes) -> None:
     with pytest.raises(WheelError):
-        offload.read(data)
+        code_object.read(data)
 
 
 @pytest.mark.parametrize(("version", "method"), KINDS)
@@ -80,7 +82,7 @@ def test_damage_is_a_wheel_error(make_bundle: MakeBundle, version: int, method: 
         data = bytearray(good)
         data[dice.randrange(min(len(data), 120))] = dice.randrange(256)
         try:
-            offload.read(bytes(data[: dice.randrange(1, len(data))] if number % 3 == 0 else data))
+            code_object.read(bytes(data[: dice.randrange(1, len(data))] if number % 3 == 0 else data))
         except WheelError:
             refused += 1
     assert refused > 50
@@ -93,10 +95,10 @@ def test_a_whole_library_and_a_whole_wheel(
         sections={".hip_fatbin": make_bundle({"gfx942": b"a"}) + make_bundle({"gfx1100": b"b"}, 3, 1)}
     )
     second = make_elf(sections={".hip_fatbin": make_bundle({"gfx942": b"a"}, 2, 1), ".data": b"1"})
-    assert [str(code.target) for code in offload.of_elf(first)] == ["gfx942", "gfx1100"]
+    assert [str(code.target) for code in code_object.of_elf(first)] == ["gfx942", "gfx1100"]
     wheel = make_wheel(files={"demo/a.so": first, "demo/b.so": second, "demo/c.so": make_elf()})
-    assert code_targets.targets_of(wheel) == ("gfx942", "gfx1100")
-    assert [library.targets for library in inspect.libraries_of(wheel)] == [
+    assert binaries.targets_of(wheel) == ("gfx942", "gfx1100")
+    assert [library.targets for library in contents_binaries.libraries_of(wheel)] == [
         ("gfx942", "gfx1100"),
         ("gfx942",),
         (),
@@ -123,14 +125,14 @@ def test_a_code_object_of_its_own(
     make_elf: Callable[..., bytes], flags: int, abi_version: int, target: str
 ) -> None:
     data = make_elf(machine=224, flags=flags, abi_version=abi_version)
-    (code,) = offload.of_elf(data)
+    (code,) = code_object.of_elf(data)
     assert (str(code.target), code.size, code.compressed) == (target, len(data), False)
 
 
 @pytest.mark.parametrize("processor", [0, 1, 0x1F, 0x27, 0x60, 0xFF])
 def test_a_code_object_for_nobody_is_refused(make_elf: Callable[..., bytes], processor: int) -> None:
     with pytest.raises(WheelError, match="unknown processor"):
-        offload.of_elf(make_elf(machine=224, flags=processor))
+        code_object.of_elf(make_elf(machine=224, flags=processor))
 
 
 def test_code_objects_count_as_targets_of_a_wheel(
@@ -138,4 +140,4 @@ def test_code_objects_count_as_targets_of_a_wheel(
 ) -> None:
     files = {"demo/a.hsaco": make_elf(machine=224), "demo/b.co": make_elf(machine=224, flags=0x41)}
     wheel = make_wheel(files=files | {"demo/__init__.py": b""})
-    assert code_targets.targets_of(wheel) == ("gfx942", "gfx1100")
+    assert binaries.targets_of(wheel) == ("gfx942", "gfx1100")

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import WheelError
-from cairn.wheels import pe, pe_inspect
-from cairn.wheels.archive import Archive
-from cairn.wheels.verify import Expectation, verify
+from cairn.formats import pe
+from cairn.formats.zip.reader import Archive
+from cairn.wheels.contents import windows_dlls
+from cairn.wheels.verify.verify import Expectation, verify
 
 from .conftest import SECTION_AT, code_object, make_dll
 
@@ -83,7 +84,7 @@ def test_device_code_of_dlls(make_wheel: MakeWheel, make_bundle: MakeBundle) -> 
     dll = make_dll(("KERNEL32.dll",), sections={".hip_fat": code + bytes(64)})
     wheel = windows_wheel(make_wheel, {"demo/_C.pyd": dll})
     with Archive.open(wheel) as archive:
-        (library,) = pe_inspect.read_libraries(archive)
+        (library,) = windows_dlls.read_libraries(archive)
     assert library.targets == ("gfx1100", "gfx1101")
     assert verify(wheel, Expectation(targets=("gfx1100", "gfx1101"), require_device_code=True)) == ()
     found = {(f.code, f.member) for f in verify(wheel, Expectation(targets=("gfx1100", "gfx942")))}
@@ -129,6 +130,6 @@ def test_what_every_windows_has() -> None:
         "python3.dll",
         "VCRUNTIME140.dll",
     ):
-        assert pe_inspect.on_system(name, "win_amd64"), name
+        assert windows_dlls.on_system(name, "win_amd64"), name
     for name in ("amdhip64_7.dll", "msvcp140.dll", "rocblas.dll", "kernel32.so"):
-        assert not pe_inspect.on_system(name, "win_amd64"), name
+        assert not windows_dlls.on_system(name, "win_amd64"), name

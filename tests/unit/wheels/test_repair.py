@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import WheelError
-from cairn.wheels import metadata, policy
-from cairn.wheels.repair import repair_linked
+from cairn.wheels.contents import manylinux
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.repair.auditwheel import repair_linked
 
 MakeWheel = Callable[..., Path]
 MakeElf = Callable[..., bytes]
@@ -31,7 +32,7 @@ def test_the_lowest_tag_that_the_symbols_justify(
     )
     exclude = ("libamdhip64.so.*", "libtorch*.so")
     made = repair_linked(linux_wheel(make_wheel, elf), tmp_path / "out", exclude=exclude)
-    assert metadata.read(made).wheel_tags == (f"cp311-cp311-manylinux_{expected}_x86_64",)
+    assert wheel_info.read(made).wheel_tags == (f"cp311-cp311-manylinux_{expected}_x86_64",)
     assert made.name.endswith(f"manylinux_{expected}_x86_64.whl")
 
 
@@ -114,13 +115,13 @@ def test_a_wheel_with_a_wrong_record_is_refused(
 
 
 def test_policies_are_ordered_from_old_to_new() -> None:
-    names = [found.name for found in policy.policies()]
+    names = [found.name for found in manylinux.policies()]
     assert names[0] == "manylinux_2_5"
     assert [tuple(map(int, name.split("_")[1:])) for name in names] == sorted(
         tuple(map(int, name.split("_")[1:])) for name in names
     )
-    found = policy.policy_of("manylinux2014_x86_64")
+    found = manylinux.policy_of("manylinux2014_x86_64")
     assert found is not None
     assert found.name == "manylinux_2_17"
-    assert policy.policy_of("musllinux_1_2_x86_64") is None
-    assert policy.newest().name == names[-1]
+    assert manylinux.policy_of("musllinux_1_2_x86_64") is None
+    assert manylinux.newest().name == names[-1]

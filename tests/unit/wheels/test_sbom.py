@@ -11,10 +11,11 @@ import jsonschema
 import pytest
 
 from cairn.errors import WheelError
-from cairn.wheels import metadata, sbom
-from cairn.wheels.edit import Edit, apply
+from cairn.wheels import sbom
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.sbom import Source
-from cairn.wheels.verify import Expectation, verify
+from cairn.wheels.verify.verify import Expectation, verify
 
 MakeWheel = Callable[..., Path]
 SOURCES = (
@@ -116,7 +117,7 @@ def test_it_follows_the_version(listed: Path, tmp_path: Path) -> None:
     assert after["metadata"]["component"]["version"] == "2.0"
     assert after["components"] == before["components"]
     assert after["metadata"]["component"]["pedigree"] == before["metadata"]["component"]["pedigree"]
-    assert metadata.read(made).version == "2.0"
+    assert wheel_info.read(made).version == "2.0"
     assert verify(made, Expectation(targets=("cpu",))) == ()
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn.wheels.check_secrets import Scanner
-from cairn.wheels.verify import Expectation, verify
+from cairn.wheels.verify.secrets import Scanner
+from cairn.wheels.verify.verify import Expectation, verify
 
 MakeWheel = Callable[..., Path]
 MakeElf = Callable[..., bytes]

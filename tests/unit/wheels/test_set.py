@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError, WheelError
-from cairn.wheels import metadata
-from cairn.wheels import set as wheel_set
-from cairn.wheels.set import WheelSet
+from cairn.wheels import wheelset as wheel_set
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.wheelset import WheelSet
 
 MakeWheel = Callable[..., Path]
 
@@ -46,7 +46,7 @@ def test_a_set_describes_its_wheels(wheels: list[Path]) -> None:
     assert torch.file_name == wheels[0].name
     assert torch.sha256 == hashlib.sha256(wheels[0].read_bytes()).hexdigest()
     assert torch.size == wheels[0].stat().st_size
-    assert torch.metadata_sha256 == metadata.read(wheels[0]).metadata_sha256
+    assert torch.metadata_sha256 == wheel_info.read(wheels[0]).metadata_sha256
     assert torch.targets == ("gfx942", "gfx1100")
     assert found.wheels[0].targets == ()
 

@@ -15,11 +15,11 @@ from packaging.utils import canonicalize_name
 from cairn.cli import wheel as command
 from cairn.cli.main import guarded
 from cairn.errors import WheelError
-from cairn.wheels import metadata
-from cairn.wheels.repin import Renamed, RocmChange, repinned
-from cairn.wheels.set_version import Wanted, set_versions
-from cairn.wheels.verify import Expectation, verify
-from cairn.wheels.version import with_rocm
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata.rocm_version import with_rocm
+from cairn.wheels.rewrite.repin import Renamed, RocmChange, repinned
+from cairn.wheels.rewrite.set_version import Wanted, set_versions
+from cairn.wheels.verify.verify import Expectation, verify
 
 from .test_edit import validated
 from .test_version import rocm_versions
@@ -85,7 +85,7 @@ def contents(path: Path) -> Mapping[str, str]:
 
 
 def requires(path: Path) -> list[str]:
-    return list(metadata.read(path).requires_dist)
+    return list(wheel_info.read(path).requires_dist)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_the_rocm_part_alone_changes(
     wheel = make_wheel(version=version, requires=())
     (change,) = set_versions([wheel], Wanted(rocm_version=rocm), tmp_path / "out")
     assert change.new == expected
-    assert metadata.read(change.target).version == expected
+    assert wheel_info.read(change.target).version == expected
 
 
 @pytest.mark.parametrize(

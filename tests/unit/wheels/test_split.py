@@ -11,12 +11,17 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import WheelError
-from cairn.wheels import bundles, code_targets, device, elf, metadata, offload
-from cairn.wheels.edit import Edit, apply
-from cairn.wheels.join import join
-from cairn.wheels.split import split
-from cairn.wheels.verify import Expectation, verify
-from cairn.wheels.views import BytesView
+from cairn.formats import elf
+from cairn.formats.offload import bundle as offload_bundle
+from cairn.formats.offload import code_object as offload_code_object
+from cairn.formats.offload import container
+from cairn.formats.view import BytesView
+from cairn.wheels.contents import binaries
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.split.join import join
+from cairn.wheels.split.split import split
+from cairn.wheels.verify.verify import Expectation, verify
 
 from .conftest import code_object, make_dll
 
@@ -42,9 +47,9 @@ def contents(path: Path) -> dict[str, bytes]:
 def codes(library: bytes) -> dict[tuple[int, str], bytes]:
     view = BytesView(library)
     found = {}
-    for start, end in offload.ranges(elf.read(library)):
-        for bundle in bundles.read_range(view, start, end):
-            plain = bundles.unpack(view, bundle)
+    for start, end in offload_code_object.ranges(elf.read(library)):
+        for bundle in offload_bundle.read_range(view, start, end):
+            plain = offload_bundle.unpack(view, bundle)
             for entry in bundle.device_entries:
                 found[bundle.at, entry.id] = plain[entry.offset : entry.offset + entry.size]
     return found
@@ -86,17 +91,17 @@ def test_a_host_wheel_and_one_for_each_processor(build: MakeWheel, parts: tuple[
         "demo_device_gfx9_4_generic",
         "demo_device_gfx942",
     ]
-    assert code_targets.targets_of(host) == ()
-    of_devices = [code_targets.targets_of(path) for path in devices]
+    assert binaries.targets_of(host) == ()
+    of_devices = [binaries.targets_of(path) for path in devices]
     assert of_devices == [("gfx90a:xnack+", "gfx90a:xnack-"), ("gfx9-4-generic",), ("gfx942",)]
-    info = metadata.read(host)
+    info = wheel_info.read(host)
     assert info.extras == ("fast", *(f"device-{name}" for name in PROCESSORS))
     assert 'demo-device-gfx90a==1.0 ; extra == "device-gfx90a"' in info.requires_dist
     for path in parts:
         targets = ("cpu",) if path == host else None
         findings = verify(path, Expectation(targets=targets, python="3.11"))
         assert [(f.code, f.member) for f in findings] == []
-    assert metadata.read(devices[0]).requires_dist == ("demo==1.0",)
+    assert wheel_info.read(devices[0]).requires_dist == ("demo==1.0",)
     assert "demo/kernels/k.hsaco" not in contents(host)
     assert {name for name in contents(devices[2]) if "dist-info" not in name} == {
         "demo/kernels/k.hsaco",
@@ -139,7 +144,7 @@ def test_all_device_wheels_give_the_original_members(
     assert "libplain.so" in same
     assert {n.rpartition("/")[2] for n in whole if n.endswith(".so") and whole[n] == again[n]} >= same
     assert sorted(again) == sorted(whole)
-    assert code_targets.targets_of(made.path) == TARGETS
+    assert binaries.targets_of(made.path) == TARGETS
     assert verify(made.path, Expectation(python="3.11")) == ()
 
 
@@ -161,12 +166,12 @@ def test_some_device_wheels_give_their_targets_alone(
     made = join(parts[0], [parts[number] for number in chosen], tmp_path / "joined")
     names = {PROCESSORS[number - 1] for number in chosen}
     wanted = tuple(t for t in TARGETS if t.partition(":")[0] in names)
-    assert code_targets.targets_of(made.path) == wanted
+    assert binaries.targets_of(made.path) == wanted
     whole, again = contents(build()), contents(made.path)
     for name in ("demo/lib/libplain.so", "demo/lib/libmany é.so"):
         kept = {key: code for key, code in codes(whole[name]).items() if key[1].split("--")[1] in wanted}
         assert codes(again[name]) == kept
-    assert metadata.read(made.path).metadata == metadata.read(build()).metadata
+    assert wheel_info.read(made.path).metadata == wheel_info.read(build()).metadata
     assert {name for lib in made.libraries for name in lib.missing} == set(
         PROCESSORS
     ) - names or 3 not in chosen
@@ -226,7 +231,7 @@ def test_a_library_whose_name_leaves_no_room_is_refused(
 
 def test_what_cannot_be_split(build: MakeWheel, parts: tuple[Path, ...], tmp_path: Path) -> None:
     with pytest.raises(WheelError, match="already"):
-        split(parts[0], tmp_path / "again") if code_targets.targets_of(parts[0]) else split(
+        split(parts[0], tmp_path / "again") if binaries.targets_of(parts[0]) else split(
             apply(build(), Edit(add_extras=("device-gfx942",)), tmp_path / "marked"), tmp_path / "again"
         )
     with pytest.raises(WheelError, match="no device code"):
@@ -279,7 +284,7 @@ def test_overlapping_code_is_refused(
 ) -> None:
     bundle = bytearray(make_bundle({"gfx942": b"a" * 100, "gfx1100": b"b" * 100}))
     view = BytesView(bytes(bundle))
-    (found,) = bundles.read_range(view, 0, view.size)
+    (found,) = offload_bundle.read_range(view, 0, view.size)
     first, second = found.device_entries
     assert second.offset == first.offset + 100
     bundle[first.id_at - 24 : first.id_at - 16] = (first.offset + 50).to_bytes(8, "little")
@@ -295,7 +300,7 @@ def index_of(data: bytes) -> tuple[dict[str, object], bytes]:
 
 def with_index(index: Mapping[str, object], rest: bytes) -> bytes:
     text = json.dumps(index).encode()
-    return device.MAGIC + len(text).to_bytes(8, "little") + text + rest
+    return container.MAGIC + len(text).to_bytes(8, "little") + text + rest
 
 
 def test_no_damaged_container_gives_a_lie(build: MakeWheel, parts: tuple[Path, ...], tmp_path: Path) -> None:
@@ -360,13 +365,13 @@ def test_device_code_in_a_dll_is_split_and_comes_back(
     wheel = make_wheel(tags=("cp311-cp311-win_amd64",), pure=False, files=files)
     host, *devices = split(wheel, tmp_path / "split")
     assert [path.name.split("-")[0] for path in devices] == ["demo_device_gfx942", "demo_device_gfx1100"]
-    assert code_targets.targets_of(host) == ()
-    assert [code_targets.targets_of(path) for path in devices] == [("gfx942",), ("gfx1100",)]
+    assert binaries.targets_of(host) == ()
+    assert [binaries.targets_of(path) for path in devices] == [("gfx942",), ("gfx1100",)]
     assert len(contents(host)["demo/lib/torch_hip.dll"]) == len(dll)
     for path in (host, *devices):
         assert [f.code for f in verify(path, Expectation(targets=("cpu",) if path == host else None))] == []
     one = join(host, devices[1:], tmp_path / "one")
-    assert code_targets.targets_of(one.path) == ("gfx1100",)
+    assert binaries.targets_of(one.path) == ("gfx1100",)
     made = join(host, devices, tmp_path / "joined")
     assert contents(made.path)["demo/lib/torch_hip.dll"] == dll
 
@@ -380,5 +385,5 @@ def test_code_in_libraries_of_two_systems_leaves_nothing_behind(
         "demo/a.dll": make_dll(sections={".hip_fat": bundle}),
     }
     host, device_wheel = split(make_wheel(pure=False, files=files), tmp_path / "split")
-    assert code_targets.targets_of(host) == ()
+    assert binaries.targets_of(host) == ()
     assert {"demo/a.so.gfx942.devcode", "demo/a.dll.gfx942.devcode"} <= contents(device_wheel).keys()

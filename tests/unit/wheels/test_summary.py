@@ -14,11 +14,11 @@ import pytest
 from cairn.cli import wheel as command
 from cairn.cli.main import guarded
 from cairn.errors import WheelError
-from cairn.wheels.diff import Change, diff
-from cairn.wheels.edit import Edit, apply
-from cairn.wheels.needed import needed_tree
-from cairn.wheels.summary import summarise
-from cairn.wheels.verify import Expectation, verify
+from cairn.wheels.contents.dependency_tree import needed_tree
+from cairn.wheels.contents.diff import Change, diff
+from cairn.wheels.contents.summary import summarise
+from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.verify.verify import Expectation, verify
 
 from .conftest import code_object, make_dll
 
@@ -247,7 +247,7 @@ def test_a_new_version_loads_neither_what_draws_nor_what_other_commands_need(
 import sys
 from cairn.cli import main
 assert main.main(["wheel", "set-version", "--version", "2", "--output-dir", sys.argv[1], sys.argv[2]]) == 0
-heavy = ("rich", "auditwheel", "cairn.targets", "cairn.wheels.fat", "cairn.wheels.verify")
+heavy = ("rich", "auditwheel", "cairn.targets", "cairn.wheels.fat.build", "cairn.wheels.verify.verify")
 print([name for name in heavy if name in sys.modules])
 """
     command = [sys.executable, "-c", code, str(tmp_path), str(make_wheel())]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError, WheelError
-from cairn.wheels.suppliers import supplies
+from cairn.wheels.contents.providers import supplies
 
 from .conftest import build_wheel
 from .test_summary import cairn

@@ -16,11 +16,12 @@ from packaging.version import Version
 from cairn import targets
 from cairn.build.job import Job
 from cairn.errors import CairnError, UsageError, WheelError
-from cairn.release import dist
+from cairn.release.publish import distribution
 from cairn.stack import Stack
-from cairn.wheels import device_wheel, metadata
-from cairn.wheels.set_version import Wanted, set_versions
-from cairn.wheels.version import channel_of, promote, rocm_version_of, suffix, with_suffix
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata.rocm_version import channel_of, promote, rocm_version_of, suffix, with_suffix
+from cairn.wheels.rewrite.set_version import Wanted, set_versions
+from cairn.wheels.split import device_wheel
 
 MakeWheel = Callable[..., Path]
 
@@ -249,7 +250,7 @@ def test_promoted_file_names(make_wheel: MakeWheel, tmp_path: Path, name: str) -
     wheel = make_wheel(name=project, version=version, tags=(tag,), requires=(), pure=False)
     (change,) = set_versions([wheel], Wanted(stage="final"), tmp_path / "out")
     assert change.target.name == f"{name.replace('rc1-', '-')}.whl"
-    assert metadata.read(change.target).version == version.removesuffix("rc1")
+    assert wheel_info.read(change.target).version == version.removesuffix("rc1")
 
 
 @pytest.mark.parametrize(
@@ -281,7 +282,7 @@ def test_names_of_projects(raw: str, expected: str) -> None:
 )
 def test_projects_of_files(file_name: str, expected: str) -> None:
     if file_name.endswith(".whl"):
-        assert metadata.parse_file_name(file_name).distribution == expected
+        assert wheel_info.parse_file_name(file_name).distribution == expected
     else:
         assert parse_sdist_filename(file_name)[0] == expected
 
@@ -291,4 +292,4 @@ def test_files_that_no_index_takes(tmp_path: Path, file_name: str) -> None:
     path = tmp_path / file_name
     path.write_text("something", encoding="utf-8")
     with pytest.raises(CairnError, match="neither a wheel nor an sdist"):
-        dist.read(path)
+        distribution.read(path)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from cairn.wheels import edit
-from cairn.wheels.edit import Edit
-from cairn.wheels.verify import Expectation, verify
+from cairn.wheels.rewrite import wheel as rewrite_wheel
+from cairn.wheels.rewrite.wheel import Edit
+from cairn.wheels.verify.verify import Expectation, verify
 
 from .conftest import add_member, code_object, make_dll, record_hash
 from .test_summary import cairn
@@ -526,5 +526,5 @@ def test_requirements(make_wheel: MakeWheel, requirement: str, code: str | None)
 
 
 def test_an_edited_wheel_verifies(good: Path, tmp_path: Path) -> None:
-    result = edit.apply(good, Edit(version="2.0+rocm7.10.0", build="5"), tmp_path / "out")
+    result = rewrite_wheel.apply(good, Edit(version="2.0+rocm7.10.0", build="5"), tmp_path / "out")
     assert codes(result, **ASKED) == []

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from cairn.errors import WheelError
-from cairn.wheels.version import (
+from cairn.wheels.metadata.rocm_version import (
     channel_of,
     promote,
     rocm_version_of,

@@ -20,10 +20,11 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cairn import jsonfile, process
+from cairn.formats import elf
+from cairn.formats.offload import code_object
 from cairn.targets import CPU, in_order, parse_target_id
-from cairn.testing import facts as smoke_facts
-from cairn.testing.facts import SmokeFacts, WheelFacts
-from cairn.wheels import elf, offload
+from cairn.testing import smoke_facts
+from cairn.testing.smoke_facts import SmokeFacts, WheelFacts
 
 _PROBE_TIMEOUT = 600.0  # seconds
 _SYSTEM = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/nix/store")
@@ -157,9 +158,9 @@ def elf_files(wheel: WheelFacts) -> Iterator[Path]:
                     yield path
 
 
-def code_objects(path: Path) -> tuple[offload.CodeObject, ...]:
+def code_objects(path: Path) -> tuple[code_object.CodeObject, ...]:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return offload.of_elf(data)
+        return code_object.of_elf(data)
 
 
 def shown(text: str) -> str:

@@ -1,0 +1,111 @@
+"""Variables that a person gives to builds: `--build-env USE_FBGEMM=0`, for one project `torch:USE_FBGEMM=0`.
+
+Builds see nothing of the caller's own build variables, so that two machines build alike; these are given by
+name, are part of every key, and stand in the manifest. So a secret has no place among them, nor has what
+Cairn sets itself: a wheel would not be what its manifest says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+
+from cairn.build.environment import clean_variables
+from cairn.build.inputs import variables
+from cairn.errors import UsageError
+from cairn.output import redact
+from cairn.stack import Project, Stack
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # a Name of POSIX's shell
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_SECRET = re.compile(
+    r"(?:^|_)(?:TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH"
+    r"|API_?KEY|ACCESS_KEY|PRIVATE_KEY)(?:_|$)",
+    re.IGNORECASE,
+)
+# What `variables.build_variables` sets for every build, or would lead a build elsewhere; with what to use.
+_OURS = {
+    "PATH": None,
+    "VIRTUAL_ENV": None,
+    "HOME": None,
+    "SOURCE_DATE_EPOCH": None,
+    "MAX_JOBS": "--jobs",
+    "USE_ROCM": "--targets, which may be cpu",
+    "USE_CUDA": "--targets",
+    "FORCE_CUDA": "--targets",
+    "TMPDIR": "the variable itself, before the command",
+    "TEMP": "the variable itself, before the command",
+    "TMP": "the variable itself, before the command",
+    **{f"CMAKE_{lang}_COMPILER_LAUNCHER": "--use-ccache or --use-sccache" for lang in ("C", "CXX", "HIP")},
+}
+_OURS_TOO = re.compile(r"PYTHON.*|PIP_.*|CAIRN_.*|GIT_.*|LD_PRELOAD|LD_LIBRARY_PATH|LD_AUDIT")
+# Which flag a placeholder of stack.toml follows (cairn.build.inputs.placeholders).
+_FLAGS = {
+    "targets": "--targets (--pytorch-rocm-arch)",
+    "version": "--version-suffix",
+    "version_suffix": "--version-suffix",
+    "build_number": "--pytorch-build-number",
+    "jobs": "--jobs",
+    "rocm_version": "--rocm-sdk-version",
+    "rocm_home": "--rocm-sdk-version",
+    "rocm_bin": "--rocm-sdk-version",
+    "rocm_cmake": "--rocm-sdk-version",
+    "on_or_off:flash_attention": "--enable-pytorch-flash-attention",
+}
+_SWITCHES = ("USE_", "BUILD_", "TORCH_", "PYTORCH_")
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_]+(?::[A-Za-z0-9_-]+)?)\}")
+
+
+def parse(texts: Iterable[str], stack: Stack) -> dict[str, str]:
+    """What a person wrote, as `NAME` or `project:NAME` to value; of two for one name the last counts.
+
+    Raises:
+        UsageError: it is not `NAME=VALUE`, the stack has no such project, it looks like a secret, or it is
+            set by Cairn itself.
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        left, sign, value = text.partition("=")
+        prefix, colon, name = left.rpartition(":")
+        project = stack.project(prefix) if colon else None
+        if not sign or not _NAME.fullmatch(name):
+            raise UsageError(
+                f"--build-env {redact.mask(left)[:80]!r} is not NAME=VALUE",
+                tip="write USE_FBGEMM=0, or torch:USE_FBGEMM=0 for one project",
+            )
+        if _CONTROL.search(value):
+            raise UsageError(f"the value of --build-env {name} has a control character in it")
+        _refuse_secret(name, value)
+        for each in stack.projects if project is None else (project,):
+            _refuse_ours(name, each)
+        found[f"{project.name}:{name}" if project else name] = value
+    return found
+
+
+def not_passed(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Switches of builds in the caller's environment, which no build will see."""
+    names = os.environ if environ is None else environ
+    kept = clean_variables(names)
+    return tuple(sorted(name for name in names if name not in kept and name.startswith(_SWITCHES)))
+
+
+def _refuse_secret(name: str, value: str) -> None:
+    if _SECRET.search(name) or redact.mask(value) != value:
+        raise UsageError(
+            f"--build-env {name} looks like a secret, and would be written into the manifest",
+            tip=f"set {name} in the environment of the command: builds see it there",
+        )
+
+
+def _refuse_ours(name: str, project: Project) -> None:
+    templates = (variables.template_of(project, for_cpu=for_cpu) for for_cpu in (False, True))
+    template = next((each[name] for each in templates if name in each), "")
+    placeholders = _PLACEHOLDER.findall(template)
+    if name not in _OURS and not placeholders and not _OURS_TOO.fullmatch(name):
+        return
+    instead = _OURS.get(name) or next((_FLAGS[p] for p in placeholders if p in _FLAGS), None)
+    raise UsageError(
+        f"{name} is set by Cairn itself for {project.name}: --build-env must not change it",
+        tip=f"use {instead}" if instead else "leave it out",
+    )

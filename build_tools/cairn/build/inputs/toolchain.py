@@ -1,0 +1,54 @@
+"""The compilers of the machine: which they are, and whether they are there."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+import shutil
+
+from cairn import process
+from cairn.build.inputs import variables
+from cairn.errors import PrerequisiteError, ProcessError
+from cairn.formats.zip import deflate
+
+
+def identity(*, host_compiler: bool) -> dict[str, str]:
+    """What names the toolchain in cache keys.
+
+    Args:
+        host_compiler: ask the machine's own C++ compiler too; a build with the ROCm SDK brings one.
+    """
+    found = variables.toolchain_variables()
+    return found | {"c++": _version(_compiler())} if host_compiler else found
+
+
+def of_manifest(*, host_compiler: bool) -> dict[str, str]:
+    """Like `identity`, with what packs wheels: it changes their bytes, but is no reason to build again."""
+    return identity(host_compiler=host_compiler) | {"deflate": deflate.engine()}
+
+
+def require_host_compiler() -> str:
+    """The machine's C++ compiler.
+
+    Raises:
+        PrerequisiteError: there is none.
+    """
+    if shutil.which(shlex.split(_compiler())[0]) is None:
+        raise PrerequisiteError(
+            f"this stack is built with the machine's C++ compiler, and there is no {_compiler()}",
+            tip="install one, on Debian and Ubuntu: apt install g++",
+        )
+    return _compiler()
+
+
+def _compiler() -> str:
+    return os.environ.get("CXX") or "g++"
+
+
+@functools.cache
+def _version(compiler: str) -> str:
+    try:
+        return process.run([*shlex.split(compiler), "--version"]).output.partition("\n")[0]
+    except (PrerequisiteError, ProcessError):
+        return "none"

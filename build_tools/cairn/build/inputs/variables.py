@@ -1,0 +1,122 @@
+"""The environment variables and placeholder values of one project's build."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from cairn.build.environment import Environment, clean_variables
+from cairn.build.inputs import placeholders
+from cairn.build.model import BuildRequest
+from cairn.stack import Project
+
+# Compilers, their flags and search paths (GCC manual, "Environment Variables"; hipcc's own), and the switches
+# of torch's setup.py that `clean_variables` lets through.
+_TOOLCHAIN = (
+    *("CC", "CXX", "HIPCXX", "AR", "LD", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "HIPFLAGS"),
+    *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "CCC_OVERRIDE_OPTIONS"),
+    *("HIPCC_COMPILE_FLAGS_APPEND", "HIPCC_LINK_FLAGS_APPEND", "DEBUG", "REL_WITH_DEB_INFO"),
+)
+
+
+def template_of(project: Project, *, for_cpu: bool) -> Mapping[str, str]:
+    """The variables that stack.toml gives a project on this platform, unexpanded."""
+    given = project.environment
+    chosen = dict(given.always)
+    chosen.update(given.windows if os.name == "nt" else given.linux)
+    chosen.update(given.cpu if for_cpu else given.rocm)
+    return chosen
+
+
+def placeholder_values(
+    request: BuildRequest, *, base_version: str | None, built: Mapping[str, str], source_dir: Path
+) -> dict[str, str]:
+    """What the placeholders stand for.
+
+    Args:
+        request: the build.
+        base_version: of the project's own version file; None where it has none.
+        built: versions of the projects that are already built.
+        source_dir: the folder whose build backend is called.
+    """
+    values = {
+        "version_suffix": request.version_suffix,
+        "build_number": request.build_number,
+        "targets": "" if request.for_cpu else ";".join(request.targets),
+        "source_dir": str(source_dir),
+        "jobs": str(max(1, request.jobs)),
+        "PATH": os.environ.get("PATH", os.defpath),
+    }
+    values |= {f"version:{name}": version for name, version in built.items()}
+    for name in request.stack.features:
+        values[f"on_or_off:{name}"] = "ON" if name in request.features else "OFF"
+    if base_version is not None:
+        values["version"] = base_version + request.version_suffix
+    if request.sdk is not None:
+        info = request.sdk.info
+        values |= {
+            "rocm_version": info.version,
+            "rocm_home": str(info.root),
+            "rocm_bin": str(info.bin),
+            "rocm_cmake": str(info.cmake),
+        }
+    return values
+
+
+def exact_requirements(
+    project: Project, values: Mapping[str, str], *, request: BuildRequest
+) -> tuple[str, ...]:
+    """The pins that the project's METADATA must have.
+
+    A pin on a project that is not part of this build (`{version:triton}` without triton) is left out.
+    """
+    wanted = (*project.requires, *(() if request.for_cpu else project.requires_rocm))
+    absent = [f"{{version:{p.name}}}" for p in request.stack.projects if f"version:{p.name}" not in values]
+    present = [text for text in wanted if not any(name in text for name in absent)]
+    return tuple(placeholders.expand(text, values, where=f"requires of {project.name}") for text in present)
+
+
+def build_variables(
+    project: Project,
+    environment: Environment,
+    values: Mapping[str, str],
+    *,
+    request: BuildRequest,
+    epoch: int,
+) -> dict[str, str]:
+    """The whole environment that the build backend sees.
+
+    Args:
+        project: what is built.
+        environment: the virtual environment it is built in; its programs come first on PATH.
+        values: of the placeholders, `requirements` included.
+        request: the build.
+        epoch: seconds since 1970 that every time stamp in the wheel gets (`SOURCE_DATE_EPOCH`).
+    """
+    variables = clean_variables()
+    head = [str(environment.bin)]
+    if request.sdk is not None:
+        head.append(str(request.sdk.info.bin))
+    variables["PATH"] = os.pathsep.join([*head, values["PATH"]])
+    variables |= {
+        "VIRTUAL_ENV": str(environment.path),
+        "PYTHONUTF8": "1",
+        "PYTHONNOUSERSITE": "1",
+        "PYTHONHASHSEED": "0",
+        "SOURCE_DATE_EPOCH": str(epoch),
+        "MAX_JOBS": values["jobs"],
+    }
+    if request.compiler_cache is not None:
+        launcher = request.compiler_cache
+        variables |= {f"CMAKE_{lang}_COMPILER_LAUNCHER": launcher for lang in ("C", "CXX", "HIP")}
+    given = template_of(project, for_cpu=request.for_cpu)
+    expanded = placeholders.expand_all(given, values, where=f"environment of {project.name}")
+    return {**variables, **expanded, **request.env_of(project)}
+
+
+def toolchain_variables() -> dict[str, str]:
+    """The person's own variables that change what compilers make; part of every cache key."""
+    found = {name: os.environ[name] for name in _TOOLCHAIN if name in os.environ}
+    return found | {"python": sys.version}

@@ -1,0 +1,132 @@
+"""What a wheel goes through after its build backend: version, pins, repair, bill of materials, proof."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from cairn import targets as gpu
+from cairn.build import environment
+from cairn.build.environment import Environment
+from cairn.build.inputs import source_tree, variables
+from cairn.build.model import BuildRequest, BuiltWheel, python_version
+from cairn.build.plan import Step
+from cairn.errors import WheelError
+from cairn.wheels import sbom
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.repair import auditwheel
+from cairn.wheels.rewrite import wheel as rewrite_wheel
+from cairn.wheels.verify import verify
+
+_SHOWN = 5  # findings named in the error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What a wheel was built from.
+
+    Attributes:
+        step: the project.
+        request: the build.
+        env: the environment it was built in.
+        values: of the placeholders.
+        built: the wheels of the projects before it.
+    """
+
+    step: Step
+    request: BuildRequest
+    env: Environment
+    values: Mapping[str, str]
+    built: Mapping[str, BuiltWheel]
+
+
+def finish(wheel: Path, context: Context, output_dir: Path) -> Path:
+    """Turn what the build backend made into what may be published.
+
+    Raises:
+        WheelError: the wheel fails its proof; the first findings are in the message.
+    """
+    output_dir.mkdir(parents=True, exist_ok=True)
+    provided = provided_libraries(context)
+    edited = _edited(wheel, context, output_dir / "edited")
+    installed = context.request.sdk
+    sdk = environment.describe(installed.environment).site_packages if installed else None
+    repaired = auditwheel.repair_linked(edited, output_dir / "repaired", exclude=provided, sdk=sdk)
+    listed = sbom.add(
+        repaired,
+        output_dir / "listed",
+        sources=source_tree.sources_of(context.step.project, context.step.checkout),
+        rocm_version=installed.info.version if installed else None,
+    )
+    _prove(listed, context, provided)
+    return listed
+
+
+def provided_libraries(context: Context) -> tuple[str, ...]:
+    """Names of the libraries that other packages bring at run time: the SDK's, the siblings', the stack's."""
+    stack = context.request.stack
+    needed = [stack.project(name).distribution for name in context.step.needs]
+    needed += [Requirement(text).name for text in stack.extra_wheels]
+    found = set(installed_libraries(context.env, needed))
+    if context.request.sdk is not None:
+        packages = environment.describe(context.request.sdk.environment).site_packages
+        found |= {path.name for path in packages.glob("_rocm_sdk_*/**/*.so*")}
+    return tuple(sorted(found))
+
+
+def installed_libraries(env: Environment, distributions: Sequence[str]) -> tuple[str, ...]:
+    """File names of the shared libraries that installed distributions brought, from their RECORDs."""
+    wanted = {canonicalize_name(name) for name in distributions}
+    found = set()
+    for distribution in importlib.metadata.distributions(path=[str(env.site_packages)]):
+        if canonicalize_name(distribution.metadata["Name"]) in wanted:
+            found |= {path.name for path in distribution.files or () if ".so" in path.suffixes}
+    return tuple(sorted(found))
+
+
+def _edited(wheel: Path, context: Context, output_dir: Path) -> Path:
+    info = wheel_info.read(wheel)
+    suffix = context.request.version_suffix
+    version = None
+    if context.step.project.version_edit and not info.version.endswith(suffix):
+        version = info.version + suffix
+    values = {**context.values, "version": version or info.version}
+    pins = variables.exact_requirements(context.step.project, values, request=context.request)
+    missing = {canonicalize_name(Requirement(pin).name): pin for pin in pins if not _has(info, pin)}
+    if version is None and not missing:
+        return wheel
+    present = {canonicalize_name(wheel_info.requirement(text).name) for text in info.requires_dist}
+    change = rewrite_wheel.Edit(
+        version=version,
+        replace_requirements={name: pin for name, pin in missing.items() if name in present},
+        add_requirements=tuple(pin for name, pin in missing.items() if name not in present),
+    )
+    output_dir.mkdir()
+    return rewrite_wheel.apply(wheel, change, output_dir)
+
+
+def _has(info: wheel_info.WheelInfo, pin: str) -> bool:
+    return any(wheel_info.requirement(text) == Requirement(pin) for text in info.requires_dist)
+
+
+def _prove(wheel: Path, context: Context, provided: Sequence[str]) -> None:
+    request, step = context.request, context.step
+    expected = verify.Expectation(
+        targets=request.targets if step.project.device_code else (gpu.CPU,),
+        require_device_code=step.project.device_code and not request.for_cpu,
+        siblings={request.stack.project(n).distribution: w.version for n, w in context.built.items()},
+        provided_libraries=tuple(provided),
+        python=python_version(),
+        forbidden_strings=(str(step.checkout), str(request.work_dir)),
+    )
+    findings = verify.verify(wheel, expected)
+    if findings:
+        listed = "; ".join(f"{f.code} {f.member or ''}: {f.reason}" for f in findings[:_SHOWN])
+        raise WheelError(
+            f"{wheel.name} was built, but is not fit to be published: {listed}", tip=findings[0].fix
+        )

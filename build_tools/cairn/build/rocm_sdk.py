@@ -1,0 +1,208 @@
+"""The ROCm SDK of a build: made where the stack brings its own, installed into an environment of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from cairn import files, jsonfile, process
+from cairn import targets as gpu
+from cairn.build import cache, environment, plan
+from cairn.build.environment import PipSource
+from cairn.build.inputs import placeholders
+from cairn.build.model import Sdk
+from cairn.errors import PrerequisiteError, UsageError
+from cairn.rocm import install as rocm
+from cairn.rocm import package
+from cairn.stack import Stack
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Which SDK to install.
+
+    Attributes:
+        source: where pip finds the packages.
+        version: exact ROCm version; None takes the newest, and asks the index each time.
+        extras: of the `rocm` package, such as `libraries` and `devel`.
+        family: GPU family whose libraries are chosen; None leaves the choice to the `rocm` package.
+        digest: of the packages at the source, where it is known: then their address does not matter.
+    """
+
+    source: PipSource = field(default_factory=PipSource)
+    version: str | None = None
+    extras: tuple[str, ...] = ("libraries", "devel")
+    family: str | None = None
+    digest: str | None = None
+
+    def identity(self) -> str:
+        """What tells one installation from another."""
+        place = self.digest or str(self.source)
+        return f"{place} version={self.version} extras={sorted(self.extras)} family={self.family}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installed:
+    """What an SDK environment holds; written last, so that a half-made one has none."""
+
+    SCHEMA: ClassVar[str] = "cairn.sdk-environment/1"
+
+    request: str
+    digest: str
+    version: str
+    targets: tuple[str, ...]
+    root: str
+    bin: str
+    cmake: str
+
+    def info(self) -> rocm.SdkInfo:
+        """What a query of the SDK said."""
+        folders = {"root": Path(self.root), "bin": Path(self.bin), "cmake": Path(self.cmake)}
+        return rocm.SdkInfo(version=self.version, targets=self.targets, **folders)
+
+
+def make(stack: Stack, targets: Sequence[str], work_dir: Path, *, log: Path, say: Say) -> tuple[Path, ...]:
+    """Make the SDK packages of a stack that brings its own SDK; nothing when they are there already.
+
+    Args:
+        stack: the stack, with an `[sdk]` that has a `build` command.
+        targets: GPU targets the SDK must serve.
+        work_dir: where prefixes and packages are kept, one folder for each distinct input.
+        log: receives the output of the programs that are run.
+        say: called with a line of progress.
+
+    Returns:
+        The distributions: one sdist and the wheels.
+    """
+    if stack.sdk is None or not stack.sdk.build or stack.sdk.packages is None or stack.sdk.version is None:
+        raise UsageError(f"the stack {stack.name} does not say how to make its ROCm SDK")
+    sources = Path(stack.sdk.packages).parent
+    inputs = {
+        "sources": _digests(sources),
+        "packager": _digests(Path(package.__file__).parent),
+        "build": [*stack.sdk.build, *stack.sdk.build_requires],
+        "version": stack.sdk.version,
+        "targets": list(targets),
+    }
+    folder = work_dir / cache.key_of(inputs)[:16]
+    with files.locked(work_dir / "sdk.lock"):
+        if not (folder / "dists").is_dir():
+            prefix = _prefix(stack, targets, folder, log=log, say=say)
+            say("packaging it")
+            with files.folder_beside(folder / "dists") as part:
+                package.package(
+                    package.Request(
+                        prefix=prefix,
+                        description=Path(stack.sdk.packages),
+                        version=stack.sdk.version,
+                        targets=tuple(targets),
+                        family=gpu.family_of(targets),
+                        output_dir=part,
+                    )
+                )
+            # The packages have all that they need of these, which are as large as the whole SDK.
+            shutil.rmtree(folder / "tools", ignore_errors=True)
+    return tuple(sorted((folder / "dists").iterdir()))
+
+
+def install(env_dir: Path, wanted: Wanted, *, log: Path, say: Say) -> Sdk:
+    """Install the SDK into the environment at `env_dir`, unless just this is installed there.
+
+    Args:
+        env_dir: the folder of the virtual environment; what was there is replaced.
+        wanted: which SDK.
+        log: receives pip's output.
+        say: called with a line of progress.
+    """
+    marker = env_dir / "cairn-sdk.json"
+    if wanted.version is not None and (found := _found(env_dir, marker, wanted.identity())) is not None:
+        return found
+    env = environment.create(env_dir)
+    source = wanted.source
+    say(f"pip install rocm[{','.join(wanted.extras)}]")
+    rocm.install(
+        rocm.InstallRequest(
+            python=env.python,
+            index_url=source.index_url,
+            find_links=source.find_links,
+            pip_cache_dir=source.cache_dir,
+            version=wanted.version,
+            pre=source.pre,
+            extras=wanted.extras,
+            family=wanted.family,
+        ),
+        log=log,
+    )
+    info = rocm.query(env.python)
+    digest = plan.sdk_digest(env.site_packages)
+    folders = {"root": str(info.root), "bin": str(info.bin), "cmake": str(info.cmake)}
+    installed = Installed(
+        request=wanted.identity(), digest=digest, version=info.version, targets=info.targets, **folders
+    )
+    jsonfile.write(marker, installed)
+    return Sdk(environment=env.path, info=info, digest=digest)
+
+
+def runtime_requirements(installed: Sdk) -> tuple[str, ...]:
+    """Exact requirements for what the `rocm` package chose when it was installed, which no METADATA says."""
+    packages = environment.describe(installed.environment).site_packages
+    found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions(path=[str(packages)])}
+    return tuple(
+        f"{name}=={version}"
+        for name, version in sorted(found.items())
+        if name.startswith("rocm-sdk-") and name != "rocm-sdk-devel"
+    )
+
+
+def existing(env_dir: Path) -> Sdk:
+    """The SDK that was installed at `env_dir` before.
+
+    Raises:
+        PrerequisiteError: there is none.
+    """
+    found = _found(env_dir, env_dir / "cairn-sdk.json", None)
+    if found is None:
+        raise PrerequisiteError(
+            "no ROCm SDK is installed for this build",
+            tip="give --install-rocm --index-url URL, or run the install-rocm command first",
+        )
+    return found
+
+
+def _found(env_dir: Path, marker: Path, asked: str | None) -> Sdk | None:
+    with contextlib.suppress(UsageError):
+        installed = jsonfile.read(marker, Installed)
+        if asked in (None, installed.request) and Path(installed.root).is_dir():
+            return Sdk(environment=env_dir, info=installed.info(), digest=installed.digest)
+    return None
+
+
+def _prefix(stack: Stack, targets: Sequence[str], folder: Path, *, log: Path, say: Say) -> Path:
+    assert stack.sdk is not None  # noqa: S101 - `make` has checked it
+    say("making an environment for its tools")
+    env = environment.create(folder / "tools")
+    environment.pip_install(env, stack.sdk.build_requires, PipSource(), log=log, on_line=say)
+    shutil.rmtree(folder / "prefix", ignore_errors=True)  # half of one, where an earlier run was ended
+    values = {
+        "python": str(env.python),
+        "stack_dir": stack.folder,
+        "prefix": str(folder / "prefix"),
+        "targets": ",".join(targets),
+    }
+    command = [placeholders.expand(word, values, where="sdk.build") for word in stack.sdk.build]
+    say("compiling it")
+    with environment.temporary_files() as places:
+        process.run(command, env=environment.clean_variables() | places, log=log, on_line=say)
+    return folder / "prefix"
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    found = (p for p in sorted(folder.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
+    return {p.relative_to(folder).as_posix(): files.sha256_of(p) for p in found}

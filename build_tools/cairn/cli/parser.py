@@ -1,0 +1,155 @@
+"""What command groups register themselves with: the parser of every command, and what all of them accept."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn, TypeAlias
+
+from cairn.cli import completers
+from cairn.errors import UsageError
+from cairn.output import console, wording
+
+_NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # what argparse takes for a value, not for an option
+
+# argparse has no public name for what `add_subparsers` gives.
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that names what was mistyped and says what may have been meant.
+
+    It takes no abbreviation of an option, since a new option could give it another meaning, and accepts the
+    options of the program before and after the name of a command. argparse makes the parsers of the commands
+    below of the same class.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - whatever argparse takes
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+        group = self.add_argument_group("general options")
+        # No default: that of the command would overwrite what was given before its name.
+        for names, text in (
+            (("-v", "--verbose"), "show every line of the programs that are run"),
+            (("-q", "--quiet"), "show nothing but results, warnings and errors"),
+            (("--debug",), "show the traceback of an error"),
+        ):
+            group.add_argument(*names, action="store_true", default=argparse.SUPPRESS, help=text)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - see above
+        """Parse the command line of a program, or answer a shell that asks what may follow on it."""
+        if completers.asked():
+            completers.offer(self)
+        return super().parse_args(args, namespace)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - see above
+        """Refuse unknown options by name before argparse misses the arguments they were to be."""
+        words = list(sys.argv[1:] if args is None else args)
+        if completers.asked():
+            return super().parse_known_args(words, namespace)
+        self._refuse_unknown(words)
+        namespace, left = super().parse_known_args(words, namespace)
+        if left and self._commands() is None:
+            self._fail(
+                f"unexpected argument {left[0]!r}", tip=f"`{self.prog} --help` shows what it takes, and where"
+            )
+        return namespace, left
+
+    def error(self, message: str) -> NoReturn:
+        """Say in one line what is wrong with the command line, and exit."""
+        self._fail(message, tip=f"`{self.prog} --help` shows how to use it")
+
+    def _print_message(self, message: str, file: Any = None) -> None:  # noqa: ANN401 - what argparse passes
+        """What argparse prints help with; its own ignores that it could not be written."""
+        (file or sys.stderr).write(message)
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:  # noqa: ANN401 - see above
+        """What argparse calls for a value; before Python 3.13 it takes `--name=--` for an empty list."""
+        if action.option_strings and action.nargs is None and arg_strings == ["--"]:
+            self._fail(
+                f"{action.option_strings[-1]} cannot be '--'", tip=f"`{self.prog} --help` shows how to use it"
+            )
+        return super()._get_values(action, arg_strings)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - what argparse passes
+        """What argparse calls to compare a value with an option's choices, or with the commands."""
+        if action.choices is None or value in action.choices:
+            return
+        known = [str(choice) for choice in action.choices]
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - see `Subparsers`
+            self._fail(
+                f"there is no command {value!r}",
+                tip=wording.did_you_mean(str(value), known, what="the commands are"),
+            )
+        name = "/".join(action.option_strings) or str(action.metavar or action.dest)
+        self._fail(
+            f"{name} cannot be {value!r}",
+            tip=wording.did_you_mean(str(value), known, what="the choices are"),
+        )
+
+    def _fail(self, message: str, *, tip: str) -> NoReturn:
+        console.current().error(f"{self.prog}: {message}", tip=tip)
+        sys.exit(UsageError.exit_code)
+
+    def _commands(self) -> Subparsers | None:
+        found = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))  # noqa: SLF001
+        return next(found, None)
+
+    def _refuse_unknown(self, words: Sequence[str]) -> None:
+        names = list(self._option_names(words))
+        known = self._option_string_actions
+        if unknown := [name for name in names if name not in known and name[:2] not in known]:
+            self._fail(f"unknown option {', '.join(unknown)}", tip=self._meant(unknown[0]))
+        if self._commands() is not None and not self._names_command(words) and not _asks_only(names):
+            # The exit code is not 0: a script whose variable for the command is empty did not succeed.
+            self.print_help(sys.stderr)
+            sys.exit(UsageError.exit_code)
+
+    def _meant(self, name: str) -> str:
+        shown = [n for n, action in self._option_string_actions.items() if action.help != argparse.SUPPRESS]
+        if close := wording.nearest(name, shown):
+            return f"did you mean {' or '.join(close)}?"
+        if self._commands() is not None:
+            return f"options of a command follow its name; `{self.prog} --help` lists the commands"
+        return f"`{self.prog} --help` lists the options"
+
+    def _option_names(self, words: Sequence[str]) -> Iterator[str]:
+        """The options among the words that are this parser's own to read, without their values."""
+        for word in self._own(words):
+            if _is_option(word):
+                yield word.partition("=")[0] if word.startswith("--") else word
+
+    def _names_command(self, words: Sequence[str]) -> bool:
+        return len([*self._own(words)]) < len(words)
+
+    def _own(self, words: Sequence[str]) -> Iterator[str]:
+        """The words up to `--` or to the name of a command, without the values of options."""
+        value = False
+        for word in words:
+            option = _is_option(word)
+            if word == "--" or (self._commands() is not None and not option and not value):
+                return
+            if option or not value:
+                yield word
+            action = self._option_string_actions.get(word)
+            value = option and action is not None and action.nargs is None
+
+
+def _is_option(word: str) -> bool:
+    name = word.partition("=")[0]
+    return len(name) > 1 and name.startswith("-") and " " not in name and not _NUMBER.fullmatch(word)
+
+
+def _asks_only(names: Sequence[str]) -> bool:
+    return not {"-h", "--help", "--version"}.isdisjoint(names)
+
+
+def later(module: str) -> Callable[[argparse.Namespace], int]:
+    """The `run` of a module beside this one, loaded when it runs: other commands do without what it needs."""
+
+    def run(options: argparse.Namespace) -> int:
+        return int(importlib.import_module(f"cairn.cli.{module}").run(options))
+
+    return run

@@ -1,0 +1,168 @@
+"""The command line of upstream's `build_prod_wheels.py`: its names and flags, over `cairn.build`.
+
+Source of the flags: ROCm/TheRock, external-builds/pytorch.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from cairn import stack as stacks
+from cairn.build import job
+from cairn.cli import common, completers, main, paths
+from cairn.cli.build import show_wheels
+from cairn.cli.parser import Parser
+from cairn.errors import UsageError
+from cairn.output import console
+
+_DIRS = {
+    "torch": "pytorch_dir",
+    "audio": "pytorch_audio_dir",
+    "vision": "pytorch_vision_dir",
+    "triton": "triton_dir",
+    "apex": "apex_dir",
+}
+_SWITCHES = {
+    "audio": "build_pytorch_audio",
+    "vision": "build_pytorch_vision",
+    "triton": "build_triton",
+    "apex": "build_apex",
+}
+_INDEX = "--index-url https://rocm.nightlies.amd.com/v2/gfx110X-all/"  # in the examples
+# Upstream's release types to the channel that the SDK must be of, and stable, which upstream does not build.
+_CHANNELS = {name: name for name in ("dev", "nightly", "nightly-bkc", "prerelease", "stable")}
+_CHANNELS |= {"ci": "dev", "dev-bkc": "dev"}
+
+
+def run(argv: Sequence[str] | None = None, *, script: Path) -> int:
+    """Run the script; returns its exit code.
+
+    Args:
+        argv: its arguments; the command line's by default.
+        script: its own file: the stack.toml and the default checkouts are beside it.
+    """
+    options = _parser(script).parse_args(argv)
+    options.script = script
+    return main.guarded(options)
+
+
+def _parser(script: Path) -> argparse.ArgumentParser:
+    parser = Parser(
+        prog=script.name,
+        description="Build PyTorch wheels for ROCm from checkouts made by the pytorch_*_repo.py scripts.",
+        epilog=f"example: python {script.name} build --install-rocm {_INDEX} --output-dir out",
+    )
+    common.add_pip(parser)
+    common.add_stack(parser, default=script.parent, default_line=common.LINE_OF_CHECKOUTS)
+    commands = parser.add_subparsers(required=True, metavar="install-rocm|build")
+    install = commands.add_parser(
+        "install-rocm",
+        help="install the ROCm SDK for later builds",
+        description="Install the ROCm SDK into the environment that later builds use.",
+        epilog=f"example: python {script.name} install-rocm {_INDEX}",
+    )
+    _repeat_pip(install)
+    common.add_stack(install, default=argparse.SUPPRESS, default_line=common.LINE_OF_CHECKOUTS)
+    install.set_defaults(run=_install_rocm)
+    build = commands.add_parser(
+        "build",
+        help="build the wheels",
+        description="Build the wheels of the checkouts that there are, each against those it needs.",
+        epilog=f"example: python {script.name} build --install-rocm {_INDEX} "
+        "--pytorch-rocm-arch gfx1100 --output-dir out",
+    )
+    _repeat_pip(build)
+    common.add_stack(build, default=argparse.SUPPRESS, default_line=common.LINE_OF_CHECKOUTS)
+    _add_build(build, script)
+    build.set_defaults(run=_build)
+    return parser
+
+
+def _repeat_pip(parser: argparse.ArgumentParser) -> None:
+    """Take the SDK's options after the command as well as before it, as people write both."""
+    common.add_pip(parser)
+    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to reach an option's default
+        if action.dest != "help":
+            action.help = (action.help or "").replace("%(default)s", str(action.default))
+            action.default = argparse.SUPPRESS
+        if action.dest == "find_links":  # the links before the command would be lost, not added to
+            action.dest = common.MORE_FIND_LINKS
+
+
+def _add_build(parser: argparse.ArgumentParser, script: Path) -> None:
+    flag = argparse.BooleanOptionalAction
+    parser.add_argument("--install-rocm", action=flag, default=False, help="install the ROCm SDK first")
+    common.add_output_dir(parser)
+    common.add_root_checkout_dir(parser)
+    parser.set_defaults(root_checkout_dir=script.parent)
+    common.add_build_env(parser)
+    for name, dest in _DIRS.items():
+        parser.add_argument(
+            f"--{dest.replace('_', '-')}", type=paths.folder, metavar="DIR", help=f"checkout of {name}"
+        )
+    for name, dest in _SWITCHES.items():
+        text = f"build {name} (default: when its checkout is there)"
+        parser.add_argument(f"--{dest.replace('_', '-')}", action=flag, default=None, help=text)
+    arch = parser.add_argument("--pytorch-rocm-arch", help="GPU targets (default: what the SDK serves)")
+    completers.completes(arch, completers.targets)
+    parser.add_argument(
+        "--version-suffix", help="local version of the wheels, such as +rocm7.10.0 (default: the SDK's)"
+    )
+    parser.add_argument("--release-type", choices=tuple(_CHANNELS), help="refuse an SDK of another channel")
+    parser.add_argument("--pytorch-build-number", default="1", help="build number (default: %(default)s)")
+    parser.add_argument(
+        "--enable-pytorch-flash-attention",
+        action=flag,
+        default=None,
+        help="build flash attention (default: where triton supports it)",
+    )
+    parser.add_argument("--use-ccache", action=flag, default=False, help="put ccache before the compilers")
+    parser.add_argument("--use-sccache", action=flag, default=False, help="put sccache before the compilers")
+    parser.add_argument("--clean", action=flag, default=False, help="build everything again")
+
+
+def _install_rocm(options: argparse.Namespace) -> int:
+    stack = stacks.load(options.stack)
+    installed = job.install_rocm(
+        job.Job(stack=stack, checkouts={}, output_dir=Path(), sdk=common.wanted_sdk(options))
+    )
+    console.current().out(f"ROCm SDK {installed.info.version} at {installed.info.root}")
+    return 0
+
+
+def _build(options: argparse.Namespace) -> int:
+    wanted = _job(options, stacks.load(options.stack))
+    return show_wheels(job.run(wanted))
+
+
+def _job(options: argparse.Namespace, stack: stacks.Stack) -> job.Job:
+    if options.use_ccache and options.use_sccache:
+        raise UsageError("--use-ccache and --use-sccache exclude each other")
+    flash = options.enable_pytorch_flash_attention
+    chosen = {name: getattr(options, dest) for name, dest in _DIRS.items()}
+    switched = {name: getattr(options, dest) for name, dest in _SWITCHES.items()}
+    checkouts = {
+        p.name: chosen.get(p.name) or options.root_checkout_dir / p.checkout_dir
+        for p in stack.projects
+        if switched.get(p.name) is not False
+    }
+    required = {name for name, path in chosen.items() if path} | {n for n, on in switched.items() if on}
+    return job.Job(
+        stack=stack,
+        line=options.line,
+        build_env=tuple(options.build_env),
+        checkouts=checkouts,
+        required=frozenset((required & checkouts.keys()) | {"torch"}),
+        output_dir=options.output_dir,
+        sdk=common.wanted_sdk(options),
+        install_rocm=options.install_rocm,
+        targets=options.pytorch_rocm_arch,
+        version_suffix=options.version_suffix,
+        build_number=options.pytorch_build_number,
+        features={} if flash is None else {"flash_attention": flash},
+        channel=_CHANNELS.get(options.release_type),
+        clean=options.clean,
+        compiler_cache="ccache" if options.use_ccache else "sccache" if options.use_sccache else None,
+    )

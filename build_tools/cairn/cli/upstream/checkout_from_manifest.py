@@ -1,0 +1,109 @@
+"""The command line of upstream's `checkout_from_manifest.py`: its name and flags, over `cairn.sources`.
+
+Source of the flags: ROCm/TheRock, external-builds/pytorch.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from cairn import files
+from cairn.cli import checkout as command
+from cairn.cli import common
+from cairn.cli import main as program
+from cairn.cli.parser import Parser
+from cairn.errors import NetworkError, UsageError
+from cairn.output import console
+from cairn.sources import checkout_stack
+from cairn.sources.git import url as git_url
+from cairn.sources.manifest import restore, therock
+from cairn.sources.manifest.therock import UpstreamSource
+
+_SECONDS = 60.0  # for a server's answer
+_LIMIT = 1 << 20  # bytes; a manifest has one kilobyte
+_DOWNLOADED = "pytorch_manifest.json"  # upstream's name for it
+
+
+def main(argv: Sequence[str] | None = None, *, script: Path) -> int:
+    """Run the script; returns its exit code. The stack.toml is beside it."""
+    return program.guarded(_parser(script).parse_args(argv))
+
+
+def _parser(script: Path) -> argparse.ArgumentParser:
+    parser = Parser(
+        prog=script.name,
+        description="Check out what a manifest of TheRock's names, each at its commit, and hipify it.",
+        epilog=f"example: python {script.name} --manifest manifest.json --checkout-root src",
+    )
+    common.add_stack(parser, default=script.absolute().parent)
+    given = parser.add_mutually_exclusive_group(required=True)
+    given.add_argument("--manifest", type=Path, help="a manifest file of TheRock's")
+    given.add_argument(
+        "--manifest-url", metavar="URL", help=f"where to download one from, into {_DOWNLOADED} of the root"
+    )
+    parser.add_argument(
+        "--checkout-root", type=Path, required=True, help="folder of the checkouts; made when missing"
+    )
+    parser.add_argument(
+        "--projects",
+        default="",
+        help="names in the manifest, by spaces or semicolons: pytorch, pytorch_audio, … (default: all)",
+    )
+    parser.add_argument(
+        "--expected-pytorch-git-ref",
+        default="",
+        metavar="REF",
+        help="refuse a manifest whose pytorch is of another branch",
+    )
+    parser.add_argument("--no-hipify", action="store_true", help="check out as upstream has it")
+    common.add_force(parser)
+    parser.set_defaults(run=_run)
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    root = options.checkout_root.absolute()
+    path = options.manifest or _download(options.manifest_url, root / _DOWNLOADED)
+    found = therock.read(path)
+    _refuse_other_branch(found, options.expected_pytorch_git_ref)
+    names = options.projects.replace(";", " ").split()
+    sources = therock.projects(common.read_stack(options), found, names)
+    how = checkout_stack.Options(hipify=not options.no_hipify, force=options.force)
+    with console.current().stage(f"check out what {path.name} names") as stage:
+        done = restore.reproduce_upstreams(sources, root, options=how, say=stage.update)
+    command.show(done)
+    return 0
+
+
+def _refuse_other_branch(found: Collection[UpstreamSource], expected: str) -> None:
+    if not expected:
+        return
+    branch = next((source.branch for source in found if source.name == "pytorch"), None)
+    if branch != expected:
+        raise UsageError(
+            f"the manifest's pytorch is of {branch or 'no branch'}, and {expected} was expected",
+            tip="name the manifest of that branch, or leave --expected-pytorch-git-ref out",
+        )
+
+
+def _download(url: str, path: Path) -> Path:
+    import requests  # noqa: PLC0415 - only needed for a URL
+
+    shown = git_url.without_credentials(url)
+    try:
+        with requests.get(url, timeout=_SECONDS, stream=True) as answer:
+            answer.raise_for_status()
+            data = answer.raw.read(_LIMIT + 1, decode_content=True)
+    except requests.exceptions.InvalidSchema as error:
+        raise UsageError(f"{shown} is not an http URL", tip="name a file with --manifest") from error
+    except requests.RequestException as error:
+        reason = str(error).replace(url, shown)
+        raise NetworkError(
+            f"cannot download {shown}: {reason}", tip="check the URL and the network"
+        ) from error
+    if len(data) > _LIMIT:
+        raise UsageError(f"{shown} is larger than {_LIMIT} bytes: it is not a manifest")
+    files.write_bytes(path, data)
+    return path

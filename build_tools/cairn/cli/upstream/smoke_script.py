@@ -1,0 +1,41 @@
+"""What `run_pytorch_smoke_tests.py` does: run the tests beside it on the PyTorch that is installed."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from cairn.cli.main import guarded
+from cairn.cli.parser import Parser
+from cairn.errors import TestsFailedError
+from cairn.output import console
+from cairn.testing.installed import run_here
+
+
+def main(*, script: Path) -> int:
+    """Run the tests of the folder `smoke-tests` beside `script`; arguments after `--` go to pytest."""
+    return guarded(_parser(script).parse_args())
+
+
+def _parser(script: Path) -> argparse.ArgumentParser:
+    parser = Parser(
+        prog=script.name,
+        description="Run sample computations on the PyTorch that is installed in this environment. "
+        "Without a GPU, the tests that need one are skipped.",
+        epilog=f"example: python {script.name} -- --log-cli-level=INFO -v",
+    )
+    parser.add_argument("pytest_args", nargs="*", metavar="-- PYTEST ARGS", help="passed on to pytest")
+    parser.set_defaults(run=_run, tests=script.resolve().parent / "smoke-tests")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    result = run_here(options.tests, tuple(options.pytest_args), on_line=console.current().out)
+    judgement = result.judgement
+    if judgement.verdict != "passed":
+        raise TestsFailedError(
+            f"the smoke tests did not pass: {judgement.reason}",
+            tip="the lines above say why; is torch installed in this environment?",
+        )
+    console.current().out(f"passed: {judgement.reason}")
+    return 0

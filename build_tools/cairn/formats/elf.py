@@ -1,0 +1,368 @@
+"""What the dynamic loader reads of an ELF file, and its sections, by a struct reader of our own.
+
+Only the headers that are asked for are touched, so that a compressed library of 400 MB costs one pass.
+
+Source: System V ABI, chapters 4 and 5; the GNU version sections as in the Linux Standard Base, part
+"Symbol Versioning".
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.errors import WheelError
+from cairn.formats.view import BytesView, MemberView, View
+from cairn.formats.zip.layout import Member
+from cairn.formats.zip.reader import Archive
+
+MAGIC = b"\x7fELF"
+_S390 = 22
+_MACHINES = {3: "i686", 21: "ppc64le", _S390: "s390x", 40: "armv7l", 62: "x86_64", 183: "aarch64"}
+_MACHINES |= {224: "amdgpu", 243: "riscv64", 258: "loongarch64"}
+_TYPES = {1: "relocatable", 2: "executable", 3: "shared", 4: "core"}
+_BITS = {1: 32, 2: 64}
+_ORDERS = {1: "<", 2: ">"}
+_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
+_NEEDED, _STRTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 10, 14, 15, 29
+_HASH, _SYMTAB = 4, 6
+_FLAGS_1, _PIE = 0x6FFFFFFB, 0x08000000
+_VERNEED, _GNU_HASH = 0x6FFFFFFE, 0x6FFFFEF5
+_RELA, _REL, _JMPREL, _VERSYM = 7, 17, 23, 0x6FFFFFF0
+_TABLES = frozenset((_HASH, _STRTAB, _RELA, _REL, _JMPREL, _VERSYM, _VERNEED, _GNU_HASH))
+_UNDEFINED, _WEAK = 0, 2
+_VERSION_WEAK = 2  # VER_FLG_WEAK: the loader goes on without that version
+_NOBITS = 8
+_LONGEST_NAME = 1 << 20  # run paths made by bazel are longer than any path may be
+_MOST_SECTIONS = 200_000
+_MOST_DYNAMIC = 1 << 20
+_MOST_VERSIONS = 100_000
+_MOST_NAMES = 64 << 20  # bytes of all names that are read: they may share their bytes in the file
+_MOST_STRINGS = 64 << 20
+_MOST_SYMBOLS = 1 << 22
+_STEP = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A section.
+
+    Attributes:
+        name: its name.
+        offset: where it begins in the file.
+        size: its bytes in the file; 0 where it takes room in memory alone.
+    """
+
+    name: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Elf:
+    """An ELF file.
+
+    Attributes:
+        bits: 32 or 64.
+        machine: as platform tags have it (`x86_64`), `amdgpu`, or the bare number.
+        type: `shared`, `executable` (also when position independent: `shared`), `relocatable` or `core`.
+        soname: the name that others find it by, or None.
+        needed: the libraries it needs, in order.
+        rpath: folders of DT_RPATH.
+        runpath: folders of DT_RUNPATH.
+        version_needs: library to the symbol versions wanted of it.
+        wants: those of the symbols looked for that it does not load without: undefined, and not weak.
+        interpreter: whether it names a dynamic loader, as programs do and libraries do not.
+        pie: whether it says that it is a program, although it can be loaded anywhere as a library can.
+        sections: all sections, when they were asked for.
+    """
+
+    bits: int
+    machine: str
+    type: str
+    soname: str | None = None
+    needed: tuple[str, ...] = ()
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
+    version_needs: Mapping[str, tuple[str, ...]]
+    wants: frozenset[str] = frozenset()
+    interpreter: bool = False
+    pie: bool = False
+    sections: tuple[Section, ...] = ()
+
+    @property
+    def is_program(self) -> bool:
+        """Whether it is run, not loaded: a static program has no interpreter."""
+        return self.type == "executable" or self.pie or (self.interpreter and not self.soname)
+
+    def section(self, name: str) -> Section | None:
+        """The first section of that name."""
+        return next((section for section in self.sections if section.name == name), None)
+
+
+def is_elf(head: bytes) -> bool:
+    """Whether a file that begins so is an ELF file."""
+    return head.startswith(MAGIC)
+
+
+def read(data: bytes | mmap.mmap) -> Elf:
+    """Read an ELF file in memory.
+
+    Raises:
+        WheelError: it is none, or its headers are broken.
+    """
+    return read_view(BytesView(data))
+
+
+def read_file(path: Path) -> Elf:
+    """Read an ELF file on disk; see `read`."""
+    if not path.stat().st_size:
+        raise WheelError(f"{path} is empty")
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return read(data)
+
+
+def read_member(archive: Archive, member: Member, *, sections: bool = True) -> Elf:
+    """Read an ELF file in a wheel; see `read_view`."""
+    return read_view(MemberView(archive, member), sections=sections)
+
+
+def read_view(view: View, *, sections: bool = True, look_for: frozenset[str] = frozenset()) -> Elf:
+    """Read an ELF file.
+
+    Args:
+        view: its bytes.
+        sections: whether to read the section table too, which stands at the end.
+        look_for: symbols to look for among those that it wants of other libraries.
+
+    Raises:
+        WheelError: it is none, or its headers are broken.
+    """
+    image = _Image(view)
+    return Elf(
+        bits=image.bits,
+        machine=_MACHINES.get(image.machine, str(image.machine)),
+        type=_TYPES.get(image.type, str(image.type)),
+        soname=image.soname(),
+        needed=image.strings(_NEEDED),
+        rpath=_folders(image.strings(_RPATH)),
+        runpath=_folders(image.strings(_RUNPATH)),
+        version_needs=image.version_needs(),
+        wants=image.wants(look_for) if look_for else frozenset(),
+        interpreter=image.interpreter,
+        pie=image.pie,
+        sections=tuple(image.sections()) if sections else (),
+    )
+
+
+class _Image:
+    """The headers of an ELF file and ways to follow them."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._names = self._versions = 0  # how much was read so far
+        ident = view.read(0, min(16, view.size))
+        if not is_elf(ident) or len(ident) < 16:  # noqa: PLR2004 - e_ident
+            raise WheelError("not an ELF file")
+        if ident[4] not in _BITS or ident[5] not in _ORDERS:
+            raise WheelError("an ELF file of unknown class or byte order")
+        self.bits, self._order = _BITS[ident[4]], _ORDERS[ident[5]]
+        self._word = "Q" if self.bits == 64 else "I"  # noqa: PLR2004 - bits
+        word = self._word
+        fields = self._unpack(f"HHI{word}{word}{word}IHHHHHH", 16)
+        self.type, self.machine = fields[0], fields[1]
+        self._segments_at, self._sections_at = fields[4], fields[5]
+        self._segment_size, self._segment_count = fields[8], fields[9]
+        self._section_size, self._section_count, self._names_index = fields[10:]
+        self._check_sizes()
+        self._loads: list[tuple[int, int, int]] = []
+        self._dynamic: tuple[tuple[int, int], ...] = ()
+        self.interpreter = False
+        self._read_segments()
+        self._strings_at = self._address(_STRTAB)
+
+    def _check_sizes(self) -> None:
+        """Headers of another size than they have: loaders refuse them, tools skip them."""
+        segment, section = (56, 64) if self.bits == 64 else (32, 40)  # noqa: PLR2004 - bits
+        odd = self._segment_count and self._segment_size != segment
+        if odd or (self._sections_at and self._section_size != section):
+            raise WheelError("an ELF file whose headers have an impossible size")
+
+    def strings(self, tag: int) -> tuple[str, ...]:
+        """The strings that the dynamic entries of that tag name."""
+        return tuple(self._string(value) for kind, value in self._dynamic if kind == tag)
+
+    def soname(self) -> str | None:
+        """DT_SONAME."""
+        return next(iter(self.strings(_SONAME)), None)
+
+    @property
+    def pie(self) -> bool:
+        """DF_1_PIE in DT_FLAGS_1."""
+        return any(kind == _FLAGS_1 and value & _PIE for kind, value in self._dynamic)
+
+    def version_needs(self) -> dict[str, tuple[str, ...]]:
+        """The chain of Verneed entries, each with its chain of Vernaux entries."""
+        at = self._address(_VERNEED)
+        found: dict[str, tuple[str, ...]] = {}
+        # As glibc does: to the end of each chain, whatever the counts say.
+        while at is not None:
+            _, _, file, first, following = self._unpack("HHIII", at)
+            name = self._string(file)
+            found[name] = (*found.get(name, ()), *self._version_names(at + first))
+            at = at + following if following else None
+        return found
+
+    def wants(self, symbols: frozenset[str]) -> frozenset[str]:
+        """Those of the symbols that are undefined here and not weak: without a weak one it loads too."""
+        wanted = {symbol.encode(): symbol for symbol in symbols}
+        # Cut off, for names may share their bytes: many of them, each as long as the table, are a trap.
+        longest = max(map(len, wanted)) + 1
+        names = (self._strings[at : at + longest].partition(b"\0")[0] for at in self._wanted_names())
+        return frozenset(wanted[name] for name in names if name in wanted)
+
+    def _wanted_names(self) -> Iterator[int]:
+        """Where in the string table the names of the undefined symbols that are not weak begin."""
+        at = self._address(_SYMTAB)
+        if at is None:
+            return
+        # Elf64_Sym and Elf32_Sym have the same fields in another order.
+        layout, info, place = ("IBBHQQ", 1, 3) if self.bits == 64 else ("IIIBBH", 3, 5)  # noqa: PLR2004 - bits
+        entry = struct.Struct(self._order + layout)
+        count = min(self._symbol_count(entry.size), (self._view.size - at) // entry.size)
+        for fields in entry.iter_unpack(self._view.read(at, count * entry.size)):
+            if fields[place] == _UNDEFINED and fields[info] >> 4 != _WEAK:
+                yield fields[0]
+
+    def _symbol_count(self, size: int) -> int:
+        """How many symbols the dynamic table has, or at least those that are undefined.
+
+        No entry says it. In DT_GNU_HASH the undefined ones stand before those that it lists; DT_HASH has a
+        chain for each. Where neither helps, the symbols end at the next table: mostly that of strings, as
+        glibc takes it too (elf/dl-addr.c), unless patchelf has moved it.
+        """
+        chains, listed = self._address(_HASH), self._address(_GNU_HASH)
+        count = self._unpack("II", listed)[1] if listed is not None else 0
+        if count <= 1:  # GNU ld writes 1 where nothing is listed, however many are undefined (bfd/elflink.c)
+            count = 0
+        if not count and chains is not None:
+            wide = self.machine == _S390 and self.bits == 64  # noqa: PLR2004 - bits
+            count = self._unpack("QQ" if wide else "II", chains)[1]
+        if count > _MOST_SYMBOLS:
+            raise WheelError(f"an ELF file of {count} dynamic symbols")
+        begin = dict(self._dynamic)[_SYMTAB]
+        behind = [place for kind, place in self._dynamic if kind in _TABLES and place > begin]
+        return count or min((min(behind, default=begin) - begin) // size, _MOST_SYMBOLS)
+
+    def sections(self) -> Iterator[Section]:
+        """The section table."""
+        if not self._sections_at:
+            return
+        table = list(self._section_headers())
+        if not 0 < self._names_index < len(table):
+            return
+        names = table[self._names_index][4]
+        for name, kind, _, _, offset, size, *_ in table:
+            yield Section(
+                name=self._c_string(names + name), offset=offset, size=0 if kind == _NOBITS else size
+            )
+
+    def _section_headers(self) -> Iterator[tuple[int, ...]]:
+        layout = f"II{self._word * 4}II{self._word * 2}"
+        count = self._section_count or self._unpack(layout, self._sections_at)[5]
+        if count > _MOST_SECTIONS:
+            raise WheelError(f"an ELF file of {count} sections")
+        for index in range(count):
+            yield self._unpack(layout, self._sections_at + index * self._section_size)
+
+    def _read_segments(self) -> None:
+        wide = self.bits == 64  # noqa: PLR2004 - bits
+        layout = "IIQQQQQQ" if wide else "IIIIIIII"
+        for index in range(self._segment_count):
+            fields = self._unpack(layout, self._segments_at + index * self._segment_size)
+            kind = fields[0]
+            offset, address, _, size = fields[2:6] if wide else fields[1:5]
+            if kind == _PT_LOAD:
+                self._loads.append((address, offset, size))
+            elif kind == _PT_DYNAMIC:
+                self._dynamic = tuple(self._dynamic_entries(offset, size))
+            elif kind == _PT_INTERP:
+                self.interpreter = True
+
+    def _dynamic_entries(self, offset: int, size: int) -> Iterator[tuple[int, int]]:
+        if size > _MOST_DYNAMIC:
+            raise WheelError(f"an ELF file with {size} bytes of dynamic section")
+        entry = struct.Struct(f"{self._order}{self._word * 2}")
+        data = self._view.read(offset, size - size % entry.size)
+        for tag, value in entry.iter_unpack(data):
+            if not tag:
+                return
+            yield tag, value
+
+    def _address(self, tag: int) -> int | None:
+        """Where in the file the address lies that the entry of that tag holds."""
+        address = next((value for kind, value in self._dynamic if kind == tag), None)
+        if address is None:
+            return None
+        for start, offset, size in self._loads:
+            if start <= address < start + size:
+                return offset + address - start
+        raise WheelError(f"dynamic entry {tag:#x} points outside of every segment")
+
+    def _version_names(self, at: int) -> Iterator[str]:
+        following = 1
+        while following:
+            self._versions += 1
+            if self._versions > _MOST_VERSIONS:
+                raise WheelError(f"an ELF file that wants more than {_MOST_VERSIONS} symbol versions")
+            _, flags, _, name, following = self._unpack("IHHII", at)
+            if not flags & _VERSION_WEAK:
+                yield self._string(name)
+            at += following
+
+    @functools.cached_property
+    def _strings(self) -> bytes:
+        """The dynamic string table; empty where there is none, or one too large to hold."""
+        size = next((value for tag, value in self._dynamic if tag == _STRSZ), 0)
+        if self._strings_at is None or size > _MOST_STRINGS:
+            return b""
+        return self._view.read(self._strings_at, size)
+
+    def _string(self, offset: int) -> str:
+        if self._strings_at is None:
+            raise WheelError("an ELF file with dynamic entries but no string table")
+        end = self._strings.find(b"\0", offset)
+        if end < 0:  # the loader does not care how large the table is said to be
+            return self._c_string(self._strings_at + offset)
+        return self._decoded(self._strings[offset:end])
+
+    def _c_string(self, at: int) -> str:
+        found = b""
+        step = _STEP
+        while len(found) < _LONGEST_NAME:
+            part = self._view.read(at, min(step, max(self._view.size - at, 1)))
+            head, end, _ = part.partition(b"\0")
+            found += head
+            if end:
+                return self._decoded(found)
+            at += len(part)
+            step *= 2
+        raise WheelError("an ELF file with a name that does not end")
+
+    def _decoded(self, name: bytes) -> str:
+        self._names += len(name)
+        if self._names > _MOST_NAMES:
+            raise WheelError(f"an ELF file with more than {_MOST_NAMES} bytes of names")
+        return name.decode("utf-8", "backslashreplace")
+
+    def _unpack(self, layout: str, offset: int) -> tuple[int, ...]:
+        layout = self._order + layout
+        return struct.unpack(layout, self._view.read(offset, struct.calcsize(layout)))
+
+
+def _folders(texts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(folder for text in texts for folder in text.split(":"))

@@ -1,0 +1,5 @@
+"""Device code in host binaries: clang's offload bundles, plain and compressed, and code objects.
+
+`code_object.read` lists what a library has for which target; `strip.cut` takes code out and `restore.join`
+puts it back byte for byte, through the file that `container` describes.
+"""

@@ -1,0 +1,263 @@
+"""Clang's offload bundles, plain and compressed, as they lie in a `.hip_fatbin` section.
+
+A section holds any number of bundles with zeros between them. A plain one begins with a table of its entries;
+a compressed one (`CCOB`) has a header of one of three versions, then a plain bundle packed by zlib or zstd.
+To list the entries only as much is unpacked as the table takes.
+
+Source: LLVM's docs/ClangOffloadBundler.rst and clang/lib/Driver/OffloadBundler.cpp.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import zstandard
+
+from cairn.errors import WheelError
+from cairn.formats.offload.unpack import Forward, Reader, Unpacker, ViewReader, exactly, unpacker
+from cairn.formats.view import View
+
+PLAIN_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
+PACKED_MAGIC = b"CCOB"
+ZLIB, ZSTD = 0, 1
+HOST = "host-"
+"""What the id of an entry that is not for a device begins with."""
+_MOST_PLAIN = (1 << 32) - (16 << 20)  # what the header of version 2 can say, with room for growth
+_ROOM_WITHOUT_QUESTION = 16 << 20
+_RATIO = 250  # far more than code for many targets is ever compressed by
+
+_HEAD = struct.Struct("<4sHH")
+_SIZES = {1: struct.Struct("<I8s"), 2: struct.Struct("<II8s"), 3: struct.Struct("<QQ8s")}
+_ENTRY = struct.Struct("<QQQ")
+VERSIONS = frozenset(_SIZES)
+"""The versions of the header of a compressed bundle."""
+_MOST_ENTRIES = 4096
+_LONGEST_ID = 1024
+_STEP = 1 << 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One line of a bundle's table.
+
+    Attributes:
+        id: such as `hipv4-amdgcn-amd-amdhsa--gfx90a:xnack+`.
+        offset: where its code begins, counted from the start of the unpacked bundle.
+        size: bytes of the code.
+        id_at: where the id itself stands in the unpacked bundle.
+    """
+
+    id: str
+    offset: int
+    size: int
+    id_at: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packing:
+    """How a bundle is compressed.
+
+    Attributes:
+        version: of the header, 1 to 3.
+        method: ZLIB or ZSTD.
+        header_size: bytes before the compressed data.
+        plain_size: bytes of the bundle when unpacked, as the header says.
+    """
+
+    version: int
+    method: int
+    header_size: int
+    plain_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """One bundle.
+
+    Attributes:
+        at: where it begins in what was read.
+        size: how many bytes it takes there.
+        entries: its table.
+        table_size: bytes of the table, and of what stands before it, in the unpacked bundle.
+        packing: how it is compressed, or None.
+    """
+
+    at: int
+    size: int
+    entries: tuple[Entry, ...]
+    table_size: int
+    packing: Packing | None = None
+
+    @property
+    def device_entries(self) -> tuple[Entry, ...]:
+        """The entries that are code for a device."""
+        return tuple(entry for entry in self.entries if not entry.id.startswith(HOST))
+
+
+class Checker(Protocol):
+    """Who looks at the content of bundles while they are read, in the one pass that there is."""
+
+    def look(self, entries: Sequence[Entry], content: Forward) -> None:
+        """Look at the code of a plain bundle, of which the table has been read."""
+
+    def complain(self, reason: str) -> None:
+        """Note what is wrong with a bundle."""
+
+
+def read_range(view: View, start: int, end: int, checker: Checker | None = None) -> Iterator[Bundle]:
+    """Every bundle between two places, its content looked at by `checker`.
+
+    Raises:
+        WheelError: there is something else than bundles and zeros between them.
+    """
+    at = _next(view, start, end)
+    while at < end:
+        magic = view.read(at, min(len(PLAIN_MAGIC), end - at))
+        if magic == PLAIN_MAGIC:
+            bundle = _read_plain(view, at, end, checker)
+        elif magic.startswith(PACKED_MAGIC):
+            bundle = _read_packed(view, at, end, checker)
+        else:
+            raise WheelError(f"device code is malformed: no offload bundle at byte {at - start}")
+        yield bundle
+        at = _next(view, at + bundle.size, end)
+
+
+def unpack(view: View, bundle: Bundle) -> bytes:
+    """The whole plain bundle inside a compressed one.
+
+    Raises:
+        WheelError: it is not what its header says.
+    """
+    packing = bundle.packing
+    if packing is None:
+        return view.read(bundle.at, bundle.size)
+    if packing.plain_size > most_plain(bundle.size):
+        raise WheelError(f"a compressed offload bundle that would unpack to {packing.plain_size} bytes")
+    packed = ViewReader(view, bundle.at + packing.header_size, bundle.at + bundle.size)
+    try:
+        plain = exactly(unpacker(packed, zlib_stream=packing.method == ZLIB), packing.plain_size)
+    except (zlib.error, zstandard.ZstdError, MemoryError) as error:
+        raise WheelError(f"a compressed offload bundle cannot be unpacked: {error}") from error
+    return plain
+
+
+def most_plain(size: int) -> int:
+    """Bytes that a compressed bundle of `size` bytes may unpack to when it is unpacked whole."""
+    return min(_MOST_PLAIN, max(_ROOM_WITHOUT_QUESTION, _RATIO * size))
+
+
+def header(packing: Packing, *, total: int, digest: bytes) -> bytes:
+    """The header of a compressed bundle of `total` bytes whose content has the 8 bytes of hash `digest`."""
+    fields = {1: (packing.plain_size,), 2: (total, packing.plain_size), 3: (total, packing.plain_size)}
+    layout = {1: "<I", 2: "<II", 3: "<QQ"}[packing.version]
+    head = _HEAD.pack(PACKED_MAGIC, packing.version, packing.method)
+    return head + struct.pack(layout, *fields[packing.version]) + digest
+
+
+def _next(view: View, at: int, end: int) -> int:
+    while at < end:
+        part = view.read(at, min(_STEP, end - at))
+        rest = part.lstrip(b"\0")
+        if rest:
+            return at + len(part) - len(rest)
+        at += len(part)
+    return end
+
+
+def _read_plain(view: View, at: int, end: int, checker: Checker | None) -> Bundle:
+    content = Forward(ViewReader(view, at, end))
+    entries, table_size = _read_table(content, end - at)
+    if checker:
+        checker.look(entries, content)
+    size = max((table_size, *(entry.offset + entry.size for entry in entries)))
+    return Bundle(at=at, size=size, entries=entries, table_size=table_size)
+
+
+def _read_packed(view: View, at: int, end: int, checker: Checker | None) -> Bundle:
+    packing, stop, digest = _read_header(view, at, end)
+    begin, plain_size, open_end = at + packing.header_size, packing.plain_size, packing.version == 1
+    packed = Unpacker(ViewReader(view, begin, stop), zlib_stream=packing.method == ZLIB)
+    told = hashlib.md5(usedforsecurity=False)  # LLVM's hash of the content is the low half of it
+    content = Forward(packed, digest=told if checker else None)
+    sane_size = min(plain_size, most_plain(stop - at))
+    problem = None
+    try:
+        entries, table_size = _read_table(content, plain_size)
+        if checker and sane_size == plain_size:
+            checker.look(entries, content)
+        if checker or open_end:
+            problem = _drained(packed, content, sane_size)
+    except (zlib.error, zstandard.ZstdError, MemoryError) as error:
+        raise WheelError(f"a compressed offload bundle cannot be unpacked: {error}") from error
+    if open_end:
+        # Only the end of its stream tells where a bundle of version 1 ends.
+        if problem:
+            raise WheelError(f"a compressed offload bundle {problem}")
+        stop = begin + packed.used
+    if checker:
+        same = told.digest()[: len(digest)] == digest
+        _complain(checker, problem, takes=begin - at + packed.used, size=stop - at, same=same)
+    return Bundle(at=at, size=stop - at, entries=entries, table_size=table_size, packing=packing)
+
+
+def _read_header(view: View, at: int, end: int) -> tuple[Packing, int, bytes]:
+    """How a bundle is compressed, where it ends at the latest, and the hash of its content."""
+    version, method = _fields(_HEAD, view, at, end)[1:]
+    if version not in _SIZES or method not in (ZLIB, ZSTD):
+        raise WheelError(f"a compressed offload bundle of unknown version {version} or method {method}")
+    *total, plain_size, digest = _fields(_SIZES[version], view, at + _HEAD.size, end)
+    size = _HEAD.size + _SIZES[version].size
+    stop = at + total[0] if total else end
+    if not at + size < stop <= end:
+        raise WheelError(f"a compressed offload bundle of {stop - at} bytes where {end - at} are left")
+    return Packing(version=version, method=method, header_size=size, plain_size=plain_size), stop, digest
+
+
+def _complain(checker: Checker, problem: str | None, *, takes: int, size: int, same: bool) -> None:
+    if problem is None and takes != size:
+        problem = f"takes {takes} bytes, and its header says {size}"
+    if problem is None and not same:
+        problem = "has another hash than its header says"
+    if problem:
+        checker.complain(f"a compressed offload bundle {problem}")
+
+
+def _drained(packed: Unpacker, content: Forward, size: int) -> str | None:
+    """Read a compressed bundle to its end; what is wrong where it does not unpack to `size` bytes."""
+    if not content.skip(size - content.at):
+        return f"unpacks to {content.at} bytes, and its header says {size}"
+    # What checks the content stands after its last byte.
+    if packed.read(1):
+        return f"unpacks to more than the {size} bytes that its header says"
+    return None if packed.ended else "does not end"
+
+
+def _fields(layout: struct.Struct, view: View, at: int, end: int) -> tuple[Any, ...]:
+    if at + layout.size > end:
+        raise WheelError("an offload bundle ends inside its header")
+    return layout.unpack(view.read(at, layout.size))
+
+
+def _read_table(reader: Reader, limit: int) -> tuple[tuple[Entry, ...], int]:
+    """The entries of a plain bundle, and how many bytes they take with what stands before them."""
+    if exactly(reader, len(PLAIN_MAGIC)) != PLAIN_MAGIC:
+        raise WheelError("an offload bundle without its magic text")
+    count = int.from_bytes(exactly(reader, 8), "little")
+    if count > _MOST_ENTRIES:
+        raise WheelError(f"an offload bundle of {count} entries")
+    at = len(PLAIN_MAGIC) + 8
+    entries = []
+    for _ in range(count):
+        offset, size, length = _ENTRY.unpack(exactly(reader, _ENTRY.size))
+        if length > _LONGEST_ID or offset + size > limit:
+            raise WheelError("an offload bundle with an entry that leads out of it")
+        name = exactly(reader, length).decode("utf-8", "backslashreplace")
+        entries.append(Entry(id=name, offset=offset, size=size, id_at=at + _ENTRY.size))
+        at += _ENTRY.size + length
+    return tuple(entries), at

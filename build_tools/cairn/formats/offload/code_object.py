@@ -1,0 +1,151 @@
+"""Code objects: ELF files for AMD GPUs, in a bundle or as files of their own (`.hsaco`, `.co`).
+
+Source: LLVM's docs/AMDGPUUsage.rst, "Header": the processor and its features stand in `e_flags`.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cairn.errors import UsageError, WheelError
+from cairn.formats import elf
+from cairn.formats.elf import Elf
+from cairn.formats.offload import bundle as offload_bundle
+from cairn.formats.offload.bundle import Checker
+from cairn.formats.pe import Pe
+from cairn.formats.view import BytesView, View
+from cairn.targets import TargetId, parse_target_id
+
+MACHINE = "amdgpu"
+_FLAGS_AT = 48
+_ABI_VERSION_AT = 8
+_PROCESSOR = 0xFF
+_FIRST = 0x20
+# From 0x20 on; an empty word is a number that names nothing here.
+_PROCESSORS = (
+    *("gfx600", "gfx601", "gfx700", "gfx701", "gfx702", "gfx703", "gfx704", ""),
+    *("gfx801", "gfx802", "gfx803", "gfx810", "gfx900", "gfx902", "gfx904", "gfx906"),
+    *("gfx908", "gfx909", "gfx90c", "gfx1010", "gfx1011", "gfx1012", "gfx1030", "gfx1031"),
+    *("gfx1032", "gfx1033", "gfx602", "gfx705", "gfx805", "gfx1035", "gfx1034", "gfx90a"),
+    *("gfx940", "gfx1100", "gfx1013", "gfx1150", "gfx1103", "gfx1036", "gfx1101", "gfx1102"),
+    *("gfx1200", "gfx1250", "gfx1151", "gfx941", "gfx942", "", "gfx1201", "gfx950"),
+    *("", "gfx9-generic", "gfx10-1-generic", "gfx10-3-generic", "gfx11-generic", "gfx1152", "", ""),
+    *("gfx1153", "gfx12-generic", "gfx1251", "", "", "", "", "gfx9-4-generic"),
+)
+_V3 = 1  # the ABI version of code object version 3, whose feature bits only say yes
+_V3_FEATURES = (("sramecc", 0x200), ("xnack", 0x100))
+_FEATURES = (("sramecc", 0xC00, 0x400), ("xnack", 0x300, 0x100))
+_OFF, _ON = 2, 3
+
+
+def target_of(view: View) -> TargetId:
+    """What a code object was compiled for.
+
+    Raises:
+        WheelError: it names a processor that is not known here.
+    """
+    flags = int.from_bytes(view.read(_FLAGS_AT, 4), "little")
+    place = (flags & _PROCESSOR) - _FIRST
+    processor = _PROCESSORS[place] if 0 <= place < len(_PROCESSORS) else ""
+    if not processor:
+        raise WheelError(f"a code object for an unknown processor ({flags & _PROCESSOR:#x})")
+    return TargetId(processor=processor, features=tuple(_features(flags, view.read(_ABI_VERSION_AT, 1)[0])))
+
+
+def _features(flags: int, abi_version: int) -> list[str]:
+    if abi_version <= _V3:
+        return [f"{name}+" for name, bit in _V3_FEATURES if flags & bit]
+    states = ((name, (flags & mask) // unit) for name, mask, unit in _FEATURES)
+    return [f"{name}{'+' if state == _ON else '-'}" for name, state in states if state in (_OFF, _ON)]
+
+
+SECTION = ".hip_fatbin"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeObject:
+    """The code of one target in one bundle, or in a file of its own.
+
+    Attributes:
+        target: what it was compiled for.
+        size: bytes, unpacked.
+        compressed: whether its bundle is.
+        offset: where its bundle begins, counted from the start of what was read.
+    """
+
+    target: TargetId
+    size: int
+    compressed: bool
+    offset: int
+
+
+def read(data: bytes) -> tuple[CodeObject, ...]:
+    """The code objects in the content of a `.hip_fatbin` section.
+
+    Raises:
+        WheelError: it is malformed.
+    """
+    return tuple(read_range(BytesView(data), 0, len(data)))
+
+
+def of_elf(data: bytes | mmap.mmap) -> tuple[CodeObject, ...]:
+    """The code objects of a whole ELF file; none when it has no device code.
+
+    Raises:
+        WheelError: it is no ELF file, or malformed.
+    """
+    view = BytesView(data)
+    return of_view(view, elf.read_view(view))
+
+
+def of_view(view: View, parsed: Elf, checker: Checker | None = None) -> tuple[CodeObject, ...]:
+    """Like `of_elf`, when the file (with its sections) has been read already; see `bundle.read_range`."""
+    if parsed.machine == MACHINE:
+        target = target_of(view)
+        return (CodeObject(target=target, size=view.size, compressed=False, offset=0),)
+    return tuple(found for start, end in ranges(parsed) for found in read_range(view, start, end, checker))
+
+
+def ranges(parsed: Elf) -> Iterator[tuple[int, int]]:
+    """Where in an ELF file (read with its sections) bundles lie."""
+    for section in parsed.sections:
+        if section.name == SECTION:
+            yield section.offset, section.offset + section.size
+
+
+def read_range(view: View, start: int, end: int, checker: Checker | None = None) -> Iterator[CodeObject]:
+    """The code objects of every bundle between two places.
+
+    Raises:
+        WheelError: there is something else than bundles and zeros between them.
+    """
+    for bundle in offload_bundle.read_range(view, start, end, checker):
+        for entry in bundle.device_entries:
+            yield CodeObject(
+                target=target_of_entry(entry.id),
+                size=entry.size,
+                compressed=bundle.packing is not None,
+                offset=bundle.at,
+            )
+
+
+def pe_ranges(parsed: Pe) -> Iterator[tuple[int, int]]:
+    """Where in a PE file its offload bundles lie: in sections that clang calls so there."""
+    for section in parsed.sections:
+        if section.name == ".hip_fat":
+            yield section.offset, section.offset + min(section.size, section.memory_size)
+
+
+def target_of_entry(entry: str) -> TargetId:
+    """The target of a bundle's entry such as `hipv4-amdgcn-amd-amdhsa--gfx90a:xnack+`.
+
+    Raises:
+        WheelError: it names none.
+    """
+    _, mark, rest = entry.partition("-gfx")
+    try:
+        return parse_target_id(mark[1:] + rest)
+    except UsageError as error:
+        raise WheelError(f"the offload bundle entry {entry!r} names no target") from error

@@ -1,0 +1,162 @@
+"""Streams of zlib and zstd read no further than needed."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Protocol
+
+import zstandard
+
+from cairn.errors import WheelError
+from cairn.formats.view import View
+
+_STEP = 1 << 16
+_SMALL_STEP = 1024
+_MOST_WINDOW = 1 << 27
+
+
+class Reader(Protocol):
+    """Something that gives bytes from its beginning to its end."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most `size` bytes; none at the end."""
+
+
+class ViewReader:
+    """Part of a view, read from its beginning to its end.
+
+    Attributes:
+        at: the place that is read next.
+    """
+
+    def __init__(self, view: View, at: int, end: int) -> None:
+        self._view = view
+        self._end = end
+        self.at = at
+
+    def read(self, size: int = _STEP, /) -> bytes:
+        """See `Reader.read`."""
+        size = min(size, self._end - self.at) if size >= 0 else self._end - self.at
+        data = self._view.read(self.at, size)
+        self.at += size
+        return data
+
+
+class Unpacker:
+    """The content of a stream of zlib, or else of zstd, read from its beginning to its end.
+
+    `read` raises zlib.error or ZstdError where the stream is broken.
+
+    Attributes:
+        ended: whether the stream has come to its own end.
+    """
+
+    def __init__(self, packed: ViewReader, *, zlib_stream: bool) -> None:
+        self._packed = packed
+        self._begin = packed.at
+        self._zlib = zlib.decompressobj() if zlib_stream else None
+        self._zstd = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW).decompressobj()
+        self._left = b""
+
+    @property
+    def ended(self) -> bool:
+        """See the class."""
+        return bool(self._zlib.eof if self._zlib else self._zstd.eof)
+
+    @property
+    def used(self) -> int:
+        """How many bytes of the packed ones the stream takes, once it has ended."""
+        over = self._zlib.unused_data if self._zlib else self._zstd.unused_data
+        return self._packed.at - len(over) - self._begin
+
+    def read(self, size: int, /) -> bytes:
+        """See `Reader.read`."""
+        found = [self._left[:size]]
+        self._left = self._left[size:]
+        wanted = size - len(found[0])
+        while wanted > 0 and not self.ended:
+            part = self._next(wanted)
+            if part is None:
+                break
+            found.append(part[:wanted])
+            self._left = part[wanted:]
+            wanted -= len(found[-1])
+        return b"".join(found)
+
+    def _next(self, wanted: int) -> bytes | None:
+        if self._zlib:
+            data = self._zlib.unconsumed_tail or self._packed.read(_STEP)
+            part = self._zlib.decompress(data, wanted)
+            return part if part or data else None
+        # Small steps, since nothing bounds what one gives: a few bytes of zstd can stand for 128 KiB.
+        data = self._packed.read(_SMALL_STEP)
+        return self._zstd.decompress(data) if data else None
+
+
+class Forward:
+    """What a reader gives, with its place; optionally hashed on the way.
+
+    Attributes:
+        at: how many bytes have been read.
+    """
+
+    def __init__(self, reader: Reader, *, digest: Digest | None = None) -> None:
+        self.at = 0
+        self._reader = reader
+        self._digest = digest
+
+    def read(self, size: int, /) -> bytes:
+        """See `Reader.read`."""
+        data = self._reader.read(size)
+        self.at += len(data)
+        if self._digest is not None:
+            self._digest.update(data)
+        return data
+
+    def skip(self, size: int) -> bool:
+        """Go on by so many bytes; whether there are as many."""
+        if self._digest is None and isinstance(self._reader, ViewReader):
+            self._reader.at += size
+            self.at += size
+            return True
+        end = self.at + size
+        while self.at < end:
+            if not self.read(min(end - self.at, _STEP)):
+                return False
+        return True
+
+
+class Digest(Protocol):
+    """A running hash."""
+
+    def update(self, data: bytes, /) -> None:
+        """Take more bytes in."""
+
+
+def unpacker(packed: ViewReader, *, zlib_stream: bool) -> Reader:
+    """The content of a stream of zlib, or else of zstd.
+
+    Its `read` raises zlib.error or ZstdError where the stream is broken.
+    """
+    if zlib_stream:
+        return Unpacker(packed, zlib_stream=True)
+    decompressor = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW)
+    return decompressor.stream_reader(packed, read_size=_STEP)  # type: ignore[arg-type]
+
+
+def exactly(reader: Reader, size: int) -> bytes:
+    """Exactly `size` bytes.
+
+    Raises:
+        WheelError: there are fewer.
+    """
+    data = reader.read(size)
+    if len(data) == size:
+        return data
+    found = bytearray(data)
+    while len(found) < size:
+        part = reader.read(size - len(found))
+        if not part:
+            raise WheelError("an offload bundle ends inside its table")
+        found += part
+    return bytes(found)

@@ -1,0 +1,226 @@
+"""What the loader of Windows reads of a PE file, by a struct reader of our own.
+
+Only the headers and the tables that are asked for are touched, so that a DLL in a wheel costs no more than
+unpacking it as far as they stand.
+
+Source: Microsoft's "PE Format" page, sections on the headers, the import, delay-load and export tables.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.errors import WheelError
+from cairn.formats.view import BytesView, View
+
+MAGIC = b"MZ"
+_SIGNATURE = b"PE\0\0"
+_SIGNATURE_AT = struct.Struct("<I")  # at 0x3c
+_FILE_HEADER = struct.Struct("<HHIIIHH")
+_SECTION = struct.Struct("<8sIIIIIIHHI")
+_IMPORT = struct.Struct("<IIIII")
+_DELAYED = struct.Struct("<IIIIIIII")
+_EXPORT = struct.Struct("<IIHHIIIIIII")
+_MACHINES = {0x14C: "win32", 0x8664: "win_amd64", 0xAA64: "win_arm64"}
+_BITS = {0x10B: 32, 0x20B: 64}
+_TABLES_AT = {32: 96, 64: 112}
+_BASE_AT = {32: (28, "<I"), 64: (24, "<Q")}
+_EXPORTS, _IMPORTS, _DELAYED_IMPORTS = 0, 1, 13
+_MOST_TABLES = 16
+_IS_DLL = 0x2000
+_LONGEST_NAME = 1024
+_MOST_IMPORTS = 4096
+_LARGEST_SECTION = 128 << 20  # what a table points to beyond that is refused
+_MOST_HELD = 512 << 20  # bytes of the sections that tables point to, which may share theirs in the file
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A section.
+
+    Attributes:
+        name: its name, of at most eight characters.
+        address: where it is loaded, counted from the image's base.
+        offset: where it begins in the file.
+        size: its bytes in the file.
+        memory_size: its bytes in memory.
+    """
+
+    name: str
+    address: int
+    offset: int
+    size: int
+    memory_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pe:
+    """A PE file.
+
+    Attributes:
+        bits: 32 or 64.
+        machine: as platform tags have it (`win_amd64`), or the bare number in hex.
+        dll: whether it is a DLL (`.pyd` files are), not a program.
+        imports: the DLLs it needs, as it writes their names, in order.
+        delay_imports: those that it loads when it first calls them.
+        name: the name that it exports itself by, or None.
+        sections: all sections.
+    """
+
+    bits: int
+    machine: str
+    dll: bool
+    imports: tuple[str, ...] = ()
+    delay_imports: tuple[str, ...] = ()
+    name: str | None = None
+    sections: tuple[Section, ...] = ()
+
+
+def is_pe(head: bytes) -> bool:
+    """Whether a file that begins so may be a PE file: programs for DOS begin alike."""
+    return head.startswith(MAGIC)
+
+
+def read(data: bytes | mmap.mmap) -> Pe:
+    """Read a PE file in memory.
+
+    Raises:
+        WheelError: it is none, or its headers are broken.
+    """
+    return read_view(BytesView(data))
+
+
+def read_file(path: Path) -> Pe:
+    """Read a PE file on disk; see `read`."""
+    with path.open("rb") as file:
+        if not path.stat().st_size:
+            raise WheelError(f"{path} is empty")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return read(data)
+
+
+def read_view(view: View) -> Pe:
+    """Read a PE file.
+
+    Raises:
+        WheelError: it is none, or its headers are broken.
+    """
+    image = _Image(view)
+    return Pe(
+        bits=image.bits,
+        machine=_MACHINES.get(image.machine, hex(image.machine)),
+        dll=bool(image.flags & _IS_DLL),
+        imports=tuple(image.imports()),
+        delay_imports=tuple(image.delay_imports()),
+        name=image.export_name(),
+        sections=image.sections,
+    )
+
+
+class _Image:
+    """The headers of a PE file and ways to follow them."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._contents: dict[int, bytes] = {}
+        if not is_pe(view.read(0, min(2, view.size))):
+            raise WheelError("not a PE file")
+        (at,) = _SIGNATURE_AT.unpack(view.read(0x3C, 4))
+        if view.read(at, len(_SIGNATURE)) != _SIGNATURE:
+            raise WheelError("not a PE file but a program for DOS")
+        header = at + len(_SIGNATURE)
+        self.machine, count, _, _, _, size, self.flags = _FILE_HEADER.unpack(
+            view.read(header, _FILE_HEADER.size)
+        )
+        optional = header + _FILE_HEADER.size
+        self._read_optional(view.read(optional, size))
+        self.sections = tuple(self._read_sections(optional + size, count))
+
+    def imports(self) -> Iterator[str]:
+        """The DLLs of the import table."""
+        for row in self._rows(_IMPORTS, _IMPORT):
+            if not row[3]:
+                return
+            yield self._name(row[3])
+
+    def delay_imports(self) -> Iterator[str]:
+        """The DLLs of the delay-load table."""
+        for row in self._rows(_DELAYED_IMPORTS, _DELAYED):
+            if not row[1]:
+                return
+            # Compilers before 2002 wrote addresses that count the image's base.
+            yield self._name(row[1] if row[0] & 1 else row[1] - self._base)
+
+    def export_name(self) -> str | None:
+        """The name in the export table."""
+        address, size = self._tables.get(_EXPORTS, (0, 0))
+        if not address or size < _EXPORT.size:
+            return None
+        row = _EXPORT.unpack(self._read(address, _EXPORT.size))
+        return self._name(row[4]) if row[4] else None
+
+    def _rows(self, table: int, layout: struct.Struct) -> Iterator[tuple[int, ...]]:
+        address, _ = self._tables.get(table, (0, 0))
+        if not address:
+            return
+        for _ in range(_MOST_IMPORTS):
+            yield layout.unpack(self._read(address, layout.size))
+            address += layout.size
+        raise WheelError(f"a PE file with more than {_MOST_IMPORTS} imported DLLs")
+
+    def _read_optional(self, data: bytes) -> None:
+        magic = int.from_bytes(data[:2], "little")
+        if magic not in _BITS:
+            raise WheelError("a PE file without the header of a program or DLL")
+        self.bits = _BITS[magic]
+        begin = _TABLES_AT[self.bits]
+        if len(data) < begin:
+            raise WheelError("a PE file with a truncated header")
+        at, layout = _BASE_AT[self.bits]
+        (self._base,) = struct.unpack_from(layout, data, at)
+        (count,) = struct.unpack_from("<I", data, begin - 4)
+        room = min(count, _MOST_TABLES, (len(data) - begin) // 8)
+        self._tables = {i: struct.unpack_from("<II", data, begin + 8 * i) for i in range(room)}
+
+    def _read_sections(self, at: int, count: int) -> Iterator[Section]:
+        data = self._view.read(at, count * _SECTION.size)
+        for name, memory_size, address, size, offset, *_ in _SECTION.iter_unpack(data):
+            yield Section(
+                name=name.rstrip(b"\0").decode("utf-8", "backslashreplace"),
+                address=address,
+                offset=offset,
+                size=size,
+                memory_size=memory_size,
+            )
+
+    def _read(self, address: int, size: int) -> bytes:
+        """Bytes by their address in memory."""
+        content, start = self._section_at(address)
+        data = content[address - start : address - start + size]
+        if len(data) < size:
+            raise WheelError(f"a table at address {address:#x} leads out of its section")
+        return data
+
+    def _section_at(self, address: int) -> tuple[bytes, int]:
+        """The section that an address lies in, and its own address."""
+        for section in self.sections:
+            if section.address <= address < section.address + section.size:
+                # Whole, and once: tables point to and fro, and a member of a wheel can only be read forwards.
+                if section.address not in self._contents:
+                    room = min(section.size, _LARGEST_SECTION, max(self._view.size - section.offset, 0))
+                    if room + sum(map(len, self._contents.values())) > _MOST_HELD:
+                        raise WheelError("a PE file whose tables take far more room than they should need")
+                    self._contents[section.address] = self._view.read(section.offset, room)
+                return self._contents[section.address], section.address
+        raise WheelError(f"address {address:#x} lies outside of every section")
+
+    def _name(self, address: int) -> str:
+        content, start = self._section_at(address)
+        end = content.find(b"\0", address - start, address - start + _LONGEST_NAME)
+        if end < 0:
+            raise WheelError("a PE file with a name that does not end")
+        return content[address - start : end].decode("utf-8", "backslashreplace")

@@ -1,0 +1,140 @@
+"""One way to read parts of a binary, whether it lies in memory or compressed in a wheel."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from cairn.errors import WheelError
+from cairn.formats.errors import LyingHeaderError
+from cairn.formats.zip.layout import Member
+from cairn.formats.zip.reader import Archive
+
+_HEAD = 16 << 20
+
+
+class View(Protocol):
+    """Bytes that can be read at any place."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Exactly `size` bytes from `offset`.
+
+        Raises:
+            WheelError: there are fewer.
+        """
+
+
+class BytesView:
+    """A view of bytes in memory, or of a mapped file."""
+
+    def __init__(self, data: bytes | mmap.mmap) -> None:
+        self._data = data
+        self.size = len(data)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """See `View.read`."""
+        check_range(offset, size, self.size)
+        return self._data[offset : offset + size]
+
+
+class MemberView:
+    """A view of a wheel's member that holds no more than its first 16 MiB and the part being read.
+
+    Reading forward unpacks the member once. Reading something behind that is no longer held unpacks it again
+    from the beginning.
+    """
+
+    def __init__(
+        self,
+        archive: Archive,
+        member: Member,
+        *,
+        observer: Callable[[bytes], object] | None = None,
+    ) -> None:
+        """Begin a view.
+
+        Args:
+            archive: where the member is.
+            member: which one.
+            observer: called once with every piece of the content, in order, as far as it is unpacked. Only
+                with an observer are size and CRC checked, once `drain` has come to the end.
+        """
+        self.size = member.size
+        self._archive = archive
+        self._member = member
+        self._observer = observer
+        self._observed = 0
+        self._head = bytearray()
+        self._rewind()
+
+    def read(self, offset: int, size: int) -> bytes:
+        """See `View.read`."""
+        check_range(offset, size, self.size)
+        end = offset + size
+        if end <= _HEAD:
+            while len(self._head) < end:
+                self._go_on(end)
+            return bytes(self._head[offset:end])
+        if offset < self._start:
+            self._rewind()
+        while self._start + len(self._window) < end:
+            self._go_on(offset)
+        return self._window[offset - self._start : end - self._start]
+
+    def drain(self) -> None:
+        """Unpack to the end, so that size and CRC are checked and the observer has seen everything."""
+        if self._observed < self.size:
+            while self._advance(self.size):
+                pass
+        # The checks are at the very end of the stream, after its last piece.
+        for _ in self._pieces:
+            pass
+
+    def _rewind(self) -> None:
+        self._pieces: Iterator[bytes] = (
+            self._archive.stream if self._observer else self._archive.stream_unchecked
+        )(self._member)
+        self._start = 0
+        self._window = b""
+
+    def _go_on(self, keep_from: int) -> None:
+        if not self._advance(keep_from):
+            raise LyingHeaderError(
+                f"{self._member.name} unpacks to {self._observed} bytes, not the {self.size} it claims"
+            )
+
+    def _advance(self, keep_from: int) -> bool:
+        """Unpack one more piece; forget what is before `keep_from`."""
+        piece = next(self._pieces, None)
+        if piece is None:
+            return False
+        drop = min(max(keep_from - self._start, 0), len(self._window))
+        end = self._start + len(self._window) + len(piece)
+        # The usual case, everything before is done with, must not copy.
+        self._window = piece if drop == len(self._window) else self._window[drop:] + piece
+        self._start += drop
+        if end > self._observed:
+            self._observe(piece, end)
+        return True
+
+    def _observe(self, piece: bytes, end: int) -> None:
+        self._observed = end
+        if len(self._head) < _HEAD:
+            self._head += piece
+        if self._observer is not None:
+            self._observer(piece)
+
+
+def check_range(offset: int, size: int, available: int) -> None:
+    """Refuse to read what is not there.
+
+    Raises:
+        WheelError: the range is not within `available` bytes.
+    """
+    if offset < 0 or size < 0 or offset + size > available:
+        raise WheelError(f"a header points at bytes {offset} to {offset + size} of {available}")

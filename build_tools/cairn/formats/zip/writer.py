@@ -1,0 +1,254 @@
+"""Writing an archive from another one: what stays is copied as it is, only what is new is compressed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from cairn import files
+from cairn.errors import WheelError
+from cairn.formats.zip import deflate, layout
+from cairn.formats.zip import limits as zip_limits
+from cairn.formats.zip.layout import Member, Zip64At
+from cairn.formats.zip.raw_file import RawFile
+from cairn.formats.zip.reader import Archive
+
+_COPY_STEP = 1 << 30
+_EXECUTABLE = 0o111
+_ZIP_YEARS = (1980, 2107)
+
+
+class Kept(NamedTuple):
+    """A member copied with its compressed bytes, its time and its mode (a tuple: a torch wheel has 12,000).
+
+    Attributes:
+        member: the member of the source.
+        name: its name in the new archive.
+    """
+
+    member: Member
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class New:
+    """A member made from given content.
+
+    Attributes:
+        name: its name.
+        content: its bytes, or the file that has them.
+        executable: whether it gets the executable bits; None takes those of a file, and none for bytes.
+    """
+
+    name: str
+    content: bytes | Path
+    executable: bool | None = None
+
+
+def write(
+    target: Path,
+    entries: Sequence[Kept | New],
+    source: Archive | None = None,
+    *,
+    zip64: Zip64At | None = None,
+) -> None:
+    """Write the archive `target` whole or not at all, its members in the order given.
+
+    New members get the time `SOURCE_DATE_EPOCH` says (else 1980-01-01) and mode 0644 or 0755, so that the
+    same entries give the same bytes.
+
+    Args:
+        target: the archive to write; never the source's own file.
+        entries: what it holds.
+        source: the archive that `Kept` entries come from.
+        zip64: where the ZIP64 fields begin to be used; only tests lower it.
+
+    Raises:
+        WheelError: `target` is the source; two entries have one name; a name leads out of the wheel.
+    """
+    if source is not None and target.exists() and target.samefile(source.path):
+        raise WheelError(f"{target} would overwrite its own source", tip="choose another output folder")
+    with files.writing_beside(target) as part, part.open("wb") as out:
+        writer = _Writer(out, zip64 or Zip64At())
+        for step in _runs(entries):
+            if isinstance(step, New):
+                writer.add(step)
+            elif source is not None:
+                writer.copy(source.raw, step)
+        writer.finish()
+
+
+class _Writer:
+    """The archive being written and what its directory will say."""
+
+    def __init__(self, out: BinaryIO, limits: Zip64At) -> None:
+        self._out = out
+        self._limits = limits
+        self._stamp = _stamp()
+        self._members: list[Member] = []
+
+    def copy(self, raw: RawFile, run: Sequence[Kept]) -> None:
+        """Copy members that stand one after the other in the source."""
+        first, last = run[0], run[-1]
+        here = self._out.tell()
+        begin = first.member.offset
+        if first.name != first.member.name:
+            here = self._copy_renamed(first)
+            begin = first.member.data_offset
+        shift = self._out.tell() - begin
+        _copy_range(raw, self._out, begin, last.member.end - begin)
+        self._members.append(_renamed(first, offset=here))
+        self._members += [_shifted(kept.member, shift) for kept in run[1:]]
+
+    def _copy_renamed(self, kept: Kept) -> int:
+        here = self._out.tell()
+        member = _renamed(kept, offset=here)
+        wide = max(member.size, member.compressed_size) >= self._limits.size
+        header = bytearray(layout.local_header(member, zip64=wide))
+        # The bytes that follow may end in a data descriptor, so the flag that announces it stays.
+        header[6:8] = member.flags.to_bytes(2, "little")
+        self._out.write(header)
+        return here
+
+    def add(self, new: New) -> None:
+        """Compress one member."""
+        zip_limits.check_name(new.name)
+        here = self._out.tell()
+        member = _blank(new, self._stamp, here)
+        # The header must say whether the sizes are wide before they are known: deflate adds at most 0.1 %.
+        most = _size_of(new.content)
+        wide = most + most // 1000 + 1024 >= self._limits.size
+        self._out.write(layout.local_header(member, zip64=wide))
+        begin = self._out.tell()
+        counter = _Counter(_pieces(new.content))
+        for packed in deflate.deflate(counter):
+            self._out.write(packed)
+        end = self._out.tell()
+        member = member._replace(crc=counter.crc, size=counter.size, compressed_size=end - begin)
+        self._out.seek(here)
+        self._out.write(layout.local_header(member, zip64=wide))
+        self._out.seek(end)
+        self._members.append(member)
+
+    def finish(self) -> None:
+        """Write the central directory."""
+        zip_limits.check_together(self._members, zip_limits.Limits(total_size=1 << 62))
+        begin = self._out.tell()
+        directory = b"".join([layout.central_entry(member, self._limits) for member in self._members])
+        self._out.write(directory)
+        size = len(directory)
+        self._out.write(layout.end_records(len(self._members), size, begin, self._limits))
+
+
+class _Counter:
+    """Pieces on their way through, and what they amount to."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = pieces
+        self.crc = 0
+        self.size = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._pieces:
+            self.crc = deflate.crc32(piece, self.crc)
+            self.size += len(piece)
+            yield piece
+
+
+def _runs(entries: Iterable[Kept | New]) -> Iterator[New | list[Kept]]:
+    """New members one by one, kept ones in the longest runs that one copy can move."""
+    run: list[Kept] = []
+    for entry in entries:
+        if isinstance(entry, Kept) and run and _follows(run[-1], entry):
+            run.append(entry)
+            continue
+        if run:
+            yield run
+        run = [entry] if isinstance(entry, Kept) else []
+        if isinstance(entry, New):
+            yield entry
+    if run:
+        yield run
+
+
+def _follows(before: Kept, entry: Kept) -> bool:
+    return entry.name == entry.member.name and entry.member.offset == before.member.end
+
+
+def _renamed(kept: Kept, *, offset: int) -> Member:
+    member = kept.member
+    if kept.name == member.name:
+        return member._replace(offset=offset)
+    zip_limits.check_name(kept.name)
+    flags = member.flags | (0 if kept.name.isascii() else layout.FLAG_UTF8)
+    return member._replace(name=kept.name, raw_name=kept.name.encode(), flags=flags, offset=offset)
+
+
+def _shifted(member: Member, shift: int) -> Member:
+    return tuple.__new__(Member, (*member[:-3], member.offset + shift, 0, 0))  # far faster than _replace
+
+
+def _blank(new: New, stamp: int, offset: int) -> Member:
+    mode = stat.S_IFREG | (0o755 if _is_executable(new) else 0o644)
+    flags = 0 if new.name.isascii() else layout.FLAG_UTF8
+    raw_name = new.name.encode()
+    made_by, method = layout.MADE_ON_UNIX, layout.DEFLATED
+    return Member(
+        new.name, raw_name, flags, method, stamp, 0, 0, 0, mode << 16, 0, made_by, b"", b"", offset, 0, 0
+    )
+
+
+def _is_executable(new: New) -> bool:
+    if new.executable is None:
+        return isinstance(new.content, Path) and bool(new.content.stat().st_mode & _EXECUTABLE)
+    return new.executable
+
+
+def _size_of(content: bytes | Path) -> int:
+    return content.stat().st_size if isinstance(content, Path) else len(content)
+
+
+def _pieces(content: bytes | Path) -> Iterator[bytes]:
+    if isinstance(content, bytes):
+        for start in range(0, len(content), deflate.PIECE):
+            yield content[start : start + deflate.PIECE]
+        return
+    with content.open("rb") as file:
+        while piece := file.read(deflate.PIECE):
+            yield piece
+
+
+def _stamp() -> int:
+    """The DOS time of new members (https://reproducible-builds.org/specs/source-date-epoch/)."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not epoch.isdecimal():
+        return layout.DOS_EPOCH
+    try:
+        then = time.gmtime(int(epoch))
+    except (OverflowError, ValueError, OSError):
+        return layout.DOS_EPOCH
+    if not _ZIP_YEARS[0] <= then.tm_year <= _ZIP_YEARS[1]:
+        return layout.DOS_EPOCH
+    date = (then.tm_year - _ZIP_YEARS[0]) << 9 | then.tm_mon << 5 | then.tm_mday
+    return date << 16 | then.tm_hour << 11 | then.tm_min << 5 | then.tm_sec // 2
+
+
+def _copy_range(raw: RawFile, out: BinaryIO, offset: int, size: int) -> None:
+    """Copy without the bytes passing through us where the system can, in chunks elsewhere."""
+    if hasattr(os, "copy_file_range"):
+        out.flush()
+        with contextlib.suppress(OSError):
+            while size:
+                done = os.copy_file_range(raw.fileno(), out.fileno(), min(size, _COPY_STEP), offset)
+                if not done:
+                    break
+                offset += done
+                size -= done
+        out.seek(0, os.SEEK_END)
+    out.writelines(raw.chunks(offset, size))

@@ -1,0 +1,131 @@
+"""What an earlier run found out and still holds, because everything that it rests on is the same.
+
+A finding is kept under the digest of all that could change it: the bytes of the wheels and of what they need
+as they lie in the store now, the tests, the programs that ran them, Python, the machine. What it left as
+evidence is kept by digest too. Where anything differs or is missing, the work is done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar
+
+import cairn
+from cairn import files, jsonfile
+from cairn.build import cache
+from cairn.errors import UsageError
+from cairn.release.index import keys
+from cairn.release.index.snapshot import Channel
+from cairn.store.folder import LocalStore
+from cairn.testing import gpus
+from cairn.testing.smoke import SmokeRequest
+from cairn.wheels.wheelset import WheelSet
+
+# Variables that reach the programs of a test, or the installers, and may change what comes of them.
+_VARIABLES = re.compile(
+    r"PATH|LANG|LC_\w+|TZ|PYTHON\w+|(ROCM|ROCR|HIP|HSA|CUDA|LD|DYLD|SSL)_\w+|(https?|no|all)_proxy",
+    re.IGNORECASE,
+)
+_PACKAGE = Path(cairn.__file__).parent
+_PROGRAMS = ("cairn", "pip", "pytest", "uv")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What was found.
+
+    Attributes:
+        key: digest of all that it rests on.
+        when: for people to read.
+        evidence: the files that it left, seen from this one's folder, with the sha256 of each.
+    """
+
+    SCHEMA: ClassVar[str] = "cairn.kept/1"
+
+    key: str
+    when: str
+    evidence: Mapping[str, str]
+
+
+def key(**inputs: object) -> str:
+    """The digest of what a finding rests on, this Python and this machine included."""
+    return cache.key_of({"machine": machine(), **inputs})
+
+
+def find(path: Path, key: str) -> Finding | None:
+    """The finding that `write` left at `path`, if it rests on the same and its evidence is as it was."""
+    try:
+        found = jsonfile.read(path, Finding)
+        whole = all(files.sha256_of(path.parent / file) == digest for file, digest in found.evidence.items())
+    except (UsageError, OSError, ValueError):  # ValueError: what names no file
+        return None
+    return found if whole and found.key == key else None
+
+
+def write(path: Path, key: str, evidence: Iterable[Path] = ()) -> None:
+    """Keep a finding for the runs to come."""
+    digests = {os.path.relpath(file, path.parent): files.sha256_of(file) for file in evidence}
+    when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    jsonfile.write(path, Finding(key=key, when=when, evidence=digests))
+
+
+def key_of_smoke(store: LocalStore, channel: str, asked: SmokeRequest) -> str:
+    """The digest of what the verdict of a smoke test rests on, the set's own index included."""
+    wheel_set = asked.wheel_set
+    return key(
+        program=digest_of_trees([_PACKAGE]),
+        set=wheel_set.set_id,
+        made_for=[wheel_set.python, wheel_set.platform, wheel_set.family, *wheel_set.targets],
+        bytes=bytes_of(store, channel, wheel_set),
+        pages=digest_of_trees([store.path / keys.simple_prefix(channel, wheel_set.set_id)]),
+        tests=digest_of_trees(asked.smoke_tests),
+        asked=[list(asked.extra_wheels), asked.devices, {k: list(v) for k, v in asked.imports.items()}],
+    )
+
+
+def key_of_install(store: LocalStore, channel: str, wheel_set: WheelSet) -> str:
+    """The digest of what an installation from a channel rests on: its pages and the files behind them."""
+    return key(
+        program=digest_of_trees([_PACKAGE]),
+        set=wheel_set.set_id,
+        bytes=bytes_of(store, channel, wheel_set),
+        pages=digest_of_trees([store.path / keys.simple_prefix(channel)]),
+    )
+
+
+def bytes_of(store: LocalStore, channel: str, wheel_set: WheelSet) -> dict[str, str]:
+    """The sha256 of each file that a set of a channel installs, as the bytes are now."""
+    closure = Channel(store, channel).load().set(wheel_set.set_id).closure
+    paths = (store.path / keys.file_key(ref.sha256, ref.filename) for ref in closure)
+    return {path.name: files.sha256_of(path) if path.is_file() else "missing" for path in paths}
+
+
+def machine() -> dict[str, object]:
+    """This Python, the programs that come with us, the system, its GPUs, and what steers them."""
+    return {
+        "python": [sys.version, os.path.realpath(sys.executable), sys.prefix],
+        "programs": {name: importlib.metadata.version(name) for name in _PROGRAMS},
+        "system": [platform.platform(), platform.machine(), *platform.libc_ver()],
+        "gpus": list(gpus.seen()),
+        "variables": {name: value for name, value in os.environ.items() if _VARIABLES.fullmatch(name)},
+    }
+
+
+def digest_of_trees(roots: Iterable[Path]) -> str:
+    """One digest of files and of all files below folders: their names and bytes."""
+    whole = hashlib.sha256()
+    for root in roots:
+        for path in sorted(
+            p for p in (root, *root.rglob("*")) if p.is_file() and "__pycache__" not in p.parts
+        ):
+            whole.update(f"{path.relative_to(root.parent).as_posix()} {files.sha256_of(path)}\n".encode())
+    return whole.hexdigest()

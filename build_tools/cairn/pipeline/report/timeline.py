@@ -1,0 +1,91 @@
+"""Stages on one scale of time: where each bar begins and ends, in percent of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from cairn.pipeline.report.model import Stage
+
+_TICKS = 5  # at most about so many
+_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)  # seconds
+_SHORTEST = 0.4  # percent of the width, so that a stage of a millisecond can still be seen
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """A stage, placed.
+
+    Attributes:
+        stage: what it stands for.
+        lane: its row, from 0; stages of one lane never overlap.
+        left: percent of the width.
+        width: likewise.
+        at_right: whether its label belongs to the left of its end, for want of room to the right.
+    """
+
+    stage: Stage
+    lane: int
+    left: float
+    width: float
+    at_right: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tick:
+    """A mark on the scale: its place in percent, and its seconds."""
+
+    left: float
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """Bars and the scale they are drawn to.
+
+    Attributes:
+        bars: by start.
+        ticks: from 0 on.
+        lanes: how many rows there are.
+        seconds: the whole width.
+    """
+
+    bars: tuple[Bar, ...]
+    ticks: tuple[Tick, ...]
+    lanes: int
+    seconds: float
+
+
+def lay_out(stages: Iterable[Stage]) -> Timeline:
+    """Place stages on a scale that begins with the first and ends with the last.
+
+    Each gets a lane of its own, in the order in which they began: what ran side by side stands one below the
+    other over the same stretch of time, and every bar has room for its name.
+    """
+    ordered = sorted(stages, key=lambda stage: (stage.start, stage.end, stage.name))
+    if not ordered:
+        return Timeline(bars=(), ticks=(), lanes=0, seconds=0.0)
+    zero = ordered[0].start
+    whole = max(max(stage.end for stage in ordered) - zero, 1e-9)
+    bars = tuple(_bar(stage, lane, zero, whole) for lane, stage in enumerate(ordered))
+    return Timeline(bars=bars, ticks=_ticks(whole), lanes=len(ordered), seconds=whole)
+
+
+def _bar(stage: Stage, lane: int, zero: float, whole: float) -> Bar:
+    left = (stage.start - zero) / whole * 100
+    width = max((stage.end - stage.start) / whole * 100, _SHORTEST)
+    left = min(left, 100 - width)
+    return Bar(stage=stage, lane=lane, left=round(left, 3), width=round(width, 3), at_right=left > 50)  # noqa: PLR2004
+
+
+def _ticks(whole: float) -> tuple[Tick, ...]:
+    step = _step(whole, _STEPS)
+    count = int(whole / step)
+    return tuple(Tick(left=round(i * step / whole * 100, 3), seconds=i * step) for i in range(count + 1))
+
+
+def _step(whole: float, steps: Sequence[int]) -> float:
+    fitting = next((step for step in steps if whole / step <= _TICKS), None)
+    if fitting is not None and whole >= steps[0]:
+        return fitting
+    return whole / _TICKS

@@ -1,0 +1,95 @@
+"""What a run of the trail is asked for, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cairn.build.model import BuiltWheel
+from cairn.pipeline.timeline import Span
+from cairn.release.gate import evidence, judgement
+from cairn.release.promote import Promotion
+from cairn.sources.checkout.checkout import Checkout
+from cairn.stack import Stack
+from cairn.testing.record import TestRecord
+from cairn.wheels.wheelset import WheelSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrailRequest:
+    """A run of the trail.
+
+    Attributes:
+        stack: the stack, on its line.
+        targets: GPU targets, or `cpu` alone.
+        work_dir: holds checkouts, environments, wheels, the index and the report.
+        cache_dir: built wheels by their inputs.
+        jobs: compile jobs at once.
+        build_env: variables for the builds (`cairn.build.inputs.overrides`).
+        force: drop local edits in the checkouts.
+    """
+
+    stack: Stack
+    targets: tuple[str, ...]
+    work_dir: Path
+    cache_dir: Path
+    jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
+    force: bool = False
+    build_env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def wheels_dir(self) -> Path:
+        """Where the wheels of the run go."""
+        return self.work_dir / "wheels"
+
+    @property
+    def store_dir(self) -> Path:
+        """The store with the staging and the release channel."""
+        return self.work_dir / "index"
+
+    @property
+    def logs_dir(self) -> Path:
+        """Where the logs of the run go."""
+        return self.work_dir / "logs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrailResult:
+    """What a run of the trail has made.
+
+    Attributes:
+        checkouts: what was built from.
+        wheels: what was built.
+        wheel_set: the set they form.
+        rocm_version: of the SDK; None for a stack without ROCm.
+        record: of the smoke tests.
+        promotion: of the set to the release channel.
+        untested_note: `untested on hardware: gfx942`; None for a set that was tested on all that it is for.
+        installers: programs that installed the set from the release index.
+        pip_line: what a person types to install.
+        uv_line: the same with uv.
+        report: the HTML report.
+        spans: when each stage ran.
+    """
+
+    checkouts: tuple[Checkout, ...]
+    wheels: tuple[BuiltWheel, ...]
+    wheel_set: WheelSet
+    rocm_version: str | None
+    record: TestRecord
+    promotion: Promotion
+    untested_note: str | None
+    installers: tuple[str, ...]
+    pip_line: str
+    uv_line: str
+    report: Path
+    spans: tuple[Span, ...]
+
+
+def untested_note(promotion: Promotion, wheel_set: WheelSet, record: TestRecord) -> str | None:
+    """What the set was not tested on: as the gate judged it, else (an older store) by the record."""
+    if promotion.report is not None:
+        return promotion.report.untested_note
+    return promotion.untested or judgement.untested_note(evidence.untested(wheel_set, (record,)))

@@ -1,0 +1,326 @@
+"""Runs the trail, each stage with the values of the stage before."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from cairn import files
+from cairn import targets as gpu
+from cairn.build import cache, environment, job, plan, preflight, rocm_sdk, scheduler, write_outputs
+from cairn.build.environment import PipSource
+from cairn.build.model import BuildRequest, BuiltWheel, Sdk
+from cairn.output import console
+from cairn.pipeline import disk_room
+from cairn.pipeline import kept as findings
+from cairn.pipeline.check_install import INSTALLERS, install_from_release
+from cairn.pipeline.report import collect
+from cairn.pipeline.request import TrailRequest, TrailResult, untested_note
+from cairn.pipeline.timeline import Timeline
+from cairn.release import promote
+from cairn.release.gate import gate
+from cairn.release.index import keys
+from cairn.release.publish import files as publish_files
+from cairn.release.publish import mirror
+from cairn.release.publish import wheel_set as staging
+from cairn.release.serve import server as serve_server
+from cairn.sources import checkout_stack
+from cairn.sources.checkout.checkout import Checkout
+from cairn.store import folder as store_folder
+from cairn.testing import record as records
+from cairn.testing import smoke
+from cairn.wheels import wheelset as wheel_sets
+from cairn.wheels.metadata import rocm_version
+from cairn.wheels.wheelset import WheelSet
+
+STAGING, RELEASE = "staging", "release"
+_LOCK_WAIT = 2.0  # seconds: a run takes minutes, and whoever starts another one should not wait in silence
+
+
+def run(request: TrailRequest) -> TrailResult:
+    """Run the trail of a stack from its repositories to an install from the release index.
+
+    What is finished is kept: a run after an interrupt, or with nothing changed, does only what is left.
+
+    Raises:
+        CairnError: of the stage that failed; what was promoted before stays as it was.
+        SystemFailureError: another run is under way in the same work folder, or its disk is too full for one.
+    """
+    disk_room.check(request.work_dir, request.stack.disk)
+    with (
+        files.locked(request.work_dir / "run.lock", timeout=_LOCK_WAIT),
+        console.current().steps(_count_steps(request)),
+    ):
+        return _run(request, Timeline())
+
+
+def _count_steps(request: TrailRequest) -> int:
+    """How many stages there will be: those of every stack, and those that only some need."""
+    stack = request.stack
+    of_the_sdk = ("make", "publish", "install") if stack.sdk else ()
+    of_every_stack = ("check out", "stage", "smoke-test", "promote", "install")
+    return len(of_every_stack) + len(of_the_sdk) + len(stack.projects) + int(_hipifies_by_torch(request))
+
+
+def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
+    tools = _tools(request, timeline)
+    checkouts = _checkouts(request, tools, timeline)
+    _look_ahead(request, checkouts)
+    sdk_dists = _sdk_dists(request, timeline)
+    opened = store_folder.LocalStore(request.store_dir)
+    with timeline.stage("publish the ROCm SDK to staging") if sdk_dists else contextlib.nullcontext():
+        _in_fresh_store_where_taken(opened, lambda: _publish_sdk(opened, sdk_dists))
+    with serve_server.serving(request.store_dir) as server:
+        index_url = keys.index_url(server.url, STAGING)
+        installed = _sdk(request, sdk_dists, index_url, timeline) if sdk_dists else None
+        wheels = _build(request, checkouts, installed, timeline)
+        wheel_set = wheel_sets.read(request.wheels_dir / "set.json")
+        with timeline.stage("stage the set"):
+            _in_fresh_store_where_taken(
+                opened,
+                lambda: _stage(opened, wheel_set, wheels),
+                before=lambda: _publish_sdk(opened, sdk_dists),
+            )
+        record = _smoke(request, opened, wheel_set, server.url, timeline)
+    promotion = _promote(opened, wheel_set, record, timeline)
+    installers = _install(request, opened, wheel_set, timeline)
+    result = TrailResult(
+        checkouts=checkouts,
+        wheels=wheels,
+        wheel_set=wheel_set,
+        rocm_version=installed.info.version if installed else None,
+        record=record,
+        promotion=promotion,
+        untested_note=untested_note(promotion, wheel_set, record),
+        installers=installers,
+        pip_line=_install_line(request, "pip", "install"),
+        uv_line=_install_line(request, "uv", "pip", "install"),
+        report=request.work_dir / "report.html",
+        spans=tuple(timeline.spans),
+    )
+    collect.write(request, result)
+    return result
+
+
+def _hipifies_by_torch(request: TrailRequest) -> bool:
+    return any(p.hipify == "torch-utils" for p in request.stack.projects)
+
+
+def _look_ahead(request: TrailRequest, checkouts: Sequence[Checkout]) -> None:
+    """See to what would stop the build before the SDK is made for it."""
+    suffix = request.stack.version_suffix if request.stack.sdk is None else None
+    gpu = request.stack.sdk is not None
+    trees = [
+        functools.partial(preflight.checkout, c.project, c.path, suffix=suffix, gpu=gpu) for c in checkouts
+    ]
+    preflight.run(
+        [
+            *trees,
+            functools.partial(preflight.tools, for_cpu=request.stack.sdk is None, launcher=None),
+            functools.partial(preflight.writable, request.wheels_dir, room=preflight.ROOM),
+        ]
+    )
+
+
+def _tools(request: TrailRequest, timeline: Timeline) -> Path | None:
+    """An interpreter that has the stack's own torch, for a checkout that is hipified with it."""
+    if not _hipifies_by_torch(request):
+        return None
+    name = f"install {', '.join(request.stack.extra_wheels)} for hipify"
+    folder = request.work_dir / "tools"
+    marker = folder / "cairn-tools"
+    wanted = "\n".join(request.stack.extra_wheels)
+    env = environment.describe(folder)
+    if marker.is_file() and marker.read_text(encoding="utf-8") == wanted:
+        timeline.kept(name, "it is there")
+    else:
+        with timeline.stage(name) as stage:
+            env = environment.create(folder)
+            environment.pip_install(
+                env,
+                request.stack.extra_wheels,
+                PipSource(),
+                log=request.logs_dir / "tools.log",
+                on_line=stage.update,
+            )
+            marker.write_text(wanted, encoding="utf-8")
+    return env.python
+
+
+def _checkouts(request: TrailRequest, python: Path | None, timeline: Timeline) -> tuple[Checkout, ...]:
+    with timeline.stage(f"check out {request.stack.line}") as stage:
+        return checkout_stack.checkout_stack(
+            request.stack,
+            request.work_dir / "src",
+            options=checkout_stack.Options(jobs=request.jobs, force=request.force, python=python),
+            say=stage.update,
+        )
+
+
+def _sdk_dists(request: TrailRequest, timeline: Timeline) -> tuple[Path, ...]:
+    if request.stack.sdk is None:
+        return ()
+    with timeline.stage("make the ROCm SDK") as stage:
+        return rocm_sdk.make(
+            request.stack,
+            request.targets,
+            request.work_dir / "sdk",
+            log=request.logs_dir / "sdk.log",
+            say=stage.update,
+        )
+
+
+def _publish_sdk(opened: store_folder.LocalStore, dists: Sequence[Path]) -> None:
+    if dists:
+        publish_files.publish(opened, STAGING, dists)
+        mirror.mirror(opened, STAGING, dists=dists)
+
+
+def _in_fresh_store_where_taken(
+    opened: store_folder.LocalStore, act: Callable[[], None], *, before: Callable[[], None] = lambda: None
+) -> None:
+    """Act on the store; where other sources or targets gave other bytes under a name, begin a new store.
+
+    A name never changes its bytes, and versions on a developer's machine stay while the sources change. The
+    old store is kept beside, whole.
+    """
+    try:
+        act()
+    except publish_files.NameTakenError:
+        kept = store_folder.retire(opened)
+        console.current().info(f"a new index begins: the last one has other bytes under these names ({kept})")
+        before()
+        act()
+
+
+def _sdk(request: TrailRequest, dists: Sequence[Path], index_url: str, timeline: Timeline) -> Sdk:
+    assert request.stack.sdk is not None  # noqa: S101 - the caller has its packages
+    with timeline.stage("install the ROCm SDK") as stage:
+        return rocm_sdk.install(
+            request.work_dir / "envs" / "sdk",
+            rocm_sdk.Wanted(
+                source=PipSource(index_url=index_url),
+                version=request.stack.sdk.version,
+                family=gpu.family_of(request.targets),
+                digest=cache.key_of({path.name: files.sha256_of(path) for path in dists}),
+            ),
+            log=request.logs_dir / "install-sdk.log",
+            say=stage.update,
+        )
+
+
+def build_request(
+    request: TrailRequest, checkouts: Mapping[str, Path], installed: Sdk | None
+) -> BuildRequest:
+    """What the trail asks of the build, with the features on where the stack says that they work."""
+    suffix = rocm_version.suffix(installed.info.version) if installed else request.stack.version_suffix or ""
+    return BuildRequest(
+        stack=request.stack,
+        checkouts=checkouts,
+        output_dir=request.wheels_dir,
+        work_dir=request.work_dir / "envs",
+        cache_dir=request.cache_dir,
+        targets=request.targets,
+        build_env=request.build_env,
+        sdk=installed,
+        version_suffix=suffix,
+        features=job.features(request.stack, request.targets, checkouts, {}),
+        jobs=request.jobs,
+    )
+
+
+def _build(
+    request: TrailRequest, checkouts: Sequence[Checkout], installed: Sdk | None, timeline: Timeline
+) -> tuple[BuiltWheel, ...]:
+    asked = build_request(request, {c.project.name: c.path for c in checkouts}, installed)
+    wheels = scheduler.run(plan.make(asked))
+    write_outputs.write(asked, wheels, checkouts)
+    for wheel in wheels:
+        how: tuple[console.Mark, str] = ("kept", "from the cache") if wheel.cached else ("done", "")
+        timeline.add(f"build {wheel.project}", wheel.started, wheel.ended, mark=how[0], detail=how[1])
+    return wheels
+
+
+def _stage(opened: store_folder.LocalStore, wheel_set: WheelSet, wheels: Sequence[BuiltWheel]) -> None:
+    paths = [wheel.wheel for wheel in wheels]
+    mirror.mirror(opened, STAGING, dists=paths)
+    staging.stage_set(opened, STAGING, wheel_set, paths)
+
+
+def _smoke(
+    request: TrailRequest,
+    opened: store_folder.LocalStore,
+    wheel_set: WheelSet,
+    server_url: str,
+    timeline: Timeline,
+) -> records.TestRecord:
+    name, work_dir = "smoke-test the installed wheels", request.work_dir / "smoke"
+    asked = smoke.SmokeRequest(
+        wheel_set=wheel_set,
+        index_url=keys.index_url(server_url, STAGING, wheel_set.set_id),
+        work_dir=work_dir,
+        extra_wheels=request.stack.extra_wheels,
+        devices=request.stack.sdk is None or request.stack.sdk.devices,
+        smoke_tests=tuple(Path(folder) for folder in request.stack.smoke_tests),
+        imports={p.distribution: p.smoke_imports for p in request.stack.projects},
+    )
+    marker = request.work_dir / "kept" / "smoke.json"
+    key = findings.key_of_smoke(opened, STAGING, asked)
+    if (found := findings.find(marker, key)) is not None:
+        timeline.kept(name, f"record of {found.when}")
+        return records.read(work_dir / "record.json")
+    marker.unlink(missing_ok=True)
+    with timeline.stage(name) as stage:
+        result = smoke.run_smoke(asked, on_line=stage.update)
+        smoke.require_passed(result)
+    findings.write(marker, key, evidence=(result.record_path, result.junit_path))
+    return result.record
+
+
+def _promote(
+    opened: store_folder.LocalStore, wheel_set: WheelSet, record: records.TestRecord, timeline: Timeline
+) -> promote.Promotion:
+    bypass = None
+    if wheel_set.targets != (gpu.CPU,) and not record.counts.device_passed:
+        # The smoke tests have passed, but device tests were skipped: everything must say so.
+        reason = "no GPU was used: the smoke tests passed, and their device tests were skipped"
+        bypass = gate.Bypass(who="cairn ci run", reason=reason)
+    with timeline.stage("pass the gate and promote") as stage:
+        done = promote.promote(
+            opened,
+            wheel_set.set_id,
+            source=STAGING,
+            target=RELEASE,
+            records=(record,),
+            bypass=bypass,
+            on_step=stage.update,
+        )
+        if (note := untested_note(done, wheel_set, record)) is not None:
+            stage.end_as("bypassed", note)
+        elif done.kept:
+            stage.end_as("kept", f"in {RELEASE} already")
+    return done
+
+
+def _install(
+    request: TrailRequest, opened: store_folder.LocalStore, wheel_set: WheelSet, timeline: Timeline
+) -> tuple[str, ...]:
+    name, marker = "install from the release index", request.work_dir / "kept" / "install.json"
+    key = findings.key_of_install(opened, RELEASE, wheel_set)
+    if (found := findings.find(marker, key)) is not None:
+        timeline.kept(name, f"unchanged since {found.when}")
+        return INSTALLERS
+    marker.unlink(missing_ok=True)
+    with timeline.stage(name):
+        install_from_release(request, wheel_set)
+    findings.write(marker, key)
+    return INSTALLERS
+
+
+def _install_line(request: TrailRequest, *program: str) -> str:
+    url = keys.index_url(request.store_dir.as_uri(), RELEASE)
+    names = request.stack.install or tuple(p.distribution for p in request.stack.in_order())
+    return shlex.join([*program, "--index-url", url, *names])

@@ -1,0 +1,55 @@
+"""When each stage of a run began and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cairn.output import console
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """A stage that has ended; times in seconds since the epoch.
+
+    Attributes:
+        name: what people read.
+        start: when it began.
+        end: when it ended.
+        mark: how it ended.
+        detail: why, where it was not plainly done.
+    """
+
+    name: str
+    start: float
+    end: float
+    mark: console.Mark = "done"
+    detail: str = ""
+
+
+class Timeline:
+    """Shows stages on the console and remembers them."""
+
+    def __init__(self) -> None:
+        self.spans: list[Span] = []
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[console.Stage]:
+        """A stage that is shown while it runs."""
+        start = time.time()
+        with console.current().stage(name) as stage:
+            yield stage
+        self.add(name, start, time.time(), mark=stage.mark, detail=stage.note)
+
+    def kept(self, name: str, note: str) -> None:
+        """A stage that need not run, since what it did before still holds."""
+        console.current().kept(name, note)
+        self.add(name, time.time(), time.time(), mark="kept", detail=note)
+
+    def add(
+        self, name: str, start: float, end: float, *, mark: console.Mark = "done", detail: str = ""
+    ) -> None:
+        """Remember a stage that somebody else showed."""
+        self.spans.append(Span(name=name, start=start, end=end, mark=mark, detail=detail))

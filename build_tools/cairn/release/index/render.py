@@ -1,0 +1,132 @@
+"""Index pages made from state: HTML (PEP 503) and JSON (PEP 691) that say the same.
+
+Also carried: yanked files (PEP 592), metadata sidecars (PEP 658 with the names of PEP 714), versions,
+sizes and upload times (PEP 700), the status of a project (PEP 792). What HTML has no agreed attribute
+for is in `data-` attributes of our own and in readable text. The same state gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import urllib.parse
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from packaging.version import Version
+
+from cairn.output.console import size as readable_size
+from cairn.release.index import keys
+from cairn.release.index.generation import FileEntry, ProjectState
+
+API_VERSION = "1.4"  # the first with project status (PEP 792)
+JSON_TYPE = "application/vnd.pypi.simple.v1+json"
+HTML_TYPE = "application/vnd.pypi.simple.v1+html"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """One page in both formats."""
+
+    html: bytes
+    json: bytes
+
+
+def project_page(project: ProjectState, *, prefix: str) -> Page:
+    """The page of a project in the index that lies at `prefix`."""
+    links = "".join(_link(file, prefix) for file in project.files)
+    head = _meta("pypi:project-status", project.status)
+    if project.status_reason:
+        head += _meta("pypi:project-status-reason", project.status_reason)
+    return Page(
+        html=_document(f"Links for {project.name}", head, links), json=_json(_project_json(project, prefix))
+    )
+
+
+def root_page(names: Iterable[str]) -> Page:
+    """The page that lists every project."""
+    ordered = sorted(names)
+    links = "".join(
+        f'<a href="{urllib.parse.quote(name)}/">{html.escape(name)}</a><br>\n' for name in ordered
+    )
+    plain = {"meta": {"api-version": API_VERSION}, "projects": [{"name": name} for name in ordered]}
+    return Page(html=_document("Projects", "", links), json=_json(plain))
+
+
+def _document(title: str, head: str, body: str) -> bytes:
+    shown = html.escape(title)
+    text = (
+        "<!DOCTYPE html>\n"
+        '<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f"{_meta('pypi:repository-version', API_VERSION)}{head}"
+        f"<title>{shown}</title>\n</head>\n<body>\n<h1>{shown}</h1>\n{body}</body>\n</html>\n"
+    )
+    return text.encode()
+
+
+def _meta(name: str, content: str) -> str:
+    return f'<meta name="{name}" content="{html.escape(content)}">\n'
+
+
+def _link(file: FileEntry, prefix: str) -> str:
+    url = keys.relative_file_url(file.sha256, file.filename, prefix=prefix)
+    attributes = {
+        "href": f"{url}#sha256={file.sha256}",
+        "data-requires-python": file.requires_python,
+        "data-core-metadata": file.metadata_sha256 and f"sha256={file.metadata_sha256}",
+        "data-yanked": file.yanked,
+        "data-size": str(file.size),
+        "data-upload-time": file.upload_time,
+        "data-untested": file.untested,
+    }
+    written = " ".join(f'{k}="{html.escape(v)}"' for k, v in attributes.items() if v is not None)
+    return f"<a {written}>{html.escape(file.filename)}</a> {_remarks(file)}<br>\n"
+
+
+def _remarks(file: FileEntry) -> str:
+    remarks = [readable_size(file.size), file.upload_time]
+    if file.yanked is not None:
+        remarks.append(f"yanked: {file.yanked}" if file.yanked else "yanked")
+    shown = f"<small>{html.escape(' · '.join(remarks))}</small>"
+    if file.untested is not None:
+        # Such as `untested on hardware: gfx942; bypassed by …`; a reader must not have to look for it.
+        shown += f" <strong>! {html.escape(file.untested)}</strong>"
+    return shown
+
+
+def _project_json(project: ProjectState, prefix: str) -> dict[str, Any]:
+    status: dict[str, str] = {"status": project.status}
+    if project.status_reason:
+        status["reason"] = project.status_reason
+    versions = sorted({file.version for file in project.files}, key=Version)
+    return {
+        "meta": {"api-version": API_VERSION},
+        "name": project.name,
+        "project-status": status,
+        "versions": versions,
+        "files": [_file_json(file, prefix) for file in project.files],
+    }
+
+
+def _file_json(file: FileEntry, prefix: str) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "filename": file.filename,
+        "url": keys.relative_file_url(file.sha256, file.filename, prefix=prefix),
+        "hashes": {"sha256": file.sha256},
+        "size": file.size,
+        "upload-time": file.upload_time,
+        "core-metadata": {"sha256": file.metadata_sha256} if file.metadata_sha256 else False,
+        # PEP 691: a reason, or a plain true where nobody gave one.
+        "yanked": file.yanked or file.yanked is not None,
+    }
+    if file.requires_python is not None:
+        plain["requires-python"] = file.requires_python
+    if file.untested is not None:
+        # PEP 691 leaves names that begin with an underscore to the index.
+        plain["_untested"] = file.untested
+    return plain
+
+
+def _json(plain: dict[str, Any]) -> bytes:
+    return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

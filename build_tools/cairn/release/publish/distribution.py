@@ -1,0 +1,229 @@
+"""A distribution file, wheel or sdist, as an index needs to know it."""
+
+from __future__ import annotations
+
+import lzma
+import re
+import struct
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from packaging.metadata import RawMetadata
+from packaging.requirements import Requirement
+from packaging.utils import (
+    canonicalize_name,
+    canonicalize_version,
+    is_normalized_name,
+    parse_sdist_filename,
+)
+
+from cairn import files, requirements, tomlfile
+from cairn.errors import StoreError
+from cairn.release.index.generation import FileRef
+from cairn.wheels.metadata import wheel_info as wheel_metadata
+from cairn.wheels.metadata.fields import core_metadata
+
+_LIMIT = 16 << 20  # bytes; no real metadata comes near, a hostile sdist might
+_METADATA_VERSION = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
+_CORRECT = "correct the project's metadata and build it again: installers would refuse it, or take no notice"
+# What the standard library raises over a broken archive, an encrypted or an exotic one.
+_BROKEN = (
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
+_DEPENDENCY_FIELDS = frozenset({"requires-dist", "requires-python", "provides-extra"})
+_NO_PYPROJECT = ("setuptools>=40.8.0",)  # PEP 517: what builds an sdist that does not say
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """What a distribution's metadata says about others.
+
+    Attributes:
+        requires: its `Requires-Dist`.
+        extras: its normalised `Provides-Extra`.
+        reliable: False for an sdist that decides its requirements when it is built (PEP 643); what it lists
+            is then only what the machine that made it chose.
+    """
+
+    requires: tuple[Requirement, ...]
+    extras: tuple[str, ...]
+    reliable: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dist:
+    """A distribution file on this machine.
+
+    Attributes:
+        path: the file.
+        name: normalised project name.
+        version: as in its file name.
+        sha256: of its bytes.
+        size: in bytes.
+        requires_python: the specifier in its metadata.
+        metadata: `METADATA` or `PKG-INFO`, byte for byte.
+        needs: what that says about others.
+    """
+
+    path: Path
+    name: str
+    version: str
+    sha256: str
+    size: int
+    requires_python: str | None
+    metadata: bytes
+    needs: Needs
+
+    @property
+    def ref(self) -> FileRef:
+        """Name and bytes alone."""
+        return FileRef(filename=self.path.name, sha256=self.sha256)
+
+
+def read(path: Path) -> Dist:
+    """Read a wheel or an sdist.
+
+    Raises:
+        StoreError: it is neither, or its name and its metadata disagree.
+        WheelError: it is a malformed wheel.
+    """
+    name, version, data = _wheel(path) if path.suffix == ".whl" else _sdist(path)
+    raw = _raw(data, path.name)
+    try:
+        requirements.version(raw["version"])
+        requirements.specifiers(raw.get("requires_python") or "")
+    except ValueError as error:
+        raise StoreError(f"the metadata of {path.name}: {error}", tip=_CORRECT) from error
+    if (canonicalize_name(raw["name"]), _normal(raw["version"])) != (name, _normal(version)):
+        raise StoreError(f"{path.name} holds the metadata of {raw['name']} {raw['version']}")
+    return Dist(
+        path=path,
+        name=name,
+        version=version,
+        sha256=files.sha256_of(path),
+        size=path.stat().st_size,
+        requires_python=raw.get("requires_python") or None,
+        metadata=data,
+        needs=needs_of(data, filename=path.name),
+    )
+
+
+def needs_of(data: bytes, *, filename: str) -> Needs:
+    """What a `METADATA` or `PKG-INFO` says about other projects.
+
+    Raises:
+        StoreError: a requirement in it cannot be read.
+    """
+    raw = _raw(data, filename)
+    requires = _requirements(raw.get("requires_dist", ()), filename)
+    return Needs(
+        requires=requires,
+        extras=tuple(sorted({canonicalize_name(extra) for extra in raw.get("provides_extra", ())})),
+        reliable=filename.endswith(".whl") or _is_static(raw),
+    )
+
+
+def build_requirements(stream: BinaryIO, *, filename: str) -> tuple[Requirement, ...]:
+    """What has to be installed before an sdist can be built (PEP 518)."""
+    data = _sdist_member(stream, filename, "pyproject.toml")
+    if data is None:
+        return _requirements(_NO_PYPROJECT, filename)
+    name = f"the pyproject.toml of {filename}"
+    system = tomlfile.loads(data, name=name).get("build-system", {})
+    lines = system.get("requires", _NO_PYPROJECT) if isinstance(system, dict) else None
+    if not isinstance(lines, list | tuple) or not all(isinstance(line, str) for line in lines):
+        raise StoreError(f"{name} does not list what builds it")
+    return _requirements(lines, filename)
+
+
+def _requirements(lines: Iterable[str], filename: str) -> tuple[Requirement, ...]:
+    try:
+        return tuple(map(requirements.requirement, lines))
+    except ValueError as error:
+        raise StoreError(f"{filename} requires something unreadable: {error}") from error
+
+
+def _is_static(raw: RawMetadata) -> bool:
+    # What cannot be read is as old as what says nothing (PEP 643): such an sdist is not relied upon.
+    match = _METADATA_VERSION.match(raw.get("metadata_version", ""))
+    version = (int(match[1]), int(match[2])) if match else (1, 0)
+    dynamic = {field.lower() for field in raw.get("dynamic", ())}
+    return version >= (2, 2) and not dynamic & _DEPENDENCY_FIELDS
+
+
+def _raw(data: bytes, filename: str) -> RawMetadata:
+    raw = core_metadata(data, name=f"the metadata of {filename}")
+    if not raw.get("name") or not raw.get("version"):
+        raise StoreError(f"{filename} has no readable metadata")
+    return raw
+
+
+def _normal(version: str) -> str:
+    return canonicalize_version(version, strip_trailing_zero=False)
+
+
+def _wheel(path: Path) -> tuple[str, str, bytes]:
+    name = wheel_metadata.parse_file_name(path.name)
+    return name.distribution, name.version, wheel_metadata.read(path).metadata
+
+
+def _sdist(path: Path) -> tuple[str, str, bytes]:
+    try:
+        name, version = parse_sdist_filename(path.name)
+    except ValueError as error:  # also of a number with more digits than Python converts
+        raise StoreError(
+            f"{path.name} is neither a wheel nor an sdist", tip="publish .whl, .tar.gz and .zip files"
+        ) from error
+    with path.open("rb") as stream:
+        data = _sdist_member(stream, path.name, "PKG-INFO")
+    if not is_normalized_name(name):
+        raise StoreError(f"{path.name[:200]!r} has a name that no project can have (PEP 508)")
+    if data is None:
+        raise StoreError(f"{path.name} has no PKG-INFO")
+    return str(name), str(version), data
+
+
+def _sdist_member(stream: BinaryIO, filename: str, member: str) -> bytes | None:
+    read: Callable[[BinaryIO, str], bytes | None] = _zip_member if filename.endswith(".zip") else _tar_member
+    try:
+        return read(stream, member)
+    except _BROKEN as error:
+        raise StoreError(f"{filename} cannot be read: {error}") from error
+
+
+def _at_top(name: str, member: str) -> bool:
+    # An sdist has everything in one folder (PEP 625), whose spelling differs between builders.
+    parts = PurePosixPath(name).parts
+    return len(parts) == 2 and parts[1] == member  # noqa: PLR2004 - the folder and the member
+
+
+def _tar_member(stream: BinaryIO, member: str) -> bytes | None:
+    with tarfile.open(fileobj=stream, mode="r:*") as archive:
+        for info in archive:
+            if _at_top(info.name, member) and info.isfile():
+                found = archive.extractfile(info)
+                return found.read(_LIMIT) if found else None
+    return None
+
+
+def _zip_member(stream: BinaryIO, member: str) -> bytes | None:
+    with zipfile.ZipFile(stream) as archive:
+        for name in archive.namelist():
+            if _at_top(name, member):
+                with archive.open(name) as found:
+                    return found.read(_LIMIT)
+    return None

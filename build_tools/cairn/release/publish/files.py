@@ -1,0 +1,158 @@
+"""Bringing files into a channel."""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from cairn.errors import StoreError
+from cairn.release.index import journal, keys, order
+from cairn.release.index.commit import Change, commit
+from cairn.release.index.generation import FileEntry, StagedSet
+from cairn.release.index.snapshot import Channel, Snapshot
+from cairn.release.publish import distribution, rules
+from cairn.release.publish.distribution import Dist
+from cairn.store.folder import Store
+
+_BLOCK = 1 << 20  # bytes
+
+
+class NameTakenError(StoreError):
+    """A channel has other bytes under that name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """What publishing did.
+
+    Attributes:
+        added: the files that are new in the channel.
+        already: names of those that were there, with the same bytes.
+    """
+
+    added: tuple[FileEntry, ...]
+    already: tuple[str, ...] = ()
+
+
+def publish(store: Store, channel: str, files: Sequence[Path], *, dry_run: bool = False) -> Published:
+    """Offer wheels and sdists in a channel.
+
+    Args:
+        store: where the channel lives.
+        channel: its name.
+        files: the distributions; those that are there with the same bytes are left as they are.
+        dry_run: say what would be added, and write nothing.
+
+    Raises:
+        GateError: the channel is one that only the gate puts something into.
+        NameTakenError: a name is taken by other bytes.
+        StoreError: a file is no distribution.
+        WheelError: a wheel is malformed.
+    """
+    rules.refuse_gated(channel)
+    return publish_dists(
+        Channel(store, channel), tuple(distribution.read(path) for path in files), "publish", dry_run=dry_run
+    )
+
+
+def publish_dists(
+    channel: Channel,
+    dists: Sequence[Dist],
+    kind: journal.Kind,
+    *,
+    staged: StagedSet | None = None,
+    dry_run: bool = False,
+) -> Published:
+    """Like `publish`, for distributions that were read already, and with the set that they are."""
+    taken = journal.now()
+    published = Published(added=())
+
+    def plan(snapshot: Snapshot) -> Change:
+        nonlocal published
+        change, published = _plan(snapshot, dists, staged, taken)
+        return change
+
+    plan(channel.load())  # what is refused is refused before anything is written
+    if not dry_run:
+        _put_files(channel.store, dists)
+        commit(channel, kind, plan)
+    return published
+
+
+def _plan(
+    snapshot: Snapshot, dists: Sequence[Dist], staged: StagedSet | None, taken: str
+) -> tuple[Change, Published]:
+    fresh: dict[str, list[FileEntry]] = collections.defaultdict(list)
+    already, taken_names = [], []
+    for item in dists:
+        entry = snapshot.project(item.name).file(item.path.name)
+        if entry is not None and entry.sha256 != item.sha256:
+            taken_names.append(item.path.name)
+        wanted = _with_set(entry or _entry(item, taken), staged)
+        if entry is None or wanted != entry:
+            fresh[item.name].append(wanted)
+        else:
+            already.append(item.path.name)
+    if taken_names:
+        raise NameTakenError(
+            f"{snapshot.channel.name} has other bytes under {', '.join(sorted(taken_names))}",
+            tip="a published name never changes its bytes: build it again under a new version",
+        )
+    ordered = _ordered(dists, fresh)
+    projects = tuple(snapshot.project(name).with_files(tuple(fresh[name])) for name in ordered)
+    sets = (staged,) if staged is not None and staged.set_id not in snapshot.state.sets else ()
+    added = tuple(entry for name in ordered for entry in fresh[name])
+    return Change(projects=projects, sets=sets), Published(added=added, already=tuple(already))
+
+
+def _ordered(dists: Sequence[Dist], fresh: dict[str, list[FileEntry]]) -> tuple[str, ...]:
+    needs: dict[str, set[str]] = {name: set() for name in fresh}
+    for item in dists:
+        if item.name in needs:
+            needs[item.name] |= {str(canonicalize_name(r.name)) for r in item.needs.requires}
+    return order.dependencies_first(needs)
+
+
+def _with_set(entry: FileEntry, staged: StagedSet | None) -> FileEntry:
+    if staged is None or staged.set_id in entry.sets:
+        return entry
+    return replace(entry, sets=(*entry.sets, staged.set_id))
+
+
+def _entry(item: Dist, taken: str) -> FileEntry:
+    return FileEntry(
+        filename=item.path.name,
+        sha256=item.sha256,
+        size=item.size,
+        version=item.version,
+        upload_time=taken,
+        requires_python=item.requires_python,
+        # An sdist that decides late must be built to be known: its PKG-INFO would mislead a resolver.
+        metadata_sha256=hashlib.sha256(item.metadata).hexdigest() if item.needs.reliable else None,
+    )
+
+
+def _put_files(store: Store, dists: Sequence[Dist]) -> None:
+    for item in dists:
+        key = keys.file_key(item.sha256, item.path.name)
+        if not _intact(store, key, item.sha256):
+            store.put_file(key, item.path)
+        sidecar = keys.sidecar_key(item.sha256, item.path.name)
+        if not _intact(store, sidecar, hashlib.sha256(item.metadata).hexdigest()):
+            store.write(sidecar, item.metadata)
+
+
+def _intact(store: Store, key: str, sha256: str) -> bool:
+    """Whether the store holds just these bytes; damaged ones are put right by publishing the file again."""
+    if not store.exists(key):
+        return False
+    digest = hashlib.sha256()
+    with store.open(key) as stream:
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest() == sha256

@@ -1,0 +1,272 @@
+"""A store over HTTP: for trying an index, for the gate, and for machines on one desk.
+
+Any static web server can do the same for releases; this one adds what pip and uv make use of: JSON by
+`Accept`, parts of files, and answers of a few bytes where nothing has changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import html
+import http.server
+import mimetypes
+import os
+import shutil
+import sys
+import threading
+import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import BinaryIO
+
+from cairn.errors import SystemFailureError
+from cairn.output import console
+from cairn.release.index import keys
+from cairn.release.index.render import JSON_TYPE
+from cairn.release.serve.negotiation import Choice, UnsatisfiableError, choose_page, parse_range
+
+_IDLE = 60.0  # seconds that a connection may wait for its next request
+_IMMUTABLE = "public, max-age=31536000, immutable"
+_REVALIDATE = "no-cache"
+_TYPES = {".whl": "application/zip", ".gz": "application/gzip", ".metadata": "text/plain; charset=utf-8"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """A server that is running.
+
+    Attributes:
+        url: its address, without a slash at the end.
+        port: where it listens.
+    """
+
+    url: str
+    port: int
+
+
+@contextlib.contextmanager
+def serving(path: Path, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[Server]:
+    """Serve the store in a folder until the block ends.
+
+    Args:
+        path: the folder.
+        host: the address to listen on.
+        port: where to listen; 0 takes any that is free.
+
+    Raises:
+        SystemFailureError: the port is taken, or the address is not ours.
+    """
+    server = _listen(path, host, port)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        bound = server.server_address[1]
+        shown = f"[{host}]" if ":" in host else host
+        yield Server(url=f"http://{shown}:{bound}", port=bound)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def _listen(path: Path, host: str, port: int) -> _StoreServer:
+    try:
+        return _StoreServer((host, port), path)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise SystemFailureError(
+                f"port {port} of {host} is in use",
+                tip="choose another with --port, or --port 0 for any free one",
+            ) from error
+        raise SystemFailureError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
+    except (TypeError, UnicodeError) as error:  # what socket says of a name with an empty or long part
+        raise SystemFailureError(f"cannot listen on {host}: it is not a valid name of a host") from error
+    except OverflowError as error:
+        raise SystemFailureError(f"{port} is not a valid port", tip="choose one from 0 to 65535") from error
+
+
+class _StoreServer(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], path: Path) -> None:
+        self.root = path.resolve()
+        super().__init__(address, _Handler)
+
+    def server_bind(self) -> None:
+        # The base class looks up the host's name, which can take seconds where DNS is slow.
+        super(http.server.HTTPServer, self).server_bind()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the base class
+        # A client that hangs up is none of our errors. The base class prints a traceback.
+        error = sys.exception()
+        if not isinstance(error, ConnectionError | TimeoutError):
+            console.current().warn(f"a request could not be answered: {type(error).__name__}: {error}")
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = _IDLE
+    server: _StoreServer
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it
+        """Say nothing: the screen belongs to the command that serves."""
+
+    def _answer(self) -> None:
+        if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
+            self.close_connection = (
+                True  # nobody reads the body, and the next request must not be sought in it
+            )
+        try:
+            address = urllib.parse.urlsplit(self.path).path
+        except ValueError:  # such as `//[`
+            self._refuse(HTTPStatus.BAD_REQUEST)
+            return
+        path = self._find(address)
+        if path is None:
+            self._refuse(HTTPStatus.NOT_FOUND)
+        elif path.is_dir():
+            self._answer_folder(path, address)
+        elif path.is_file():
+            self._answer_file(path, _content_type(path))
+        else:  # such as a pipe, which would be waited for
+            self._refuse(HTTPStatus.NOT_FOUND)
+
+    def _find(self, address: str) -> Path | None:
+        return _local_path(self.server.root, address)
+
+    def _answer_folder(self, path: Path, address: str) -> None:
+        if not address.endswith("/"):
+            # Relative, so that it holds behind any proxy; a name alone cannot lead to another host.
+            last = address.rpartition("/")[2]
+            self._refuse(HTTPStatus.MOVED_PERMANENTLY, {"Location": f"./{last}/"})
+            return
+        names = ("index.html", "index.json")
+        available = [n for n in names if (page := self._find(f"{address}{n}")) is not None and page.is_file()]
+        if not available:
+            self._refuse(HTTPStatus.NOT_FOUND)
+            return
+        choice = choose_page(self.headers.get("Accept"), available)
+        if choice is None:
+            self._refuse(HTTPStatus.NOT_ACCEPTABLE, {"Vary": "Accept"})
+            return
+        self._answer_page(path, choice)
+
+    def _answer_page(self, path: Path, choice: Choice) -> None:
+        kind = choice.content_type
+        if kind.startswith("text/"):
+            kind += "; charset=utf-8"
+        self._answer_file(path / choice.filename, kind, {"Vary": "Accept"})
+
+    def _answer_file(self, path: Path, content_type: str, headers: dict[str, str] | None = None) -> None:
+        try:
+            stream = path.open("rb")
+        except OSError:
+            self._refuse(HTTPStatus.NOT_FOUND)
+            return
+        about = {
+            "Content-Type": content_type,
+            "Cache-Control": _IMMUTABLE if _fixed(path, self.server.root) else _REVALIDATE,
+        }
+        with stream:
+            self._send_file(stream, about | (headers or {}))
+
+    def _send_file(self, stream: BinaryIO, headers: dict[str, str]) -> None:
+        status = os.fstat(stream.fileno())
+        etag = f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'
+        headers |= {
+            "ETag": etag,
+            "Last-Modified": self.date_time_string(int(status.st_mtime)),
+            "Accept-Ranges": "bytes",
+        }
+        if _lists(self.headers.get("If-None-Match"), etag):
+            self._head(HTTPStatus.NOT_MODIFIED, headers)
+            return
+        self._send_span(stream, status.st_size, headers)
+
+    def _send_span(self, stream: BinaryIO, size: int, headers: dict[str, str]) -> None:
+        wanted = (
+            self.headers.get("Range") if self.headers.get("If-Range") in (None, headers["ETag"]) else None
+        )
+        try:
+            span = parse_range(wanted, size)
+        except UnsatisfiableError:
+            self._refuse(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, {"Content-Range": f"bytes */{size}"})
+            return
+        if span is None:
+            self._head(HTTPStatus.OK, headers | {"Content-Length": str(size)})
+            self._copy(stream, size)
+            return
+        stream.seek(span.start)
+        part = f"bytes {span.start}-{span.start + span.count - 1}/{size}"
+        self._head(
+            HTTPStatus.PARTIAL_CONTENT, headers | {"Content-Length": str(span.count), "Content-Range": part}
+        )
+        self._copy(stream, span.count)
+
+    def _copy(self, stream: BinaryIO, count: int) -> None:
+        if self.command == "HEAD":
+            return
+        while count > 0 and (chunk := stream.read(min(count, shutil.COPY_BUFSIZE))):  # type: ignore[attr-defined]
+            self.wfile.write(chunk)
+            count -= len(chunk)
+
+    def _head(self, status: HTTPStatus, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+
+    def _refuse(self, status: HTTPStatus, headers: dict[str, str] | None = None) -> None:
+        said = html.escape(f"{status.value} {status.phrase}")
+        body = f"<!DOCTYPE html>\n<title>{said}</title>\n{said}\n".encode()
+        sized = {"Content-Type": "text/html; charset=utf-8", "Content-Length": str(len(body))}
+        self._head(status, (headers or {}) | sized)
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+def _local_path(root: Path, address: str) -> Path | None:
+    """The file or folder at an address; None for what is not there, or not the store's own.
+
+    A folder with a store may have other files too, and the folder of a store may be named by mistake.
+    """
+    try:
+        parts = urllib.parse.unquote(address, errors="strict").split("/")
+    except UnicodeDecodeError:
+        return None
+    if any(part.startswith(".") or "\\" in part or "\0" in part for part in parts) or "" in parts[1:-1]:
+        return None
+    key = "/".join(part for part in parts if part)
+    try:
+        # A link inside the store may lead anywhere: where it ends counts too.
+        end = (root / key).resolve(strict=True)
+        own = keys.is_own(key) and keys.is_own(end.relative_to(root).as_posix())
+    except (OSError, ValueError):  # ValueError: outside
+        return None
+    return root / key if own else None
+
+
+def _content_type(path: Path) -> str:
+    if path.name == "index.json":
+        return JSON_TYPE
+    return _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+
+
+def _fixed(path: Path, root: Path) -> bool:
+    return path.relative_to(root).parts[0] == "files"
+
+
+def _lists(header: str | None, etag: str) -> bool:
+    return header is not None and etag in [part.strip().removeprefix("W/") for part in header.split(",")]

@@ -1,0 +1,238 @@
+"""Which file of a ROCm tree goes into which package, and under which name."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.errors import UsageError
+from cairn.rocm import binaries
+from cairn.rocm.binaries import Binary
+from cairn.rocm.packages_toml import COMPONENTS, ComponentName, Description, matches
+from cairn.rocm.tree import GENERIC, Entry, Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A file of a package.
+
+    Attributes:
+        path: inside the package's folder.
+        source: its bytes.
+        binary: what it is when it is a program or shared library.
+    """
+
+    path: str
+    source: Path
+    binary: Binary | None = None
+
+    @property
+    def executable(self) -> bool:
+        """Whether it can be run."""
+        return bool(self.source.stat().st_mode & 0o111)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """A link of the devel package, which is unpacked where links can be.
+
+    Attributes:
+        path: inside the devel package's folder.
+        component: the package it points into.
+        target: the path inside that package's folder.
+    """
+
+    path: str
+    component: ComponentName
+    target: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Package:
+    """One SDK package before it is a wheel; `family` is empty but for libraries."""
+
+    component: ComponentName
+    family: str = ""
+    members: tuple[Member, ...]
+
+    @property
+    def folder(self) -> str:
+        """Its top-level package, named as upstream's `get_py_package_name` does."""
+        return f"_rocm_sdk_{self.component}" + (f"_{self.family}".replace("-", "_") if self.family else "")
+
+    @property
+    def distribution(self) -> str:
+        """The name it is installed by."""
+        return f"rocm-sdk-{self.component}" + (f"-{self.family}" if self.family else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Every package of an SDK.
+
+    Attributes:
+        core: the runtime.
+        libraries: one package a family.
+        devel: the rest.
+        links: what devel links to, in itself and in the others.
+    """
+
+    core: Package
+    libraries: tuple[Package, ...]
+    devel: Package
+    links: tuple[Link, ...]
+
+    @property
+    def packages(self) -> tuple[Package, ...]:
+        """All of them, dependencies first."""
+        return (self.core, *self.libraries, self.devel)
+
+
+def plan(tree: Tree, description: Description, families: Mapping[str, tuple[str, ...]]) -> Layout:
+    """Share out the files of a tree.
+
+    Args:
+        tree: what there is.
+        description: who claims what.
+        families: family to targets; an artifact of a target or family goes to the package of that family.
+
+    Raises:
+        UsageError: two different files would have the same place, or core is empty.
+    """
+    claims = _claims(tree, description)
+    sharing = _Sharing(tree=tree, description=description)
+    core = Package(component="core", members=sharing.members(claims["core"], ()))
+    if not core.members:
+        raise UsageError(
+            "the tree holds no file for rocm-sdk-core", tip="check that packages.toml describes this tree"
+        )
+    libraries = tuple(
+        Package(
+            component="libraries",
+            family=family,
+            members=sharing.members(_of_family(claims["libraries"], family, targets), (core,)),
+        )
+        for family, targets in families.items()
+    )
+    devel = Package(component="devel", members=sharing.members(claims["devel"], (core, *libraries)))
+    entries = [entry for name in COMPONENTS for entry in claims[name]]
+    links = sharing.links(entries, (core, *libraries, devel))
+    return Layout(core=core, libraries=libraries, devel=devel, links=links)
+
+
+def _claims(tree: Tree, description: Description) -> dict[ComponentName, list[Entry]]:
+    claims: dict[ComponentName, list[Entry]] = {name: [] for name in COMPONENTS}
+    for entry in tree.entries:
+        name = next((n for n in COMPONENTS if _claimed(entry, description, n)), None)
+        if name is not None:
+            claims[name].append(entry)
+    return claims
+
+
+def _claimed(entry: Entry, description: Description, name: ComponentName) -> bool:
+    component = description.component(name)
+    if entry.artifact and not matches(entry.artifact, component.artifacts):
+        return False
+    return matches(entry.path, component.files) and not matches(entry.path, component.exclude)
+
+
+def _of_family(entries: list[Entry], family: str, targets: tuple[str, ...]) -> list[Entry]:
+    mine = {GENERIC, family, *targets}
+    return [e for e in entries if e.target in mine or e.target.partition(":")[0] in mine]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sharing:
+    """A tree under its description: turns entries into members and links."""
+
+    tree: Tree
+    description: Description
+
+    def members(self, entries: list[Entry], before: tuple[Package, ...]) -> tuple[Member, ...]:
+        """Files under the name others need them by.
+
+        A link becomes a file where the one it leads to is neither here nor in a package that comes `before`.
+        """
+        found: dict[str, Member] = {}
+        files = [e for e in entries if not e.source.is_symlink()]
+        present = {e.source.resolve() for e in files} | {m.source for p in before for m in p.members}
+        for entry in (*files, *(e for e in entries if e.source.is_symlink())):
+            source = self.tree.leads_to(entry)
+            if source is None or not source.is_file() or (entry.source.is_symlink() and source in present):
+                continue
+            member = self._member(entry, source)
+            other = found.setdefault(member.path, member)
+            if other.source != source and other.source.read_bytes() != source.read_bytes():
+                raise UsageError(f"two files for {member.path}: {other.source} and {source}")
+        return tuple(found[path] for path in sorted(found))
+
+    def _member(self, entry: Entry, source: Path) -> Member:
+        path, binary = self.description.relocated(entry.path), binaries.read(source)
+        if binary is not None and binary.soname and "/" not in binary.soname:
+            path = posixpath.join(posixpath.dirname(path), binary.soname)
+        return Member(path=path, source=source, binary=binary)
+
+    def links(self, entries: list[Entry], packages: tuple[Package, ...]) -> tuple[Link, ...]:
+        """The links of devel: to every file of the other packages, under each of its names, and its own."""
+        homes = {m.source: (p.component, m.path) for p in reversed(packages) for m in p.members}
+        links = {
+            member.path: Link(path=member.path, component=package.component, target=member.path)
+            for package in packages[:-1]
+            for member in package.members
+        }
+        for entry in entries:
+            link = self._link(entry, homes)
+            if link is not None and (link.path, "devel") != (link.target, link.component):
+                links.setdefault(link.path, link)
+        taken = {m.path for m in packages[-1].members}
+        return tuple(links[path] for path in sorted(links) if path not in taken)
+
+    def _link(self, entry: Entry, homes: Mapping[Path, tuple[ComponentName, str]]) -> Link | None:
+        """What a link, or a library under another name than its own, becomes in devel."""
+        path, source = self.description.relocated(entry.path), self.tree.leads_to(entry)
+        if source is None:
+            return None
+        if source in homes:
+            component, target = homes[source]
+            return Link(path=path, component=component, target=target)
+        root = entry.root.resolve()
+        if not source.is_dir() or not source.is_relative_to(root):
+            return None
+        inside = self.description.relocated(source.relative_to(root).as_posix())
+        return Link(path=path, component="devel", target=inside)
+
+
+def unmet(layout: Layout, system: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Pairs of a file and a library it needs that neither a package nor the system has."""
+    provided = {m.binary.soname for p in layout.packages for m in p.members if m.binary} | system
+    for package in layout.packages:
+        for member in package.members:
+            for name in member.binary.needed if member.binary else ():
+                if name not in provided:
+                    yield f"{package.folder}/{member.path}", name
+
+
+def rpath_of(package: Package, member: Member, core: Package) -> str:
+    """The RUNPATH for a file: its own folder, where its package has what it needs, then core's.
+
+    Core's library folder is always there: the runtime opens some of its libraries by name.
+    """
+    assert member.binary is not None  # noqa: S101 - callers pass binaries
+    here = posixpath.dirname(f"{package.folder}/{member.path}")
+    places = [here]
+    for provider in dict.fromkeys((package, core)):
+        folders = sorted({posixpath.dirname(m.path) for m in provider.members if _needs(member, m)})
+        places += [posixpath.join(provider.folder, folder).rstrip("/") for folder in folders]
+    places.append(f"{core.folder}/lib")
+    return ":".join(_origin(place, here) for place in dict.fromkeys(places))
+
+
+def _needs(member: Member, other: Member) -> bool:
+    return bool(member.binary and other.binary and other.binary.soname in member.binary.needed)
+
+
+def _origin(place: str, here: str) -> str:
+    relative = posixpath.relpath(place, here)
+    return "$ORIGIN" if relative == "." else f"$ORIGIN/{relative}"

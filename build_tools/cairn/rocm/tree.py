@@ -1,0 +1,153 @@
+"""Where a ROCm SDK comes from: an installed prefix or a tree of artifacts, read into one list of files."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.errors import UsageError
+from cairn.rocm.packages_toml import COMPONENTS, Description, literal_folder
+from cairn.targets import in_order
+
+GENERIC = "generic"
+"""The target of an artifact that is for every target."""
+
+MANIFEST = "artifact_manifest.txt"
+_MAX_LINKS = 40  # what Linux follows
+_ARTIFACT = re.compile(r"(?P<name>[^_]+)_(?P<component>[^_]+)_(?P<target>[^_]+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One file or link of a ROCm tree; folders are implied.
+
+    Attributes:
+        root: the folder the tree, or this part of it, was read from.
+        path: inside it, with forward slashes.
+        artifact: `NAME_COMPONENT` of the artifact that holds it; empty in a prefix.
+        target: the target or family it is for; `GENERIC` for all.
+    """
+
+    root: Path
+    path: str
+    artifact: str = ""
+    target: str = GENERIC
+
+    @property
+    def source(self) -> Path:
+        """Where it is on disk."""
+        return self.root / self.path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tree:
+    """All that may be packaged.
+
+    Attributes:
+        entries: sorted by path.
+    """
+
+    entries: tuple[Entry, ...]
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Targets that some artifact is for."""
+        return in_order({e.target for e in self.entries} - {GENERIC})
+
+    def leads_to(self, entry: Entry) -> Path | None:
+        """The file or folder an entry stands for on disk; None for a link that leads nowhere.
+
+        A link may lead into another artifact: `dev` holds `libx.so`, a link to what `lib` holds.
+        """
+        path = entry.path
+        for _ in range(_MAX_LINKS):
+            if entry.source.exists():
+                return entry.source.resolve()
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(path), entry.source.readlink()))
+            if path not in self._index:
+                return None
+            entry = self._index[path]
+        return None
+
+    @functools.cached_property
+    def _index(self) -> dict[str, Entry]:
+        return {entry.path: entry for entry in reversed(self.entries)}
+
+
+def read_prefix(prefix: Path, description: Description) -> Tree:
+    """Read an installed prefix, as far as the description's globs reach.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    if not prefix.is_dir():
+        raise UsageError(
+            f"{prefix} is not a folder", tip="give --prefix the folder that holds bin, lib, include"
+        )
+    globs = [glob for name in COMPONENTS for glob in description.component(name).files]
+    found = {entry.path: entry for folder in _outermost(globs) for entry in _walk(prefix, folder)}
+    return Tree(entries=tuple(found[path] for path in sorted(found)))
+
+
+def read_artifacts(folder: Path) -> Tree:
+    """Read a tree of artifacts: folders `NAME_COMPONENT_TARGET`, each with a list of its base folders.
+
+    Source: ROCm/TheRock, build_tools/_therock_utils/artifacts.py.
+
+    Raises:
+        UsageError: there is no artifact in it, or a manifest names a folder outside its artifact.
+    """
+    entries = [
+        dataclasses.replace(entry, artifact=f"{match['name']}_{match['component']}", target=match["target"])
+        for artifact, match in _artifacts(folder)
+        for base in _bases(artifact)
+        for entry in _walk(base, "")
+    ]
+    if not entries:
+        raise UsageError(
+            f"no artifact in {folder}", tip=f"an artifact is a folder NAME_COMPONENT_TARGET with {MANIFEST}"
+        )
+    return Tree(entries=tuple(sorted(entries, key=lambda e: (e.path, e.artifact, e.target))))
+
+
+def _artifacts(folder: Path) -> Iterator[tuple[Path, re.Match[str]]]:
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder")
+    for path in sorted(folder.iterdir()):
+        match = _ARTIFACT.fullmatch(path.name)
+        if match and (path / MANIFEST).is_file():
+            yield path, match
+
+
+def _bases(artifact: Path) -> Iterator[Path]:
+    for line in (artifact / MANIFEST).read_text(encoding="utf-8").splitlines():
+        if not line.strip():
+            continue
+        base = artifact / line.strip()
+        if not base.resolve().is_relative_to(artifact.resolve()):
+            raise UsageError(f"{artifact / MANIFEST} names {line.strip()!r}, which is outside its folder")
+        # A manifest lists what a build may have produced; a folder that is not there was not.
+        if base.is_dir():
+            yield base
+
+
+def _outermost(globs: Iterable[str]) -> list[str]:
+    """The folders that hold every match, none inside another: a whole /usr need not be walked."""
+    folders = sorted({literal_folder(glob) for glob in globs})
+    return [f for f in folders if not any(f != o and (not o or f.startswith(f"{o}/")) for o in folders)]
+
+
+def _walk(root: Path, folder: str) -> Iterator[Entry]:
+    for at, folders, files in os.walk(root / folder):
+        folders.sort()
+        links = [name for name in folders if Path(at, name).is_symlink()]
+        for name in sorted([*files, *links]):
+            source = Path(at, name)
+            if source.is_symlink() or source.is_file():
+                yield Entry(root=root, path=source.relative_to(root).as_posix())

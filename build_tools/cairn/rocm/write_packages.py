@@ -1,0 +1,236 @@
+"""The packages of a layout as wheels, and `rocm` as an sdist."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from cairn import __version__
+from cairn.errors import UsageError
+from cairn.rocm import archive, assign_files, binaries
+from cairn.rocm.archive import File
+from cairn.rocm.assign_files import Layout, Member, Package
+from cairn.rocm.packages_toml import Description, Wrap, matches
+
+_REQUIRES_PYTHON = ">=3.10"
+_PAYLOAD = Path(__file__).with_name("runtime")
+_GENERATED = "Made by cairn rocm package"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sdk:
+    """What all packages of one SDK have in common.
+
+    Attributes:
+        version: ROCm's version (PEP 440).
+        families: family to its targets, the default family first.
+        description: how the tree was shared out.
+    """
+
+    version: str
+    families: Mapping[str, tuple[str, ...]]
+    description: Description
+
+
+def tag_of(package: Package, plan: Layout) -> str:
+    """A package's platform tag; devel, whose links lead into core, is no more portable than core."""
+    found = [m.binary for m in package.members if m.binary]
+    if package.component == "devel":
+        found += [m.binary for m in plan.core.members if m.binary]
+    return binaries.platform_tag(found)
+
+
+def wheel_name(package: Package, sdk: Sdk, tag: str) -> str:
+    """The file name (PEP 427, with the name normalised as the binary distribution format says)."""
+    return f"{_escaped(package.distribution)}-{sdk.version}-py3-none-{tag}.whl"
+
+
+def sdist_name(sdk: Sdk) -> str:
+    """The file name of the `rocm` sdist (PEP 625)."""
+    return f"rocm-{sdk.version}.tar.gz"
+
+
+def write_runtime_wheel(path: Path, package: Package, plan: Layout, sdk: Sdk, *, staging: Path) -> None:
+    """Write core or one libraries package; files whose RUNPATH must change are copied to `staging` first."""
+    members = [File(path=f"{package.folder}/__init__.py", data=_init(sdk))]
+    members += (
+        File(
+            path=f"{package.folder}/{m.path}",
+            source=_staged(package, m, plan, staging),
+            executable=m.executable,
+        )
+        for m in package.members
+    )
+    requires = [] if package.component == "core" else [f"{plan.core.distribution}=={sdk.version}"]
+    _write(path, package, members, sdk, requires)
+
+
+def write_devel_wheel(path: Path, plan: Layout, sdk: Sdk, *, staging: Path) -> None:
+    """Write devel: a tar of headers, CMake files, tools and links, unpacked when first asked for."""
+    package = plan.devel
+    tar = staging / "devel.tar"
+    wraps = [File(path=w.path, data=_wrapper(w), executable=True) for w in sdk.description.wrap]
+    files = [
+        File(path=m.path, source=_staged(package, m, plan, staging), executable=m.executable)
+        for m in package.members
+        if m.path not in {w.path for w in wraps}
+    ]
+    inner = [
+        (link.path, _relative(link.path, link.target)) for link in plan.links if link.component == "devel"
+    ]
+    archive.write_tar(tar, sorted([*files, *wraps, *inner], key=_path_of))
+    across = [[link.path, link.component, link.target] for link in plan.links if link.component != "devel"]
+    pure = package.folder.removeprefix("_")
+    members = [
+        File(path=f"{pure}/__init__.py", data=_init(sdk)),
+        File(path=f"{pure}/devel.tar", source=tar),
+        File(path=f"{pure}/links.json", data=json.dumps(across, indent=0).encode()),
+    ]
+    requires = [f"{plan.core.distribution}=={sdk.version}", f"rocm=={sdk.version}"]
+    _write(path, package, members, sdk, requires)
+
+
+def write_sdist(path: Path, plan: Layout, sdk: Sdk) -> None:
+    """Write `rocm`: the `rocm_sdk` package and a build backend that chooses the dependencies."""
+    top = f"rocm-{sdk.version}"
+    files = {f"rocm_sdk/{path.name}": path.read_bytes() for path in _PAYLOAD.glob("*.py")}
+    files["rocm_sdk/_version.py"] = _init(sdk)
+    files["rocm_sdk/_dist.json"] = _json(_dist(plan, sdk))
+    files["pyproject.toml"] = _PYPROJECT.encode()
+    files["PKG-INFO"] = _PKG_INFO.format(version=sdk.version, python=_REQUIRES_PYTHON).encode()
+    archive.write_sdist(path, [File(path=f"{top}/{name}", data=files[name]) for name in sorted(files)])
+
+
+_PYPROJECT = """\
+# The backend lies in this tree and needs nothing: installing must work with one index alone.
+[build-system]
+requires = []
+build-backend = "rocm_sdk._backend"
+backend-path = ["."]
+"""
+# The dependencies are known only when it is built (PEP 643).
+_PKG_INFO = """\
+Metadata-Version: 2.2
+Name: rocm
+Version: {version}
+Requires-Python: {python}
+Dynamic: Requires-Dist
+Dynamic: Provides-Extra
+"""
+
+
+def _dist(plan: Layout, sdk: Sdk) -> dict[str, object]:
+    return {
+        "version": sdk.version,
+        "default_family": next(iter(sdk.families)),
+        "families": {family: list(targets) for family, targets in sdk.families.items()},
+        "folders": {"core": plan.core.folder, "devel": plan.devel.folder}
+        | {f"libraries/{p.family}": p.folder for p in plan.libraries if p.members},
+        "requires": [f"{plan.core.distribution}=={sdk.version}"],
+        "extras": {
+            "devel": [f"{plan.devel.distribution}=={sdk.version}"],
+            "libraries": {
+                p.family: [f"{p.distribution}=={sdk.version}"] for p in plan.libraries if p.members
+            },
+        },
+        "libraries": _shortnames(plan, sdk.description),
+    }
+
+
+def _shortnames(plan: Layout, description: Description) -> dict[str, list[str]]:
+    """Shortname to component and path of the library it stands for."""
+    found: dict[str, list[str]] = {}
+    missing: list[str] = []
+    for shortname, glob in description.preload.items():
+        candidates = [
+            [package.component, member.path]
+            for package in (plan.core, *plan.libraries)
+            for member in package.members
+            if member.binary and matches(posixpath.basename(member.path), (glob,))
+        ]
+        if candidates:
+            found[shortname] = candidates[0]
+        else:
+            missing.append(f"{shortname} ({glob})")
+    if missing and description.preload_must_exist:
+        raise UsageError(
+            f"no library for the preload names {', '.join(missing)}", tip="correct [preload] in packages.toml"
+        )
+    return found
+
+
+def _staged(package: Package, member: Member, plan: Layout, staging: Path) -> Path:
+    if member.binary is None:
+        return member.source
+    wanted = assign_files.rpath_of(package, member, plan.core)
+    if wanted == member.binary.rpath:
+        return member.source
+    copy = staging / package.folder / member.path
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(member.source, copy)
+    binaries.set_rpath(copy, wanted)
+    return copy
+
+
+def _write(path: Path, package: Package, members: list[File], sdk: Sdk, requires: list[str]) -> None:
+    info = f"{_escaped(package.distribution)}-{sdk.version}.dist-info"
+    tag = path.stem.split("-", 2)[2]
+    wheel = f"Wheel-Version: 1.0\nGenerator: cairn {__version__}\nRoot-Is-Purelib: false\nTag: {tag}\n"
+    requires = [*requires, *sdk.description.component(package.component).requires]
+    head = [
+        File(path=f"{info}/METADATA", data=_metadata(package.distribution, sdk, requires)),
+        File(path=f"{info}/WHEEL", data=wheel.encode()),
+    ]
+    # dist-info comes last, as PEP 427 recommends; the contents sorted, whatever the tree's order was.
+    archive.write_wheel(path, [*sorted(members, key=_path_of), *head], dist_info=info)
+
+
+def _metadata(name: str, sdk: Sdk, requires: Iterable[str]) -> bytes:
+    lines = [
+        "Metadata-Version: 2.1",
+        f"Name: {name}",
+        f"Version: {sdk.version}",
+        "Summary: ROCm SDK",
+        f"Requires-Python: {_REQUIRES_PYTHON}",
+        *(f"Requires-Dist: {requirement}" for requirement in requires),
+    ]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _init(sdk: Sdk) -> bytes:
+    return f'"""{_GENERATED}."""\n\n__version__ = "{sdk.version}"\n'.encode()
+
+
+def _wrapper(wrap: Wrap) -> bytes:
+    lines = ["#!/bin/sh"]
+    lines += [f"unset {name}" for name in wrap.unset]
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in wrap.environment.items()]
+    name, program = posixpath.basename(wrap.path), shlex.quote(wrap.program)
+    missing = f"{name}: no {wrap.program} on this machine" + (f"; {wrap.hint}" if wrap.hint else "")
+    # Not echo: that of some shells reads backslashes and options in what it says.
+    lines.append(f"[ -x {program} ] || {{ printf '%s\\n' {shlex.quote(missing)} >&2; exit 127; }}")
+    lines.append(f'exec {program} "$@"')
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _json(value: object) -> bytes:
+    return (json.dumps(value, indent=2) + "\n").encode()
+
+
+def _escaped(name: str) -> str:
+    return canonicalize_name(name).replace("-", "_")
+
+
+def _relative(path: str, target: str) -> str:
+    return posixpath.relpath(target, posixpath.dirname(path) or ".")
+
+
+def _path_of(member: File | tuple[str, str]) -> str:
+    return member[0] if isinstance(member, tuple) else member.path

@@ -1,0 +1,292 @@
+"""An upstream repository at a hashtag, hipified, with both diff bases tagged: made, or updated in place.
+
+A killed run is carried on by the next one: see `cairn.sources.worktree.state` for what it leaves behind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from cairn.errors import SourceError
+from cairn.sources.checkout import hipify_step, lfs_pointers, local_work
+from cairn.sources.checkout.inspect import Checkout, Submodule, inspect
+from cairn.sources.git import in_progress, repository, url
+from cairn.sources.git.failures import Patience
+from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
+from cairn.sources.mirror import history, mirror
+from cairn.sources.mirror.mirror import Found, Mirror
+from cairn.sources.worktree import lent, restore_objects, state, submodules, tree_hash, unfinished
+from cairn.sources.worktree.state import State
+from cairn.stack import Project
+
+__all__ = ["Checkout", "CheckoutRequest", "Submodule", "checkout", "hipify_checkout", "inspect"]
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckoutRequest:
+    """What to check out, where and how.
+
+    Attributes:
+        project: its project in the stack.
+        checkout_dir: the working tree; made when missing.
+        origin: a git URL or a path.
+        hashtag: a branch, tag, commit or any other ref of the origin.
+        commit: what the hashtag is to mean, whatever it means at the origin now; None asks the origin.
+        as_of: take a branch as it was at this moment (`cairn.sources.mirror.history` has the rule).
+        depth: commits of history to fetch; None for all.
+        jobs: how much is done side by side; 0 for one per processor.
+        submodules: check them out too.
+        hipify: hipify, where the project does so at checkout.
+        commit_hipify: commit what hipify did, and tag it.
+        force: drop local edits and commits that stand in the way.
+        python: the interpreter hipify runs in; ours when None.
+        patience: with network faults.
+    """
+
+    project: Project
+    checkout_dir: Path
+    origin: str
+    hashtag: str
+    commit: str | None = None
+    as_of: datetime | None = None
+    depth: int | None = None
+    jobs: int = 0
+    submodules: bool = True
+    hipify: bool = True
+    commit_hipify: bool = True
+    force: bool = False
+    python: Path | None = None
+    patience: Patience = field(default_factory=Patience)
+
+
+def _silent(_line: str) -> None:
+    """Say nothing."""
+
+
+def checkout(request: CheckoutRequest, *, say: Say = _silent) -> Checkout:
+    """Check a project out as the request says, or bring an existing checkout there.
+
+    Where nothing changed, nothing is touched: local edits and commits stay. Where the checkout must move,
+    they are refused with what would be lost, unless `force`.
+
+    Raises:
+        SourceError: an unknown origin or hashtag, work that would be lost, a failed hipify, no version file.
+        NetworkError: an origin could not be reached.
+        SystemFailureError: no space left, or another run does not end.
+    """
+    request = dataclasses.replace(
+        request, origin=url.absolute(request.origin), checkout_dir=request.checkout_dir.absolute()
+    )
+    with state.alone(request.checkout_dir):
+        root = repository.root_at(request.checkout_dir)
+        note = _recovered(root, request, say=say)
+        _refuse_foreign(root, note)
+        source = mirror.of(request.origin, depth=request.depth, patience=request.patience)
+        found = source.find(_name(request, source, say), say=say)
+        wanted = _wanted(request, found)
+        if not _is_current(root, note, wanted):
+            _move(root, request, found, source.path, note=note, wanted=wanted, say=say)
+        elif note != wanted:
+            state.write(root.git_dir, _renamed(note, wanted))
+        notes = (*_ambiguity(request, found), *lfs_pointers.notes(root))
+        return dataclasses.replace(inspect(request.project, request.checkout_dir), notes=notes)
+
+
+def _ambiguity(request: CheckoutRequest, found: Found) -> Iterator[str]:
+    if found.other is not None:
+        origin = url.without_credentials(request.origin)
+        yield (
+            f"{found.name} is a tag and a branch of {origin}: the tag was taken, as git does; "
+            f"the branch is {found.other}"
+        )
+
+
+def hipify_checkout(
+    project: Project, path: Path, *, commit: bool = True, python: Path | None = None, say: Say = _silent
+) -> Checkout:
+    """Hipify a checkout that was made without, or by hand; one that is hipified stays as it is.
+
+    Raises:
+        SourceError: no checkout, an unfinished one, edits that hipify's would mix with, or hipify failed.
+    """
+    path = path.absolute()
+    with state.alone(path):
+        root = repository.root_at(path)
+        if not root.exists():
+            raise SourceError(f"{path} is not a git checkout", tip="run the `checkout` command first")
+        kind = project.hipify
+        found = state.read(root.git_dir)
+        note = hipify_step.recovered(root, found, kind=kind, python=python, force=False, say=say)
+        note = note or hipify_step.adopt(root, project)
+        if note.phase == "moving":
+            raise SourceError(f"the checkout {path} is unfinished", tip="run the `checkout` command again")
+        if hipify_step.is_done(root, note, project.hipify):
+            say(f"{path} is hipified already")
+            if note.phase != "ready":  # by hand, after our own hipify had failed
+                state.write(root.git_dir, dataclasses.replace(note, phase="ready", hipify=True))
+        else:
+            local_work.refuse_edits(root, why="hipify would mix its edits with them")
+            note = dataclasses.replace(note, hipify=True, committed=commit)
+            hipify_step.hipify_tree(root, note, kind=project.hipify, python=python, say=say)
+        return inspect(project, path)
+
+
+def _recovered(root: Repository, request: CheckoutRequest, *, say: Say) -> State | None:
+    """The note of an earlier run, after repairing what it left."""
+    lent.take_back(root)
+    note = state.read(root.git_dir) if root.git_dir.is_dir() else None
+    if note is None:
+        return None
+    if note.phase != "ready":
+        say(f"an earlier run did not finish {root.work_tree}: carrying on")
+        in_progress.sweep(root.git_dir, folders=(root.work_tree,), below=True)
+    if url.identity(note.origin) == url.identity(request.origin):
+        restore_objects.revive(root, note, origin=request.origin, patience=request.patience, say=say)
+    kind, python = request.project.hipify, request.python
+    return hipify_step.recovered(root, note, kind=kind, python=python, force=request.force, say=say)
+
+
+def _refuse_foreign(root: Repository, note: State | None) -> None:
+    path = root.work_tree
+    if path.is_symlink() and not path.exists():
+        raise SourceError(f"{path} is a dangling link", tip="make the folder it leads to, or remove it")
+    if path.exists() and not path.is_dir():
+        raise SourceError(f"{path} is a file", tip="name another --checkout-dir")
+    if note is None and not root.exists() and path.is_dir() and not _is_empty(path):
+        raise SourceError(
+            f"{path} has files and is not a git checkout", tip="name another --checkout-dir, or move it away"
+        )
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether a folder has no files, or only the first one of a run that was killed."""
+    found = (entry for entry in path.rglob("*") if entry.is_symlink() or not entry.is_dir())
+    return all(in_progress.is_part(entry.name) for entry in found)
+
+
+def _name(request: CheckoutRequest, source: Mirror, say: Say) -> str:
+    """What to ask the origin for."""
+    if request.commit is not None:
+        return request.commit
+    if request.as_of is None:
+        return request.hashtag
+    whole = source if source.depth is None else mirror.of_commits(request.origin, patience=request.patience)
+    return history.as_of(whole, request.hashtag, request.as_of, say=say)
+
+
+def _wanted(request: CheckoutRequest, found: Found) -> State:
+    return State(
+        project=request.project.name,
+        origin=url.without_credentials(request.origin),
+        hashtag=request.hashtag,
+        commit=found.commit,
+        phase="ready",
+        submodules=request.submodules,
+        hipify=request.hipify,
+        committed=request.hipify and request.commit_hipify,
+    )
+
+
+def _renamed(note: State | None, wanted: State) -> State:
+    """The note of a checkout that is where it should be, under the names it now goes by."""
+    assert note is not None  # noqa: S101 - for the type checker; without a note nothing is current
+    return dataclasses.replace(note, origin=wanted.origin, hashtag=wanted.hashtag, project=wanted.project)
+
+
+def _is_current(root: Repository, note: State | None, wanted: State) -> bool:
+    """Whether the checkout is what is wanted, with local edits and commits at most."""
+    if note is None or note.phase != "ready" or not root.exists():
+        return False
+    if url.identity(note.origin) != url.identity(wanted.origin) or _choices(note) != _choices(wanted):
+        return False
+    base = root.tag(HIPIFY_TAG if wanted.committed else UPSTREAM_TAG)
+    if root.tag(UPSTREAM_TAG) != wanted.commit or base is None or not root.at_or_above(base):
+        return False
+    modules = submodules.of_commit(root, "HEAD", origin=wanted.origin) if wanted.submodules else ()
+    return all(module.repository.exists() for module in modules)
+
+
+def _choices(note: State) -> tuple[object, ...]:
+    return (note.commit, note.submodules, note.hipify, note.committed)
+
+
+def _move(  # noqa: PLR0913 - where from, where to, and by what
+    root: Repository,
+    request: CheckoutRequest,
+    found: Found,
+    mirror_path: Path,
+    *,
+    note: State | None,
+    wanted: State,
+    say: Say,
+) -> None:
+    how = _fetching(request, say)
+    plan: submodules.Plan = ()
+    if request.submodules:
+        plan = submodules.fetch_all(root, found.commit, mirror_path, origin=request.origin, how=how)
+    parts, gone = local_work.moving(root, found.commit, mirror_path, plan)
+    before = _refuse_to_lose_work(root, note, parts, force=request.force)
+    in_progress.sweep_parts(root.git_dir)
+    state.write(root.git_dir, dataclasses.replace(wanted, phase="moving"))
+    say(f"checking out {found.commit[:12]} in {request.checkout_dir}")
+    repository.create(root)
+    repository.name_origin(root, wanted.origin)
+    repository.borrow_objects(root, mirror_path)
+    submodules.remove(gone, before=before)
+    with unfinished.placing(root, before=before.get("") or root.head(), after=found.commit):
+        hipify_step.remove_generated(root)
+        repository.place(root, found.commit)
+        repository.move_refs(root, _refs(root, found, note, say))
+    submodules.place_all(root, plan, before=before, how=how)
+    placed = dataclasses.replace(wanted, phase="placed")
+    state.write(root.git_dir, placed)
+    if request.hipify:
+        kind = request.project.hipify
+        hipify_step.hipify_tree(root, placed, kind=kind, python=request.python, say=say)
+    else:
+        state.write(root.git_dir, wanted)
+
+
+def _refuse_to_lose_work(
+    root: Repository, note: State | None, parts: Sequence[local_work.Part], *, force: bool
+) -> dict[str, str]:
+    """Refuse to lose a person's work; what an unfinished run or hipify did is nobody's.
+
+    The trees of the parts that are not as their HEAD is, by path.
+    """
+    found = local_work.survey(parts)
+    lost = local_work.together(root, found)
+    if note is not None and note.files is not None and tree_hash.tree_state(root.work_tree) == note.files:
+        lost = local_work.without_hipifys(lost, found)
+    if lost and not force:
+        local_work.refuse(root, lost)
+    return local_work.drop(found, lost) if lost else local_work.keep(found)
+
+
+def _refs(root: Repository, found: Found, note: State | None, say: Say) -> dict[str, str | None]:
+    refs: dict[str, str | None] = {
+        f"refs/tags/{UPSTREAM_TAG}": found.commit,
+        f"refs/tags/{HIPIFY_TAG}": None,
+    }
+    if found.kind == "branch":
+        refs[f"refs/remotes/origin/{found.name}"] = found.commit
+    if found.kind == "tag":
+        there = root.tag(found.name)
+        is_ours = note is not None and (note.hashtag, note.commit) == (found.name, there)
+        if there in (None, found.commit) or is_ours:
+            refs[f"refs/tags/{found.name}"] = found.target
+        else:
+            say(f"the tag {found.name} of {root.work_tree} is of another commit and stays as it is")
+    return refs
+
+
+def _fetching(request: CheckoutRequest, say: Say) -> submodules.Fetching:
+    jobs = request.jobs or os.cpu_count() or 1
+    return submodules.Fetching(depth=request.depth, jobs=jobs, patience=request.patience, say=say)

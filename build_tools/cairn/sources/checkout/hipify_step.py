@@ -1,0 +1,258 @@
+"""Hipify as a step of a checkout: noted before, committed and tagged after, undone when it was killed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from cairn import files
+from cairn.concurrency import side_by_side
+from cairn.errors import SourceError
+from cairn.sources.checkout import local_work
+from cairn.sources.checkout.local_work import Found
+from cairn.sources.git import repository
+from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
+from cairn.sources.hipify import build_step, run
+from cairn.sources.hipify import commit as hipify_commit
+from cairn.sources.hipify import report as hipify_report
+from cairn.sources.hipify.report import HipifyReport
+from cairn.sources.worktree import copy as worktree_copy
+from cairn.sources.worktree import submodules, tree_hash, unfinished
+from cairn.sources.worktree.state import State, write
+from cairn.stack import HipifyKind, Project
+
+Say = Callable[[str], None]
+
+_IGNORED = "cairn.ignored"
+
+
+def hipify_tree(root: Repository, note: State, *, kind: HipifyKind, python: Path | None, say: Say) -> None:
+    """Hipify, commit and tag as the note says; it is `ready` afterwards.
+
+    A project that hipifies while it is built, or not at all, gets the second tag at the same commit.
+    """
+    modules = list(submodules.present(root))
+    heads = {"": root.head() or ""} | {module.path: module.head or "" for module in modules}
+    report: HipifyReport | None = None
+    if run.runs_at_checkout(kind):
+        say(f"hipifying {root.work_tree}")
+        ignored = _remember_ignored(root)
+        begun = dataclasses.replace(note, phase="hipifying", heads=heads)
+        write(root.git_dir, begun)
+        try:
+            report = run.run(root, kind, ignored_before=ignored, python=python, say=say)
+        except BaseException:
+            # Now it is certain who wrote what; by the next run, a person may have edited.
+            _undo(root, begun, made=run.ignored(root) - ignored)
+            raise
+    if note.committed:
+        _commit(root, modules, report, heads)
+    edited = None if note.committed else tree_hash.tree_state(root.work_tree)
+    if report is not None:
+        if not note.committed:
+            made = build_step.ids(root, sorted({*report.changed, *report.generated}))
+            report = dataclasses.replace(report, contents=made)
+        hipify_report.write(root.git_dir, report)
+    write(root.git_dir, dataclasses.replace(note, phase="ready", heads={}, files=edited))
+
+
+def _commit(
+    root: Repository,
+    modules: Sequence[submodules.Module],
+    report: HipifyReport | None,
+    heads: Mapping[str, str],
+) -> None:
+    made = by_part(report.generated if report else (), heads)
+    changed = by_part(report.changed if report else (), heads)
+
+    def one(item: tuple[str, Repository]) -> None:
+        path, part = item
+        touched = made[path] or changed[path]
+        commit = hipify_commit.commit(part, made[path], changed[path]) if touched else heads[path]
+        repository.move_refs(part, {f"refs/tags/{HIPIFY_TAG}": commit})
+
+    # The root first: it must not see that its submodules have moved.
+    one(("", root))
+    side_by_side(one, [(module.path, module.repository) for module in modules])
+
+
+def recovered(
+    root: Repository, note: State | None, *, kind: HipifyKind, python: Path | None, force: bool, say: Say
+) -> State | None:
+    """The note, after undoing a hipify that was killed: every repository is as it was before.
+
+    Raises:
+        SourceError: there is more than hipify wrote, and no `force`.
+    """
+    if note is None or note.phase != "hipifying":
+        return note
+    say(f"telling what the unfinished hipify of {root.work_tree} wrote")
+    found, made = _survey(root, note, kind=kind, python=python, say=say)
+    if lost := local_work.together(root, found):
+        if not force:
+            local_work.refuse(root, lost)
+        local_work.drop(found, lost)
+    return _undo(root, note, made=made)
+
+
+def _survey(
+    root: Repository, note: State, *, kind: HipifyKind, python: Path | None, say: Say
+) -> tuple[list[Found], set[str]]:
+    """What is in each part that hipify did not write, and the ignored files that it made."""
+    parts = [part for path in note.heads if (part := _part(root, path)).repository.is_begun()]
+    found = [*local_work.survey(parts)]
+    new = by_part(run.ignored(root) - _remembered_ignored(root), note.heads)
+    if not any(new.values()) and not any(one.changes for one in found):
+        return found, set()
+    made: set[str] = set()
+    copied = [
+        worktree_copy.Part(path=p.path, repository=p.repository, commit=note.heads[p.path]) for p in parts
+    ]
+    with worktree_copy.copy(copied) as copies:
+        # Where it failed the first time, it does so again, and what it wrote until then is the same too.
+        with contextlib.suppress(SourceError):
+            run.run(copies[0].repository, kind, ignored_before=(), python=python, say=say)
+        ignored = by_part(run.ignored(copies[0].repository), note.heads)
+        for number, copy in enumerate(copies):
+            own, here = parts[number].repository, new[copy.path]
+            hipify_commit.commit(copy.repository, ignored[copy.path])
+            names = [*found[number].changes, *here]
+            ours = unfinished.written_by_hipify(own, names, head=copy.commit, hipified=copy.repository)
+            lost = found[number].lost
+            edits = tuple(name for name in lost.edits if name not in ours)
+            found[number] = dataclasses.replace(found[number], lost=dataclasses.replace(lost, edits=edits))
+            made |= {parts[number].named(name) for name in here if name in ours}
+    return found, made
+
+
+def _part(root: Repository, path: str) -> local_work.Part:
+    return local_work.Part(path=path, repository=repository.root_at(root.work_tree / path))
+
+
+def _undo(root: Repository, note: State, *, made: Collection[str]) -> State:
+    """Put every repository back to where it was before hipify.
+
+    Args:
+        root: the checkout's repository.
+        note: the note of the run.
+        made: ignored files that hipify made.
+    """
+    for path, head in note.heads.items():
+        own = _part(root, path).repository
+        if not own.is_begun():
+            continue  # a submodule that was removed by hand
+        at = own.commit_of("HEAD")
+        if at not in (None, head) and own.commit_of("HEAD~1") == head and hipify_commit.is_ours(own):
+            own.run("update-ref", "HEAD", head)  # it is not tagged yet
+        elif at != head:
+            own.run("checkout", "--quiet", "--force", "--detach", head)  # a branch keeps what is there
+        own.run("reset", "--quiet", "--hard")
+        own.run("clean", "--quiet", "-fd")
+        if own.tag(HIPIFY_TAG):
+            repository.move_refs(own, {f"refs/tags/{HIPIFY_TAG}": None})
+    for name in made:
+        (root.work_tree / name).unlink(missing_ok=True)
+    hipify_report.forget(root.git_dir)
+    undone = dataclasses.replace(note, phase="placed", heads={})
+    write(root.git_dir, undone)
+    return undone
+
+
+def remove_generated(root: Repository) -> None:
+    """Remove what an earlier hipify made; git would keep the files it ignores, for sources that are gone.
+
+    What is no longer as it was made stays: it is somebody's work by now.
+    """
+    report = hipify_report.read(root.git_dir) if root.git_dir.is_dir() else None
+    if report is None:
+        return
+    made = set(report.generated) & report.contents.keys()
+    edited = set(build_step.without_recorded(root, made))
+    for name in made - edited:
+        (root.work_tree / name).unlink(missing_ok=True)
+    hipify_report.forget(root.git_dir)
+
+
+def adopt(root: Repository, project: Project) -> State:
+    """The note for a checkout that was made by hand, or by upstream's own scripts.
+
+    What such a checkout lacks of the two tags is added, in submodules too.
+    """
+    head = root.commit_of("HEAD") or ""
+    committed = root.tag(HIPIFY_TAG) or hipify_commit.commit_of(root)
+    by_hand = committed is None and _is_by_hand(root, project.hipify)
+    repository.create(root)
+    submodules.mark_ignored(root, [m for m in submodules.present(root) if m.parent is root])
+    for _, part in _parts(root):
+        _complete_tags(part, hipified=committed is not None)
+    return State(
+        project=project.name,
+        origin=_origin(root),
+        hashtag=head,
+        commit=root.tag(UPSTREAM_TAG) or head,
+        phase="ready",
+        hipify=committed is not None or by_hand,
+        committed=committed is not None,
+    )
+
+
+def is_done(root: Repository, note: State, kind: HipifyKind) -> bool:
+    """Whether the tree is hipified: by the note, a tag or a commit below HEAD, or the files themselves."""
+    if note.phase == "ready" and note.hipify:
+        return True
+    tagged = root.tag(HIPIFY_TAG)
+    if (tagged is not None and root.at_or_above(tagged)) or hipify_commit.commit_of(root):
+        return True
+    return _is_by_hand(root, kind)
+
+
+def _is_by_hand(root: Repository, kind: HipifyKind) -> bool:
+    # Where a build hipifies, its files are no sign of a hipify at checkout.
+    return run.runs_at_checkout(kind) and hipify_commit.is_hipified_by_hand(root, root.tag(UPSTREAM_TAG))
+
+
+def _complete_tags(part: Repository, *, hipified: bool) -> None:
+    done = part.tag(HIPIFY_TAG) or hipify_commit.commit_of(part)
+    upstream = part.tag(UPSTREAM_TAG) or (f"{done}~1" if done else "HEAD")
+    refs: dict[str, str | None] = {f"refs/tags/{UPSTREAM_TAG}": part.commit_of(upstream)}
+    if hipified:
+        refs[f"refs/tags/{HIPIFY_TAG}"] = done or part.commit_of(upstream)
+    repository.move_refs(part, refs)
+
+
+def _parts(root: Repository) -> Iterator[tuple[str, Repository]]:
+    yield "", root
+    for module in submodules.present(root):
+        yield module.path, module.repository
+
+
+def _remember_ignored(root: Repository) -> set[str]:
+    """Note which ignored files are there before hipify; they may be many, hence a plain file."""
+    names = run.ignored(root)
+    files.write_bytes(root.git_dir / _IGNORED, b"\0".join(sorted(map(os.fsencode, names))))
+    return names
+
+
+def _remembered_ignored(root: Repository) -> set[str]:
+    path = root.git_dir / _IGNORED
+    # Without the list, nothing can be said to be hipify's.
+    return set(map(os.fsdecode, path.read_bytes().split(b"\0"))) if path.exists() else run.ignored(root)
+
+
+def by_part(names: Collection[str], parts: Collection[str]) -> dict[str, list[str]]:
+    """Files by the root (empty) or submodule they are in, with paths from there."""
+    made: dict[str, list[str]] = {path: [] for path in parts}
+    deepest_first = sorted(parts, key=len, reverse=True)
+    for name in names:
+        owner = next(path for path in deepest_first if not path or name.startswith(f"{path}/"))
+        made[owner].append(name[len(owner) + 1 :] if owner else name)
+    return made
+
+
+def _origin(root: Repository) -> str:
+    if root.succeeds("config", "--get", "remote.origin.url"):
+        return root.run("config", "--get", "remote.origin.url").strip()
+    return str(root.work_tree)

@@ -1,0 +1,166 @@
+"""What a checkout is: read from it, changing nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.concurrency import side_by_side
+from cairn.errors import SourceError
+from cairn.sources.git import url
+from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
+from cairn.sources.hipify import report as hipify_report
+from cairn.sources.hipify.report import HipifyReport
+from cairn.sources.worktree import restore_objects, state, submodules
+from cairn.sources.worktree.tree_hash import work_tree_id
+from cairn.stack import Project
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submodule:
+    """A submodule of a checkout.
+
+    Attributes:
+        path: from the root, with `/`.
+        origin: where it came from, without credentials.
+        commit: what upstream names.
+        hipify_commit: with hipify's edits; the same where there were none; None where none were committed.
+        tree: git's id of its files as they are now.
+    """
+
+    path: str
+    origin: str
+    commit: str
+    hipify_commit: str | None
+    tree: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkout:
+    """A project's sources, ready to be built.
+
+    Attributes:
+        project: in the stack.
+        path: the working tree.
+        origin: where it came from, without credentials.
+        hashtag: what was asked for.
+        commit: what that was (`THEROCK_UPSTREAM_DIFFBASE`).
+        hipify_commit: with hipify's edits (`THEROCK_HIPIFY_DIFFBASE`); `commit` itself where there were none;
+            None where none were committed.
+        tree: git's id of the root's files as they are now: after hipify, with local edits.
+        submodules: those that are checked out, by path.
+        version: base version, from the project's version file; None where it has none.
+        notes: what a person should know of how it was made; of the run that made it, and none later.
+    """
+
+    project: Project
+    path: Path
+    origin: str
+    hashtag: str
+    commit: str
+    hipify_commit: str | None
+    tree: str
+    submodules: tuple[Submodule, ...] = ()
+    version: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def report(self) -> HipifyReport | None:
+        """What hipify did; None where it has not run, or not by us. Read when asked for: it may be large."""
+        return hipify_report.read(root_at(self.path).git_dir)
+
+    @property
+    def is_hipified(self) -> bool:
+        """Whether hipify has run, or has nothing to do before the build."""
+        return self.hipify_commit is not None or self.report is not None
+
+
+def inspect(project: Project, path: Path) -> Checkout:
+    """The checkout at `path`, whoever made it.
+
+    Raises:
+        SourceError: it is none, is unfinished, has lost its mirror, or has no version file.
+    """
+    require_finished(project, path)
+    root = root_at(path.absolute())
+    head = root.head() or ""
+    note = state.read(root.git_dir)
+    upstream, hipified = root.tags(UPSTREAM_TAG, HIPIFY_TAG)
+    origin = note.origin if note else _remote(root)
+    return Checkout(
+        project=project,
+        path=root.work_tree,
+        origin=url.without_credentials(origin),
+        hashtag=note.hashtag if note else head,
+        commit=upstream or head,
+        hipify_commit=hipified,
+        tree=work_tree_id(root),
+        submodules=_submodules(root, origin),
+        version=base_version(project, root.work_tree),
+    )
+
+
+def require_finished(project: Project, path: Path) -> None:
+    """See that a checkout can be built from; quick, however large it is.
+
+    Raises:
+        SourceError: it is none, is unfinished, or has lost its mirror.
+    """
+    root = root_at(path.absolute())
+    if restore_objects.is_needed(root):
+        raise SourceError(
+            f"the mirror that {path} borrows from is gone",
+            tip="run the `checkout` command again: it fetches what is missing, and local work stays",
+        )
+    if root.head() is None:
+        raise SourceError(f"{path} is not a git checkout", tip=f"check {project.name} out first")
+    note = state.read(root.git_dir)
+    if note is not None and note.phase != "ready":
+        what = "files were still being replaced" if note.phase == "moving" else "it was not hipified"
+        raise SourceError(
+            f"the checkout {path} of {project.name} is unfinished: {what}",
+            tip="run the `checkout` command again",
+        )
+
+
+def base_version(project: Project, tree: Path) -> str | None:
+    """The version in the project's version file, such as `2.10.0a0`; None where it declares no such file.
+
+    Raises:
+        SourceError: it should be there and is not, or is empty or in conflict.
+    """
+    if not project.version_file:
+        return None
+    path = tree / project.version_file
+    try:
+        lines = path.read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(
+            f"{project.name} has no readable version file {path}",
+            tip="choose another --repo-hashtag, or add the file to the checkout",
+        ) from error
+    if len(lines) != 1:
+        raise SourceError(f"{path} must hold one version, and holds {' '.join(lines)[:80]!r}")
+    return lines[0]
+
+
+def _submodules(root: Repository, origin: str) -> tuple[Submodule, ...]:
+    found = side_by_side(_submodule, submodules.present(root, origin=origin))
+    return tuple(sorted(found, key=lambda module: module.path))
+
+
+def _submodule(module: submodules.Module) -> Submodule:
+    upstream, hipified = module.repository.tags(UPSTREAM_TAG, HIPIFY_TAG)
+    return Submodule(
+        path=module.path,
+        origin=url.without_credentials(module.origin),
+        commit=upstream or module.commit,
+        hipify_commit=hipified,
+        tree=work_tree_id(module.repository),
+    )
+
+
+def _remote(root: Repository) -> str:
+    if root.succeeds("config", "--get", "remote.origin.url"):
+        return url.without_credentials(root.run("config", "--get", "remote.origin.url").strip())
+    return str(root.work_tree)

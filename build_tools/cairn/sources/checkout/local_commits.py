@@ -1,0 +1,125 @@
+"""The commits a person has on top of a checkout, and what makes two of them the same patch."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
+from cairn.sources.hipify import commit as hipify_commit
+
+_HUNK = re.compile(rb"^@@ -\S+ \+\S+ @@.*$", re.MULTILINE)
+_INDEX = re.compile(rb"^index [0-9a-f]+\.\.[0-9a-f]+(?= |$)", re.MULTILINE)
+_FORMAT = "%H%x00%P%x00%an%x00%ae%x00%at%x00%s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalCommit:
+    """A commit above a diff base.
+
+    Attributes:
+        id: of the commit.
+        subject: first line of its message.
+        author: name.
+        email: of the author.
+        written: when, in seconds since 1970.
+        is_merge: it has several parents, so it is no patch.
+    """
+
+    id: str
+    subject: str
+    author: str
+    email: str
+    written: int
+    is_merge: bool
+
+    @property
+    def identity(self) -> tuple[str, str, int, str]:
+        """What `cairn.sources.patches.mail` calls a patch's identity."""
+        return (self.author, self.email, self.written, self.subject)
+
+
+def above(repository: Repository, base: str) -> tuple[LocalCommit, ...]:
+    """The commits that HEAD has and `base` has not, oldest first."""
+    return between(repository, base, "HEAD")
+
+
+def between(repository: Repository, base: str, tip: str) -> tuple[LocalCommit, ...]:
+    """The commits that `tip` has and `base` has not, oldest first."""
+    listed = repository.run("log", "-z", "--topo-order", "--reverse", f"--format={_FORMAT}", f"{base}..{tip}")
+    fields = listed.split("\0")
+    return tuple(_commit(*fields[at : at + 6]) for at in range(0, len(fields) - 5, 6))
+
+
+def digest(repository: Repository, commit: str, *, reverse: bool = False) -> str:
+    """A sha256 of what a commit changes, wherever it is applied: lines added, removed and around them.
+
+    Line numbers and the ids of the files are left out, white space is not: in Python it is code.
+    (`git patch-id` drops it.) With `reverse`, of what a commit would change that takes this one back.
+    """
+    options = ("--patch", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv")
+    exact = ("--root", "--no-commit-id", "--diff-algorithm=myers", "--unified=3")
+    with tempfile.TemporaryDirectory(prefix="cairn-patch-") as folder:
+        # Through a file, as bytes: sources need not be UTF-8.
+        path = Path(folder, "diff")
+        turned = ("-R", "--src-prefix=b/", "--dst-prefix=a/") if reverse else ()
+        repository.run("diff-tree", "-r", *turned, *options, *exact, f"--output={path}", commit)
+        return digest_of(path.read_bytes())
+
+
+def digest_of(diff: bytes) -> str:
+    """Like `digest`, of a diff as text; one that was made with other options may have another."""
+    return hashlib.sha256(_INDEX.sub(b"index", _HUNK.sub(b"@@", diff))).hexdigest()
+
+
+def beneath(repository: Repository) -> tuple[LocalCommit, ...]:
+    """The commits between the two tags that are not hipify's, oldest first: patches that it was run on."""
+    base = hipified_from(repository)
+    return between(repository, UPSTREAM_TAG, base) if base and repository.tag(UPSTREAM_TAG) else ()
+
+
+def hipified_from(repository: Repository) -> str | None:
+    """The commit that hipify was run on: below its own, or at its tag where it had nothing to change.
+
+    None without the tag. Where the tag was moved above hipify's commit, it is upstream's: what is between
+    is then no patch for upstream's files.
+    """
+    upstream, tagged = repository.tags(UPSTREAM_TAG, HIPIFY_TAG)
+    if tagged is None or upstream is None or tagged == upstream:
+        return tagged
+    if not repository.succeeds("merge-base", "--is-ancestor", upstream, tagged):
+        return upstream
+    found = between(repository, upstream, tagged)
+    hipifys = [commit.id for commit in found if commit.subject == hipify_commit.SUBJECT]
+    if not hipifys:
+        return tagged
+    return repository.commit_of(f"{tagged}~1") if hipifys == [tagged] else upstream
+
+
+def _commit(commit: str, parents: str, author: str, email: str, written: str, subject: str) -> LocalCommit:
+    return LocalCommit(
+        id=commit,
+        subject=subject,
+        author=author,
+        email=email,
+        written=int(written),
+        is_merge=" " in parents,
+    )
+
+
+def in_hipifys_tag_only(repository: Repository) -> tuple[LocalCommit, ...]:
+    """The commits, hipify's left out, that nothing keeps once hipify's tag moves away, oldest first.
+
+    They are patches that hipify was run on, or what a person moved the tag to.
+    """
+    if None in repository.tags(UPSTREAM_TAG, HIPIFY_TAG):
+        return ()
+    found = between(repository, UPSTREAM_TAG, HIPIFY_TAG)
+    if all(commit.subject == hipify_commit.SUBJECT for commit in found):
+        return ()
+    kept = ("--not", "--branches", "--remotes", f"--exclude={HIPIFY_TAG}", "--tags")
+    gone = set(repository.run("rev-list", f"refs/tags/{HIPIFY_TAG}", *kept).split())
+    return tuple(c for c in found if c.id in gone and c.subject != hipify_commit.SUBJECT)

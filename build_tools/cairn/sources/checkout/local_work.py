@@ -1,0 +1,322 @@
+"""What a person would lose if a checkout were moved, and refusing to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn
+
+from cairn.concurrency import side_by_side
+from cairn.errors import SourceError
+from cairn.output import console, wording
+from cairn.sources.checkout import local_commits, overwritten
+from cairn.sources.git import command, in_progress, repository
+from cairn.sources.git.repository import Repository
+from cairn.sources.hipify import build_step
+from cairn.sources.worktree import contents, submodules, unfinished
+from cairn.sources.worktree.submodules import Module, Plan
+
+_DROPPED = "refs/cairn/dropped"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Losses:
+    """Work that exists in this checkout only.
+
+    Attributes:
+        edits: files edited, deleted or new, from the root.
+        ignored: files that git ignores and that would be overwritten or removed, from the root.
+        commits: id and subject of commits that no branch or tag keeps.
+    """
+
+    edits: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    commits: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.edits or self.ignored or self.commits)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.edits:
+            parts.append(f"{wording.count(self.edits, 'edited or new file')} ({wording.some(self.edits)})")
+        if self.ignored:
+            counted = wording.count(self.ignored, "ignored file")
+            parts.append(f"{counted} where the new commit has its own ({wording.some(self.ignored)})")
+        if self.commits:
+            parts.append(
+                f"{wording.count(self.commits, 'commit')} that no branch keeps ({wording.some(self.commits)})"
+            )
+        return " and ".join(parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The root or a submodule, and where it is going.
+
+    Attributes:
+        path: from the root; empty for the root itself.
+        repository: its own.
+        goes: to another commit, or away; else it is only looked at.
+        commit: what it is to be at; None where it goes away.
+        source: the mirror that has the commit.
+    """
+
+    path: str
+    repository: Repository
+    goes: bool = False
+    commit: str | None = None
+    source: Path | None = None
+
+    def named(self, name: str) -> str:
+        """A file of this part, by its path from the root."""
+        return f"{self.path}/{name}" if self.path else name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What is in a part, with paths from there.
+
+    Attributes:
+        part: it.
+        changes: differences from HEAD, whoever made them.
+        lost: a person's work.
+    """
+
+    part: Part
+    changes: tuple[str, ...]
+    lost: Losses
+
+
+def of(root: Repository) -> Losses:
+    """A person's work in the root and in every submodule, where no branch or tag has it."""
+    parts = [Part(path="", repository=root)]
+    parts += [Part(path=m.path, repository=m.repository) for m in submodules.present(root)]
+    return together(root, survey(parts))
+
+
+def moving(root: Repository, commit: str, source: Path, plan: Plan) -> tuple[list[Part], list[Module]]:
+    """The parts of a checkout that is to be moved, and those submodules that go away with it.
+
+    Args:
+        root: the checkout's repository.
+        commit: what it is to be at.
+        source: the mirror that has the commit.
+        plan: the submodules that are wanted.
+    """
+    parts = [Part(path="", repository=root, goes=True, commit=commit, source=source)]
+    for module, from_mirror in ((c.module, c.source) for level in plan for c in level):
+        own = module.repository
+        parts.append(
+            Part(path=module.path, repository=own, goes=True, commit=module.commit, source=from_mirror)
+        )
+    kept = {part.repository for part in parts}
+    gone = [m for m in submodules.present(root) if m.repository not in kept] if root.exists() else []
+    return [*parts, *(Part(path=m.path, repository=m.repository, goes=True) for m in gone)], gone
+
+
+def survey(parts: Sequence[Part]) -> tuple[Found, ...]:
+    """What is in each part that moving it would lose; what an unfinished run wrote is nobody's."""
+    within = {part.repository.work_tree for part in parts}
+    return side_by_side(lambda part: _found(part, within), parts)
+
+
+def together(root: Repository, found: Sequence[Found]) -> Losses:
+    """The losses of all parts, by paths from the root."""
+    edits = [one.part.named(name) for one in found for name in one.lost.edits]
+    return Losses(
+        # What a build made is nobody's work.
+        edits=build_step.without_recorded(root, edits) if root.is_begun() else tuple(edits),
+        ignored=tuple(one.part.named(name) for one in found for name in one.lost.ignored),
+        commits=tuple(
+            f"{one.part.path}: {commit}" if one.part.path else commit
+            for one in found
+            for commit in one.lost.commits
+        ),
+    )
+
+
+def _found(part: Part, within: Collection[Path]) -> Found:
+    own = part.repository
+    if part.goes and own.git_dir != own.work_tree / ".git" and (own.work_tree / ".git").is_dir():
+        raise SourceError(
+            f"{own.work_tree} is a repository of its own, where a submodule belongs",
+            tip="move it away, or run `git submodule absorbgitdirs` if it is the submodule",
+        )
+    if not own.is_begun():
+        foreign = _foreign(own, within)
+        _refuse_inner(part, foreign)
+        # Its folder was removed, and its git directory is still there.
+        commits = own.without_files().commits_only_here() if (own.git_dir / "HEAD").exists() else ()
+        return Found(part=part, changes=(), lost=Losses(edits=tuple(foreign), commits=commits))
+    changes = own.changes()
+    _refuse_inner(part, changes)
+    edits = {*changes, *_hidden_edits(part)} - unfinished.written(own, changes)
+    ignored: set[str] = set()
+    if part.commit is not None and part.source is not None:
+        ignored = set(overwritten.by_commit(own, part.commit, part.source, within))
+    elif part.goes:
+        ignored = set(overwritten.by_removal(own))
+    _refuse_inner(part, ignored)
+    ignored -= {*changes, *unfinished.written(own, ignored)}
+    note = unfinished.read(own)
+    # Upstream's commit gets its tags when its files are there.
+    known = (note.after,) if note and note.after and own.commit_of(note.after) else ()
+    # Hipify's tag keeps the patches below its commit, until it moves with the checkout.
+    patches = local_commits.in_hipifys_tag_only(own) if own.exists() else ()
+    beneath = [f"{commit.id[:10]} {commit.subject}" for commit in patches]
+    lost = Losses(
+        edits=tuple(sorted(edits)),
+        ignored=tuple(sorted(ignored)),
+        commits=(*own.commits_only_here(*known), *beneath),
+    )
+    return Found(part=part, changes=changes, lost=lost)
+
+
+def _refuse_inner(part: Part, names: Collection[str]) -> None:
+    # Hipify's commit would take it in, and --force must not remove a whole history.
+    inner = sorted(name for name in names if name.endswith("/"))
+    if part.goes and inner:
+        raise SourceError(
+            f"{part.repository.work_tree} has a repository within that is none of its submodules: "
+            f"{wording.some(inner)}",
+            tip="move it out of the checkout",
+        )
+
+
+def _foreign(own: Repository, within: Collection[Path]) -> list[str]:
+    """Everything in a folder where a repository is to be made."""
+    if not own.work_tree.is_dir():
+        return ["."] if own.work_tree.is_symlink() or own.work_tree.exists() else []
+    names = overwritten.files_below(own.work_tree, within)
+    return sorted(name for name in names if not in_progress.is_part(Path(name).name))
+
+
+def _hidden_edits(part: Part) -> list[str]:
+    """Files that a person told git not to look at, where they are not as the index has them."""
+    own = part.repository
+    hidden = own.hidden()
+    if not hidden:
+        return []
+    index, disk = contents.of_index(own), contents.on_disk(own, hidden)
+    missing = [name for name in hidden if name not in disk]
+    if missing and part.goes:
+        raise SourceError(
+            f"{own.work_tree} is a sparse checkout: {wording.some(missing, shown=1)} are not there",
+            tip="run `git sparse-checkout disable` there, or name another --checkout-dir",
+        )
+    return [name for name in hidden if name in disk and disk[name] != index.get(name)]
+
+
+def without_hipifys(lost: Losses, found: Sequence[Found]) -> Losses:
+    """The losses where every file that git looks at is as an uncommitted hipify left it.
+
+    What is staged, and what git was told not to look at, is still a person's.
+    """
+    theirs = {one.part.named(name) for one in found for name in (*_hidden_edits(one.part), *_staged(one))}
+    return replace(lost, edits=tuple(name for name in lost.edits if name in theirs))
+
+
+def _staged(one: Found) -> list[str]:
+    """Files of which the index has something that is neither in HEAD nor on the disk."""
+    own = one.part.repository
+    if not one.changes or not own.is_begun():
+        return []
+    index, head = contents.of_index(own), contents.of_tree(own, own.commit_of("HEAD"))
+    disk = contents.on_disk(own, one.changes)
+    return [n for n in one.changes if n in index and index[n] not in (head.get(n), disk.get(n))]
+
+
+def keep(found: Sequence[Found]) -> dict[str, str]:
+    """Write the trees of the parts that differ from HEAD into their repositories; by the parts' paths.
+
+    By them, the next run tells what this one was to drop, should it be killed.
+    """
+    for one in found:
+        if one.lost and not one.part.repository.is_begun():
+            repository.create(one.part.repository)  # files were in its place, and need somewhere to be kept
+    dirty = [one for one in found if one.changes or one.lost]
+    trees = side_by_side(lambda one: contents.snapshot(one.part.repository, one.lost.ignored), dirty)
+    return {one.part.path: tree for one, tree in zip(dirty, trees, strict=True)}
+
+
+def drop(found: Sequence[Found], lost: Losses) -> dict[str, str]:
+    """Give what is dropped a ref of its own in its repository, so that it can be had again, and say so.
+
+    `git restore --source REF -- FILE` brings a file back, `git switch -c NAME REF` the commits. What was
+    staged and is neither in HEAD nor in the files is the commit's second parent, as of a stash.
+
+    Returns:
+        The trees, as `keep` gives them.
+    """
+    trees = keep(found)
+    ref = _ref()
+    kept = []
+    for one in found:
+        if one.lost:
+            own, tree = one.part.repository, trees[one.part.path]
+            _name(own, ref, tree, f"Dropped by a checkout with --force: {one.lost}")
+            kept.append(f"{ref} of {own.git_dir}")
+    # Also where the run fails later: where it is, the person must know by then.
+    console.current().warn(f"dropping {lost}; kept as {', '.join(kept)}")
+    return trees
+
+
+def keep_commits(own: Repository, onto: str) -> None:
+    """Give HEAD a ref before it, and its branch, move to another commit, where that lacks a person's commits.
+
+    Args:
+        own: the root or a submodule.
+        onto: where they move to.
+    """
+    listed = own.run(
+        "log", "--format=%ce%x09%h %s", "HEAD", "--not", onto, f"refs/tags/{repository.HIPIFY_TAG}"
+    )
+    pairs = (line.partition("\t") for line in listed.splitlines())
+    if theirs := [text for email, _, text in pairs if email != command.EMAIL]:
+        ref = _ref()
+        own.run("update-ref", ref, "HEAD")
+        console.current().warn(
+            f"{wording.count(theirs, 'commit')} of {own.work_tree} made anew ({wording.some(theirs)}); "
+            f"kept as they were as {ref}"
+        )
+
+
+def _ref() -> str:
+    return f"{_DROPPED}/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+
+
+def _name(own: Repository, ref: str, tree: str, message: str) -> None:
+    head, staged = own.commit_of("HEAD"), contents.staged(own)
+    parents = [head] if head else []
+    if staged not in (tree, own.commit_tree(head)):
+        parents.append(own.run("commit-tree", staged, *_as_parents(parents), "-m", "Staged").strip())
+    parents += own.merge_heads()
+    # Hipify's tag moves too, and what only it has is among the losses.
+    tagged = own.tag(repository.HIPIFY_TAG)
+    if tagged is not None and not (head and own.at_or_above(tagged)):
+        parents.append(tagged)
+    own.run("update-ref", ref, own.run("commit-tree", tree, *_as_parents(parents), "-m", message).strip())
+
+
+def _as_parents(commits: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for commit in commits for word in ("-p", commit))
+
+
+def refuse(root: Repository, lost: Losses) -> NoReturn:
+    """Raise a SourceError that says what would be lost, and the flag that allows it."""
+    raise SourceError(
+        f"{root.work_tree} has {lost}; checking out would lose them",
+        tip="commit them to a branch (git switch -c NAME), or pass --force to drop them",
+    )
+
+
+def refuse_edits(root: Repository, *, why: str) -> None:
+    """Raise a SourceError, with the reason why, when there are a person's uncommitted edits."""
+    if edits := of(root).edits:
+        raise SourceError(
+            f"{root.work_tree} has {Losses(edits=edits)}; {why}",
+            tip="commit or stash them first",
+        )

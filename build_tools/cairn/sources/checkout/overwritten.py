@@ -1,0 +1,118 @@
+"""Files that git does not track and that a move of the working tree would write over."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from cairn.sources.git.repository import GITLINK, Repository
+from cairn.sources.hipify import run
+from cairn.sources.worktree import contents
+from cairn.sources.worktree.contents import Entry
+
+
+def by_commit(own: Repository, commit: str, source: Path, within: Collection[Path]) -> Iterator[str]:
+    """Untracked files, ignored ones too, at a place where a commit has something else.
+
+    Args:
+        own: the root or a submodule.
+        commit: what is to be checked out.
+        source: the mirror that has it.
+        within: working trees of all parts, which look after themselves.
+    """
+    wanted = _new_in(own, commit, source)
+    if not wanted:
+        return
+    tracked = contents.of_index(own)
+    there = tuple(_Standing(own, tracked, within).among(wanted))
+    disk = contents.on_disk(own, there)
+    yield from (name for name in there if name not in wanted or disk.get(name) != wanted[name])
+
+
+def by_removal(own: Repository) -> Iterator[str]:
+    """Ignored files of a submodule that goes away, without what Python makes again."""
+    listed = own.run("ls-files", "--others", "--ignored", "--exclude-standard", "-z").split("\0")
+    yield from (name for name in listed if name and not run.is_byproduct(name))
+
+
+def files_below(folder: Path, within: Collection[Path] = ()) -> Iterator[str]:
+    """Files and links below a folder, but not those of other parts, nor git's own.
+
+    A repository of somebody else's is named by its folder, with a slash at the end.
+    """
+    for here, folders, names in os.walk(folder):
+        at = Path(here)
+        if at != folder and ".git" in (*folders, *names):
+            yield f"{at.relative_to(folder).as_posix()}/"
+            folders.clear()
+            continue
+        links = [name for name in folders if (at / name).is_symlink()]
+        folders[:] = [f for f in folders if f != ".git" and f not in links and at / f not in within]
+        for name in (*names, *links):
+            if name != ".git":
+                yield (at / name).relative_to(folder).as_posix()
+
+
+def _new_in(own: Repository, commit: str, source: Path) -> Mapping[str, Entry]:
+    """What a commit has and the index does not."""
+    lent = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": contents.quoted(source / "objects")}
+    options = ("--cached", "--no-renames", "--diff-filter=D", "--raw", "--no-abbrev", "-z")
+    listed = own.run("diff-index", *options, commit, "--", env=lent).split("\0")
+    pairs = zip(listed[::2], listed[1::2], strict=False)  # the last one is empty
+    # `:mode mode id id status`, of the commit and of the index (git-diff-index(1), raw output).
+    return {name: (head.split()[0][1:], head.split()[2]) for head, name in pairs}
+
+
+class _Standing:
+    """Looks for what stands in the way; remembers the folders it has been in."""
+
+    def __init__(self, own: Repository, tracked: Collection[str], within: Collection[Path]) -> None:
+        self._own = own
+        self._tracked = tracked
+        self._within = within
+        self._spellings: dict[str, str] | None = None
+        self._folders: dict[str, bool] = {"": True}
+        self._blocking: dict[str, None] = {}
+
+    def among(self, wanted: Mapping[str, Entry]) -> Iterator[str]:
+        """Files at these places, below them, or where a folder above them is to be."""
+        for name, (mode, _) in wanted.items():
+            path = self._own.work_tree / name
+            if self._is_folder(name.rpartition("/")[0]) and mode != GITLINK and os.path.lexists(path):
+                yield from self._at(name, path)
+        yield from self._blocking
+
+    def _at(self, name: str, path: Path) -> Iterator[str]:
+        if path.is_symlink() or not path.is_dir():
+            if not self._is_tracked(name, path):
+                yield name
+        elif path not in self._within:
+            if (path / ".git").exists():
+                yield f"{name}/"
+                return
+            below = (f"{name}/{inner}" for inner in files_below(path, self._within))
+            yield from (inner for inner in below if inner not in self._tracked)
+
+    def _is_folder(self, name: str) -> bool:
+        """Whether files may be made there, or are another part's business."""
+        if name not in self._folders:
+            path = self._own.work_tree / name
+            is_folder = self._is_folder(name.rpartition("/")[0]) and path.is_dir() and not path.is_symlink()
+            self._folders[name] = is_folder and path not in self._within
+            if not is_folder and os.path.lexists(path) and not self._is_tracked(name, path):
+                self._blocking[name] = None
+        return self._folders[name]
+
+    def _is_tracked(self, name: str, path: Path) -> bool:
+        """Whether git knows the file, perhaps by another spelling: some disks do not tell case apart."""
+        if name in self._tracked:
+            return True
+        if self._spellings is None:
+            self._spellings = {known.casefold(): known for known in self._tracked}
+        other = self._spellings.get(name.casefold())
+        there = self._own.work_tree / other if other else None
+        if there is None or not os.path.lexists(there) or not there.samefile(path):
+            return False
+        # Hard links are one file under two names; here it is to be two spellings of one name.
+        return path not in path.parent.iterdir()

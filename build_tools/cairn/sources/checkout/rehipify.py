@@ -1,0 +1,84 @@
+"""Hipify once more, in a copy: to see whether it explains what is between the tags, or on top of patches."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.concurrency import side_by_side
+from cairn.sources.checkout import hipify_step
+from cairn.sources.git.repository import HIPIFY_TAG, Repository
+from cairn.sources.hipify import commit as hipify_commit
+from cairn.sources.hipify import run
+from cairn.sources.worktree import copy, submodules
+from cairn.sources.worktree.copy import Part
+from cairn.stack import HipifyKind
+
+Say = Callable[[str], None]
+
+
+def differences(
+    parts: Sequence[Part], kind: HipifyKind, *, python: Path | None, say: Say
+) -> Iterator[tuple[Part, tuple[str, ...]]]:
+    """Per part, the files in which the second tag is not what hipify makes of the part's commit.
+
+    Args:
+        parts: the root first; each has the second tag, and the commit that hipify was run on.
+        kind: who hipifies; where nobody does at checkout, the second tag must be that commit's own tree.
+        python: the interpreter hipify runs in; ours when None.
+        say: is told what happens.
+
+    Raises:
+        SourceError: hipify failed.
+    """
+    if not run.runs_at_checkout(kind):
+        for part in parts:
+            yield part, _differing(part.repository, part.commit, part)
+        return
+    with hipified(parts, kind, python=python, say=say) as again:
+        for part, copied, commit in zip(parts, again.copies, again.commits, strict=True):
+            yield part, _differing(copied.repository, commit, part)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hipified:
+    """Copies that were hipified: `commits` are what became of them, in their order.
+
+    `changes` are of all of them; None where nobody hipifies at checkout.
+    """
+
+    copies: tuple[Part, ...]
+    commits: tuple[str, ...]
+    changes: run.Changes | None = None
+
+
+@contextlib.contextmanager
+def hipified(parts: Sequence[Part], kind: HipifyKind, *, python: Path | None, say: Say) -> Iterator[Hipified]:
+    """Copies of the parts, hipified, as long as the block runs."""
+    with copy.copy(parts) as copies:
+        if not run.runs_at_checkout(kind):
+            yield Hipified(copies=copies, commits=tuple(copied.commit for copied in copies))
+            return
+        root = copies[0].repository
+        # They may be at other commits than their parents name; that is not hipify's doing.
+        side_by_side(lambda copied: submodules.skip_gitlinks(copied.repository), copies)
+        say(f"hipifying {copies[0].commit[:12]} again in {root.work_tree}")
+        done = run.changes(root, kind, ignored_before=(), python=python, say=say)
+        paths = [copied.path for copied in copies]
+        made, changed = hipify_step.by_part(done.generated, paths), hipify_step.by_part(done.changed, paths)
+
+        def one(copied: Part) -> str:
+            new, edited = made[copied.path], changed[copied.path]
+            return hipify_commit.commit(copied.repository, new, edited) if new or edited else copied.commit
+
+        yield Hipified(copies=copies, commits=side_by_side(one, copies), changes=done)
+
+
+def _differing(where: Repository, expected: str, part: Part) -> tuple[str, ...]:
+    actual = part.repository.tag(HIPIFY_TAG) or ""
+    if actual == expected:
+        return ()
+    listed = where.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", expected, actual)
+    return tuple(part.named(name) for name in listed.split("\0") if name)

@@ -1,0 +1,125 @@
+"""Which release line checkouts are of: what was noted when they were made says so, or a person does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.errors import SourceError, UsageError
+from cairn.sources.git import url as git_url
+from cairn.sources.git.repository import Repository, root_at
+from cairn.sources.worktree import state
+from cairn.stack import Project, Stack
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Evidence:
+    """What a checkout says of its line.
+
+    Attributes:
+        project: the project.
+        what: the hashtag and origin it was checked out at, for people.
+        lines: those it may be of.
+        by_name: its hashtag is that of these lines; else its origin alone tells.
+    """
+
+    project: str
+    what: str
+    lines: frozenset[str]
+    by_name: bool
+
+
+def line_of(stack: Stack, checkouts: Mapping[str, Path], *, asked: str | None = None) -> str:
+    """The release line of a stack's checkouts.
+
+    A hashtag that a line has for a project tells the line; a commit or a branch of one's own tells nothing,
+    but its origin may, where lines have different ones. Where nothing tells, it is the stack's default.
+
+    Args:
+        stack: as loaded, on no particular line.
+        checkouts: project name to folder.
+        asked: the line that a person named.
+
+    Raises:
+        UsageError: the checkouts contradict each other or the line that was asked for, do not tell which of
+            several it is, or the stack has no such line.
+    """
+    if asked is not None:
+        stack.for_line(asked)  # it must know the line
+    found = [
+        evidence
+        for project in stack.projects
+        if project.name in checkouts and (evidence := _evidence(stack, project, checkouts[project.name]))
+    ]
+    strong = [evidence for evidence in found if evidence.by_name]
+    if asked is not None:
+        if against := [evidence for evidence in strong if asked not in evidence.lines]:
+            raise UsageError(
+                f"the line {asked} was asked for, and {_told(against)}",
+                tip="check the projects of that line out, or leave --line out",
+            )
+        return asked
+    common = _common(stack, strong)
+    if not common:
+        raise UsageError(
+            f"the checkouts are of different release lines: {_told(strong)}",
+            tip="check out one line of all: `cairn checkout all --line LINE`",
+        )
+    if stack.line in common and (strong or stack.line in _common(stack, found)):
+        return stack.line
+    narrowed = (common & _common(stack, found)) or common
+    if len(narrowed) > 1:
+        raise UsageError(
+            f"the release line cannot be told: {_told(found)}", tip="name it with --line, such as release/2.9"
+        )
+    return next(iter(narrowed))
+
+
+def _common(stack: Stack, found: list[_Evidence]) -> frozenset[str]:
+    return frozenset(_known(stack)).intersection(*(evidence.lines for evidence in found))
+
+
+def _known(stack: Stack) -> set[str]:
+    return {name for project in stack.projects for name in project.lines} | {stack.line}
+
+
+def _evidence(stack: Stack, project: Project, folder: Path) -> _Evidence | None:
+    """What a checkout says; nothing for a project that is the same on every line."""
+    root = root_at(folder)
+    if not project.lines or not root.exists():
+        return None
+    note = state.read(root.git_dir)
+    if note is not None:
+        hashtag, origin = note.hashtag, note.origin
+    else:  # made by hand
+        hashtag = _asked(root, "symbolic-ref", "--quiet", "--short", "HEAD")
+        origin = _asked(root, "config", "--get", "remote.origin.url")
+    on = {line: stack.for_line(line).project(project.name) for line in _known(stack)}
+    name = hashtag.removeprefix("refs/heads/").removeprefix("origin/")
+    by_name = frozenset(line for line, there in on.items() if there.hashtag == name)
+    by_origin = frozenset(line for line, there in on.items() if _is_from(there, origin))
+    what = (
+        f"{project.name} is {hashtag or 'no branch'} of {git_url.without_credentials(origin) or 'no origin'}"
+    )
+    if by_name:
+        return _Evidence(project=project.name, what=what, lines=by_name & by_origin or by_name, by_name=True)
+    if by_origin and by_origin != on.keys():
+        return _Evidence(project=project.name, what=what, lines=by_origin, by_name=False)
+    return None
+
+
+def _is_from(project: Project, origin: str) -> bool:
+    url = project.origin.url
+    return url is not None and bool(origin) and git_url.identity(url) == git_url.identity(origin)
+
+
+def _asked(root: Repository, *words: str) -> str:
+    try:
+        return root.run(*words).strip()
+    except SourceError:
+        return ""  # no branch, or no remote
+
+
+def _told(found: list[_Evidence]) -> str:
+    return "; ".join(f"{e.what}, of {' or '.join(sorted(e.lines))}" for e in found)

@@ -1,0 +1,118 @@
+"""Hipify by a project's own `setup.py`: what it made is recorded when the build has run.
+
+Without the record, the files it writes into the tree would look like a person's work to the next checkout.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from cairn.errors import SourceError
+from cairn.sources.git.repository import Repository, root_at
+from cairn.sources.hipify import commit, leftovers, run
+from cairn.sources.hipify import report as hipify_report
+from cairn.sources.hipify.report import HipifyReport
+from cairn.stack import HipifyKind
+
+_CODE = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hip", ".hpp")
+
+
+@contextlib.contextmanager
+def recorded(checkout: Path, kind: HipifyKind, *, gpu: bool) -> Iterator[None]:
+    """Record what the build inside the block hipifies, for a project that does so itself.
+
+    Args:
+        checkout: the tree that is built.
+        kind: who hipifies.
+        gpu: it is built for a GPU: a hipify is due.
+
+    Raises:
+        SourceError: it is built for a GPU and has CUDA sources, and nothing was hipified.
+    """
+    root = root_at(checkout)
+    if kind != "at-build" or not root.exists():
+        yield
+        return
+    before = _state(root)
+    yield
+    report = _report(root, before)
+    if report.contents or report.generated:
+        hipify_report.write(root.git_dir, report)
+    if gpu and report.unchanged and not report.changed and not report.generated:
+        sources = ", ".join(report.unchanged[:3])
+        raise SourceError(
+            f"the build of {checkout} hipified nothing, and it has CUDA sources ({sources})",
+            tip="see whether its setup.py found ROCm: the log of the build says so",
+        )
+
+
+def without_recorded(root: Repository, names: Collection[str]) -> tuple[str, ...]:
+    """Of edited or new files, by paths from the root, those that are not as a recorded build left them."""
+    if not names:
+        return ()
+    report = hipify_report.read(root.git_dir)
+    known = report.contents if report else {}
+    if not known:
+        return tuple(names)
+    made = ids(root, [name for name in names if name in known])
+    return tuple(name for name in names if name not in known or made.get(name) != known[name])
+
+
+def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
+    earlier = hipify_report.read(root.git_dir) or HipifyReport(kind="at-build", when="build")
+    after = _state(root)
+    tracked = run.tracked(root)
+    made = {name for name, content in after.items() if before.get(name) != content}
+    # What an earlier build made and nobody has edited since, and what hipify has signed, is nobody's either.
+    made |= {name for name, content in earlier.contents.items() if after.get(name) == content}
+    made |= {name for name in after.keys() - tracked if commit.is_signed(root.work_tree / name)}
+    ignored = run.ignored(root) & after.keys()
+    changed = sorted(name for name in made & tracked if name.endswith(_CODE))
+    generated = sorted(name for name in (made | ignored) - tracked if _is_hipifys(root, name))
+    sources = {name for name in tracked if name.endswith(run.GPU_SUFFIXES)}
+    left = leftovers.look(
+        root.work_tree,
+        written=[*changed, *generated],
+        unread=(),
+        known=[*tracked, *generated],
+        unsupported={},
+    )
+    return dataclasses.replace(
+        earlier,
+        changed=tuple(changed),
+        generated=tuple(generated),
+        unchanged=tuple(sorted(sources - set(changed))),
+        unsupported=left.unsupported,
+        cuda_includes=left.cuda_includes,
+        contents={name: after[name] for name in sorted(made)},
+    )
+
+
+def _state(root: Repository) -> dict[str, str]:
+    """Git's ids of the files that differ from HEAD, and of the ignored ones that are hipify's."""
+    names = set(root.changes())
+    names |= {n for n in run.ignored(root) if n.endswith(_CODE) and _is_hipifys(root, n)}
+    return ids(root, sorted(names))
+
+
+def _is_hipifys(root: Repository, name: str) -> bool:
+    """A build makes other files too. Hipify signs its own, but not the headers that a setup.py copies."""
+    path = PurePosixPath(name)
+    return (
+        "hip" in path.parts
+        or "_hip" in path.name
+        or path.suffix == ".hip"
+        or commit.is_signed(root.work_tree / name)
+    )
+
+
+def ids(root: Repository, names: Collection[str]) -> dict[str, str]:
+    """Git's ids of the files that are there."""
+    there = [name for name in names if (root.work_tree / name).is_file()]
+    paths = b"".join(os.fsencode(name) + b"\n" for name in there if "\n" not in name)
+    ids = root.run("hash-object", "--no-filters", "--stdin-paths", stdin=paths).split()
+    return dict(zip([name for name in there if "\n" not in name], ids, strict=True))

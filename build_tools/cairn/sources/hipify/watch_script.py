@@ -1,0 +1,97 @@
+"""Runs a project's hipify program as a person would, and notes which files it reads.
+
+Run by path, in whatever interpreter hipify needs: it must import nothing that is not of Python itself.
+
+    python watch_script.py NOTES build_amd.py      a program of the tree
+    python watch_script.py NOTES --torch-utils     what the extension builder of the installed torch does
+
+NOTES becomes a JSON file: `read`, the files that were opened below the current folder, as paths from there;
+`unsupported`, from the mapping table that the program used, the names it writes that HIP does not have, each
+with the CUDA name it stands for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import runpy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+_TABLES = "cuda_to_hip_mappings"
+_MARK = "HIP_UNSUPPORTED"  # of torch/utils/hipify/constants.py, up to torch 2.9
+
+
+def main(notes: str, program: str) -> None:
+    """Run one program; the notes are written if it succeeds."""
+    opened: set[tuple[str, str]] = set()
+
+    def hook(event: str, args: tuple[object, ...]) -> None:
+        # sys.addaudithook(3): `open` has the path, the mode (None for os.open) and the flags.
+        if event == "open" and isinstance(args[0], str) and isinstance(args[1], str) and "r" in args[1]:
+            opened.add((os.getcwd(), args[0]))  # noqa: PTH109 - os.path is far cheaper, and this runs often
+
+    here = os.path.realpath(".")
+    sys.addaudithook(hook)
+    if program == "--torch-utils":
+        _torch_utils()
+    else:
+        _script(os.path.abspath(program))  # noqa: PTH100 - links stay: the program finds its tree by its own path
+    read = sorted(_below(here, opened))
+    text = json.dumps({"read": read, "unsupported": dict(_unsupported())})
+    Path(notes).write_text(text, encoding="utf-8")
+
+
+def _script(path: str) -> None:
+    """As `python path` does: its folder first on the path, itself the main module."""
+    sys.argv = [path]
+    sys.path[0] = os.path.dirname(path)  # noqa: PTH120
+    try:
+        runpy.run_path(path, run_name="__main__")
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise
+
+
+def _torch_utils() -> None:
+    # As torch/utils/cpp_extension.py, CUDAExtension, for every file of the tree. Only the tree's own files
+    # are taken, so nothing of the environment is rewritten.
+    hipify_python = importlib.import_module("torch.utils.hipify.hipify_python")
+    here = os.getcwd()  # noqa: PTH109 - hipify takes text
+    hipify_python.hipify(
+        project_directory=here,
+        output_directory=here,
+        header_include_dirs=sorted(d for d in ("csrc", "include", "src") if os.path.isdir(d)),  # noqa: PTH112
+        show_detailed=False,
+        is_pytorch_extension=True,
+    )
+
+
+def _below(here: str, opened: set[tuple[str, str]]) -> set[str]:
+    """Files of the tree, less the program's own modules."""
+    own = {os.path.realpath(f) for m in list(sys.modules.values()) if (f := getattr(m, "__file__", None))}
+    own |= {os.path.realpath(argument) for argument in sys.argv[:1]}
+    found = set()
+    for folder, name in opened:
+        path = os.path.realpath(os.path.join(folder, name))  # noqa: PTH118
+        inside = path.startswith(here + os.sep)
+        if inside and path not in own and not path.endswith(".pyc"):
+            found.add(path[len(here) + 1 :].replace(os.sep, "/"))
+    return {name for name in found if not name.startswith(".git/")}
+
+
+def _unsupported() -> Iterator[tuple[str, str]]:
+    tables = next((m for name, m in list(sys.modules.items()) if name.endswith(_TABLES)), None)
+    mark = getattr(tables, _MARK, None)
+    if tables is None or mark is None:
+        return
+    for table in getattr(tables, "CUDA_TO_HIP_MAPPINGS", ()):
+        for cuda, meaning in table.items():
+            if isinstance(meaning, tuple) and mark in meaning[1:]:
+                yield meaning[0], cuda
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,190 @@
+"""What changed between two manifests: commits with their subjects, submodules, SDK, toolchain."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cairn.concurrency import side_by_side
+from cairn.errors import SourceError
+from cairn.sources.git import url
+from cairn.sources.git.failures import Patience
+from cairn.sources.manifest.manifest import Manifest, ProjectSource
+from cairn.sources.mirror import history, mirror
+from cairn.sources.mirror.history import Commit
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A value that is another one now, or came, or went; None where there was or is none."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectChange:
+    """What became of one project.
+
+    Attributes:
+        name: in the stack.
+        origin: where it comes from now (or came from, for one that went).
+        before: its commit then; None where it came.
+        after: its commit now; None where it went.
+        values: what else is another: origin, hashtag, version, who hipifies, the files at an equal commit.
+        commits: those that came, newest first.
+        dropped: those that are in it no longer, for a branch that was rewritten or went back.
+        submodules: their commits, by path.
+        note: why there are no commits to show; empty where there are, or none changed.
+    """
+
+    name: str
+    origin: str
+    before: str | None
+    after: str | None
+    values: tuple[Change, ...] = ()
+    commits: tuple[Commit, ...] = ()
+    dropped: tuple[Commit, ...] = ()
+    submodules: tuple[Change, ...] = ()
+    note: str = ""
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything of it did."""
+        return self.before != self.after or bool(self.values or self.submodules)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changelog:
+    """What changed from one manifest to another.
+
+    Attributes:
+        stack: the name of the newer one's stack.
+        line: likewise, its release line.
+        before: sha256 of the older manifest.
+        after: sha256 of the newer one.
+        values: SDK, targets, Pythons, platform, tools of the toolchain, variables given to builds.
+        projects: all of both manifests, in the newer one's order of building.
+    """
+
+    SCHEMA: ClassVar[str] = "cairn.changelog/1"
+
+    stack: str
+    line: str
+    before: str
+    after: str
+    values: tuple[Change, ...]
+    projects: tuple[ProjectChange, ...]
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether anything did."""
+        return bool(self.values) or any(project.is_changed for project in self.projects)
+
+
+def between(
+    before: Manifest,
+    after: Manifest,
+    *,
+    commits: bool = True,
+    patience: Patience | None = None,
+    say: Say,
+) -> Changelog:
+    """What changed from `before` to `after`.
+
+    Args:
+        before: the older manifest.
+        after: the newer one.
+        commits: name the commits too, which takes their origins, or mirrors that have them.
+        patience: with network faults.
+        say: is told what is fetched.
+
+    Raises:
+        NetworkError: an origin could not be reached.
+    """
+    old = {project.name: project for project in before.projects}
+    new = {project.name: project for project in after.projects}
+
+    def one(name: str) -> ProjectChange:
+        change = _project(old.get(name), new.get(name))
+        if not commits or change.before is None or change.after is None or change.before == change.after:
+            return change
+        return _with_commits(change, old[name], new[name], patience=patience or Patience(), say=say)
+
+    names = [*new, *(name for name in old if name not in new)]
+    return Changelog(
+        stack=after.stack,
+        line=after.line,
+        before=before.digest(),
+        after=after.digest(),
+        values=_changes(_values(before), _values(after)),
+        projects=side_by_side(one, names),
+    )
+
+
+def _values(manifest: Manifest) -> dict[str, str | None]:
+    fixed = {
+        "stack": manifest.stack,
+        "line": manifest.line,
+        "ROCm SDK": manifest.sdk_version,
+        "targets": ", ".join(manifest.targets),
+        "Pythons": ", ".join(manifest.pythons),
+        "platform": manifest.platform,
+    }
+    tools = {f"toolchain, {name}": value for name, value in manifest.toolchain.items()}
+    return fixed | tools | {f"--build-env {name}": value for name, value in manifest.build_env.items()}
+
+
+def _changes(before: Mapping[str, str | None], after: Mapping[str, str | None]) -> tuple[Change, ...]:
+    pairs = ((name, before.get(name), after.get(name)) for name in {**after, **before})
+    return tuple(Change(name=name, before=was, after=now) for name, was, now in pairs if was != now)
+
+
+def _project(before: ProjectSource | None, after: ProjectSource | None) -> ProjectChange:
+    either = after or before
+    assert either is not None  # noqa: S101 - for the type checker; a name is of one of them
+    return ProjectChange(
+        name=either.name,
+        origin=url.without_credentials(either.origin),
+        before=before.commit if before else None,
+        after=after.commit if after else None,
+        values=tuple(_project_values(before, after)) if before and after else (),
+        submodules=_changes(_submodules(before), _submodules(after)) if before and after else (),
+    )
+
+
+def _project_values(before: ProjectSource, after: ProjectSource) -> Iterator[Change]:
+    values: list[tuple[str, str | None, str | None]] = [
+        ("origin", url.without_credentials(before.origin), url.without_credentials(after.origin)),
+        ("hashtag", before.hashtag, after.hashtag),
+        ("version", before.version, after.version),
+        ("hipify", before.hipify, after.hipify),
+    ]
+    if before.commit == after.commit:
+        values.append(("files", before.tree, after.tree))
+    return (Change(name=name, before=was, after=now) for name, was, now in values if was != now)
+
+
+def _submodules(source: ProjectSource) -> dict[str, str | None]:
+    return {module.path: module.commit for module in source.submodules}
+
+
+def _with_commits(
+    change: ProjectChange, before: ProjectSource, after: ProjectSource, *, patience: Patience, say: Say
+) -> ProjectChange:
+    source = mirror.of_commits(after.origin, patience=patience)
+    try:
+        source.find(after.commit, say=say)
+        source.find(before.commit, say=say)
+    except SourceError as error:
+        return dataclasses.replace(change, note=f"no commits to show: {error}")
+    return dataclasses.replace(
+        change,
+        commits=history.between(source, before.commit, after.commit),
+        dropped=history.between(source, after.commit, before.commit),
+    )

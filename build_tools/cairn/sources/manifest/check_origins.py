@@ -1,0 +1,104 @@
+"""Whether the origin has what a checkout is made of.
+
+What exists on one machine only can be built by nobody else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.concurrency import side_by_side
+from cairn.sources.checkout import local_commits
+from cairn.sources.checkout.inspect import Checkout
+from cairn.sources.git import command, failures, repository
+from cairn.sources.git.failures import Patience
+from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
+from cairn.sources.mirror import fetch
+from cairn.sources.worktree import submodules
+
+Say = Callable[[str], None]
+
+_JOBS = 8  # what is asked is small, and the time goes by waiting
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Claim:
+    name: str
+    origin: str
+    commit: str
+
+
+def missing(checkouts: Sequence[Checkout], *, patience: Patience | None = None, say: Say) -> tuple[str, ...]:
+    """Commits, of projects and of submodules, that their origins do not have; each as a sentence.
+
+    Every origin is asked, mirrors are not: a mirror also keeps what an origin has dropped since.
+
+    Raises:
+        NetworkError: an origin could not be reached.
+        SourceError: there is no origin, or we may not read it.
+    """
+    claims = [claim for checkout in checkouts for claim in _claims(checkout)]
+    say(f"asking {len({claim.origin for claim in claims})} origins for {len(claims)} commits")
+
+    def has(claim: _Claim) -> bool:
+        return claim.origin != "" and _has(claim, patience=patience or Patience(), say=say)
+
+    found = side_by_side(has, claims, jobs=_JOBS)
+    return tuple(
+        f"{claim.name}: {claim.origin or 'no origin'} does not have {claim.commit}"
+        for claim, there in zip(claims, found, strict=True)
+        if not there
+    )
+
+
+def local_work(checkouts: Sequence[Checkout]) -> tuple[str, ...]:
+    """Projects and submodules whose files are not those of their last tag; each as a sentence."""
+    return tuple(
+        f"{name} has edits or commits above {tag}"
+        for checkout in checkouts
+        for name, part, tree in _parts(checkout)
+        for tag in (HIPIFY_TAG if part.tag(HIPIFY_TAG) else UPSTREAM_TAG,)
+        if tree != _tree(part, part.tag(tag) or "HEAD") or local_commits.beneath(part)
+    )
+
+
+def _claims(checkout: Checkout) -> Iterator[_Claim]:
+    # A repository without a remote goes by its own path: it would vouch for itself.
+    origin = "" if Path(checkout.origin) == checkout.path else checkout.origin
+    yield _Claim(name=checkout.project.name, origin=origin, commit=checkout.commit)
+    for module in checkout.submodules:
+        name = f"{checkout.project.name}, submodule {module.path}"
+        yield _Claim(name=name, origin=module.origin, commit=module.commit)
+
+
+def _has(claim: _Claim, *, patience: Patience, say: Say) -> bool:
+    with tempfile.TemporaryDirectory(prefix="cairn-ask-") as temporary:
+        path = Path(temporary)
+        command.run(path, "init", "--quiet", "--bare", ".")
+        # The commit alone: neither its files nor what was before it.
+        ask = fetch.Source(origin=claim.origin, path=path, depth=1, only="tree:0", patience=patience, say=say)
+        try:
+            fetch.fetch(ask, claim.commit)
+        except failures.UnknownRefError as error:
+            if "unadvertised" not in str(error):
+                return False
+            # Such a server answers for branches and tags only: look through all they lead to.
+            everything = dataclasses.replace(ask, depth=None)
+            fetch.fetch(everything, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+        return command.succeeds(path, "cat-file", "-e", claim.commit)
+
+
+def _parts(checkout: Checkout) -> Iterator[tuple[str, Repository, str]]:
+    root = repository.root_at(checkout.path)
+    yield checkout.project.name, root, checkout.tree
+    trees = {module.path: module.tree for module in checkout.submodules}
+    for module in submodules.present(root):
+        yield f"{checkout.project.name}, submodule {module.path}", module.repository, trees[module.path]
+
+
+def _tree(part: Repository, commit: str) -> str:
+    return part.run("rev-parse", "--verify", f"{commit}^{{tree}}").strip()

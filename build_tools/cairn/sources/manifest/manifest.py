@@ -1,0 +1,229 @@
+"""Every input of a build, frozen: commits, trees after hipify, submodules, SDK, targets, toolchain."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import ClassVar
+
+from cairn import jsonfile
+from cairn.errors import CairnError, UsageError
+from cairn.sources.checkout.inspect import Checkout, inspect
+from cairn.sources.manifest import therock
+from cairn.stack import HipifyKind, Origin, Project
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubmoduleSource:
+    """A submodule.
+
+    Attributes:
+        path: from the root, with `/`.
+        origin: where it came from, without credentials.
+        commit: what upstream names; never a commit of hipify.
+        tree: git's id of its files after hipify.
+    """
+
+    path: str
+    origin: str
+    commit: str
+    tree: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectSource:
+    """One project's sources.
+
+    Attributes:
+        name: in the stack.
+        distribution: of its wheel.
+        origin: where it came from, without credentials.
+        hashtag: what was asked for.
+        commit: what that was at its origin; never a commit of hipify.
+        tree: git's id of its files after hipify, with local edits.
+        hipify: who hipified them; `none` where nobody did, whatever the stack says.
+        version: base version; None where the built wheel alone knows it.
+        submodules: by path.
+        checkout_dir: default folder of its checkout, in the folder of all; None in manifests of old.
+    """
+
+    name: str
+    distribution: str
+    origin: str
+    hashtag: str
+    commit: str
+    tree: str
+    hipify: HipifyKind = "none"
+    version: str | None = None
+    submodules: tuple[SubmoduleSource, ...] = ()
+    checkout_dir: str | None = None
+
+    @property
+    def folder(self) -> str:
+        """The default folder of its checkout."""
+        return self.checkout_dir or self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a set was built from.
+
+    Attributes:
+        stack: its name.
+        line: release line.
+        projects: in the order of building.
+        targets: GPU targets, or `cpu`.
+        pythons: versions of the interpreters, `3.11`.
+        platform: tag of the machine, `linux_x86_64`.
+        sdk_version: of the ROCm SDK; None without.
+        toolchain: versions of the tools that make the bytes, by name.
+        build_env: variables given to the builds, by `NAME` or `project:NAME`, besides those of the stack.
+    """
+
+    SCHEMA: ClassVar[str] = "cairn.manifest/1"
+
+    stack: str
+    line: str
+    projects: tuple[ProjectSource, ...]
+    targets: tuple[str, ...]
+    pythons: tuple[str, ...]
+    platform: str
+    sdk_version: str | None = None
+    toolchain: Mapping[str, str] = field(default_factory=dict)
+    build_env: Mapping[str, str] = field(default_factory=dict)
+
+    def digest(self) -> str:
+        """The sha256 of the manifest in one canonical spelling (keys sorted, no white space, UTF-8)."""
+        plain = jsonfile.to_plain(self)
+        # Sealed sets name the digests of manifests that were written before there were such fields.
+        if not plain["build_env"]:
+            del plain["build_env"]
+        for project in plain["projects"]:
+            if project["checkout_dir"] is None:
+                del project["checkout_dir"]
+        text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def create(  # noqa: PLR0913 - each is one independent input of a build
+    checkouts: Sequence[Checkout],
+    *,
+    stack: str,
+    line: str,
+    targets: Sequence[str],
+    pythons: Sequence[str],
+    platform: str,
+    sdk_version: str | None = None,
+    toolchain: Mapping[str, str] | None = None,
+    build_env: Mapping[str, str] | None = None,
+) -> Manifest:
+    """Freeze what a build takes; the fields are those of `Manifest`."""
+    return Manifest(
+        stack=stack,
+        line=line,
+        projects=tuple(_source(checkout) for checkout in checkouts),
+        targets=tuple(targets),
+        pythons=tuple(pythons),
+        platform=platform,
+        sdk_version=sdk_version,
+        toolchain=dict(toolchain or {}),
+        build_env=dict(build_env or {}),
+    )
+
+
+def write(path: Path, manifest: Manifest) -> None:
+    """Write a manifest atomically."""
+    jsonfile.write(path, manifest)
+
+
+def read(path: Path) -> Manifest:
+    """Read a manifest.
+
+    Raises:
+        UsageError: it is missing, malformed or of another version.
+    """
+    if therock.recognise(path):
+        raise UsageError(
+            f"{path} is a manifest of TheRock's, which has commits alone, neither trees nor submodules",
+            tip="make its checkouts with `cairn manifest checkout`, and freeze them: `cairn manifest create`",
+        )
+    found = jsonfile.read(path, Manifest)
+    for project in found.projects:
+        # A name becomes a folder, and a commit must be one: a branch would be another tomorrow.
+        if not _NAME.fullmatch(project.name):
+            raise UsageError(f"{path} has a project with the name {project.name!r}")
+        if not _COMMIT.fullmatch(project.commit):
+            raise UsageError(f"{path}: {project.commit!r} of {project.name} is not a full commit id")
+        folder = PurePosixPath(project.folder)
+        if folder.is_absolute() or {"..", "\\"} & {*folder.parts, *project.folder} or not folder.parts:
+            raise UsageError(f"{path}: {project.name} is to go to {project.checkout_dir!r}, outside")
+    return found
+
+
+def verify(manifest: Manifest, checkouts: Mapping[str, Path]) -> tuple[str, ...]:
+    """What in the checkouts is not as the manifest has it; empty when all is.
+
+    Args:
+        manifest: what must hold.
+        checkouts: folders by project name; a project without one is a problem too.
+    """
+    problems: list[str] = []
+    for project in manifest.projects:
+        folder = checkouts.get(project.name)
+        problems += (
+            [f"{project.name}: no checkout given"] if folder is None else _differences(project, folder)
+        )
+    return tuple(problems)
+
+
+def _differences(wanted: ProjectSource, folder: Path) -> list[str]:
+    try:
+        found = _source(inspect(project_of(wanted), folder))
+    except CairnError as error:
+        return [f"{wanted.name}: {error}"]
+    pairs = [("commit", wanted.commit, found.commit), ("tree", wanted.tree, found.tree)]
+    there = {module.path: module for module in found.submodules}
+    for module in wanted.submodules:
+        has = there.pop(module.path, None)
+        pairs.append((f"commit of {module.path}", module.commit, has.commit if has else "nothing"))
+        pairs.append((f"tree of {module.path}", module.tree, has.tree if has else "nothing"))
+    pairs += [(f"commit of {path}", "nothing", module.commit) for path, module in there.items()]
+    return [f"{wanted.name}: {what} is {has}, expected {want}" for what, want, has in pairs if want != has]
+
+
+def project_of(source: ProjectSource) -> Project:
+    """Just enough of a project to make its checkout, and to look at it."""
+    return Project(
+        name=source.name,
+        distribution=source.distribution,
+        checkout_dir=source.folder,
+        origin=Origin(url=source.origin),
+        hashtag=source.hashtag,
+        hipify=source.hipify,
+        version_file="",
+    )
+
+
+def _source(checkout: Checkout) -> ProjectSource:
+    return ProjectSource(
+        name=checkout.project.name,
+        distribution=checkout.project.distribution,
+        origin=checkout.origin,
+        hashtag=checkout.hashtag,
+        commit=checkout.commit,
+        tree=checkout.tree,
+        hipify=checkout.project.hipify if checkout.is_hipified else "none",
+        version=checkout.version,
+        submodules=tuple(
+            SubmoduleSource(path=m.path, origin=m.origin, commit=m.commit, tree=m.tree)
+            for m in checkout.submodules
+        ),
+        checkout_dir=checkout.project.checkout_dir,
+    )

@@ -1,0 +1,100 @@
+"""What the commits of an origin say: what a branch was at a moment, and what lies between two commits.
+
+What a branch was: of the commits that one meets walking from where it is now back along first parents, the
+first that was committed at that moment or before. First parents alone, since a merge brings in commits that
+are older than the moment they came; the time of the commit, since that of writing is older still. It is right
+for a branch that only ever grew; where one was rewritten, nobody but its host knows what it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+
+from cairn.errors import SourceError, UsageError
+from cairn.sources.git import command, url
+from cairn.sources.mirror.mirror import Mirror
+
+Say = Callable[[str], None]
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d|\d{8}")
+_FORMAT = "--format=%H%n%an%n%cI%n%s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit:
+    """A commit, as people read it.
+
+    Attributes:
+        id: in full.
+        author: the name of who wrote it.
+        date: when it was committed, ISO 8601.
+        subject: the first line of its message.
+    """
+
+    id: str
+    author: str
+    date: str
+    subject: str
+
+
+def moment(text: str) -> datetime:
+    """A moment written as ISO 8601: UTC where no zone is given, the end of the day where no time is given.
+
+    Raises:
+        UsageError: it is written otherwise.
+    """
+    try:
+        if _DAY.fullmatch(text):
+            return datetime.combine(date.fromisoformat(text), time.max, tzinfo=UTC)
+        found = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(
+            f"{text!r} is no date", tip="write it as 2025-11-24, or with a time as 2025-11-24T06:00+00:00"
+        ) from error
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def as_of(source: Mirror, hashtag: str, when: datetime, *, say: Say) -> str:
+    """The commit that a branch was at a moment; a tag or a commit is what it is, and returned as it came.
+
+    Args:
+        source: a mirror with the whole history, if only of commits.
+        hashtag: a branch, tag or commit of its origin.
+        when: the moment.
+        say: is told what is fetched and found.
+
+    Raises:
+        SourceError: the origin has no such hashtag, or the branch has no commit that old.
+        NetworkError: it could not be reached.
+    """
+    found = source.find(hashtag, say=say)
+    if found.kind == "tag" or (not found.kind and found.commit.startswith(hashtag)):
+        return hashtag
+    walk = ("--first-parent", f"--min-age={int(when.timestamp())}", "--max-count=1")
+    commit = command.line(source.path, "rev-list", *walk, found.commit)
+    if not commit:
+        raise SourceError(
+            f"{hashtag} of {url.without_credentials(source.origin)} has no commit as old as {when}",
+            tip="name a later --as-of, or the branch that was used then",
+        )
+    say(f"{hashtag} was {commit[:12]} as of {when.isoformat()}")
+    return commit
+
+
+def between(source: Mirror, before: str, after: str) -> tuple[Commit, ...]:
+    """The commits that lead to `after` and not to `before`, newest first; both were found in the mirror."""
+    listed = command.run(source.path, "log", "-z", _FORMAT, f"{before}..{after}")
+    return tuple(_commit(entry) for entry in listed.split("\0") if entry)
+
+
+def _commit(entry: str) -> Commit:
+    commit, author, when, subject = entry.split("\n", 3)
+    return Commit(id=commit, author=_shown(author), date=when, subject=_shown(subject.strip()))
+
+
+def _shown(text: str) -> str:
+    """Text as it may be written to a screen: a commit's author may have put anything into it."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)

@@ -1,0 +1,195 @@
+"""history.toml: a repository described by the files of its newest state and what each commit brought."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+from typing import ClassVar
+
+from cairn import jsonfile, tomlfile
+from cairn.errors import UsageError
+from cairn.sources.origins.fast_import import EXECUTABLE, FILE, GITLINK, Commit, Entry, Repository
+
+_REFERENCE = re.compile(r"\{commit:([A-Za-z0-9_-]+):([^}\s]+)\}")
+_LEFT_BY_TOOLS = ("__pycache__", ".pytest_cache", ".ruff_cache", ".mypy_cache")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What one commit brings, on top of its parent.
+
+    Attributes:
+        name: what this file calls it.
+        message: its message.
+        date: ISO 8601 with a time zone.
+        parent: the name of an earlier step; None takes the one before it in the file.
+        remove: patterns of paths that leave.
+        tree: patterns of files that come from `tree/`, in their newest state (`*` crosses folders).
+        write: paths and their text. `{commit:REPOSITORY:REF}` stands for a commit of a neighbour.
+        submodules: paths and their commits, given in the same way.
+    """
+
+    name: str
+    message: str
+    date: str
+    parent: str | None = None
+    remove: tuple[str, ...] = ()
+    tree: tuple[str, ...] = ()
+    write: Mapping[str, str] = field(default_factory=dict)
+    submodules: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """A repository's history.
+
+    Attributes:
+        author: `Name <address>` of every commit.
+        default_branch: the branch that a clone checks out.
+        commits: in order; the first has no parent.
+        branches: the name of each branch's newest commit.
+        tags: the name of each tag's commit.
+        executable: paths with the executable bit, which not every file system keeps.
+    """
+
+    SCHEMA: ClassVar[str] = "cairn.history/1"
+
+    author: str
+    default_branch: str
+    commits: tuple[Step, ...]
+    branches: Mapping[str, str]
+    tags: Mapping[str, str] = field(default_factory=dict)
+    executable: tuple[str, ...] = ()
+
+    def neighbours(self) -> tuple[str, ...]:
+        """The repositories whose commits this history names."""
+        texts = [t for step in self.commits for t in (*step.write.values(), *step.submodules.values())]
+        return tuple(sorted({match[1] for text in texts for match in _REFERENCE.finditer(text)}))
+
+
+def load(folder: Path) -> History:
+    """Read `history.toml` of a folder.
+
+    Raises:
+        UsageError: it is missing, malformed, or names a commit it does not have.
+    """
+    path = folder / "history.toml"
+    tip = "the origin's `tree` must name a folder with a history.toml and a tree/ folder"
+    data = tomlfile.read(path, tip=tip)
+    history = jsonfile.from_plain(data, History, name=str(path))
+    _validate(history, path)
+    return history
+
+
+def read_tree(folder: Path, executable: tuple[str, ...]) -> dict[str, Entry]:
+    """The files of `tree/`, by path with `/`; what tools leave behind does not count.
+
+    Raises:
+        UsageError: a link or another thing that is not a file is among them.
+    """
+    root = folder / "tree"
+    found = {}
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if path.is_dir() and not path.is_symlink():
+            continue
+        if any(part in _LEFT_BY_TOOLS for part in PurePosixPath(name).parts):
+            continue
+        if path.is_symlink() or not path.is_file():
+            raise UsageError(f"{path} is not a plain file")
+        found[name] = Entry(mode=EXECUTABLE if name in executable else FILE, data=path.read_bytes())
+    return found
+
+
+def to_repository(
+    history: History, tree: Mapping[str, Entry], commit_of: Callable[[str, str], str]
+) -> Repository:
+    """The commits that a history describes.
+
+    Args:
+        history: the description.
+        tree: the files of the newest state.
+        commit_of: the commit of a neighbour, from the names of the repository and of the branch or tag.
+
+    Raises:
+        UsageError: a pattern matches nothing.
+    """
+    indices: dict[str, int] = {}
+    commits: list[Commit] = []
+    for step in history.commits:
+        parent = indices[step.parent] if step.parent else (len(commits) - 1 if commits else None)
+        before = {} if parent is None else commits[parent].files
+        files = _apply(step, before, tree, commit_of)
+        date = datetime.fromisoformat(step.date)
+        commits.append(Commit(message=f"{step.message.strip()}\n", date=date, parent=parent, files=files))
+        indices[step.name] = len(commits) - 1
+    return Repository(
+        author=history.author,
+        default_branch=history.default_branch,
+        commits=tuple(commits),
+        branches={name: indices[commit] for name, commit in history.branches.items()},
+        tags={name: indices[commit] for name, commit in history.tags.items()},
+    )
+
+
+def _apply(
+    step: Step,
+    before: Mapping[str, Entry],
+    tree: Mapping[str, Entry],
+    commit_of: Callable[[str, str], str],
+) -> dict[str, Entry]:
+    gone = {path for pattern in step.remove for path in _matching(step, pattern, before)}
+    taken = {path: tree[path] for pattern in step.tree for path in _matching(step, pattern, tree)}
+    written = {
+        path: Entry(mode=FILE, data=_expand(text, commit_of).encode()) for path, text in step.write.items()
+    }
+    links = {
+        path: Entry(mode=GITLINK, data=_expand(text, commit_of).encode())
+        for path, text in step.submodules.items()
+    }
+    return {path: entry for path, entry in before.items() if path not in gone} | taken | written | links
+
+
+def _matching(step: Step, pattern: str, files: Mapping[str, Entry]) -> list[str]:
+    found = [path for path in files if fnmatch(path, pattern)]
+    if not found:
+        raise UsageError(f"the commit {step.name!r}: no file matches {pattern!r}")
+    return found
+
+
+def _expand(text: str, commit_of: Callable[[str, str], str]) -> str:
+    return _REFERENCE.sub(lambda match: commit_of(match[1], match[2]), text)
+
+
+def _validate(history: History, path: Path) -> None:
+    known: set[str] = set()
+    for step in history.commits:
+        _validate_step(step, known, path)
+        known.add(step.name)
+    for kind, refs in (("branch", history.branches), ("tag", history.tags)):
+        for name, commit in refs.items():
+            if commit not in known:
+                raise UsageError(f"{path}: the {kind} {name} names the commit {commit!r}, which is not there")
+    if history.default_branch not in history.branches:
+        raise UsageError(f"{path}: the default branch {history.default_branch!r} is not among the branches")
+
+
+def _validate_step(step: Step, known: set[str], path: Path) -> None:
+    where = f"{path}: the commit {step.name!r}"
+    if step.name in known:
+        raise UsageError(f"{where} is there twice")
+    if step.parent is not None and step.parent not in known:
+        raise UsageError(f"{where} names the parent {step.parent!r}, which is not before it")
+    try:
+        zone = datetime.fromisoformat(step.date).tzinfo
+    except ValueError as error:
+        raise UsageError(f"{where} has the date {step.date!r}, which is not ISO 8601") from error
+    if zone is None:
+        raise UsageError(f"{where} has the date {step.date!r}, which has no time zone")
+    for name in (*step.write, *step.submodules):
+        if PurePosixPath(name).is_absolute() or not {"..", ".git"}.isdisjoint(PurePosixPath(name).parts):
+            raise UsageError(f"{where} writes {name!r}, which is outside the repository")

@@ -1,0 +1,4 @@
+"""A person's commits on top of a checkout, as patches.
+
+`audit.audit` says which may be there, `export.export` writes them, `apply.apply` puts them on.
+"""

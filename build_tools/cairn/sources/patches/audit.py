@@ -1,0 +1,246 @@
+"""What is in a checkout beyond what upstream gave: explained by hipify and the allowlist, or a problem."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from cairn import jsonfile
+from cairn.concurrency import side_by_side
+from cairn.errors import SourceError
+from cairn.output import wording
+from cairn.sources.checkout import local_commits, rehipify
+from cairn.sources.checkout.local_commits import LocalCommit
+from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
+from cairn.sources.hipify import build_step
+from cairn.sources.patches.allowlist import Allowed
+from cairn.sources.worktree import copy, state
+from cairn.sources.worktree.copy import Part
+from cairn.stack import HipifyKind
+
+Say = Callable[[str], None]
+T = TypeVar("T")
+
+_RECHECK = "check the project out again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Something that nothing explains.
+
+    Attributes:
+        kind: what it is about.
+        path: the submodule it is in; empty for the root.
+        text: for people, with what to do.
+        files: the files that differ, by paths from the root.
+        commit: the commit that is not allowed.
+        patch: its digest, for an entry of the allowlist.
+    """
+
+    kind: str
+    path: str
+    text: str
+    files: tuple[str, ...] = ()
+    commit: str | None = None
+    patch: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explained:
+    """A commit of somebody's, above the second tag or beneath hipify's own, and the entry that allows it."""
+
+    path: str
+    commit: LocalCommit
+    entry: Allowed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """The verdict.
+
+    Attributes:
+        parts: how many repositories were looked at: the root and its submodules.
+        hipify: who hipified.
+        problems: all that nothing explains.
+        explained: the commits that the allowlist has.
+    """
+
+    parts: int
+    hipify: HipifyKind
+    problems: tuple[Problem, ...]
+    explained: tuple[Explained, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRequest:
+    """What to audit.
+
+    Attributes:
+        checkout: the working tree.
+        project: in the stack; entries of other projects do not count.
+        kind: who hipifies it.
+        allowed: the allowlist.
+        today: an entry is expired on the day after its last.
+        python: the interpreter hipify runs in; ours when None.
+    """
+
+    checkout: Path
+    project: str
+    kind: HipifyKind
+    allowed: Sequence[Allowed]
+    today: dt.date
+    python: Path | None = None
+
+
+def audit(request: AuditRequest, *, say: Say) -> Audit:
+    """Explain everything in a checkout, or name what cannot be explained. Nothing in it is touched.
+
+    Raises:
+        SourceError: it is no checkout, is unfinished, has no diff base, or hipify cannot be run again.
+    """
+    root = root_at(request.checkout.absolute())
+    base = _base(root)
+    with state.alone(request.checkout):
+        parts = copy.parts_at(root, base)
+        problems = _flat(side_by_side(_tag_problems, parts))
+        if not problems:
+            say(f"explaining what is between the tags of {len(parts)} repositories")
+            bases = side_by_side(lambda part: replace(part, commit=_hipified_from(part)), parts)
+            differing = rehipify.differences(bases, request.kind, python=request.python, say=say)
+            problems += [_unexplained(part, files) for part, files in differing if files]
+        allowed = [entry for entry in request.allowed if entry.project == request.project]
+        local = side_by_side(functools.partial(_commits, allowed=allowed), parts)
+        edits = _edits(root, parts)
+        for part, (_, wrong) in zip(parts, local, strict=True):
+            problems += wrong + edits[part.path]
+    problems += [_expired(entry) for entry in allowed if entry.expires < request.today]
+    explained = _flat([found for found, _ in local])
+    return Audit(parts=len(parts), hipify=request.kind, problems=tuple(problems), explained=tuple(explained))
+
+
+def _flat(lists: Iterable[Iterable[T]]) -> list[T]:
+    return [item for items in lists for item in items]
+
+
+def plain(found: Audit) -> dict[str, object]:
+    """The verdict as plain JSON values."""
+    return {
+        "ok": not found.problems,
+        "parts": found.parts,
+        "hipify": found.hipify,
+        "problems": [jsonfile.to_plain(problem) for problem in found.problems],
+        "allowed": [
+            {
+                "path": explained.path,
+                "commit": explained.commit.id,
+                "subject": explained.commit.subject,
+                "why": explained.entry.why,
+                "upstream": explained.entry.upstream,
+                "owner": explained.entry.owner,
+                "expires": explained.entry.expires.isoformat(),
+            }
+            for explained in found.explained
+        ],
+    }
+
+
+def _base(root: Repository) -> str:
+    if not root.exists():
+        raise SourceError(f"{root.work_tree} is not a git checkout", tip="name the folder of a checkout")
+    note = state.read(root.git_dir)
+    if note is not None and note.phase != "ready":
+        raise SourceError(f"the checkout {root.work_tree} is unfinished", tip=_RECHECK)
+    base = root.tag(UPSTREAM_TAG)
+    if base is None:
+        raise SourceError(f"{root.work_tree} has no tag {UPSTREAM_TAG}", tip=_RECHECK)
+    return base
+
+
+def _hipified_from(part: Part) -> str:
+    """Upstream's commit, or the last of the patches that hipify was run on; each of those must be allowed."""
+    return local_commits.hipified_from(part.repository) or part.commit
+
+
+def _tag_problems(part: Part) -> list[Problem]:
+    own = part.repository
+    first, second = own.tags(UPSTREAM_TAG, HIPIFY_TAG)
+    note = None if part.path else state.read(own.git_dir)
+    upstream = note.commit if note else part.commit
+    said = []
+    if first != upstream:
+        said.append(f"{UPSTREAM_TAG} is at {_short(first)}, and upstream's commit is {_short(upstream)}")
+    if second is None:
+        said.append(f"there is no {HIPIFY_TAG}: nothing says what hipify did (--hipify --commit-hipify)")
+    else:
+        # Most submodules are where upstream has them, and need not be asked.
+        if second != part.commit and not own.succeeds("merge-base", "--is-ancestor", part.commit, second):
+            said.append(f"{HIPIFY_TAG} does not descend from {_short(part.commit)}")
+        if own.head() != second and not own.at_or_above(second):
+            said.append(f"HEAD does not descend from {HIPIFY_TAG}")
+    return [Problem(kind="tags", path=part.path, text=text) for text in said]
+
+
+def _unexplained(part: Part, files: tuple[str, ...]) -> Problem:
+    text = f"between the tags are edits that hipify does not make: {wording.some(files)}"
+    return Problem(kind="hipify", path=part.path, text=text, files=files)
+
+
+def _commits(part: Part, *, allowed: Sequence[Allowed]) -> tuple[list[Explained], list[Problem]]:
+    explained: list[Explained] = []
+    problems: list[Problem] = []
+    upstream, hipified = part.repository.tags(UPSTREAM_TAG, HIPIFY_TAG)
+    if hipified is None or (upstream == hipified == part.repository.head()):
+        return explained, problems
+    allowed = [entry for entry in allowed if entry.path == part.path]
+    digests = _digests(part.repository, allowed)
+    local = local_commits.beneath(part.repository) + local_commits.above(part.repository, HIPIFY_TAG)
+    for commit in local:
+        digest = None if commit.is_merge else local_commits.digest(part.repository, commit.id)
+        entry = next((e for e in allowed if e.commit == commit.id), None) or digests.get(digest or "")
+        if entry is not None:
+            explained.append(Explained(path=part.path, commit=commit, entry=entry))
+            continue
+        text = f"{commit.id[:12]} {commit.subject!r} of {commit.author} is not on the allowlist"
+        problems.append(Problem(kind="commit", path=part.path, text=text, commit=commit.id, patch=digest))
+    return explained, problems
+
+
+def _digests(own: Repository, allowed: Sequence[Allowed]) -> dict[str, Allowed]:
+    """The entries by what they change; also those that name no digest, where their commit is here."""
+    found = {entry.patch: entry for entry in allowed if entry.patch}
+    for entry in allowed:
+        if entry.patch is None and own.succeeds("cat-file", "-e", f"{entry.commit}^{{commit}}"):
+            found[local_commits.digest(own, entry.commit)] = entry
+    return found
+
+
+def _edits(root: Repository, parts: Sequence[Part]) -> dict[str, list[Problem]]:
+    changed = side_by_side(lambda part: [part.named(name) for name in part.repository.changes()], parts)
+    hidden = side_by_side(lambda part: [part.named(name) for name in part.repository.hidden()], parts)
+    # Asked once for all: the report of a whole torch has thousands of names.
+    edited = set(build_step.without_recorded(root, _flat(changed)))
+    problems: dict[str, list[Problem]] = {}
+    for part, names, unseen in zip(parts, changed, hidden, strict=True):
+        found = problems.setdefault(part.path, [])
+        if files := tuple(name for name in names if name in edited):
+            text = f"{wording.count(files, 'edited or new file')} in no commit: {wording.some(files)}"
+            found.append(Problem(kind="edits", path=part.path, text=text, files=files))
+        if files := tuple(unseen):
+            text = f"{wording.count(files, 'file')} git was told not to look at: {wording.some(files)}"
+            found.append(Problem(kind="edits", path=part.path, text=text, files=files))
+    return problems
+
+
+def _expired(entry: Allowed) -> Problem:
+    text = (
+        f"{entry.where}: {entry.commit[:12]} was allowed until {entry.expires}; {entry.owner} looks after it"
+    )
+    return Problem(kind="expired", path=entry.path, text=text, commit=entry.commit)
+
+
+def _short(commit: str | None) -> str:
+    return commit[:12] if commit else "no commit"

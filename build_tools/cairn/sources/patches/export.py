@@ -1,0 +1,151 @@
+"""A person's commits as patch files, a folder per submodule, and back again."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from cairn import owned
+from cairn.errors import SourceError, UsageError
+from cairn.sources.checkout import local_commits, local_work
+from cairn.sources.checkout.local_commits import LocalCommit
+from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
+from cairn.sources.worktree import copy
+from cairn.sources.worktree.copy import Part
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patch:
+    """A patch file.
+
+    Attributes:
+        path: of the submodule it is for; empty for the root.
+        file: its path in the folder of patches.
+        commit: what it was made of.
+        subject: of the commit.
+    """
+
+    path: str
+    file: str
+    commit: str
+    subject: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """What was exported.
+
+    Attributes:
+        patches: in the order in which they apply.
+        edits: edited or new files that are in no commit, and so in no patch.
+    """
+
+    patches: tuple[Patch, ...]
+    edits: tuple[str, ...]
+
+
+def export(checkout: Path, output_dir: Path) -> Exported:
+    """Write every commit above the diff base as a patch, submodules' in folders of their paths.
+
+    What hipify was run on goes into a folder `base` there: `series.read` has the layout.
+
+    The files depend on the commits alone: exporting again writes the same bytes.
+
+    Args:
+        checkout: the working tree.
+        output_dir: where they go; those that an earlier export left there are replaced.
+
+    Raises:
+        SourceError: it is no checkout, or a commit is a merge.
+        UsageError: the folder has files that no export made.
+    """
+    root = root_at(checkout.absolute())
+    parts = parts_of(root)
+    refuse_other_files(output_dir)
+    with tempfile.TemporaryDirectory(prefix="cairn-export-") as temporary:
+        patches = [patch for part in parts for patch in _export(part, Path(temporary))]
+        owned.replace_files(output_dir, Path(temporary))
+    edits = local_work.of(root).edits
+    return Exported(patches=tuple(patches), edits=edits)
+
+
+def base_of(own: Repository) -> str:
+    """The diff base that a person's commits are above.
+
+    Raises:
+        SourceError: there is none.
+    """
+    for name in (HIPIFY_TAG, UPSTREAM_TAG):
+        if own.tag(name) is not None:
+            if not own.at_or_above(name):
+                raise SourceError(f"HEAD of {own.work_tree} does not descend from {name}")
+            return name
+    raise SourceError(
+        f"{own.work_tree} has neither {HIPIFY_TAG} nor {UPSTREAM_TAG}",
+        tip="check the project out with `cairn checkout`",
+    )
+
+
+def parts_of(root: Repository) -> tuple[Part, ...]:
+    """The root and the submodules that are checked out.
+
+    Raises:
+        SourceError: it is no checkout.
+    """
+    if not root.exists():
+        raise SourceError(f"{root.work_tree} is not a git checkout", tip="name the folder of a checkout")
+    return copy.parts_at(root, "HEAD")
+
+
+def refuse_other_files(folder: Path) -> None:
+    """Raise a UsageError where replacing a folder would lose what is no patch."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file", tip="name a folder for the patches")
+    found = folder.rglob("*") if folder.is_dir() else ()
+    paths = (path for path in found if not path.is_dir() and path.name != owned.MARK)
+    other = next((path for path in paths if path.suffix != ".patch"), None)
+    if other is not None:
+        raise UsageError(f"{folder} has other files than patches ({other})", tip="name a folder of its own")
+
+
+def _export(part: Part, folder: Path) -> list[Patch]:
+    own, base = part.repository, base_of(part.repository)
+    done = _write(part, folder, local_commits.above(own, base), f"{base}..HEAD", base)
+    if beneath := local_commits.beneath(own):
+        lower = f"{UPSTREAM_TAG}..{beneath[-1].id}"
+        done = _write(part, folder, beneath, lower, UPSTREAM_TAG, stage="base") + done
+    return done
+
+
+def _write(
+    part: Part, folder: Path, commits: Sequence[LocalCommit], these: str, base: str, *, stage: str = ""
+) -> list[Patch]:
+    own = part.repository
+    if merge := next((commit for commit in commits if commit.is_merge), None):
+        raise SourceError(
+            f"{merge.id[:12]} {merge.subject!r} in {own.work_tree} is a merge, which no patch can hold",
+            tip=f"put your commits in a row: git rebase {base}",
+        )
+    if not commits:
+        return []
+    place = PurePosixPath(part.path, stage)
+    with tempfile.TemporaryDirectory(prefix="cairn-export-") as temporary:
+        # As written: subjects keep their [brackets], empty commits stay, no version of git is named.
+        exact = ("--keep-subject", "--always", "--no-signature", "--zero-commit", "--no-stat", "--no-renames")
+        bytes_ = ("--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--diff-algorithm=myers")
+        where = f"--output-directory={temporary}"
+        own.run("format-patch", "--quiet", *exact, *bytes_, "--topo-order", where, these)
+        written = sorted(Path(temporary).iterdir())
+        target = folder / place
+        target.mkdir(parents=True, exist_ok=True)
+        for path in written:
+            shutil.copyfile(path, target / path.name)
+    return [
+        Patch(path=part.path, file=str(place / path.name), commit=commit.id, subject=commit.subject)
+        for path, commit in zip(written, commits, strict=True)
+    ]

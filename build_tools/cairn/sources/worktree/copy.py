@@ -1,0 +1,135 @@
+"""A copy of a checkout to work in: its objects borrowed, its own files, refs and index untouched."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cairn import files
+from cairn.concurrency import side_by_side
+from cairn.errors import SourceError, SystemFailureError
+from cairn.sources.git import repository
+from cairn.sources.git.repository import Repository
+from cairn.sources.worktree import submodules
+
+_REMOVERS = 8
+_RECHECK = "check the project out again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The root or a submodule of a checkout.
+
+    Attributes:
+        path: from the root, with `/`; empty for the root itself.
+        repository: its own.
+        commit: what its parent names; for the root, what the caller asked for.
+    """
+
+    path: str
+    repository: Repository
+    commit: str
+
+    def named(self, name: str) -> str:
+        """A file of this part, by its path from the root."""
+        return f"{self.path}/{name}" if self.path else name
+
+
+def parts_at(root: Repository, commit: str) -> tuple[Part, ...]:
+    """The root at a commit, and every submodule that is checked out, at what that commit names."""
+    parts = [Part(path="", repository=root, commit=commit)]
+    level = parts[:]
+    while level:
+        modules = [module for found in side_by_side(_modules, level) for module in found]
+        there = side_by_side(lambda module: module.repository.exists(), modules)
+        level = [
+            Part(path=m.path, repository=m.repository, commit=m.commit)
+            for m, exists in zip(modules, there, strict=True)
+            if exists
+        ]
+        parts += level
+    return tuple(parts)
+
+
+@contextlib.contextmanager
+def copy(parts: Sequence[Part]) -> Iterator[tuple[Part, ...]]:
+    """The same parts with working trees of their own, each at its commit, as long as the block runs.
+
+    Every part's parent is among them.
+    """
+    with _folder() as folder:
+        places = {"": repository.root_at(folder / "tree")}
+        originals = {part.path: part.repository for part in parts}
+        copies: dict[str, Part] = {}
+        left = list(parts)
+        while left:
+            # Those whose parents are in place: their folders are there, and each is faster on one core.
+            level = [replace(part, repository=places[part.path]) for part in left if part.path in places]
+            if not level:
+                raise SourceError(f"{left[0].path} is in no commit that is to be copied", tip=_RECHECK)
+            alone = len(level) == 1
+            made = side_by_side(
+                functools.partial(_make, alone=alone),
+                [(p, originals[p.path]) for p in level],
+                jobs=os.cpu_count() or 1,
+            )
+            places |= {module.path: module.repository for modules in made for module in modules}
+            copies |= {part.path: part for part in level}
+            left = [part for part in left if part.path not in copies]
+        yield tuple(copies[part.path] for part in parts)
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """A folder in the cache, which goes with the block; those of killed runs go first, for they are large."""
+    home = files.cache_dir() / "scratch"
+    for lock in home.glob("*.lock"):
+        # Locked: its run is alive.
+        with contextlib.suppress(SystemFailureError), files.locked(lock, timeout=0):
+            _remove(lock.with_suffix(""))
+            lock.unlink(missing_ok=True)
+    folder = home / secrets.token_hex(8)
+    lock = folder.with_suffix(".lock")
+    with files.locked(lock):
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            _remove(folder)
+            lock.unlink(missing_ok=True)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of many files, several of its folders at once: most of it is waiting for the disk."""
+    branches = [path for pattern in ("tree/*/*", "tree/.git/modules/*/*") for path in folder.glob(pattern)]
+    folders = [path for path in branches if path.is_dir() and not path.is_symlink()]
+    side_by_side(functools.partial(shutil.rmtree, ignore_errors=True), folders, jobs=_REMOVERS)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _modules(part: Part) -> tuple[submodules.Module, ...]:
+    prefix = f"{part.path}/" if part.path else ""
+    return submodules.of_commit(part.repository, part.commit, origin="", prefix=prefix)
+
+
+def _make(item: tuple[Part, Repository], *, alone: bool) -> tuple[submodules.Module, ...]:
+    """Place one part; the submodules that its commit names, in their places there."""
+    part, original = item
+    own = part.repository
+    repository.create(own)
+    repository.borrow_objects(own, _objects_of(original))
+    repository.place(own, part.commit, alone=alone)
+    return _modules(part)
+
+
+def _objects_of(original: Repository) -> Path:
+    """The git directory that has a repository's objects: a worktree's are in that of its main one."""
+    if not (original.git_dir / "commondir").exists():
+        return original.git_dir
+    return Path(original.run("rev-parse", "--path-format=absolute", "--git-common-dir").strip())

@@ -1,0 +1,243 @@
+"""Running pytest on an environment without installing pytest into it.
+
+pytest brings packages of its own (packaging, pygments, ...). Installed into the tested environment, they
+would hide that a wheel forgot to require them, so they lie in a folder apart that stands last on the path,
+after all that the environment has. What even that could hide, the built-in checks see: they import every
+module in a process of its own that has never heard of pytest.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.resources
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from cairn import files, jsonfile, process
+from cairn.errors import PrerequisiteError, ProcessError, TestsFailedError
+from cairn.testing import junit, smoke_facts
+from cairn.testing.environment import Environment
+from cairn.testing.junit import JUnit
+from cairn.testing.smoke_facts import SmokeFacts
+
+_START = "import sys; sys.path.append(sys.argv[1]); import pytest; sys.exit(pytest.main(sys.argv[2:]))"
+_INI = "[pytest]\njunit_family = xunit1\nxfail_strict = true\n"
+_TIMED_OUT = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """One run of pytest.
+
+    Attributes:
+        folder: where it runs, outside any source tree; the results and pytest's own files go there.
+        tests: a folder or file of tests.
+        junit: the JUnit XML it writes.
+        arguments: further arguments for pytest.
+        variables: its whole environment.
+        timeout: seconds until it is killed with all its children.
+        log: receives its output.
+    """
+
+    folder: Path
+    tests: Path
+    junit: Path
+    arguments: tuple[str, ...] = ()
+    variables: Mapping[str, str]
+    timeout: float
+    log: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a run of pytest ended.
+
+    Attributes:
+        exit_code: pytest's, or -1 when it had to be killed.
+        problem: why it was killed, or empty.
+    """
+
+    exit_code: int
+    problem: str = ""
+
+
+def run_inside(
+    python: Path, tools: Path, session: Session, on_line: Callable[[str], None] | None = None
+) -> Ended:
+    """Run pytest in a tested environment's interpreter, isolated from the caller; `tools` holds pytest."""
+    return _run([python, "-I", "-c", _START, tools], session, on_line)
+
+
+def run_beside(session: Session, on_line: Callable[[str], None] | None = None) -> Ended:
+    """Run pytest in our own interpreter, for checks that look at an environment from outside."""
+    return _run([sys.executable, "-P", "-m", "pytest"], session, on_line)
+
+
+def copy_pytest(target: Path) -> None:
+    """Put pytest and what it needs into a folder, from our own environment; no index is asked.
+
+    Raises:
+        PrerequisiteError: pytest is not installed in a way that can be copied.
+    """
+    for name in sorted(_closure("pytest")):
+        for top, source in _top_level(importlib.metadata.distribution(name)):
+            if source.is_dir():
+                shutil.copytree(source, target / top, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                target.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target / top)
+
+
+def _run(start: Sequence[str | Path], session: Session, on_line: Callable[[str], None] | None) -> Ended:
+    session.folder.mkdir(parents=True, exist_ok=True)
+    session.junit.unlink(missing_ok=True)
+    ini = session.folder / "pytest.ini"
+    files.write_text(ini, _INI)
+    options = ["-p", "no:cacheprovider", "--import-mode=importlib", "-ra", "--color=no", "--tb=short"]
+    # Ours come last: a person's own arguments must not send the results elsewhere.
+    fixed = [f"--config-file={ini}", f"--rootdir={session.tests.parent}", f"--junit-xml={session.junit}"]
+    # The shared folder of all pytest runs may be another person's, or too full to be cleaned in time.
+    fixed.append(f"--basetemp={session.folder / 'pytest-tmp'}")
+    try:
+        done = process.run(
+            [*start, *options, *session.arguments, *fixed, session.tests],
+            cwd=session.folder,
+            env=session.variables,
+            log=session.log,
+            on_line=on_line,
+            timeout=session.timeout,
+            check=False,
+        )
+    except ProcessError:
+        return Ended(
+            exit_code=_TIMED_OUT, problem=f"the tests did not end within {session.timeout:g} seconds"
+        )
+    return Ended(exit_code=done.returncode)
+
+
+def _closure(name: str) -> set[str]:
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        current = canonicalize_name(waiting.pop())
+        if current in found:
+            continue
+        found.add(current)
+        waiting += _needed(current)
+    return found
+
+
+def _needed(name: str) -> list[str]:
+    try:
+        texts = importlib.metadata.distribution(name).requires or []
+    except importlib.metadata.PackageNotFoundError as error:
+        raise PrerequisiteError(f"{name}, which the smoke tests need, is not installed") from error
+    requirements = map(Requirement, texts)
+    return [r.name for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""})]
+
+
+def _top_level(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
+    tops = {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}
+    if not tops:
+        raise PrerequisiteError(f"{distribution.name} cannot be copied: it has no list of files")
+    for top in sorted(tops):
+        yield top, Path(str(distribution.locate_file(top)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Where the runs take place, and what they have in common.
+
+    Attributes:
+        work_dir: holds the folder of each run.
+        variables: the whole environment of every program.
+        timeout: seconds for each run.
+        log: receives the output of every program.
+        on_line: called with each line of output.
+    """
+
+    work_dir: Path
+    variables: Mapping[str, str]
+    timeout: float
+    log: Path
+    on_line: Callable[[str], None] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run of pytest, ended and read.
+
+    Attributes:
+        exit_code: pytest's, -1 when it had to be killed.
+        outcome: its results; None when it left none that can be believed.
+        problem: why there are none, or why it was killed; empty otherwise.
+        junit: its JUnit XML.
+    """
+
+    exit_code: int
+    outcome: JUnit | None
+    problem: str
+    junit: Path
+
+
+def run_builtin(bench: Bench, facts: SmokeFacts) -> Run:
+    """Run the checks that hold for any stack, from outside the environment."""
+    path = bench.work_dir / "facts.json"
+    jsonfile.write(path, facts)
+    variables = {**bench.variables, smoke_facts.VARIABLE: str(path)}
+    session = _session(bench, "builtin", variables)
+    checks = importlib.resources.files("cairn.testing").joinpath("builtin_smoke")
+    with importlib.resources.as_file(checks) as folder:
+        _copy_tests(folder, session.tests)
+    return _read(session, run_beside(session, bench.on_line))
+
+
+def run_stack(
+    bench: Bench, environment: Environment, tests: Sequence[Path], arguments: tuple[str, ...]
+) -> Run:
+    """Run a stack's own tests inside the environment, from a copy: the source tree must not be imported."""
+    tools = bench.work_dir / "pytest"
+    copy_pytest(tools)
+    session = _session(bench, "stack", bench.variables, arguments)
+    for number, source in enumerate(tests):
+        _copy_tests(source, session.tests / (source.stem if len(tests) == 1 else f"{source.stem}_{number}"))
+    return _read(session, run_inside(environment.python, tools, session, bench.on_line))
+
+
+def _session(
+    bench: Bench, name: str, variables: Mapping[str, str], arguments: tuple[str, ...] = ()
+) -> Session:
+    folder = bench.work_dir / name
+    return Session(
+        folder=folder / "run",
+        tests=folder / name,
+        junit=folder / "junit.xml",
+        arguments=arguments,
+        variables=variables,
+        timeout=bench.timeout,
+        log=bench.log,
+    )
+
+
+def _copy_tests(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", ".*"))
+    else:
+        target.mkdir(parents=True)
+        shutil.copy2(source, target / source.name)
+
+
+def _read(session: Session, ended: Ended) -> Run:
+    outcome: JUnit | None = None
+    problem = ended.problem
+    try:
+        outcome = junit.read(session.junit)
+    except TestsFailedError as error:
+        problem = problem or str(error)
+    return Run(exit_code=ended.exit_code, outcome=outcome, problem=problem, junit=session.junit)

@@ -1,0 +1,97 @@
+"""What the built-in checks are told about the set they look at, as a file."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from packaging.utils import canonicalize_name
+
+from cairn.wheels.wheelset import WheelSet
+
+VARIABLE = "CAIRN_SMOKE_FACTS"
+"""The environment variable that holds the path of the file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelFacts:
+    """One wheel of the set.
+
+    Attributes:
+        distribution: canonical name.
+        version: as the set has it.
+        targets: the targets it has device code for, as the set has it.
+        modules: what must import.
+    """
+
+    distribution: str
+    version: str
+    targets: tuple[str, ...]
+    modules: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmokeFacts:
+    """A set and the environment it was installed into.
+
+    Attributes:
+        python: the environment's interpreter.
+        site_packages: where its packages are.
+        targets: what the set was built for.
+        siblings: distribution to the version that requirements on it must pin.
+        wheels: those of the set.
+    """
+
+    SCHEMA: ClassVar[str] = "cairn.smoke-facts/1"
+
+    python: str
+    site_packages: tuple[str, ...]
+    targets: tuple[str, ...]
+    siblings: Mapping[str, str]
+    wheels: tuple[WheelFacts, ...]
+
+
+def collect(
+    wheel_set: WheelSet,
+    *,
+    python: Path,
+    site_packages: Sequence[Path],
+    imports: Mapping[str, tuple[str, ...]],
+    siblings: Mapping[str, str],
+) -> SmokeFacts:
+    """The facts of an installed set; see `SmokeRequest` for `imports` and `siblings` and their defaults."""
+    wheels = wheel_set.wheels
+    named: dict[str, tuple[str, ...]] = {
+        canonicalize_name(name): modules for name, modules in imports.items()
+    }
+    pinned = siblings or {wheel.distribution: wheel.version for wheel in wheels}
+    return SmokeFacts(
+        python=str(python),
+        site_packages=tuple(map(str, site_packages)),
+        targets=wheel_set.targets,
+        siblings={canonicalize_name(name): version for name, version in pinned.items()},
+        wheels=tuple(
+            WheelFacts(
+                distribution=canonicalize_name(wheel.distribution),
+                version=wheel.version,
+                targets=wheel.targets,
+                modules=named.get(wheel.distribution) or _top_level(wheel.distribution, site_packages),
+            )
+            for wheel in wheels
+        ),
+    )
+
+
+def _top_level(distribution: str, site_packages: Sequence[Path]) -> tuple[str, ...]:
+    """The packages and modules that an installed distribution puts at the top."""
+    found = importlib.metadata.distributions(path=[str(site) for site in site_packages])
+    wanted = next((d for d in found if canonicalize_name(d.name) == distribution), None)
+    paths = [file.parts for file in (wanted.files if wanted else None) or ()]
+    packages = {parts[0] for parts in paths if parts[1:] == ("__init__.py",)}
+    modules = {
+        parts[0].removesuffix(".py") for parts in paths if len(parts) == 1 and parts[0].endswith(".py")
+    }
+    return tuple(sorted(name for name in packages | modules if name.isidentifier()))

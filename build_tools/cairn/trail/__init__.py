@@ -1,1 +1,0 @@
-"""The whole trail of a stack on one machine: checkout, build, stage, smoke-test, gate, promote, install."""

@@ -1,0 +1,153 @@
+"""Which libraries the wheels bring that a wheel requires."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion
+
+from cairn.errors import CairnError, UsageError
+from cairn.formats.zip.reader import Archive
+from cairn.wheels.metadata import wheel_info
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supply:
+    """What the wheels beside a wheel are to it.
+
+    Attributes:
+        libraries: names of the libraries that come from those it requires, sorted.
+        versions: distribution to the versions of it that are there.
+        unread: normalised names of what it requires and what is not there in any version, sorted.
+    """
+
+    libraries: tuple[str, ...] = ()
+    versions: Mapping[str, tuple[str, ...]]
+    unread: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Supplier:
+    """A wheel that others may require.
+
+    Attributes:
+        name: of its distribution, normalised.
+        version: its version.
+        requires: what it always requires, not what its extras do.
+        libraries: file names of the shared libraries in it.
+    """
+
+    name: str
+    version: str
+    requires: tuple[Requirement, ...]
+    libraries: frozenset[str]
+
+
+_Known = Mapping[str, Sequence[_Supplier]]
+_InFolders = Sequence[tuple[wheel_info.FileName, frozenset[str]]]
+
+
+def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Path, Supply]:
+    """For each wheel, what comes from elsewhere when it is installed.
+
+    Args:
+        wheels: wheels that are installed together. Each is given the libraries of those among them that it
+            requires in that very version, directly or by way of others of them; one that cannot be read
+            supplies nothing.
+        folders: of wheels that the requirements lead to in ways that METADATA does not tell, as the ROCm
+            SDK's sdist does: all their libraries are there for each, but for those of a project that it
+            requires in another version.
+
+    Raises:
+        UsageError: there is no such folder.
+        WheelError: a wheel in a folder cannot be read.
+    """
+    everywhere = [(wheel_info.parse_file_name(path.name), names) for path, names in _in_folders(folders)]
+    read = {path: _read_if_whole(path) for path in wheels}
+    known: dict[str, list[_Supplier]] = {}
+    for one in filter(None, read.values()):
+        known.setdefault(one.name, []).append(one)
+    pairs = [(one.name, one.version) for those in known.values() for one in those]
+    pairs += [(name.distribution, name.version) for name, _ in everywhere]
+    versions: dict[str, tuple[str, ...]] = {}
+    for name, version in dict.fromkeys(pairs):
+        versions[name] = (*versions.get(name, ()), version)
+    return {
+        path: Supply(
+            libraries=tuple(sorted(_from_folders(one, everywhere) | _of_requirements(one, known))),
+            versions=versions,
+            unread=tuple(sorted({canonicalize_name(r.name) for r in one.requires} - versions.keys())),
+        )
+        if one
+        else Supply(libraries=tuple(sorted(_from_folders(None, everywhere))), versions=versions)
+        for path, one in read.items()
+    }
+
+
+def library_names(archive: Archive) -> frozenset[str]:
+    """File names of the shared libraries in a wheel, of Linux and of Windows."""
+    names = (member.name.rpartition("/")[2] for member in archive.members)
+    return frozenset(name for name in names if ".so" in name or name.lower().endswith(".dll"))
+
+
+def _in_folders(folders: Iterable[Path]) -> Iterator[tuple[Path, frozenset[str]]]:
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"there is no folder {folder}", tip="name the folder of the wheels it requires")
+        for wheel in sorted(folder.glob("*.whl")):
+            with Archive.open(wheel) as archive:
+                yield wheel, library_names(archive)
+
+
+def _read_if_whole(wheel: Path) -> _Supplier | None:
+    try:
+        with Archive.open(wheel) as archive:
+            info = wheel_info.read_archive(archive, wheel_info.parse_file_name(wheel.name))
+            required = [wheel_info.requirement(text) for text in info.requires_dist]
+            libraries = library_names(archive)
+    except CairnError:
+        return None
+    return _Supplier(
+        name=info.distribution,
+        version=info.version,
+        requires=tuple(r for r in required if "extra" not in str(r.marker or "")),
+        libraries=libraries,
+    )
+
+
+def _from_folders(wheel: _Supplier | None, folders: _InFolders) -> set[str]:
+    wanted: dict[str, list[Requirement]] = {}
+    for requirement in wheel.requires if wheel else ():
+        wanted.setdefault(canonicalize_name(requirement.name), []).append(requirement)
+    return {
+        library
+        for name, libraries in folders
+        if name.distribution not in wanted
+        or any(meets(name.version, requirement) for requirement in wanted[name.distribution])
+        for library in libraries
+    }
+
+
+def _of_requirements(wheel: _Supplier, known: _Known) -> set[str]:
+    found: set[str] = set()
+    queue, seen = [*wheel.requires], {(wheel.name, wheel.version)}
+    while queue:
+        wanted = queue.pop()
+        for one in known.get(canonicalize_name(wanted.name), ()):
+            if (one.name, one.version) not in seen and meets(one.version, wanted):
+                seen.add((one.name, one.version))
+                found |= one.libraries
+                queue += one.requires
+    return found
+
+
+def meets(version: str, wanted: Requirement) -> bool:
+    """Whether a requirement takes a version that is there, be it a pre-release."""
+    try:
+        return wanted.specifier.contains(version, prereleases=True)
+    except InvalidVersion:
+        return False

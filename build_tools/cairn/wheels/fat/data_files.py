@@ -1,0 +1,121 @@
+"""The files beside libraries: kernels, tuning databases and lists, as far as the wanted targets use them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from cairn.errors import WheelError
+from cairn.targets import TargetId
+from cairn.wheels.fat import target_names
+from cairn.wheels.fat.libraries import Bundle, LeftOut
+from cairn.wheels.fat.recipe import Data, Recipe
+from cairn.wheels.fat.rocm_tree import Tree
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder:
+    """The files of one library.
+
+    Attributes:
+        target: where they go, counted from the package's folder.
+        files: path in the wheel, counted from the package's folder, to the file.
+        sizes: target to bytes of the files that are for it; `any` for those that serve all.
+        left_out: how many files were left out, as of no use to the wanted targets.
+        left_out_size: their bytes.
+        lacking: wanted targets that no file is for, though files are told apart by target.
+    """
+
+    target: str
+    files: Mapping[str, Path]
+    sizes: Mapping[str, int]
+    left_out: int = 0
+    left_out_size: int = 0
+    lacking: tuple[str, ...] = ()
+
+
+@dataclass(kw_only=True, eq=False)
+class _Count:
+    files: dict[str, Path] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+    served: set[TargetId] = field(default_factory=set)
+    left_out: int = 0
+    left_out_size: int = 0
+
+
+def collect(
+    bundle: Bundle, tree: Tree, recipe: Recipe, wanted: Sequence[TargetId]
+) -> tuple[tuple[Folder, ...], tuple[LeftOut, ...]]:
+    """The data of every library that is bundled, and what of it is not to be had.
+
+    Raises:
+        WheelError: a library's data is missing that it does not work without.
+    """
+    folders, missing = [], []
+    for entry in recipe.data:
+        library = bundle.find(entry.library)
+        if library is None:
+            continue
+        source = _source(entry, Path(library.path).parent, tree)
+        if source is not None:
+            folders.append(_folder(entry, source, wanted))
+        elif entry.required:
+            raise WheelError(
+                f"{tree.root} has no {entry.sources[0]} for {library.name}",
+                tip="name a whole ROCm, with the data of its libraries",
+            )
+        else:
+            missing.append(LeftOut(name=entry.target, reason=f"the ROCm tree has none for {library.name}"))
+    return tuple(folders), tuple(missing)
+
+
+def _source(entry: Data, beside: Path, tree: Tree) -> Path | None:
+    places = [base / source for source in entry.sources for base in (beside, tree.root)]
+    return next((place for place in places if place.exists()), None)
+
+
+def _folder(entry: Data, source: Path, wanted: Sequence[TargetId]) -> Folder:
+    count = _Count()
+    told_apart = False
+    for path, relative in _files(source):
+        named = target_names.named(relative, entry.names)
+        told_apart = told_apart or bool(named)
+        size = path.stat().st_size
+        if not target_names.serves(named, wanted):
+            count.left_out += 1
+            count.left_out_size += size
+            continue
+        count.files[str(PurePosixPath(entry.target) / relative)] = path
+        for name in map(str, named) if named else ("any",):
+            count.sizes[name] = count.sizes.get(name, 0) + size
+        count.served |= {target for target in wanted if named and target_names.serves(named, (target,))}
+    lacking = tuple(str(target) for target in wanted if target not in count.served)
+    return Folder(
+        target=entry.target,
+        files=count.files,
+        sizes=count.sizes,
+        left_out=count.left_out,
+        left_out_size=count.left_out_size,
+        lacking=lacking if told_apart else (),
+    )
+
+
+def _files(source: Path) -> Iterator[tuple[Path, PurePosixPath]]:
+    """Every file, behind links too, and its path from `source`; a single file stands for itself."""
+    if source.is_file():
+        yield source, PurePosixPath()
+        return
+    seen: set[Path] = set()
+    for folder, folders, names in os.walk(source, followlinks=True):
+        real = Path(folder).resolve()
+        if real in seen:  # a link to a folder above
+            folders.clear()
+            continue
+        seen.add(real)
+        folders.sort()
+        for name in sorted(names):
+            path = Path(folder, name)
+            if path.is_file():
+                yield path, PurePosixPath(path.relative_to(source).as_posix())

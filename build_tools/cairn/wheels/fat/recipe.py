@@ -1,0 +1,125 @@
+"""What a fat wheel takes from a ROCm tree: the data of recipe.toml."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from packaging.version import Version
+
+Naming: TypeAlias = Literal["whole", "prefix", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """A library that is taken where the tree has it.
+
+    Attributes:
+        stem: its name up to the version.
+        since: the first ROCm version that has it; empty for the first of all.
+        until: the last one; empty for the latest.
+    """
+
+    stem: str
+    since: str = ""
+    until: str = ""
+
+    def belongs_to(self, rocm_version: str | None) -> bool:
+        """Whether that ROCm version should have it; yes when the version is not known."""
+        try:
+            release = Version(rocm_version or "").release
+        except ValueError:
+            return True
+        late_enough = not self.since or release >= Version(self.since).release
+        return late_enough and (not self.until or release[:2] <= Version(self.until).release)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """A library that another one opens by name.
+
+    Attributes:
+        library: who opens it.
+        opened: what it opens; both without `lib`.
+        required: whether it does not work without.
+    """
+
+    library: str
+    opened: str
+    required: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Data:
+    """Files that a library needs beside itself.
+
+    Attributes:
+        library: whose they are, without `lib`.
+        sources: where they may be: counted from the library's folder, then from the tree's root.
+        target: where they go, counted from the package's folder.
+        names: how their names tell the GPU target they are for.
+        required: whether the library does not work without.
+    """
+
+    library: str
+    sources: tuple[str, ...]
+    target: str
+    names: Naming
+    required: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """All of it, for one platform.
+
+    Attributes:
+        libraries: what is taken in any case.
+        aliases: library to further names it is opened by.
+        opened: who opens what by name.
+        shortnames: the names of `_rocm_init.py` to stems without `lib`.
+        data: the files beside libraries.
+    """
+
+    libraries: tuple[Listed, ...]
+    aliases: Mapping[str, tuple[str, ...]]
+    opened: tuple[Opened, ...]
+    shortnames: Mapping[str, str]
+    data: tuple[Data, ...]
+
+    def opened_by(self, stem: str) -> Iterator[Opened]:
+        """What the library of that stem (with or without `lib`) opens by name."""
+        return (entry for entry in self.opened if entry.library.lower() == plain(stem))
+
+
+def plain(stem: str) -> str:
+    """A stem in lower case without `lib`, as names are compared."""
+    return stem.lower().removeprefix("lib")
+
+
+@functools.cache
+def recipe(platform: Literal["linux", "windows"]) -> Recipe:
+    """The recipe of a platform."""
+    text = importlib.resources.files("cairn.wheels.fat").joinpath("recipe.toml").read_text(encoding="utf-8")
+    data: dict[str, Any] = tomllib.loads(text)
+    own = data[platform]
+    return Recipe(
+        libraries=tuple(Listed(**entry) for entry in own["libraries"]),
+        aliases={name: tuple(others) for name, others in own["aliases"].items()},
+        opened=tuple(Opened(**entry) for entry in data["opens"]),
+        shortnames=data["shortnames"],
+        data=tuple(map(_data, data["data"])),
+    )
+
+
+def _data(entry: Mapping[str, Any]) -> Data:
+    return Data(
+        library=entry["library"],
+        sources=tuple(entry["from"]),
+        target=entry["to"],
+        names=entry["names"],
+        required=entry["required"],
+    )

@@ -1,0 +1,91 @@
+"""Which GPU targets the name of a file speaks of, matched by whole names.
+
+Source: LLVM's AMDGPU usage guide, "Generic Processor Versions" and "Target ID"; MIOpen's names of databases.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
+
+from cairn.errors import UsageError
+from cairn.targets import (
+    CPU,
+    TargetId,
+    generic_targets,
+    known_targets,
+    met_targets,
+    parse_target_id,
+    parse_targets,
+)
+from cairn.wheels.fat.recipe import Naming
+
+# In file names a dash stands for the colon of a target ID.
+_NAME = re.compile(
+    r"(?<![0-9A-Za-z])(?P<processor>gfx(?:[0-9]+(?:-[0-9]+)?-generic|[0-9a-f]+))"
+    r"(?P<features>(?:[:-](?:xnack|sramecc)[+-])*)(?![0-9A-Za-z])"
+)
+_FEATURE = re.compile(r"(?:xnack|sramecc)[+-]")
+_DATABASE = re.compile(r"(?P<name>gfx[0-9a-f]+)(?![0-9A-Za-z])")
+
+
+def named(path: PurePosixPath, naming: Naming) -> tuple[TargetId, ...]:
+    """The targets that a file is for by its name, or else by that of a folder; none when it serves all.
+
+    Args:
+        path: counted from the folder of the data.
+        naming: how its name tells.
+    """
+    if naming == "none":
+        return ()
+    read = _whole if naming == "whole" else _prefix
+    for part in reversed(path.parts):
+        found = read(part)
+        if found:
+            return found
+    return ()
+
+
+def serves(targets: Sequence[TargetId], wanted: Iterable[TargetId]) -> bool:
+    """Whether a file for these targets is of use to one of the wanted ones."""
+    return not targets or any(_runs(one, target) for one in targets for target in wanted)
+
+
+def _runs(code: TargetId, wanted: TargetId) -> bool:
+    """Whether code for one target may be run by GPUs of the other; a feature that is not named is any."""
+    generic = generic_targets()
+    processors = {wanted.processor, *generic.get(wanted.processor, ())}
+    served = {code.processor, *generic.get(code.processor, ())}
+    opposite = {feature[:-1] + ("-" if feature[-1] == "+" else "+") for feature in wanted.features}
+    return bool(processors & served) and opposite.isdisjoint(code.features)
+
+
+def _whole(name: str) -> tuple[TargetId, ...]:
+    return tuple(
+        TargetId(processor=match["processor"], features=tuple(_FEATURE.findall(match["features"])))
+        for match in _NAME.finditer(name)
+    )
+
+
+def _prefix(name: str) -> tuple[TargetId, ...]:
+    match = _DATABASE.match(name)
+    if match is None:
+        return ()
+    processors = [p for p in (*known_targets(), *met_targets()) if match["name"].startswith(p)]
+    return (TargetId(processor=max(processors, key=len, default=match["name"])),)
+
+
+def parse(text: str) -> tuple[TargetId, ...]:
+    """Targets as a person names them, generic ones included.
+
+    Raises:
+        UsageError: an unknown name, or cpu.
+    """
+    words = [word for word in re.split(r"[,;\s]+", text) if word]
+    generic = [word for word in words if word in generic_targets()]
+    rest = [word for word in words if word not in generic_targets()]
+    names = [*generic, *(parse_targets(rest) if rest or not generic else ())]
+    if CPU in names:
+        raise UsageError("a fat wheel is for GPUs, not for cpu", tip="name targets such as gfx942")
+    return tuple(map(parse_target_id, names))

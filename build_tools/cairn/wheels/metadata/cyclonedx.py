@@ -1,0 +1,129 @@
+"""A wheel's software bill of materials as CycloneDX 1.6 in JSON.
+
+Nothing in it depends on when or where the wheel was built.
+
+Source: https://cyclonedx.org/docs/1.6/json/
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from packaging.version import Version
+
+from cairn.errors import WheelError
+from cairn.wheels.metadata.wheel_info import SBOM
+
+_SCHEMA = "http://cyclonedx.org/schema/bom-1.6.schema.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A repository that went into a wheel.
+
+    Attributes:
+        name: such as `torch` or `third_party/fbgemm`.
+        commit: upstream's commit.
+        origin: where anybody can get it, or None where only this machine can.
+    """
+
+    name: str
+    commit: str
+    origin: str | None = None
+
+
+def document(
+    name: str,
+    version: str,
+    *,
+    sources: Sequence[Source],
+    rocm_version: str | None,
+    bundled: Sequence[dict[str, Any]] = (),
+) -> bytes:
+    """The bill of materials of a wheel.
+
+    Args:
+        name: the wheel's canonical project name.
+        version: its version.
+        sources: its own repository first.
+        rocm_version: of the ROCm SDK it was built against; None for a build without.
+        bundled: components from `bundled_file`.
+    """
+    own = _package(name, version)
+    parts = [_source(source) for source in sources]
+    if rocm_version is not None:
+        parts.append(_package("rocm", rocm_version) | {"type": "framework"})
+    parts += bundled
+    pedigree = {"pedigree": {"commits": [_commit(sources[0])]}} if sources else {}
+    found = {
+        "$schema": _SCHEMA,
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "tools": {"components": [{"type": "application", "name": "cairn"}]},
+            "component": own | pedigree,
+        },
+        "components": parts,
+        "dependencies": [
+            {"ref": own["bom-ref"], "dependsOn": sorted({part["bom-ref"] for part in parts})},
+            *({"ref": ref} for ref in sorted({part["bom-ref"] for part in parts})),
+        ],
+    }
+    return _dumps(found)
+
+
+def with_version(data: bytes, version: str) -> bytes:
+    """A bill of materials from here for the same wheel under another version.
+
+    Raises:
+        WheelError: it is malformed.
+    """
+    try:
+        found = json.loads(data)
+        old = found["metadata"]["component"]
+        new = old | _package(old["name"], version)
+        found["metadata"]["component"] = new
+        for entry in found["dependencies"]:
+            entry["ref"] = new["bom-ref"] if entry["ref"] == old["bom-ref"] else entry["ref"]
+        return _dumps(found)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise WheelError(f"{SBOM} is no bill of materials", tip="build the wheel again") from error
+
+
+def _dumps(found: dict[str, Any]) -> bytes:
+    return (json.dumps(found, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _package(name: str, version: str) -> dict[str, Any]:
+    purl = f"pkg:pypi/{name}@{str(Version(version)).replace('+', '%2B')}"
+    return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
+
+
+def _source(source: Source) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "type": "library",
+        "bom-ref": f"source:{source.name}@{source.commit}",
+        "name": source.name,
+        "version": source.commit,
+    }
+    if source.origin:
+        found["externalReferences"] = [{"type": "vcs", "url": source.origin}]
+    return found
+
+
+def _commit(source: Source) -> dict[str, str]:
+    return {"uid": source.commit, **({"url": source.origin} if source.origin else {})}
+
+
+def bundled_file(path: str, sha256: str) -> dict[str, Any]:
+    """The component for a library that was bundled into the wheel at `path`."""
+    return {
+        "type": "library",
+        "bom-ref": f"file:{path}",
+        "name": path.rpartition("/")[2],
+        "hashes": [{"alg": "SHA-256", "content": sha256}],
+    }

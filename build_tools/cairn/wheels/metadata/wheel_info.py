@@ -1,0 +1,299 @@
+"""What a wheel says about itself: file name, METADATA, WHEEL, entry points and RECORD.
+
+Sources: the binary distribution format and core metadata specifications of packaging.python.org.
+"""
+
+from __future__ import annotations
+
+import configparser
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from cairn import requirements
+from cairn.errors import WheelError
+from cairn.formats.zip.reader import Archive
+from cairn.wheels.metadata.fields import core_metadata, parse_headers
+from cairn.wheels.metadata.record import RecordRow, format_record, parse_record
+
+__all__ = ["FileName", "RecordRow", "WheelInfo", "format_record", "parse_record", "read", "read_archive"]
+
+SBOM = "sboms/cairn.cdx.json"
+"""The place of our bill of materials in the dist-info folder (PEP 770)."""
+
+LICENCES_APART = Version("2.4")
+"""The first version of METADATA that has License-File, whose files have a folder (PEP 639)."""
+
+_T = TypeVar("_T")
+_DIST_INFO = ".dist-info"
+_LONGEST_NAME = 255  # what file systems take
+_MOST_TAGS = 10_000
+_FILE_NAME = re.compile(
+    r"[\w.+!~-]+"
+)  # what the rules for its parts leave; `~` in old file names of Debian's
+_BUILD_NUMBER = re.compile(r"[0-9][0-9A-Za-z_.]{0,63}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileName:
+    """The parts of a wheel's file name.
+
+    Attributes:
+        distribution: the project's canonical name.
+        version: the version, normalised.
+        build: the build number as the file name spells it, or None.
+        tags: every tag it is good for, such as `cp311-cp311-manylinux_2_28_x86_64`, sorted.
+        compressed_tags: the same as the file name spells them: `py2.py3-none-any`.
+        prefix: the project's name as the file name spells it.
+    """
+
+    distribution: str
+    version: str
+    build: str | None
+    tags: tuple[str, ...]
+    compressed_tags: str
+    prefix: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelInfo:
+    """A wheel's account of itself.
+
+    Attributes:
+        path: the file.
+        file_name: its name.
+        distribution: the project's canonical name.
+        name: the project's name as METADATA writes it.
+        version: the version as METADATA writes it.
+        build: the build number of the file name, or None.
+        tags: every tag of the file name, sorted.
+        dist_info: the name of the dist-info folder.
+        metadata: METADATA's bytes.
+        metadata_sha256: their sha256 in hex, as PEP 658 wants it.
+        requires_dist: the requirements as written.
+        extras: the extras as written.
+        requires_python: the supported Python versions, or None.
+        entry_points: group to name to object reference.
+        wheel_tags: the tags that WHEEL lists, sorted.
+        pure: whether WHEEL says that it holds Python alone.
+        size: bytes of the file.
+        record: the rows of RECORD.
+    """
+
+    path: Path
+    file_name: str
+    distribution: str
+    name: str
+    version: str
+    build: str | None
+    tags: tuple[str, ...]
+    dist_info: str
+    metadata: bytes
+    metadata_sha256: str
+    requires_dist: tuple[str, ...]
+    extras: tuple[str, ...]
+    requires_python: str | None
+    entry_points: Mapping[str, Mapping[str, str]]
+    wheel_tags: tuple[str, ...]
+    pure: bool
+    size: int
+    record: tuple[RecordRow, ...] = field(repr=False)
+
+    @property
+    def metadata_version(self) -> Version:
+        """Which version of the core metadata METADATA follows; 0 when it does not say."""
+        headers = parse_headers(self.metadata, name="METADATA").all("Metadata-Version")
+        try:
+            return Version(headers[0] if headers else "0")
+        except ValueError:
+            return Version("0")
+
+
+def read(path: Path) -> WheelInfo:
+    """Read a wheel's account of itself, as tolerant of odd metadata fields as pip is.
+
+    Raises:
+        WheelError: no wheel, or an archive, METADATA, WHEEL, entry points or RECORD that cannot be read.
+    """
+    name = parse_file_name(path.name)
+    with Archive.open(path) as archive:
+        return read_archive(archive, name)
+
+
+def read_archive(archive: Archive, name: FileName) -> WheelInfo:
+    """Like `read`, from an open archive."""
+    folder = find_dist_info(archive, name.distribution)
+    metadata = archive.read(f"{folder}/METADATA")
+    raw = core_metadata(metadata, name="METADATA")
+    wheel = parse_headers(archive.read(f"{folder}/WHEEL"), name="WHEEL")
+    return WheelInfo(
+        path=archive.path,
+        file_name=archive.path.name,
+        distribution=name.distribution,
+        name=_required(raw.get("name"), "Name"),
+        version=_required(raw.get("version"), "Version"),
+        build=name.build,
+        tags=name.tags,
+        dist_info=folder,
+        metadata=metadata,
+        metadata_sha256=hashlib.sha256(metadata).hexdigest(),
+        requires_dist=tuple(raw.get("requires_dist", ())),
+        extras=tuple(raw.get("provides_extra", ())),
+        requires_python=raw.get("requires_python"),
+        entry_points=_entry_points(archive, folder),
+        wheel_tags=_tags(wheel.all("Tag")),
+        pure=wheel.all("Root-Is-Purelib") == ("true",),
+        size=archive.raw.size,
+        record=parse_record(decoded(archive.read(f"{folder}/RECORD"), "RECORD")),
+    )
+
+
+def parse_file_name(name: str) -> FileName:
+    """The parts of a wheel's file name (PEP 427).
+
+    Raises:
+        WheelError: it is not one.
+    """
+    # packaging lets through what its patterns do not look at, such as a line end in a build number.
+    if not _FILE_NAME.fullmatch(name) or not name.isprintable():
+        raise _not_a_wheel(name, "it has a character that no such name may have")
+    if len(name) > _LONGEST_NAME:
+        raise _not_a_wheel(name, f"it has more than {_LONGEST_NAME} characters")
+    try:
+        distribution, version, build, tags = parse_wheel_filename(name)
+    except ValueError as error:  # also of a number with more digits than Python converts
+        raise _not_a_wheel(name, str(error)) from error
+    parts = name.removesuffix(".whl").split("-")
+    return FileName(
+        distribution=distribution,
+        version=str(version),
+        build=parts[2] if build else None,
+        tags=tuple(sorted(str(tag) for tag in tags)),
+        compressed_tags="-".join(parts[-3:]),
+        prefix=parts[0],
+    )
+
+
+def _not_a_wheel(name: str, reason: str) -> WheelError:
+    return WheelError(
+        f"{requirements.shown(name)} is not the name of a wheel: {reason}",
+        tip="a wheel is named like torch-2.9.0-cp311-cp311-manylinux_2_28_x86_64.whl",
+    )
+
+
+def build_number(text: str) -> str:
+    """A build number: digits, then perhaps letters, digits, `_` and `.` (PEP 427, "File name convention").
+
+    Raises:
+        WheelError: it is not one.
+    """
+    if not _BUILD_NUMBER.fullmatch(text):
+        raise WheelError(
+            f"{text!r} is not a build number", tip="it begins with a digit and is short: 1, 2 or 3_cu"
+        )
+    return text
+
+
+def expand_tags(tag: str) -> tuple[str, ...]:
+    """A compressed tag set such as `py2.py3-none-any` as single tags.
+
+    Raises:
+        WheelError: it has not three parts.
+    """
+    parts = tag.split("-")
+    if len(parts) != 3:  # noqa: PLR2004 - python, abi, platform
+        raise WheelError(f"{tag!r} is not a wheel tag", tip="a tag is written like cp311-cp311-linux_x86_64")
+    pythons, abis, platforms = (part.split(".") for part in parts)
+    if len(pythons) * len(abis) * len(platforms) > _MOST_TAGS:
+        raise WheelError(f"{requirements.shown(tag)} stands for more than {_MOST_TAGS} tags")
+    return tuple(f"{p}-{a}-{f}" for p in pythons for a in abis for f in platforms)
+
+
+def find_dist_info(archive: Archive, distribution: str) -> str:
+    """The one dist-info folder.
+
+    Raises:
+        WheelError: none, several, or that of another project.
+    """
+    tops = {m.name.partition("/")[0] for m in archive.members}
+    found = sorted(top for top in tops if top.endswith(_DIST_INFO))
+    if len(found) != 1:
+        raise WheelError(
+            f"{archive.path.name} has {len(found)} dist-info folders, not one", tip="build the wheel again"
+        )
+    owner = found[0].removesuffix(_DIST_INFO).rpartition("-")[0]
+    if canonicalize_name(owner) != distribution:
+        raise WheelError(f"the folder {found[0]} is not that of {distribution}")
+    return found[0]
+
+
+def requirement(text: str) -> Requirement:
+    """A requirement.
+
+    Raises:
+        WheelError: it is not one.
+    """
+    try:
+        return requirements.requirement(text)
+    except ValueError as error:
+        raise WheelError(str(error)) from error
+
+
+def parsed_version(text: str) -> Version:
+    """A version.
+
+    Raises:
+        WheelError: it is not one by PEP 440.
+    """
+    try:
+        return requirements.version(text)
+    except ValueError as error:
+        raise WheelError(str(error), tip="versions follow PEP 440: 2.9.0+rocm7.10.0") from error
+
+
+def decoded(data: bytes, name: str) -> str:
+    """A file of the dist-info folder as text.
+
+    Raises:
+        WheelError: it is not UTF-8.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise WheelError(f"{name} is not UTF-8") from error
+
+
+def _tags(texts: Iterable[str]) -> tuple[str, ...]:
+    found: list[str] = []
+    for text in texts:
+        found += expand_tags(text)
+        if len(found) > _MOST_TAGS:
+            raise WheelError(f"WHEEL has more than {_MOST_TAGS} tags")
+    return tuple(sorted(found))
+
+
+def _required(value: _T | None, name: str) -> _T:
+    if value is None:
+        raise WheelError(f"METADATA has no single {name}")
+    return value
+
+
+def _entry_points(archive: Archive, folder: str) -> Mapping[str, Mapping[str, str]]:
+    path = f"{folder}/entry_points.txt"
+    if path not in archive:
+        return {}
+    parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, default_section="\0")
+    parser.optionxform = str  # type: ignore[method-assign, assignment]
+    try:
+        parser.read_string(decoded(archive.read(path), "entry_points.txt"))
+    except configparser.Error as error:
+        reason = " ".join(error.message.split())
+        raise WheelError(f"entry_points.txt cannot be read: {reason}") from error
+    return {group: dict(parser.items(group)) for group in parser.sections()}

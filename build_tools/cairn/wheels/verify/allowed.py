@@ -1,0 +1,141 @@
+"""Findings of `verify` that are known and let through, each with a reason: a file that people review.
+
+A TOML file: `schema = "cairn.allow/1"`, and a table for each finding:
+
+    [[finding]]
+    wheel = "torch-*-manylinux_2_28_x86_64.whl"   # a glob of file names
+    code = "rpath"
+    member = "torch/bin/*"                        # a glob of members; none for the whole wheel
+    reason = "test programs that nobody starts from an installed wheel"
+    expires = 2027-01-31                          # optional: the first day on which it counts no more
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from cairn import tomlfile
+from cairn.errors import UsageError
+from cairn.wheels.verify.findings import CODES, NEVER_ALLOWED, Finding
+
+SCHEMA = "cairn.allow/1"
+_KEYS = frozenset(("wheel", "code", "member", "reason", "expires"))
+_REQUIRED = ("wheel", "code", "reason")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowed:
+    """One entry.
+
+    Attributes:
+        wheel: a glob of the file names of wheels.
+        code: of the finding.
+        member: a glob of the members it is about, or None for one about the wheel as a whole.
+        reason: why it may be there.
+        expires: the first day on which the entry counts no more, or None.
+        where: the file, and which of its entries this is.
+    """
+
+    wheel: str
+    code: str
+    member: str | None = None
+    reason: str
+    expires: dt.date | None = None
+    where: str
+
+    def covers(self, wheel: str, finding: Finding) -> bool:
+        """Whether it is about that finding on the wheel of that file name."""
+        if finding.code != self.code or not fnmatchcase(wheel, self.wheel):
+            return False
+        if self.member is None or finding.member is None:
+            return self.member is finding.member
+        return fnmatchcase(finding.member, self.member)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """The findings on some wheels, told apart.
+
+    Attributes:
+        findings: wheel to those that stand.
+        allowed: wheel to those that are let through, each with the entry that does it.
+        notes: what is to be said of entries: which have expired, and which let nothing through.
+    """
+
+    findings: Mapping[Path, tuple[Finding, ...]]
+    allowed: Mapping[Path, tuple[tuple[Finding, Allowed], ...]]
+    notes: tuple[str, ...]
+
+
+def read(path: Path) -> tuple[Allowed, ...]:
+    """Read a file.
+
+    Raises:
+        UsageError: it cannot be read, or is malformed; the message names the entry.
+    """
+    data = tomlfile.read(path)
+    if data.get("schema") != SCHEMA:
+        raise UsageError(f"{path}: schema is {data.get('schema')!r}, expected {SCHEMA!r}")
+    if unknown := sorted(data.keys() - {"schema", "finding"}):
+        raise UsageError(f"{path}: unknown key {unknown[0]}")
+    tables = data.get("finding", [])
+    if not isinstance(tables, list):
+        raise UsageError(f"{path}: finding is not an array of tables: [[finding]]")
+    entries = tuple(_entry(table, f"{path}, entry {n}") for n, table in enumerate(tables, start=1))
+    seen: dict[tuple[str, str, str | None], Allowed] = {}
+    for entry in entries:
+        first = seen.setdefault((entry.wheel, entry.code, entry.member), entry)
+        if first is not entry:
+            raise UsageError(f"{entry.where}: it says the same as {first.where}")
+    return entries
+
+
+def judge(found: Mapping[Path, Sequence[Finding]], entries: Sequence[Allowed], *, today: dt.date) -> Judged:
+    """Tell the findings that stand from those that an entry lets through."""
+    current = [entry for entry in entries if entry.expires is None or today < entry.expires]
+    standing: dict[Path, tuple[Finding, ...]] = {}
+    allowed: dict[Path, tuple[tuple[Finding, Allowed], ...]] = {}
+    for path, findings in found.items():
+        by = {f: next((entry for entry in current if entry.covers(path.name, f)), None) for f in findings}
+        standing[path] = tuple(finding for finding, entry in by.items() if entry is None)
+        allowed[path] = tuple((finding, entry) for finding, entry in by.items() if entry is not None)
+    used = {entry.where for pairs in allowed.values() for _, entry in pairs}
+    return Judged(findings=standing, allowed=allowed, notes=tuple(_notes(entries, used, today)))
+
+
+def _notes(entries: Sequence[Allowed], used: set[str], today: dt.date) -> Iterator[str]:
+    for entry in entries:
+        if entry.expires is not None and today >= entry.expires:
+            yield f"{entry.where}: expired on {entry.expires}, and counts no more"
+        elif entry.where not in used:
+            about = entry.member or "the wheel as a whole"
+            yield f"{entry.where}: no {entry.code} of {about} in any wheel that {entry.wheel} names here"
+
+
+def _entry(table: object, where: str) -> Allowed:
+    if not isinstance(table, dict):
+        raise UsageError(f"{where}: it is not a table: [[finding]]")
+    if unknown := sorted(table.keys() - _KEYS):
+        raise UsageError(f"{where}: unknown key {unknown[0]}")
+    if missing := [key for key in _REQUIRED if key not in table]:
+        raise UsageError(f"{where}: {missing[0]} is missing")
+    for key, value in table.items():
+        if key == "expires" and type(value) is not dt.date:
+            raise UsageError(f"{where}: expires is {value!r}, expected a date such as 2027-01-31")
+        if key != "expires" and not (isinstance(value, str) and value.strip()):
+            raise UsageError(f"{where}: {key} is {value!r}, expected a text")
+    _check_code(table["code"], where)
+    return Allowed(**table, where=where)
+
+
+def _check_code(code: str, where: str) -> None:
+    if code not in CODES:
+        raise UsageError(
+            f"{where}: verify finds no {code!r}", tip="docs/reference/findings.md lists the codes"
+        )
+    if code in NEVER_ALLOWED:
+        raise UsageError(f"{where}: {code!r} cannot be allowed: nothing else of the wheel was looked at")

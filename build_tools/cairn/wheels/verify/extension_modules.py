@@ -1,0 +1,182 @@
+"""Extension modules must be named for the Python, the ABI and the platform that the tag names.
+
+An interpreter imports `m.so`, `m.abi3.so` and `m.<its own SOABI>.so`, and no other: a module with another
+interpreter's name is not there at all when it is imported.
+
+Sources: PEP 3149 and `importlib.machinery.EXTENSION_SUFFIXES` of CPython and PyPy, `Python/dynload_win.c`;
+for the names of Linux platforms, Debian's multiarch tuples as CPython's configure writes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cairn.output import wording
+from cairn.wheels.metadata.wheel_info import FileName
+from cairn.wheels.verify.findings import Finding
+
+ABI3 = "abi3"
+_UNIX = re.compile(
+    r"(?P<stem>.+)\.(?:"
+    r"cpython-(?P<cp>3\d+)(?P<flags>[a-z]*)(?:-(?P<cp_on>[\w-]+))?"
+    r"|pypy(?P<pp>3\d+)-(?P<pp_abi>pp\d+)(?:-(?P<pp_on>[\w-]+))?"
+    r"|(?P<abi3>abi3))\.so"
+)
+_WINDOWS = re.compile(
+    r"(?P<stem>.+)\.(?:cp(?P<cp>3\d+)(?P<flags>t?)-(?P<cp_on>\w+)"
+    r"|pypy(?P<pp>3\d+)-(?P<pp_abi>pp\d+)-(?P<pp_on>\w+))\.pyd",
+    re.IGNORECASE,
+)
+_MACHINES = {
+    "i386": ("i686", "i386"),
+    "powerpc64le": ("ppc64le",),
+    "powerpc64": ("ppc64",),
+    "arm": ("armv7l", "armv6l"),
+    "x86": ("i686",),  # this and the next as PyPy has them (maturin, `Target::get_python_ext_arch`)
+    "ppc_64": ("ppc64le", "ppc64"),
+}
+_PYTHON_DLL = re.compile(r"python(3\d+)(t?)\.dll")
+_FIX = "build it with the Python and for the platform of the tag: another tag alone changes no module"
+_MUSL_SINCE = 311  # before, CPython named modules for musl as those for glibc (bpo-43112)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """What the name of an extension module says; None where it says nothing.
+
+    Attributes:
+        member: its path.
+        stem: the path without what names the interpreter.
+        python: the interpreter as tags write it, `cp312` or `pp310`; None for the stable ABI.
+        abi: its ABI as tags write it: `cp312`, `cp313t`, `pypy310_pp73` or `abi3`.
+        platform: such as `x86_64-linux-gnu`, `darwin` or `win_amd64`.
+    """
+
+    member: str
+    stem: str
+    python: str | None
+    abi: str
+    platform: str | None
+
+
+def parse(member: str) -> Module | None:
+    """What the name of a module says; None for one that every interpreter imports, and for any other file."""
+    found = (_UNIX if member.endswith(".so") else _WINDOWS).fullmatch(member)
+    if found is None:
+        return None
+    said = found.groupdict()
+    if said.get("abi3"):
+        return Module(member=member, stem=said["stem"], python=None, abi=ABI3, platform=None)
+    if said["cp"]:
+        python = f"cp{said['cp']}"
+        # `t` is free-threaded, `d` a debug build; `m` was in every name before 3.8 and tells nothing.
+        abi, platform = f"{python}{said['flags'].replace('m', '')}", said["cp_on"]
+    else:
+        python = f"pp{said['pp']}"
+        abi, platform = f"pypy{said['pp']}_{said['pp_abi']}", said["pp_on"]
+    return Module(member=member, stem=said["stem"], python=python, abi=abi.lower(), platform=platform)
+
+
+def check(members: Iterable[str], name: FileName) -> Iterator[Finding]:
+    """Breaches by module: those that no Python of the tags imports, and those that only one of many does."""
+    tags = [_Tag(*tag.split("-")) for tag in name.tags]
+    suffix = ".pyd" if any(tag.platform.startswith("win") for tag in tags) else ".so"
+    named: dict[str, list[Module]] = {}
+    plain = set()
+    for member in members:
+        if member.lower().endswith(suffix):
+            module = parse(member)
+            if module:
+                named.setdefault(module.stem, []).append(module)
+            else:
+                plain.add(member[: -len(suffix)])
+    for stem, modules in named.items():
+        for module, reason in _problems(modules, tags, everywhere=stem in plain):
+            yield Finding(code="module-abi", member=module.member, reason=reason, fix=_FIX)
+
+
+def check_dll(member: str, needed: Iterable[str], name: FileName) -> Iterator[Finding]:
+    """The same of what is linked for Windows, where each version of Python is a DLL of another name."""
+    tags = [_Tag(*tag.split("-")) for tag in name.tags]
+    for dll in needed:
+        found = _PYTHON_DLL.fullmatch(dll)
+        if found and parse(member) is None:
+            python = f"cp{found[1]}"
+            # A wheel for later versions too has none of their DLLs to go by but python3.dll.
+            fits = not any(tag.is_open for tag in tags) and any(
+                tag.python == python and (tag.abi[-1] == "t") == bool(found[2]) for tag in tags
+            )
+            if not fits and member.lower().endswith(".pyd"):
+                reason = f"it is linked with {dll}, the wheel is for {_pythons(tags)}"
+                yield Finding(code="module-abi", member=member, reason=reason, fix=_FIX)
+
+
+class _Tag(NamedTuple):
+    python: str
+    abi: str
+    platform: str
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is for more than one version of Python."""
+        return self.abi == ABI3 or self.python.startswith("py")
+
+
+def _problems(
+    modules: Sequence[Module], tags: Sequence[_Tag], *, everywhere: bool
+) -> Iterator[tuple[Module, str]]:
+    """What is wrong with the files of one module.
+
+    Args:
+        modules: those whose name says what they are for.
+        tags: of the wheel.
+        everywhere: whether there is one for any Python as well.
+    """
+    is_open = any(tag.is_open for tag in tags)
+    for module in modules:
+        if not any(_fits_platform(module, tag.platform) for tag in tags):
+            platforms = wording.some(sorted({tag.platform for tag in tags}))
+            yield module, f"its name is for {module.platform}, the wheel for {platforms}"
+        elif not is_open and not any(_fits_python(module, tag) for tag in tags):
+            yield module, f"its name is for {module.abi}, the wheel for {_pythons(tags)}"
+    # Several for one Python each are there on purpose; which ones, only Requires-Python tells.
+    alone = is_open and len(modules) == 1 and not everywhere
+    if alone and not all(_fits_python(modules[0], tag) for tag in tags):
+        yield modules[0], f"its name is for {modules[0].abi} alone, the wheel for {_pythons(tags)}"
+
+
+def _pythons(tags: Sequence[_Tag]) -> str:
+    return wording.some(sorted({f"{tag.python}-{tag.abi}" for tag in tags}))
+
+
+def _fits_python(module: Module, tag: _Tag) -> bool:
+    if module.python is None:
+        # What uses the stable ABI does not know the objects of a free-threaded Python (PEP 703).
+        return not (tag.abi.startswith("cp") and tag.abi.endswith("t"))
+    abi = tag.abi.removesuffix("m")  # of CPython before 3.8
+    return not tag.is_open and tag.python == module.python and abi in (module.abi, "none")
+
+
+def _fits_platform(module: Module, platform: str) -> bool:
+    said = module.platform
+    if said is None:
+        return True
+    if platform.startswith("macosx"):
+        return said == "darwin"
+    if platform.startswith("win"):
+        return said.lower() == platform
+    if "linux" not in platform:
+        return True
+    machine, system, libc = (*said.split("-"), "", "")[:3]
+    on_machine = platform.endswith(tuple(f"_{name}" for name in _MACHINES.get(machine, (machine,))))
+    return system == "linux" and on_machine and _fits_libc(module, libc, platform)
+
+
+def _fits_libc(module: Module, libc: str, platform: str) -> bool:
+    if platform.startswith("musllinux"):
+        version = int((module.python or "cp0")[2:])
+        return libc.startswith("musl") or version < _MUSL_SINCE or module.abi.startswith("pypy")
+    return not (platform.startswith("manylinux") and libc.startswith("musl"))
