@@ -11,7 +11,6 @@ from packaging.version import InvalidVersion, Version
 from cairn import files
 from cairn.build import cache, rocm_init
 from cairn.build.inputs import leftovers, source_tree, toolchain, variables
-from cairn.build.inputs import source_tree as inputs_source_tree
 from cairn.build.model import BuildRequest, platform_tag, python_tag
 from cairn.errors import SourceError
 from cairn.sources.git.repository import root_at
@@ -75,7 +74,7 @@ def make(request: BuildRequest) -> Plan:
                 tip="check it out first, or name its folder",
             )
         base_version = read_version(project, checkout)
-        inputs_source_tree.tidy(checkout, project.rocm_init)
+        source_tree.tidy(checkout, project.rocm_init)
         needs = {name: identities[name] for name in project.needs if name in request.checkouts}
         keys = keys_of(request, project, checkout=checkout, needs=needs)
         hit = None if request.clean else next(filter(None, map(wheel_cache.get, keys.all())), None)

@@ -19,7 +19,6 @@ from cairn.errors import WheelError
 from cairn.formats import elf
 from cairn.targets import parse_target_id
 from cairn.wheels.contents import binaries
-from cairn.wheels.contents import binaries as contents_binaries
 from cairn.wheels.contents.dependency_tree import needed_tree
 from cairn.wheels.contents.diff import diff
 from cairn.wheels.contents.summary import summarise
@@ -164,7 +163,7 @@ def judge(wheel: Path) -> None:
         kind = email.parser.Parser().parsestr(other.read_dist_info("WHEEL"))
         assert (kind["Wheel-Version"], kind["Root-Is-Purelib"]) == ("1.0", "false")
         assert set(kind.get_all("Tag")) == set(wheel_info.read(wheel).tags)
-    needed = {found.member: found.elf.needed for found in contents_binaries.libraries_of(wheel)}
+    needed = {found.member: found.elf.needed for found in binaries.libraries_of(wheel)}
     assert needed == dict(needed_by_others(wheel))
 
 
@@ -279,7 +278,7 @@ def test_a_library_with_numbers_of_an_attacker_is_refused_or_changed_as_asked(
     assert 0 < refused < 500
 
 
-@pytest.mark.parametrize("reader", [summarise, contents_binaries.libraries_of, binaries.targets_of])
+@pytest.mark.parametrize("reader", [summarise, binaries.libraries_of, binaries.targets_of])
 @pytest.mark.parametrize("more", [-100, -1, 1, 1 << 20])
 def test_a_member_that_unpacks_to_less_or_more_than_both_its_headers_say(
     make_wheel: MakeWheel, library: bytes, reader: Callable[[Path], object], more: int

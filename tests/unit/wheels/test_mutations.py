@@ -13,7 +13,6 @@ import pytest
 
 from cairn.errors import WheelError
 from cairn.wheels.contents import binaries
-from cairn.wheels.contents import binaries as contents_binaries
 from cairn.wheels.contents.diff import diff
 from cairn.wheels.contents.summary import summarise
 from cairn.wheels.metadata import wheel_info
@@ -94,7 +93,7 @@ def test_no_damage_escapes_as_another_error_or_passes_as_good(wheel: Path, tmp_p
         if not findings:
             # Only what no installer acts on may differ: every name and byte is the same.
             assert contents(wheel) == before
-        for reader in (wheel_info.read, contents_binaries.libraries_of, binaries.targets_of, summarise):
+        for reader in (wheel_info.read, binaries.libraries_of, binaries.targets_of, summarise):
             attempt(lambda reader=reader: reader(wheel))  # type: ignore[misc]
         attempt(lambda: diff(wheel, wheel))
         split_and_join(wheel, tmp_path / f"split{number}")

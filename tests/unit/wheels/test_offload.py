@@ -10,7 +10,6 @@ import pytest
 from cairn.errors import WheelError
 from cairn.formats.offload import code_object
 from cairn.wheels.contents import binaries
-from cairn.wheels.contents import binaries as contents_binaries
 
 MakeBundle = Callable[..., bytes]
 CODES = {
@@ -98,7 +97,7 @@ def test_a_whole_library_and_a_whole_wheel(
     assert [str(code.target) for code in code_object.of_elf(first)] == ["gfx942", "gfx1100"]
     wheel = make_wheel(files={"demo/a.so": first, "demo/b.so": second, "demo/c.so": make_elf()})
     assert binaries.targets_of(wheel) == ("gfx942", "gfx1100")
-    assert [library.targets for library in contents_binaries.libraries_of(wheel)] == [
+    assert [library.targets for library in binaries.libraries_of(wheel)] == [
         ("gfx942", "gfx1100"),
         ("gfx942",),
         (),

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from cairn.formats.zip.reader import Archive, Limits, Member
 from cairn.wheels.contents import binaries, windows_dlls
-from cairn.wheels.contents import binaries as contents_binaries
 from cairn.wheels.contents.binaries import Library
 from cairn.wheels.contents.windows_dlls import PeLibrary
 from cairn.wheels.metadata import wheel_info
@@ -91,7 +90,7 @@ def summarise(wheel: Path) -> Summary:
     name = wheel_info.parse_file_name(wheel.name)
     with Archive.open(wheel, limits=Limits(links=True)) as archive:
         info = wheel_info.read_archive(archive, name)
-        libraries = contents_binaries.read_libraries(archive)
+        libraries = binaries.read_libraries(archive)
         dlls = windows_dlls.read_libraries(archive)
         targets = binaries.all_targets(archive, (*libraries, *dlls))
         links = tuple(_link(archive, member) for member in archive.members if member.is_link)

@@ -15,7 +15,6 @@ from packaging.utils import canonicalize_name
 from cairn import files
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.fat import bill_of_materials, library_edits, package_files, platform, report
-from cairn.wheels.fat import package_files as fat_package_files
 from cairn.wheels.fat.plan import Plan, Request, make_plan
 from cairn.wheels.fat.recipe import plain
 from cairn.wheels.fat.report import Report
@@ -46,9 +45,7 @@ def make(request: Request) -> Report:
 
 def _edit(plan: Plan, request: Request, archive: Archive, folder: Path) -> Edit:
     """All changes of the wheel; `folder` gets the libraries that must not stay as the tree has them."""
-    version = str(
-        wheel_info.parsed_version(request.version or fat_package_files.fat_version(plan.info.version))
-    )
+    version = str(wheel_info.parsed_version(request.version or package_files.fat_version(plan.info.version)))
     libraries = dict(library_edits.added(plan.bundle, plan.recipe, plan.package, plan.targets, folder))
     digests = {path: files.sha256_of(source) for path, source in libraries.items()}
     texts = _texts(plan, archive, version, digests)
@@ -71,7 +68,7 @@ def _edit(plan: Plan, request: Request, archive: Archive, folder: Path) -> Edit:
 
 def _texts(plan: Plan, archive: Archive, version: str, digests: Mapping[str, str]) -> dict[str, bytes]:
     """The files written anew: what loads the libraries, what tells the version, what lists it all."""
-    texts = fat_package_files.version_file(archive, plan.package, plan.info.version, version)
+    texts = package_files.version_file(archive, plan.package, plan.info.version, version)
     bill = bill_of_materials.fat_document(archive, plan.info, version, plan.rocm_version, digests)
     texts[f"{plan.info.dist_info}/{wheel_info.SBOM}"] = bill
     if plan.hooked:

@@ -12,7 +12,6 @@ from cairn.targets import TargetId, in_order, parse_target_id
 from cairn.wheels.contents import binaries
 from cairn.wheels.fat import data_files, package_files, trim
 from cairn.wheels.fat import libraries as fat_libraries
-from cairn.wheels.fat import package_files as fat_package_files
 from cairn.wheels.fat import platform as fat_platform
 from cairn.wheels.fat.binaries import Binary, Platform
 from cairn.wheels.fat.data_files import Folder
@@ -89,7 +88,7 @@ def make_plan(request: Request, archive: Archive) -> Plan:
         WheelError: the wheel cannot be made fat.
     """
     info = wheel_info.read_archive(archive, wheel_info.parse_file_name(request.wheel.name))
-    fat_package_files.fat_version(info.version)  # refuses a wheel that is fat already
+    package_files.fat_version(info.version)  # refuses a wheel that is fat already
     platform = fat_platform.platform_of(info)
     package = package_files.package_of(archive, info)
     hooked = package_files.is_hooked(archive, package, needed=platform.name == "windows")

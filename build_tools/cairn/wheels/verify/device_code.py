@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from cairn.errors import WheelError
 from cairn.formats import elf
 from cairn.formats.offload import bundle, code_object
-from cairn.formats.offload import code_object as offload_code_object
 from cairn.formats.offload.bundle import Entry
 from cairn.formats.offload.unpack import Forward, ViewReader, exactly
 from cairn.formats.view import BytesView, View
@@ -57,7 +56,7 @@ class Checker:
             problem: str | None = "shares its bytes with what is before it"
         else:
             content.skip(offset - content.at)
-            problem = problem_of(content, size, offload_code_object.target_of_entry(name))
+            problem = problem_of(content, size, code_object.target_of_entry(name))
         if problem:
             self._find("code-object-malformed", f"its code for {name.rpartition('--')[2]} {problem}")
 

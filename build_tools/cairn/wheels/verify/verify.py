@@ -9,7 +9,6 @@ from cairn.formats.zip.reader import Archive
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.verify import contents as verify_contents
 from cairn.wheels.verify import elf, extension_modules, installability, metadata, pe
-from cairn.wheels.verify import metadata as verify_metadata
 from cairn.wheels.verify.findings import Expectation, Finding
 
 __all__ = ["Expectation", "Finding", "verify"]
@@ -42,7 +41,7 @@ def _verify_archive(
     try:
         info = wheel_info.read_archive(archive, name)
         found += metadata.check(info, name, expected)
-        found += verify_metadata.check_requirements(info, name, expected)
+        found += metadata.check_requirements(info, name, expected)
         found += installability.check(archive, info, name)
         found += verify_contents.check_listing(archive, info)
     except WheelError as error:
