@@ -149,7 +149,7 @@ def test_what_a_killed_build_left_is_taken_out_by_the_next_which_says_where_to(
     script = tmp_path / "kill.py"
     script.write_text(
         "import os, signal, pathlib, sys\n"
-        "from cairn.build import leftovers, tree\n"
+        "from cairn.build.inputs import leftovers\n"
         "from cairn.sources.worktree import lent\n"
         "from cairn.sources.git.repository import root_at\n"
         f"root = root_at(pathlib.Path({str(tree)!r}))\n"
