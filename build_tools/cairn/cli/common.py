@@ -98,9 +98,18 @@ def add_output_dir(parser: argparse.ArgumentParser, *, default: Path | None = No
 def add_targets(parser: argparse.ArgumentParser, *, default: str) -> None:
     """`--targets`; `default` says in words what holds without it."""
     action = parser.add_argument(
-        "--targets", help=f"GPU targets or families, joined by commas, or cpu (default: {default})"
+        "--targets",
+        type=_some_targets,
+        help=f"GPU targets or families, joined by commas, or cpu (default: {default})",
     )
     completers.completes(action, completers.targets)
+
+
+def _some_targets(text: str) -> str:
+    # A variable of a CI job that is not set must not stand for the default: that may be every target.
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty; leave the option out for what holds without it")
+    return text
 
 
 def add_jobs(parser: argparse.ArgumentParser, *, what: str) -> None:

@@ -77,6 +77,19 @@ def test_a_value_is_never_taken_for_an_option() -> None:
     assert (given.forbid, given.provided, [str(w) for w in given.wheels]) == (["-1"], ["-a b"], ["-x.whl"])
 
 
+@pytest.mark.parametrize(
+    "words", [("manifest", "create"), ("ci", "run"), ("build",), ("rocm", "package"), ("test", "smoke")]
+)
+def test_targets_that_are_empty_are_not_the_default(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    # As CI passes a variable that is not set.
+    with pytest.raises(SystemExit) as caught:
+        main.main([*words, "--targets", " "])
+    assert caught.value.code == 2
+    assert "argument --targets: it is empty; leave the option out" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("words", [(), ("wheel",), ("index",), ("-q",), ("manifest", "--debug")])
 def test_no_command_prints_help_and_is_no_success(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
