@@ -36,6 +36,7 @@ class Trail:
     answer: dict[str, Any]
     progress: str
     temporary: Path
+    path: str
 
     @property
     def wheels(self) -> list[Path]:
@@ -43,6 +44,10 @@ class Trail:
 
     def environment(self) -> dict[str, str]:
         return clean_environment(self.cache)
+
+    def same_environment(self) -> dict[str, str]:
+        """That of the run itself: under another PATH, whose programs may differ, nothing is kept."""
+        return self.environment() | {"PATH": self.path}
 
 
 def cairn(*words: str | Path, env: dict[str, str], **given: Any) -> subprocess.CompletedProcess[str]:
@@ -80,5 +85,10 @@ def trail(tmp_path_factory: pytest.TempPathFactory) -> Trail:
     done = cairn(*("ci", "run", "--stack", SAMPLE, "--work-dir", work, "--json"), env=env)
     assert done.returncode == 0, done.stderr
     return Trail(
-        work=work, cache=cache, answer=json.loads(done.stdout), progress=done.stderr, temporary=temporary
+        work=work,
+        cache=cache,
+        answer=json.loads(done.stdout),
+        progress=done.stderr,
+        temporary=temporary,
+        path=env["PATH"],
     )

@@ -179,7 +179,7 @@ def test_the_report_is_one_file_that_loads_nothing(trail: Trail) -> None:
 def test_a_second_run_builds_nothing_and_changes_nothing(trail: Trail) -> None:
     before = {p: p.stat().st_mtime_ns for p in trail.wheels}
     done = cairn(
-        *("ci", "run", "--stack", SAMPLE, "--work-dir", trail.work, "--json"), env=trail.environment()
+        *("ci", "run", "--stack", SAMPLE, "--work-dir", trail.work, "--json"), env=trail.same_environment()
     )
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -200,7 +200,7 @@ def test_what_was_changed_since_is_not_kept(trail: Trail, tmp_path: Path) -> Non
     with (work / "smoke" / "record.json").open("a") as record:
         record.write("\n")
     shutil.rmtree(work / "index" / "release" / "simple" / "torch")
-    done = cairn("ci", "run", "--stack", SAMPLE, "--work-dir", work, env=trail.environment())
+    done = cairn("ci", "run", "--stack", SAMPLE, "--work-dir", work, env=trail.same_environment())
     assert done.returncode == 9, done.stderr
     assert "✓ smoke-test the installed wheels" in done.stderr
     assert "✗ install from the release index" in done.stderr

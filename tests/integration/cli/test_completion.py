@@ -64,7 +64,7 @@ def test_a_stack_that_is_not_there_breaks_no_line(tmp_path: Path) -> None:
 def test_a_script_answers_too(tmp_path: Path) -> None:
     script = ROOT / "external-builds" / "pytorch" / "build_prod_wheels.py"
     assert b"PYTHON_ARGCOMPLETE_OK" in script.read_bytes()[:1024]  # where argcomplete looks for it
-    line = f"{script} build --pytorch-rocm"
+    line = f"{shlex.quote(str(script))} build --pytorch-rocm"
     answer = tmp_path / "answer"
     env = os.environ | {
         "_ARGCOMPLETE": "1",

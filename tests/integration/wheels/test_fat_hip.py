@@ -21,7 +21,7 @@ from cairn.wheels.verify.verify import Expectation, verify
 
 PREFIX = Path("/usr")
 HIP = "libamdhip64.so.5"
-TARGETS = ("gfx1030", "gfx90a")
+TARGETS = ("gfx90a", "gfx1030")
 
 pytestmark = [
     pytest.mark.slow,
