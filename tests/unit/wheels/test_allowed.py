@@ -10,10 +10,11 @@ import pytest
 
 from cairn.errors import UsageError
 from cairn.wheels.verify import allowed
+from helpers.formats import make_elf
+from helpers.wheels import MakeWheel
 
 from .test_summary import cairn
 
-MakeWheel = Callable[..., Path]
 ENTRY = """schema = "cairn.allow/1"
 [[finding]]
 wheel = "demo-*.whl"
@@ -24,7 +25,7 @@ reason = "nobody starts them"
 
 
 @pytest.fixture
-def wheel(make_wheel: MakeWheel, make_elf: Callable[..., bytes]) -> Path:
+def wheel(make_wheel: MakeWheel) -> Path:
     binary = make_elf(runpath="/opt/x")
     files = {"demo/bin/a.so": binary, "demo/bin/b.so": binary, "demo/c.so": binary}
     return make_wheel(tags=("cp311-cp311-manylinux_2_28_x86_64",), pure=False, files=files)

@@ -7,7 +7,6 @@ import random
 import struct
 import time
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,14 +14,11 @@ import pytest
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.split.split import split
 from cairn.wheels.verify.verify import Expectation, Finding, verify
-
-from .conftest import code_object, make_dll, packed_bundle, plain_bundle
-
-MakeWheel = Callable[..., Path]
-MakeElf = Callable[..., bytes]
+from helpers.formats import make_code_object, make_dll, make_elf, packed_bundle, plain_bundle
+from helpers.wheels import MakeWheel
 
 BODY = bytes(range(1, 200)) * 50
-WHOLE = code_object("gfx942", BODY)
+WHOLE = make_code_object("gfx942", BODY)
 TEXT_AT = 64 + 2 * 56
 KINDS = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (3, 1)]
 BROKEN = {
@@ -35,7 +31,7 @@ BROKEN = {
         "has nothing but zeros for its instructions",
     ),
     "without its end": (WHOLE[:-130] + bytes(130), "has nothing but zeros for its section headers"),
-    "for another target": (code_object("gfx950", BODY), "is for gfx950"),
+    "for another target": (make_code_object("gfx950", BODY), "is for gfx950"),
     "for the host": (WHOLE[:18] + b"\x3e\0" + WHOLE[20:], "is for another machine than an AMD GPU (62)"),
     "of a far table": (WHOLE[:32] + struct.pack("<Q", 1 << 40) + WHOLE[40:], "is cut off"),
 }
@@ -46,7 +42,7 @@ def found(wheel: Path) -> list[Finding]:
 
 
 def bundle(code: bytes, kind: tuple[int, int]) -> bytes:
-    codes = {"gfx942": code, "gfx1100": code_object("gfx1100", BODY)}
+    codes = {"gfx942": code, "gfx1100": make_code_object("gfx1100", BODY)}
     return packed_bundle(codes, *kind) if kind[0] else plain_bundle(codes)
 
 
@@ -55,7 +51,7 @@ def linux(make_wheel: MakeWheel, files: dict[str, bytes]) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_whole_code_is_good(make_wheel: MakeWheel, make_elf: MakeElf, kind: tuple[int, int]) -> None:
+def test_whole_code_is_good(make_wheel: MakeWheel, kind: tuple[int, int]) -> None:
     twice = bundle(WHOLE, kind) + bytes(77) + bundle(WHOLE, kind)
     files = {"demo/x.so": make_elf(sections={".hip_fatbin": twice}), "demo/k.hsaco": WHOLE}
     assert found(linux(make_wheel, files)) == []
@@ -63,9 +59,7 @@ def test_whole_code_is_good(make_wheel: MakeWheel, make_elf: MakeElf, kind: tupl
 
 @pytest.mark.parametrize("what", BROKEN)
 @pytest.mark.parametrize("kind", KINDS)
-def test_broken_code_in_bundles(
-    make_wheel: MakeWheel, make_elf: MakeElf, kind: tuple[int, int], what: str
-) -> None:
+def test_broken_code_in_bundles(make_wheel: MakeWheel, kind: tuple[int, int], what: str) -> None:
     code, reason = BROKEN[what]
     files = {"demo/x.so": make_elf(sections={".hip_fatbin": bundle(WHOLE, kind) + bundle(code, kind)})}
     (finding,) = found(linux(make_wheel, files))
@@ -110,7 +104,7 @@ def test_bundles_in_files_of_their_own(make_wheel: MakeWheel) -> None:
 )
 @pytest.mark.parametrize("method", [0, 1])
 def test_headers_of_compressed_bundles_that_lie(
-    make_wheel: MakeWheel, make_elf: MakeElf, version: int, method: int, at: int, layout: str
+    make_wheel: MakeWheel, version: int, method: int, at: int, layout: str
 ) -> None:
     good = bundle(WHOLE, (version, method))
     size = struct.calcsize(layout)
@@ -129,7 +123,7 @@ def test_headers_of_compressed_bundles_that_lie(
         assert "its header say" in finding.reason
 
 
-def test_code_in_device_wheels(make_wheel: MakeWheel, make_elf: MakeElf, tmp_path: Path) -> None:
+def test_code_in_device_wheels(make_wheel: MakeWheel, tmp_path: Path) -> None:
     whole = linux(make_wheel, {"demo/x.so": make_elf(sections={".hip_fatbin": bundle(WHOLE, (0, 0))})})
     device = next(path for path in split(whole, tmp_path / "split") if "gfx942" in path.name)
     assert found(device) == []
@@ -146,7 +140,7 @@ def test_code_in_device_wheels(make_wheel: MakeWheel, make_elf: MakeElf, tmp_pat
     ]
 
 
-def test_many_bundles_take_as_long_as_they_are_large(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+def test_many_bundles_take_as_long_as_they_are_large(make_wheel: MakeWheel) -> None:
     filler = random.Random(1).randbytes(17 << 20)  # noqa: S311 - no compression is the point
 
     # Beyond what a view holds of the beginning, going back would unpack the member again for each bundle.

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,7 @@ from cairn.formats.zip.reader import Archive
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.verify.verify import Expectation, verify
-
-from .conftest import add_member
-
-MakeWheel = Callable[..., Path]
+from helpers.wheels import MakeWheel, add_member
 
 
 def validated(path: Path) -> wheel_info.WheelInfo:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,13 @@ from cairn.formats import view as formats_view
 from cairn.formats.view import MemberView
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import binaries
+from helpers.formats import make_elf
+from helpers.wheels import MakeWheel
 
-MakeElf = Callable[..., bytes]
-MakeWheel = Callable[..., Path]
 VERSIONS = {"libc.so.6": ("GLIBC_2.2.5", "GLIBC_2.28"), "libm.so.6": ("GLIBC_2.27",)}
 
 
-def full(make_elf: MakeElf) -> bytes:
+def full() -> bytes:
     return make_elf(
         soname="libdemo.so.1",
         needed=("libm.so.6", "libc.so.6"),
@@ -30,8 +29,8 @@ def full(make_elf: MakeElf) -> bytes:
     )
 
 
-def test_everything_the_loader_reads(make_elf: MakeElf, tmp_path: Path) -> None:
-    data = full(make_elf)
+def test_everything_the_loader_reads(tmp_path: Path) -> None:
+    data = full()
     found = elf.read(data)
     assert (found.bits, found.machine, found.type, found.soname) == (64, "x86_64", "shared", "libdemo.so.1")
     assert found.needed == ("libm.so.6", "libc.so.6")
@@ -46,7 +45,7 @@ def test_everything_the_loader_reads(make_elf: MakeElf, tmp_path: Path) -> None:
     assert elf.read_file(tmp_path / "x.so") == found
 
 
-def test_very_long_run_paths_are_read(make_elf: MakeElf) -> None:
+def test_very_long_run_paths_are_read() -> None:
     folders = tuple(f"$ORIGIN/{'x' * 50}{i}" for i in range(500))
     assert elf.read(make_elf(runpath=":".join(folders))).runpath == folders
 
@@ -57,9 +56,9 @@ def test_what_is_no_elf_file_is_refused(data: bytes) -> None:
         elf.read(data)
 
 
-def test_version_needs_are_followed_as_the_loader_does(make_elf: MakeElf) -> None:
+def test_version_needs_are_followed_as_the_loader_does() -> None:
     # glibc never looks at DT_VERNEEDNUM: a number that lies must hide nothing.
-    data = full(make_elf)
+    data = full()
     for number in (0, 1, 1 << 40):
         entry = struct.pack("<QQ", 0x6FFFFFFF, len(VERSIONS))
         lying = data.replace(entry, struct.pack("<QQ", 0x6FFFFFFF, number))
@@ -68,17 +67,15 @@ def test_version_needs_are_followed_as_the_loader_does(make_elf: MakeElf) -> Non
 
 
 @pytest.mark.parametrize("at", [54, 58])
-def test_headers_of_another_size_are_refused(make_elf: MakeElf, at: int) -> None:
+def test_headers_of_another_size_are_refused(at: int) -> None:
     # e_phentsize and e_shentsize: what lies between wrong steps is seen by no two readers alike.
-    data = bytearray(full(make_elf))
+    data = bytearray(full())
     struct.pack_into("<H", data, at, 3)
     with pytest.raises(WheelError, match="impossible size"):
         elf.read(bytes(data))
 
 
-def test_too_many_names_are_refused_before_they_take_all_memory(
-    make_elf: MakeElf, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_names_are_refused_before_they_take_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_elf(needed=("x" * 500,) * 20)
     assert len(elf.read(data).needed) == 20
     monkeypatch.setattr(elf, "_MOST_NAMES", 9_999)
@@ -86,7 +83,7 @@ def test_too_many_names_are_refused_before_they_take_all_memory(
         elf.read(data)
     monkeypatch.setattr(elf, "_MOST_VERSIONS", 2)
     with pytest.raises(WheelError, match="2 symbol versions"):
-        elf.read(full(make_elf))
+        elf.read(full())
 
 
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
@@ -95,8 +92,8 @@ def test_an_empty_file_is_refused(tmp_path: Path) -> None:
         elf.read_file(tmp_path / "x")
 
 
-def test_damage_and_truncation_are_wheel_errors(make_elf: MakeElf) -> None:
-    good = full(make_elf)
+def test_damage_and_truncation_are_wheel_errors() -> None:
+    good = full()
     for length in range(0, len(good), 3):
         with pytest.raises(WheelError):
             elf.read(good[:length])
@@ -113,10 +110,8 @@ def test_damage_and_truncation_are_wheel_errors(make_elf: MakeElf) -> None:
     assert refused > 300
 
 
-def test_a_member_is_read_without_holding_it(
-    make_elf: MakeElf, make_wheel: MakeWheel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = full(make_elf)
+def test_a_member_is_read_without_holding_it(make_wheel: MakeWheel, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = full()
     noise = random.Random(1).randbytes(3_000_000)  # noqa: S311 - a fixed sequence is the point
     wheel = make_wheel(files={"demo/lib.so": data + noise, "demo/x.bin": noise, "demo/empty": b""})
     monkeypatch.setattr(formats_view, "_HEAD", 300_000)
@@ -134,7 +129,7 @@ def test_a_member_is_read_without_holding_it(
     assert [library.member for library in binaries.libraries_of(wheel)] == ["demo/lib.so"]
 
 
-def test_a_broken_library_is_named(make_elf: MakeElf, make_wheel: MakeWheel) -> None:
-    wheel = make_wheel(files={"demo/bad.so": full(make_elf)[:100]})
+def test_a_broken_library_is_named(make_wheel: MakeWheel) -> None:
+    wheel = make_wheel(files={"demo/bad.so": full()[:100]})
     with pytest.raises(WheelError, match=r"demo/bad\.so"):
         binaries.libraries_of(wheel)

@@ -21,12 +21,8 @@ from cairn.wheels.fat.report import Report
 from cairn.wheels.metadata import cyclonedx, wheel_info
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.verify.verify import Expectation, verify
-
-from .conftest import code_object
-
-MakeWheel = Callable[..., Path]
-MakeElf = Callable[..., bytes]
-MakeBundle = Callable[..., bytes]
+from helpers.formats import make_bundle, make_code_object, make_elf
+from helpers.wheels import MakeWheel
 
 TAGS = ("cp311-cp311-manylinux_2_28_x86_64",)
 HOOKED = b"from . import _rocm_init\n_rocm_init.initialize()\n"
@@ -37,9 +33,8 @@ REQUIRES = ("rocm[libraries]==7.10.0", "rocm-sdk-core==7.10.0", "triton==3.5.0",
 class Rocm:
     """A ROCm tree whose libraries are put together byte by byte."""
 
-    def __init__(self, root: Path, make_elf: MakeElf) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
-        self._make_elf = make_elf
         (root / "lib").mkdir(parents=True)
 
     def add(self, soname: str, *needed: str, at: str = "lib", **properties: object) -> Path:
@@ -47,7 +42,7 @@ class Rocm:
         folder = self.root / at
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{soname}.0.1"
-        path.write_bytes(self._make_elf(soname=soname, needed=needed, **properties))
+        path.write_bytes(make_elf(soname=soname, needed=needed, **properties))
         path.chmod(0o755)
         (folder / soname).symlink_to(path.name)
         bare = soname.partition(".so")[0] + ".so"
@@ -63,8 +58,8 @@ class Rocm:
 
 
 @pytest.fixture
-def rocm(tmp_path: Path, make_elf: MakeElf) -> Rocm:
-    tree = Rocm(tmp_path / "rocm tree é", make_elf)
+def rocm(tmp_path: Path) -> Rocm:
+    tree = Rocm(tmp_path / "rocm tree é")
     tree.add("libamdhip64.so.7", "libhsa-runtime64.so.1", "libc.so.6", runpath="$ORIGIN/../lib:/opt/x")
     tree.add("libhsa-runtime64.so.1", "libc.so.6", at="lib64")
     tree.add("libamd_comgr.so.3", at="deep/below")
@@ -76,9 +71,9 @@ def rocm(tmp_path: Path, make_elf: MakeElf) -> Rocm:
 
 
 @pytest.fixture
-def linked(make_wheel: MakeWheel, make_elf: MakeElf, make_bundle: MakeBundle) -> Callable[..., Path]:
+def linked(make_wheel: MakeWheel) -> Callable[..., Path]:
     def make(*needed: str, files: Mapping[str, bytes] | None = None, **properties: object) -> Path:
-        code = make_bundle({"gfx942": code_object("gfx942", b"code")})
+        code = make_bundle({"gfx942": make_code_object("gfx942", b"code")})
         core = make_elf(
             soname="libdemo_hip.so",
             needed=needed or ("libamdhip64.so.7", "libc.so.6"),
@@ -187,9 +182,7 @@ def test_a_target_without_data_is_told(linked: Callable[..., Path], rocm: Rocm, 
     assert "it has no file for gfx950" in reasons
 
 
-def test_needs_are_renamed_to_sonames(
-    linked: Callable[..., Path], rocm: Rocm, make_elf: MakeElf, tmp_path: Path
-) -> None:
+def test_needs_are_renamed_to_sonames(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
     (rocm.root / "lib" / "libodd.so").write_bytes(make_elf(needed=("/abs/lib/libamdhip64.so",)))
     wheel = linked("libamdhip64.so", "libodd.so")
     report = make(wheel, rocm, tmp_path / "out")
@@ -267,9 +260,7 @@ def test_libraries_that_cannot_be_bundled(linked: Callable[..., Path], rocm: Roc
             make(linked(), rocm, tmp_path / "out")
 
 
-def test_newer_libraries_make_the_tag_newer(
-    linked: Callable[..., Path], rocm: Rocm, make_elf: MakeElf, tmp_path: Path
-) -> None:
+def test_newer_libraries_make_the_tag_newer(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
     hip = rocm.root / "lib" / "libamdhip64.so.7.0.1"
     needs = {"soname": "libamdhip64.so.7", "needed": ("libc.so.6",)}
     hip.write_bytes(make_elf(**needs, versions={"libc.so.6": ("GLIBC_2.34",)}))
@@ -281,7 +272,7 @@ def test_newer_libraries_make_the_tag_newer(
 
 
 def test_a_wheel_that_was_never_repaired_is_judged_too(
-    linked: Callable[..., Path], rocm: Rocm, make_elf: MakeElf, tmp_path: Path
+    linked: Callable[..., Path], rocm: Rocm, tmp_path: Path
 ) -> None:
     new = make_elf(needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.35",)})
     wheel = linked(tags=("cp311-cp311-linux_x86_64",), files={"demo/_C.so": new})
@@ -304,14 +295,12 @@ def test_links_in_circles_and_out_of_the_tree(
         assert not [name for name in archive.namelist() if "loop" in name]
 
 
-def test_packages_of_the_sdk_are_a_tree(
-    linked: Callable[..., Path], make_elf: MakeElf, tmp_path: Path
-) -> None:
+def test_packages_of_the_sdk_are_a_tree(linked: Callable[..., Path], tmp_path: Path) -> None:
     site = tmp_path / "site"
-    core = Rocm(site / "_rocm_sdk_core", make_elf)
+    core = Rocm(site / "_rocm_sdk_core")
     core.add("libamdhip64.so.7")
     core.add("libamd_comgr.so.3")
-    libraries = Rocm(site / "_rocm_sdk_libraries_gfx94X", make_elf)
+    libraries = Rocm(site / "_rocm_sdk_libraries_gfx94X")
     libraries.add("libMIOpen.so.1", "libamdhip64.so.7")
     libraries.data("share/miopen/db", "gfx942.kdb")
     report = make(linked(), core, tmp_path / "out")
@@ -399,7 +388,7 @@ def test_the_bill_of_materials_names_what_came_in(
 ) -> None:
     (rocm.root / ".info").mkdir()
     (rocm.root / ".info" / "version").write_text("7.10.0")
-    (rocm.root / "lib/rocblas/library/a_gfx942.co").write_bytes(code_object("gfx942", b"code"))
+    (rocm.root / "lib/rocblas/library/a_gfx942.co").write_bytes(make_code_object("gfx942", b"code"))
     alone = make(linked(), rocm, tmp_path / "alone")
     source = cyclonedx.Source(name="torch", commit="a" * 40, origin="https://example.com/torch.git")
     listed = sbom.add(linked(), tmp_path / "listed", sources=(source,), rocm_version="7.10.0")
@@ -419,9 +408,7 @@ def test_the_bill_of_materials_names_what_came_in(
     assert parts["torch"]["version"] == source.commit
 
 
-def test_code_for_other_targets_is_taken_out(
-    linked: Callable[..., Path], rocm: Rocm, make_bundle: MakeBundle, tmp_path: Path
-) -> None:
+def test_code_for_other_targets_is_taken_out(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
     codes = {
         "gfx942": b"for 942",
         "gfx942:xnack+": b"more",
@@ -431,7 +418,7 @@ def test_code_for_other_targets_is_taken_out(
     plain, packed = make_bundle(codes), make_bundle(codes, version=2, method=1)
     hip = rocm.root / "lib" / "libamdhip64.so.7.0.1"
     needs = {"soname": "libamdhip64.so.7", "needed": ("libc.so.6",)}
-    hip.write_bytes(rocm._make_elf(**needs, sections={".hip_fatbin": plain + bytes(64) + packed}))
+    hip.write_bytes(make_elf(**needs, sections={".hip_fatbin": plain + bytes(64) + packed}))
     before = hip.read_bytes()
     report = make(linked(), rocm, tmp_path / "out", targets=(parse_target_id("gfx942"),))
     assert hip.read_bytes() == before
@@ -450,18 +437,18 @@ def test_code_for_other_targets_is_taken_out(
 
 
 def test_libraries_for_other_targets_alone_are_told(
-    linked: Callable[..., Path], rocm: Rocm, make_bundle: MakeBundle, tmp_path: Path
+    linked: Callable[..., Path], rocm: Rocm, tmp_path: Path
 ) -> None:
     hip = rocm.root / "lib" / "libamdhip64.so.7.0.1"
     code = make_bundle({"gfx1100": b"code"})
     needs = {"soname": "libamdhip64.so.7", "needed": ("libc.so.6",)}
-    hip.write_bytes(rocm._make_elf(**needs, sections={".hip_fatbin": code}))
+    hip.write_bytes(make_elf(**needs, sections={".hip_fatbin": code}))
     report = make(linked(), rocm, tmp_path / "out")
     reasons = {left.reason for left in report.left_out if left.name == "lib/libamdhip64.so.7"}
     assert "it has no code for gfx942" in reasons
     # Nothing but zeros would be left of 17 MB: our own reader would refuse that as a bomb.
     large = make_bundle({"gfx1100": os.urandom(17 << 20)})
-    hip.write_bytes(rocm._make_elf(**needs, sections={".hip_fatbin": large}))
+    hip.write_bytes(make_elf(**needs, sections={".hip_fatbin": large}))
     report = make(linked(), rocm, tmp_path / "large")
     assert wheel_info.read(Path(report.wheel)).version == report.version
 

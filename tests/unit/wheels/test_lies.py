@@ -31,12 +31,9 @@ from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.split.join import join
 from cairn.wheels.split.split import split
 from cairn.wheels.verify.verify import Expectation, verify
+from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
+from helpers.wheels import MakeWheel, add_member, record_hash, with_empty_blocks
 
-from .conftest import add_member, code_object, make_dll, record_hash, with_empty_blocks
-
-MakeWheel = Callable[..., Path]
-MakeElf = Callable[..., bytes]
-MakeBundle = Callable[..., bytes]
 Dice = random.Random
 
 TARGETS = ("gfx942", "gfx1100")
@@ -52,13 +49,16 @@ NUMBERS = (0, 1, 2, 7, 0x7F, 0x80, 0xFFF, 1 << 31, 1 << 32, 1 << 40, 1 << 63, (1
 
 
 @pytest.fixture
-def codes(make_bundle: MakeBundle) -> bytes:
-    code = {"gfx942": code_object("gfx942", b"abc" * 50), "gfx1100": code_object("gfx1100", b"d" * 30)}
+def codes() -> bytes:
+    code = {
+        "gfx942": make_code_object("gfx942", b"abc" * 50),
+        "gfx1100": make_code_object("gfx1100", b"d" * 30),
+    }
     return b"".join(make_bundle(code, *kind) + bytes(9) for kind in ((0, 0), (1, 0), (2, 1), (3, 0)))
 
 
 @pytest.fixture
-def library(make_elf: MakeElf, codes: bytes) -> bytes:
+def library(codes: bytes) -> bytes:
     return make_elf(
         soname="libx.so",
         needed=("libc.so.6", "libamdhip64.so.7"),
@@ -86,7 +86,7 @@ def make(make_wheel: MakeWheel, library: bytes, codes: bytes) -> MakeWheel:
 
 
 @pytest.fixture
-def make_rocm(tmp_path: Path, make_elf: MakeElf) -> Callable[[str], Path]:
+def make_rocm(tmp_path: Path) -> Callable[[str], Path]:
     def make_rocm_(system: str) -> Path:
         folder = tmp_path / system / ("bin" if system == "windows" else "lib")
         folder.mkdir(parents=True)
@@ -299,7 +299,7 @@ def test_a_member_that_unpacks_to_less_or_more_than_both_its_headers_say(
 
 
 def test_a_binary_is_seen_by_all_however_late_its_first_byte_comes(
-    make_wheel: MakeWheel, make_elf: MakeElf, codes: bytes, tmp_path: Path
+    make_wheel: MakeWheel, codes: bytes, tmp_path: Path
 ) -> None:
     extension = make_elf(needed=("libfar.so",), sections={".hip_fatbin": codes})
     files = {"demo/x.so": extension, "demo/bin/run": b"#!/bin/sh\n", **PYTHON}

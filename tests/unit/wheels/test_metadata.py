@@ -13,8 +13,8 @@ from cairn.errors import WheelError
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import parse_headers
 from cairn.wheels.metadata.record import RecordRow, format_record, parse_record
+from helpers.wheels import MakeWheel
 
-MakeWheel = Callable[..., Path]
 PATHS = st.text(st.characters(blacklist_categories=("Cs", "Cc")), min_size=1)
 
 

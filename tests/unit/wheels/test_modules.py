@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cairn.wheels.verify.verify import Expectation, verify
-
-from .conftest import make_dll
-
-MakeWheel = Callable[..., Path]
-MakeElf = Callable[..., bytes]
+from helpers.formats import make_dll, make_elf
+from helpers.wheels import MakeWheel
 
 LINUX, MUSL = "manylinux_2_28_x86_64", "musllinux_1_2_x86_64"
 GNU = "x86_64-linux-gnu"
@@ -64,9 +60,7 @@ def found(wheel: Path) -> list[str | None]:
         (f"cp312-cp312-{LINUX}", "cp311-win_amd64.pyd", True),  # nothing on Linux opens it
     ],
 )
-def test_names_of_modules(
-    make_wheel: MakeWheel, make_elf: MakeElf, tag: str, module: str, *, fine: bool
-) -> None:
+def test_names_of_modules(make_wheel: MakeWheel, tag: str, module: str, *, fine: bool) -> None:
     machine = next((number for name, number in MACHINES.items() if tag.endswith(name)), 62)
     binary = make_elf(machine=machine) if module.endswith(".so") else b"x" * 100
     wheel = make_wheel(tags=(tag,), pure=False, files={f"demo/m.{module}": binary})
@@ -125,7 +119,7 @@ def test_what_a_module_is_linked_with(make_wheel: MakeWheel, tag: str, dll: str,
     assert found(wheel) == ([] if fine else ["demo/m.pyd"])
 
 
-def test_modules_for_several_pythons(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+def test_modules_for_several_pythons(make_wheel: MakeWheel) -> None:
     def stale(*tags: str, names: tuple[str, ...]) -> list[str | None]:
         files = {f"demo/m.{name}": make_elf() for name in names}
         return found(make_wheel(tags=tags, pure=False, files=files))

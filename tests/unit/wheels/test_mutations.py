@@ -20,8 +20,9 @@ from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.split.join import join
 from cairn.wheels.split.split import split
 from cairn.wheels.verify.verify import Expectation, verify
+from helpers.formats import make_bundle, make_elf
+from helpers.wheels import MakeWheel
 
-MakeWheel = Callable[..., Path]
 SEEDS = range(40)
 BATCH = 8
 CENTRAL = b"PK\x01\x02"
@@ -30,7 +31,7 @@ END = b"PK\x05\x06"
 
 
 @pytest.fixture
-def wheel(make_wheel: MakeWheel, make_elf: Callable[..., bytes], make_bundle: Callable[..., bytes]) -> Path:
+def wheel(make_wheel: MakeWheel) -> Path:
     elf = make_elf(
         soname="libx.so",
         needed=("libc.so.6",),

@@ -2,16 +2,15 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from cairn.errors import WheelError
 from cairn.formats.offload import code_object
 from cairn.wheels.contents import binaries
+from helpers.formats import make_bundle, make_elf
+from helpers.wheels import MakeWheel
 
-MakeBundle = Callable[..., bytes]
 CODES = {
     "gfx942": b"\x7fELF" * 100,
     "gfx90a:sramecc+:xnack-": b"code",
@@ -26,13 +25,13 @@ def found(data: bytes) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("version", "method"), KINDS)
-def test_targets_and_sizes(make_bundle: MakeBundle, version: int, method: int) -> None:
+def test_targets_and_sizes(version: int, method: int) -> None:
     data = make_bundle(CODES, version, method)
     assert found(data) == {target: len(code) for target, code in CODES.items()}
     assert all(code.compressed == bool(version) for code in code_object.read(data))
 
 
-def test_bundles_one_after_the_other(make_bundle: MakeBundle) -> None:
+def test_bundles_one_after_the_other() -> None:
     data = b""
     starts = []
     for version, method in KINDS:
@@ -48,7 +47,7 @@ def test_nothing_and_padding_hold_nothing() -> None:
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfxyz", "gfx942:xnack", ""])
-def test_an_entry_that_names_no_target_is_refused(make_bundle: MakeBundle, target: str) -> None:
+def test_an_entry_that_names_no_target_is_refused(target: str) -> None:
     with pytest.raises(WheelError, match="names no target"):
         code_object.read(make_bundle({target: b"x"}))
 
@@ -73,7 +72,7 @@ def test_malformed_bundles_are_refused(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(("version", "method"), KINDS)
-def test_damage_is_a_wheel_error(make_bundle: MakeBundle, version: int, method: int) -> None:
+def test_damage_is_a_wheel_error(version: int, method: int) -> None:
     good = make_bundle(CODES, version, method)
     dice = random.Random(5)  # noqa: S311 - a fixed sequence is the point
     refused = 0
@@ -87,9 +86,7 @@ def test_damage_is_a_wheel_error(make_bundle: MakeBundle, version: int, method: 
     assert refused > 50
 
 
-def test_a_whole_library_and_a_whole_wheel(
-    make_elf: Callable[..., bytes], make_bundle: MakeBundle, make_wheel: Callable[..., Path]
-) -> None:
+def test_a_whole_library_and_a_whole_wheel(make_wheel: MakeWheel) -> None:
     first = make_elf(
         sections={".hip_fatbin": make_bundle({"gfx942": b"a"}) + make_bundle({"gfx1100": b"b"}, 3, 1)}
     )
@@ -120,23 +117,19 @@ def test_a_whole_library_and_a_whole_wheel(
         (0x01000054, 4, "gfx11-generic"),
     ],
 )
-def test_a_code_object_of_its_own(
-    make_elf: Callable[..., bytes], flags: int, abi_version: int, target: str
-) -> None:
+def test_a_code_object_of_its_own(flags: int, abi_version: int, target: str) -> None:
     data = make_elf(machine=224, flags=flags, abi_version=abi_version)
     (code,) = code_object.of_elf(data)
     assert (str(code.target), code.size, code.compressed) == (target, len(data), False)
 
 
 @pytest.mark.parametrize("processor", [0, 1, 0x1F, 0x27, 0x60, 0xFF])
-def test_a_code_object_for_nobody_is_refused(make_elf: Callable[..., bytes], processor: int) -> None:
+def test_a_code_object_for_nobody_is_refused(processor: int) -> None:
     with pytest.raises(WheelError, match="unknown processor"):
         code_object.of_elf(make_elf(machine=224, flags=processor))
 
 
-def test_code_objects_count_as_targets_of_a_wheel(
-    make_elf: Callable[..., bytes], make_wheel: Callable[..., Path]
-) -> None:
+def test_code_objects_count_as_targets_of_a_wheel(make_wheel: MakeWheel) -> None:
     files = {"demo/a.hsaco": make_elf(machine=224), "demo/b.co": make_elf(machine=224, flags=0x41)}
     wheel = make_wheel(files=files | {"demo/__init__.py": b""})
     assert binaries.targets_of(wheel) == ("gfx942", "gfx1100")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,8 @@ from cairn.formats import pe
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import windows_dlls
 from cairn.wheels.verify.verify import Expectation, verify
-
-from .conftest import SECTION_AT, code_object, make_dll
-
-MakeWheel = Callable[..., Path]
-MakeBundle = Callable[..., bytes]
+from helpers.formats import DLL_SECTION_AT, make_bundle, make_code_object, make_dll
+from helpers.wheels import MakeWheel
 
 
 def test_what_the_loader_reads() -> None:
@@ -79,8 +76,8 @@ def windows_wheel(make_wheel: MakeWheel, files: Mapping[str, bytes]) -> Path:
     return make_wheel(tags=("cp311-cp311-win_amd64",), pure=False, requires=(), files=files)
 
 
-def test_device_code_of_dlls(make_wheel: MakeWheel, make_bundle: MakeBundle) -> None:
-    code = make_bundle({t: code_object(t, b"code") for t in ("gfx1100", "gfx1101")})
+def test_device_code_of_dlls(make_wheel: MakeWheel) -> None:
+    code = make_bundle({t: make_code_object(t, b"code") for t in ("gfx1100", "gfx1101")})
     dll = make_dll(("KERNEL32.dll",), sections={".hip_fat": code + bytes(64)})
     wheel = windows_wheel(make_wheel, {"demo/_C.pyd": dll})
     with Archive.open(wheel) as archive:
@@ -102,8 +99,8 @@ def test_device_code_of_dlls(make_wheel: MakeWheel, make_bundle: MakeBundle) -> 
 def test_sections_are_refused_before_they_take_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     # Sections may share their bytes in the file, so that many of them cost nothing there.
     data = make_dll(("a.dll",), sections={".far": b"x.dll\0" + bytes(90_000)})
-    name_at = data.index(struct.pack("<I", SECTION_AT + data.index(b"a.dll") - data.index(b".far") - 40))
-    far = data[:name_at] + struct.pack("<I", SECTION_AT + 0x100000) + data[name_at + 4 :]
+    name_at = data.index(struct.pack("<I", DLL_SECTION_AT + data.index(b"a.dll") - data.index(b".far") - 40))
+    far = data[:name_at] + struct.pack("<I", DLL_SECTION_AT + 0x100000) + data[name_at + 4 :]
     assert pe.read(far).imports == ("x.dll",)
     monkeypatch.setattr(pe, "_MOST_HELD", 90_000)
     assert pe.read(data).imports == ("a.dll",)

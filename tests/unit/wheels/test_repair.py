@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,8 @@ from cairn.errors import WheelError
 from cairn.wheels.contents import manylinux
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair.auditwheel import repair_linked
-
-MakeWheel = Callable[..., Path]
-MakeElf = Callable[..., bytes]
+from helpers.formats import make_elf
+from helpers.wheels import MakeWheel
 
 
 def linux_wheel(make_wheel: MakeWheel, elf: bytes, machine: str = "x86_64") -> Path:
@@ -24,7 +22,7 @@ def linux_wheel(make_wheel: MakeWheel, elf: bytes, machine: str = "x86_64") -> P
     [("2.2.5", "2_5"), ("2.17", "2_17"), ("2.18", "2_24"), ("2.28", "2_28"), ("2.34", "2_34")],
 )
 def test_the_lowest_tag_that_the_symbols_justify(
-    make_wheel: MakeWheel, make_elf: MakeElf, tmp_path: Path, glibc: str, expected: str
+    make_wheel: MakeWheel, tmp_path: Path, glibc: str, expected: str
 ) -> None:
     elf = make_elf(
         needed=("libc.so.6", "libamdhip64.so.6", "libtorch_cpu.so"),
@@ -36,15 +34,13 @@ def test_the_lowest_tag_that_the_symbols_justify(
     assert made.name.endswith(f"manylinux_{expected}_x86_64.whl")
 
 
-def test_a_forbidden_symbol_needs_a_newer_tag(
-    make_wheel: MakeWheel, make_elf: MakeElf, tmp_path: Path
-) -> None:
+def test_a_forbidden_symbol_needs_a_newer_tag(make_wheel: MakeWheel, tmp_path: Path) -> None:
     elf = make_elf(needed=("libc.so.6",), symbols=("__cxa_thread_atexit_impl",))
     made = repair_linked(linux_wheel(make_wheel, elf), tmp_path / "out", exclude=())
     assert made.name.endswith("manylinux_2_24_x86_64.whl")
 
 
-def test_a_tag_may_be_asked_for(make_wheel: MakeWheel, make_elf: MakeElf, tmp_path: Path) -> None:
+def test_a_tag_may_be_asked_for(make_wheel: MakeWheel, tmp_path: Path) -> None:
     wheel = linux_wheel(make_wheel, make_elf(needed=("libc.so.6",)))
     made = repair_linked(wheel, tmp_path / "out", exclude=(), platform="manylinux_2_28_x86_64")
     assert made.name == "demo-1.0-cp311-cp311-manylinux_2_28_x86_64.whl"
@@ -57,15 +53,13 @@ def test_a_tag_may_be_asked_for(make_wheel: MakeWheel, make_elf: MakeElf, tmp_pa
 @pytest.mark.parametrize(
     "platform", ["manylinux_2_28_aarch64", "manylinux_2_28_x86_64\nTag: py3-none-any", "manylinux_2_28_"]
 )
-def test_a_tag_of_another_machine_is_refused(
-    make_wheel: MakeWheel, make_elf: MakeElf, tmp_path: Path, platform: str
-) -> None:
+def test_a_tag_of_another_machine_is_refused(make_wheel: MakeWheel, tmp_path: Path, platform: str) -> None:
     wheel = linux_wheel(make_wheel, make_elf(needed=("libc.so.6",)))
     with pytest.raises(WheelError, match="not the platform of a wheel for x86_64"):
         repair_linked(wheel, tmp_path / "out", exclude=(), platform=platform)
 
 
-def test_other_wheels_pass_through(make_wheel: MakeWheel, make_elf: MakeElf, tmp_path: Path) -> None:
+def test_other_wheels_pass_through(make_wheel: MakeWheel, tmp_path: Path) -> None:
     pure = make_wheel()
     done = make_wheel(tags=("cp311-cp311-manylinux_2_28_x86_64",), files={"demo/x.so": make_elf()})
     for wheel in (pure, done):

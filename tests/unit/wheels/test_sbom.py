@@ -3,7 +3,6 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,9 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.sbom import Source
 from cairn.wheels.verify.verify import Expectation, verify
+from helpers.formats import make_elf
+from helpers.wheels import MakeWheel
 
-MakeWheel = Callable[..., Path]
 SOURCES = (
     Source(name="torch", commit="a" * 40, origin="https://github.com/ROCm/pytorch.git"),
     Source(name="third_party/fbgemm", commit="b" * 40),
@@ -72,7 +72,7 @@ def bill(wheel: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def listed(make_wheel: MakeWheel, make_elf: Callable[..., bytes], tmp_path: Path) -> Path:
+def listed(make_wheel: MakeWheel, tmp_path: Path) -> Path:
     wheel = make_wheel(
         tags=("cp311-cp311-manylinux_2_28_x86_64",),
         pure=False,
@@ -85,7 +85,7 @@ def listed(make_wheel: MakeWheel, make_elf: Callable[..., bytes], tmp_path: Path
     return sbom.add(wheel, tmp_path / "listed", sources=SOURCES, rocm_version="7.10.0")
 
 
-def test_sources_sdk_and_bundled_libraries_are_named(listed: Path, make_elf: Callable[..., bytes]) -> None:
+def test_sources_sdk_and_bundled_libraries_are_named(listed: Path) -> None:
     found = bill(listed)
     own = found["metadata"]["component"]
     assert (own["name"], own["version"], own["purl"]) == (

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from cairn.wheels.verify.secrets import Scanner
 from cairn.wheels.verify.verify import Expectation, verify
-
-MakeWheel = Callable[..., Path]
-MakeElf = Callable[..., bytes]
+from helpers.formats import make_elf
+from helpers.wheels import MakeWheel
 
 # Put together here, so that nobody's scanner takes this file for a leak.
 SECRETS = {
@@ -95,7 +92,7 @@ def test_texts_about_secrets_are_none(text: str) -> None:
         assert scanner.found == set()
 
 
-def test_binaries_are_not_read_as_texts(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+def test_binaries_are_not_read_as_texts(make_wheel: MakeWheel) -> None:
     secret = "\n".join(SECRETS.values()).encode()
     files = {
         "demo/a.so": make_elf(sections={".data": secret}),

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,12 @@ from cairn.errors import UsageError, WheelError
 from cairn.wheels import wheelset as wheel_set
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.wheelset import WheelSet
-
-MakeWheel = Callable[..., Path]
+from helpers.formats import make_bundle, make_elf
+from helpers.wheels import MakeWheel
 
 
 @pytest.fixture
-def wheels(
-    make_wheel: MakeWheel, make_elf: Callable[..., bytes], make_bundle: Callable[..., bytes]
-) -> list[Path]:
+def wheels(make_wheel: MakeWheel) -> list[Path]:
     code = make_elf(sections={".hip_fatbin": make_bundle({"gfx942": b"a", "gfx1100": b"b"}, 3, 1)})
     return [
         make_wheel(name="torch", version="2.9.0+rocm7.10.0", files={"torch/x.so": code}),

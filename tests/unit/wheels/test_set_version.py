@@ -3,7 +3,7 @@ from __future__ import annotations
 import argparse
 import json
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -20,11 +20,11 @@ from cairn.wheels.metadata.rocm_version import with_rocm
 from cairn.wheels.rewrite.repin import Renamed, RocmChange, repinned
 from cairn.wheels.rewrite.set_version import Wanted, set_versions
 from cairn.wheels.verify.verify import Expectation, verify
+from helpers.wheels import MakeWheel
 
 from .test_edit import validated
 from .test_version import rocm_versions
 
-MakeWheel = Callable[..., Path]
 Stones = dict[str, Path]
 
 INIT = b'''"""Loads the ROCm libraries."""

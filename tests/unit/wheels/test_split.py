@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -22,18 +22,17 @@ from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.split.join import join
 from cairn.wheels.split.split import split
 from cairn.wheels.verify.verify import Expectation, verify
+from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
+from helpers.wheels import MakeWheel
 
-from .conftest import code_object, make_dll
-
-MakeWheel = Callable[..., Path]
 BODIES = {
     "gfx942": random.Random(1).randbytes(9000),  # noqa: S311 - fixed content is the point
     "gfx90a:xnack+": b"code with xnack" * 300,
     "gfx90a:xnack-": b"code without" * 300,
     "gfx9-4-generic": b"for several" * 99,
 }
-CODES = {target: code_object(target, body) for target, body in BODIES.items()}
-ALONE = code_object("gfx942", b"only one")
+CODES = {target: make_code_object(target, body) for target, body in BODIES.items()}
+ALONE = make_code_object("gfx942", b"only one")
 TARGETS = ("gfx90a:xnack+", "gfx90a:xnack-", "gfx9-4-generic", "gfx942")
 PROCESSORS = ("gfx90a", "gfx9-4-generic", "gfx942")
 KINDS = [(0, 0), (1, 0), (2, 0), (2, 1), (3, 1)]
@@ -56,9 +55,7 @@ def codes(library: bytes) -> dict[tuple[int, str], bytes]:
 
 
 @pytest.fixture
-def build(
-    make_wheel: MakeWheel, make_elf: Callable[..., bytes], make_bundle: Callable[..., bytes]
-) -> MakeWheel:
+def build(make_wheel: MakeWheel) -> MakeWheel:
     def build_(**more: object) -> Path:
         many = b"".join(make_bundle(CODES, *kind).ljust(20_000, b"\0") for kind in KINDS)
         files: dict[str, bytes] = {
@@ -67,7 +64,7 @@ def build(
             "demo/lib/libmany é.so": make_elf(sections={".hip_fatbin": many}),
             "top.so": make_elf(sections={".hip_fatbin": make_bundle({"gfx942": ALONE})}),
             "demo/lib/libhost.so": make_elf(needed=("libplain.so",)),
-            "demo/kernels/k.hsaco": code_object("gfx942", b"of its own"),
+            "demo/kernels/k.hsaco": make_code_object("gfx942", b"of its own"),
             "demo-1.0.data/platlib/demo_extra.so": make_elf(
                 sections={".hip_fatbin": make_bundle({"gfx942": ALONE}, 2, 1)}
             ),
@@ -149,7 +146,7 @@ def test_all_device_wheels_give_the_original_members(
 
 
 def test_bundles_compressed_as_clang_does_come_back_byte_for_byte(
-    make_elf: Callable[..., bytes], make_bundle: Callable[..., bytes], make_wheel: MakeWheel, tmp_path: Path
+    make_wheel: MakeWheel, tmp_path: Path
 ) -> None:
     library = make_elf(sections={".hip_fatbin": make_bundle(CODES, 2, 0)})
     wheel = make_wheel(pure=False, files={"demo/x.so": library})
@@ -199,8 +196,6 @@ def test_a_wrong_container_is_found(parts: tuple[Path, ...], tmp_path: Path, cha
 @pytest.mark.parametrize("size", [1 << 62, 1 << 32, (1 << 32) - (16 << 20), 17 << 20])
 def test_a_container_that_would_unpack_to_all_memory_is_refused(
     make_wheel: MakeWheel,
-    make_elf: Callable[..., bytes],
-    make_bundle: Callable[..., bytes],
     tmp_path: Path,
     size: int,
 ) -> None:
@@ -219,9 +214,7 @@ def test_a_container_that_would_unpack_to_all_memory_is_refused(
         join(host, [bad], tmp_path / "joined")
 
 
-def test_a_library_whose_name_leaves_no_room_is_refused(
-    make_wheel: MakeWheel, make_elf: Callable[..., bytes], make_bundle: Callable[..., bytes], tmp_path: Path
-) -> None:
+def test_a_library_whose_name_leaves_no_room_is_refused(make_wheel: MakeWheel, tmp_path: Path) -> None:
     library = make_elf(sections={".hip_fatbin": make_bundle({"gfx942": b"code"})})
     wheel = make_wheel(pure=False, files={f"demo/{'x' * 245}.so": library})
     with pytest.raises(WheelError, match="longer than file systems take"):
@@ -245,8 +238,6 @@ def test_wheels_that_do_not_belong_together(
     build: MakeWheel,
     parts: tuple[Path, ...],
     tmp_path: Path,
-    make_elf: Callable[..., bytes],
-    make_bundle: Callable[..., bytes],
 ) -> None:
     host, first, *_ = parts
     out = tmp_path / "joined"
@@ -259,7 +250,7 @@ def test_wheels_that_do_not_belong_together(
     newer = apply(first, Edit(version="1.1"), tmp_path / "newer")
     with pytest.raises(WheelError, match="does not belong to"):
         join(host, [newer], out)
-    other_code = {name: code_object(name, body[::-1]) for name, body in BODIES.items()}
+    other_code = {name: make_code_object(name, body[::-1]) for name, body in BODIES.items()}
     files = {"demo/lib/libplain.so": make_elf(sections={".hip_fatbin": make_bundle(other_code)})}
     other = split(build(files=files, version="1.0"), tmp_path / "other")
     with pytest.raises(WheelError, match=r"not the library|has no demo"):
@@ -267,9 +258,7 @@ def test_wheels_that_do_not_belong_together(
     assert not list(out.glob("*.whl"))
 
 
-def test_a_library_of_nothing_but_device_code_is_refused(
-    make_wheel: MakeWheel, make_elf: Callable[..., bytes], make_bundle: Callable[..., bytes], tmp_path: Path
-) -> None:
+def test_a_library_of_nothing_but_device_code_is_refused(make_wheel: MakeWheel, tmp_path: Path) -> None:
     noise = random.Random(2).randbytes(1 << 18) * 80  # noqa: S311 - fixed content is the point
     wheel = make_wheel(
         files={"demo/x.so": make_elf(sections={".hip_fatbin": make_bundle({"gfx942": noise})})}
@@ -279,9 +268,7 @@ def test_a_library_of_nothing_but_device_code_is_refused(
     assert list((tmp_path / "split").iterdir()) == []
 
 
-def test_overlapping_code_is_refused(
-    make_wheel: MakeWheel, make_elf: Callable[..., bytes], make_bundle: Callable[..., bytes], tmp_path: Path
-) -> None:
+def test_overlapping_code_is_refused(make_wheel: MakeWheel, tmp_path: Path) -> None:
     bundle = bytearray(make_bundle({"gfx942": b"a" * 100, "gfx1100": b"b" * 100}))
     view = BytesView(bytes(bundle))
     (found,) = offload_bundle.read_range(view, 0, view.size)
@@ -355,10 +342,10 @@ def walk(value: object) -> list[dict[str, int]]:
 
 @pytest.mark.parametrize("kind", [(0, 0), (2, 0), (3, 1)])
 def test_device_code_in_a_dll_is_split_and_comes_back(
-    make_wheel: MakeWheel, make_bundle: Callable[..., bytes], tmp_path: Path, kind: tuple[int, int]
+    make_wheel: MakeWheel, tmp_path: Path, kind: tuple[int, int]
 ) -> None:
     bundle = make_bundle(
-        {"gfx942": CODES["gfx942"], "gfx1100": code_object("gfx1100", b"for a card" * 400)}, *kind
+        {"gfx942": CODES["gfx942"], "gfx1100": make_code_object("gfx1100", b"for a card" * 400)}, *kind
     )
     dll = make_dll(("kernel32.dll",), name="torch_hip.dll", sections={".hip_fat": bundle, ".data": b"d" * 64})
     files = {"demo/__init__.py": b"", "demo/lib/torch_hip.dll": dll}
@@ -377,7 +364,7 @@ def test_device_code_in_a_dll_is_split_and_comes_back(
 
 
 def test_code_in_libraries_of_two_systems_leaves_nothing_behind(
-    make_wheel: MakeWheel, make_elf: Callable[..., bytes], make_bundle: Callable[..., bytes], tmp_path: Path
+    make_wheel: MakeWheel, tmp_path: Path
 ) -> None:
     bundle = make_bundle({"gfx942": CODES["gfx942"]})
     files = {

@@ -6,7 +6,6 @@ import stat
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,16 +18,15 @@ from cairn.wheels.contents.diff import Change, diff
 from cairn.wheels.contents.summary import summarise
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.verify.verify import Expectation, verify
+from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
+from helpers.wheels import MakeWheel
 
-from .conftest import code_object, make_dll
-
-MakeWheel = Callable[..., Path]
 MANYLINUX = ("cp311-cp311-manylinux_2_28_x86_64",)
-CODES = {"gfx942": code_object("gfx942", b"abc"), "gfx1100": code_object("gfx1100", b"de")}
+CODES = {"gfx942": make_code_object("gfx942", b"abc"), "gfx1100": make_code_object("gfx1100", b"de")}
 
 
 @pytest.fixture
-def linked(make_wheel: MakeWheel, make_elf: Callable[..., bytes], make_bundle: Callable[..., bytes]) -> Path:
+def linked(make_wheel: MakeWheel) -> Path:
     core = make_elf(soname="libcore.so.1", needed=("libc.so.6",), versions={"libc.so.6": ("GLIBC_2.28",)})
     code = make_elf(
         needed=("libcore.so.1", "libamdhip64.so.6"),
@@ -71,7 +69,7 @@ def test_the_tree_shows_the_closure(linked: Path) -> None:
 
 
 @pytest.fixture
-def for_windows(make_wheel: MakeWheel, make_bundle: Callable[..., bytes]) -> Path:
+def for_windows(make_wheel: MakeWheel) -> Path:
     code = {".hip_fat": make_bundle({"gfx942": b"abc"})}
     return make_wheel(
         tags=("cp311-cp311-win_amd64",),
@@ -103,7 +101,7 @@ def test_the_summary_of_a_wheel_for_windows(for_windows: Path) -> None:
     assert (core.member, core.needed, core.targets) == ("demo/lib/core.dll", ("vcruntime140.dll",), ())
 
 
-def test_a_chain_of_any_length_is_a_tree(make_wheel: MakeWheel, make_elf: Callable[..., bytes]) -> None:
+def test_a_chain_of_any_length_is_a_tree(make_wheel: MakeWheel) -> None:
     count = sys.getrecursionlimit() + 10
     files = {
         f"demo/{i}.so": make_elf(soname=f"{i}.so", needed=(f"{i + 1}.so",) if i + 1 < count else ())
@@ -130,9 +128,7 @@ def test_a_wheel_does_not_differ_from_itself(linked: Path) -> None:
     assert (found.changed, found.modes, found.libraries, found.order) == ((), (), (), False)
 
 
-def test_every_kind_of_difference_is_told(
-    linked: Path, make_elf: Callable[..., bytes], tmp_path: Path
-) -> None:
+def test_every_kind_of_difference_is_told(linked: Path, tmp_path: Path) -> None:
     new_core = make_elf(soname="libcore.so.1", needed=("libm.so.6",), versions={"libc.so.6": ("GLIBC_2.34",)})
     edit = Edit(
         version="2.0",
@@ -155,7 +151,7 @@ def test_every_kind_of_difference_is_told(
     assert core.version_needs == Change(removed=("libc.so.6: GLIBC_2.28",), added=("libc.so.6: GLIBC_2.34",))
 
 
-def test_dlls_are_compared_too(for_windows: Path, make_bundle: Callable[..., bytes], tmp_path: Path) -> None:
+def test_dlls_are_compared_too(for_windows: Path, tmp_path: Path) -> None:
     code = {".hip_fat": make_bundle({"gfx942": b"abc", "gfx1100": b"de"})}
     new = make_dll(("core.dll", "rocblas.dll"), sections=code)
     (change,) = diff(
@@ -178,9 +174,7 @@ def test_show_for_people_and_programs(linked: Path, capsys: pytest.CaptureFixtur
     assert data["targets"] == ["gfx942", "gfx1100"]
 
 
-def test_links_are_shown_and_refused(
-    make_wheel: MakeWheel, make_elf: Callable[..., bytes], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_links_are_shown_and_refused(make_wheel: MakeWheel, capsys: pytest.CaptureFixture[str]) -> None:
     wheel = make_wheel(tags=MANYLINUX, pure=False, files={"demo/lib/liba.so.1": make_elf()})
     link = zipfile.ZipInfo("demo/lib/liba.so")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16

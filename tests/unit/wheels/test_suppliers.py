@@ -1,22 +1,21 @@
 """What wheels that are installed together bring each other."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cairn.errors import UsageError, WheelError
 from cairn.wheels.contents.providers import supplies
+from helpers.formats import make_elf
+from helpers.wheels import build_wheel
 
-from .conftest import build_wheel
 from .test_summary import cairn
 
-MakeElf = Callable[..., bytes]
 TAGS = ("cp311-cp311-manylinux_2_28_x86_64",)
 
 
 @pytest.fixture
-def stack(tmp_path: Path, make_elf: MakeElf) -> dict[str, Path]:
+def stack(tmp_path: Path) -> dict[str, Path]:
     """A torch, an audio that requires it, and a vision that requires it by way of audio, or as an extra."""
 
     def make(name: str, needed: str, *requires: str) -> Path:
@@ -44,7 +43,7 @@ def test_a_wheel_is_given_what_it_requires_and_nothing_else(stack: dict[str, Pat
     }
 
 
-def test_a_folder_supplies_all(stack: dict[str, Path], tmp_path: Path, make_elf: MakeElf) -> None:
+def test_a_folder_supplies_all(stack: dict[str, Path], tmp_path: Path) -> None:
     files = {"_rocm/lib/libamdhip64.so.6": make_elf()}
     build_wheel(tmp_path / "sdk", name="rocm_core", tags=TAGS, files=files, pure=False)
     (tmp_path / "sdk" / "rocm-7.10.tar.gz").touch()
@@ -56,7 +55,7 @@ def test_a_folder_supplies_all(stack: dict[str, Path], tmp_path: Path, make_elf:
 
 
 def test_a_version_that_is_not_required_supplies_nothing(
-    stack: dict[str, Path], tmp_path: Path, make_elf: MakeElf, capsys: pytest.CaptureFixture[str]
+    stack: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = {"torch/libtorch.so": make_elf(soname="libtorch.so", needed=("libc.so.6",))}
     other = build_wheel(
@@ -74,7 +73,7 @@ def test_a_version_that_is_not_required_supplies_nothing(
 
 
 def test_a_folder_supplies_no_version_that_a_requirement_excludes(
-    stack: dict[str, Path], tmp_path: Path, make_elf: MakeElf, capsys: pytest.CaptureFixture[str]
+    stack: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def put(version: str) -> None:
         binary = make_elf(soname="libtorch.so", needed=("libc.so.6",))
@@ -114,7 +113,7 @@ def test_broken_wheels_supply_nothing_when_named_and_are_refused_in_a_folder(
         supplies([stack["audio"]], folders=[tmp_path / "none"])
 
 
-def test_requirements_may_go_in_a_circle(tmp_path: Path, make_elf: MakeElf) -> None:
+def test_requirements_may_go_in_a_circle(tmp_path: Path) -> None:
     pair = [
         build_wheel(tmp_path, name=a, tags=TAGS, requires=(b,), files={f"{a}.so": make_elf()}, pure=False)
         for a, b in ("xy", "yx")
@@ -123,7 +122,7 @@ def test_requirements_may_go_in_a_circle(tmp_path: Path, make_elf: MakeElf) -> N
 
 
 def test_verify_of_several_wheels(
-    stack: dict[str, Path], tmp_path: Path, make_elf: MakeElf, capsys: pytest.CaptureFixture[str]
+    stack: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wheels = [stack["torch"], stack["audio"]]
     assert cairn("verify", *wheels) == 7

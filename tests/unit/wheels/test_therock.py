@@ -6,7 +6,7 @@ otherwise, or has no such thing, the case names a section of docs/reference/ther
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -22,8 +22,7 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.rocm_version import channel_of, promote, rocm_version_of, suffix, with_suffix
 from cairn.wheels.rewrite.set_version import Wanted, set_versions
 from cairn.wheels.split import device_wheel
-
-MakeWheel = Callable[..., Path]
+from helpers.wheels import MakeWheel
 
 SHA = "515115ea2cb85a0b71b5507ce56a627d14c7ae73"
 OTHER_SHA = "abcdef1234567890abcdef1234567890abcdef12"

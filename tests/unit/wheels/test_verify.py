@@ -10,13 +10,10 @@ import pytest
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
 from cairn.wheels.verify.verify import Expectation, verify
+from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
+from helpers.wheels import MakeWheel, add_member, record_hash
 
-from .conftest import add_member, code_object, make_dll, record_hash
 from .test_summary import cairn
-
-MakeWheel = Callable[..., Path]
-MakeElf = Callable[..., bytes]
-MakeBundle = Callable[..., bytes]
 
 MANYLINUX = ("cp311-cp311-manylinux_2_28_x86_64",)
 LIBC = {"libc.so.6": ("GLIBC_2.2.5", "GLIBC_2.28")}
@@ -42,12 +39,14 @@ def repacked(
 
 
 @pytest.fixture
-def good(make_wheel: MakeWheel, make_elf: MakeElf, make_bundle: MakeBundle) -> Path:
+def good(make_wheel: MakeWheel) -> Path:
     lib = make_elf(soname="libdemo.so", needed=("libc.so.6", "libstdc++.so.6"), versions=LIBC)
     ext = make_elf(
         needed=("libdemo.so", "libamdhip64.so.6", "ld-linux-x86-64.so.2"),
         runpath="$ORIGIN/lib:$ORIGIN/../_rocm_sdk_core/lib:${ORIGIN}",
-        sections={".hip_fatbin": make_bundle({t: code_object(t, b"code") for t in ("gfx942", "gfx1100")})},
+        sections={
+            ".hip_fatbin": make_bundle({t: make_code_object(t, b"code") for t in ("gfx942", "gfx1100")})
+        },
     )
     device = make_elf(machine=224, needed=("nothing.so",), runpath="/abs")
     return make_wheel(
@@ -269,7 +268,7 @@ def test_content_that_does_not_unpack(make_wheel: MakeWheel) -> None:
     assert ("content", "a.py") in codes(wheel)
 
 
-def test_run_bits(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+def test_run_bits(make_wheel: MakeWheel) -> None:
     program = make_elf(interpreter=True)
     files = {"demo/bin/run": b"#!/bin/sh\n", "demo/run.sh": b"#!/bin/sh\n", "demo/prog": program}
     assert codes(make_wheel(tags=MANYLINUX, files=files)) == [
@@ -297,7 +296,7 @@ def test_forbidden_texts_are_found_wherever_a_piece_ends(make_wheel: MakeWheel) 
     ]
 
 
-def test_platform_tags(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+def test_platform_tags(make_wheel: MakeWheel) -> None:
     def wheel(tag: str, **properties: object) -> Path:
         return make_wheel(tags=(tag,), files={"demo/x.so": make_elf(**properties)})
 
@@ -310,7 +309,7 @@ def test_platform_tags(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
     assert codes(wheel("py3-none-manylinux_2_28_aarch64")) == [("machine", "demo/x.so")]
 
 
-def test_symbols_that_no_manylinux_tag_allows(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+def test_symbols_that_no_manylinux_tag_allows(make_wheel: MakeWheel) -> None:
     def found(*symbols: str, needed: str) -> list[tuple[str, str | None]]:
         binary = make_elf(needed=(needed,), symbols=symbols)
         return codes(make_wheel(tags=("py3-none-manylinux_2_28_x86_64",), files={"demo/x.so": binary}))
@@ -321,11 +320,9 @@ def test_symbols_that_no_manylinux_tag_allows(make_wheel: MakeWheel, make_elf: M
 
 
 @pytest.mark.parametrize("kind", ["sysv", "gnu", "gnu, nothing exported", ""])
-def test_symbols_that_a_binary_loads_without_are_no_need(
-    make_wheel: MakeWheel, make_elf: MakeElf, kind: str
-) -> None:
+def test_symbols_that_a_binary_loads_without_are_no_need(make_wheel: MakeWheel, kind: str) -> None:
     def found(**symbols: object) -> list[tuple[str, str | None]]:
-        binary = make_elf(needed=("libc.so.6",), hash=kind, **symbols)
+        binary = make_elf(needed=("libc.so.6",), hash_table=kind, **symbols)
         return codes(make_wheel(tags=("py3-none-manylinux_2_17_x86_64",), files={"demo/x.so": binary}))
 
     newer = ("__cxa_thread_atexit_impl",)
@@ -339,13 +336,13 @@ def test_symbols_that_a_binary_loads_without_are_no_need(
     ]
 
 
-def test_what_lies_in_the_wheel_is_promised_by_no_system(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+def test_what_lies_in_the_wheel_is_promised_by_no_system(make_wheel: MakeWheel) -> None:
     user = make_elf(needed=("libz.so.1",), symbols=("inflate_fast",), versions={"libz.so.1": ("ZLIB_1.9",)})
     files = {"demo/x.so": user, "demo/libz.so.1": make_elf(soname="libz.so.1")}
     assert codes(make_wheel(tags=MANYLINUX, pure=False, files=files)) == []
 
 
-def test_two_names_of_one_promise_break_it_once(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+def test_two_names_of_one_promise_break_it_once(make_wheel: MakeWheel) -> None:
     binary = make_elf(needed=("libfar.so", "libfurther.so"), versions=LIBC)
     platforms = ("manylinux_2_17_x86_64", "manylinux2014_x86_64", "manylinux_2_24_x86_64")
     wheel = make_wheel(tags=tuple(f"py3-none-{name}" for name in platforms), files={"demo/x.so": binary})
@@ -358,7 +355,7 @@ def test_two_names_of_one_promise_break_it_once(make_wheel: MakeWheel, make_elf:
     assert "manylinux_2_17 " in found[1].reason
 
 
-def test_systems_with_musl_promise_its_library(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+def test_systems_with_musl_promise_its_library(make_wheel: MakeWheel) -> None:
     def wheel(*needed: str) -> Path:
         return make_wheel(
             tags=("py3-none-musllinux_1_2_x86_64",), files={"demo/x.so": make_elf(needed=needed)}
@@ -369,17 +366,13 @@ def test_systems_with_musl_promise_its_library(make_wheel: MakeWheel, make_elf: 
     assert codes(wheel("libstdc++.so.6")) == [("needed", "demo/x.so")]
 
 
-def test_a_library_that_a_requirement_may_have_is_not_called_missing_from_it(
-    make_wheel: MakeWheel, make_elf: MakeElf
-) -> None:
+def test_a_library_that_a_requirement_may_have_is_not_called_missing_from_it(make_wheel: MakeWheel) -> None:
     wheel = make_wheel(tags=MANYLINUX, files={"demo/x.so": make_elf(needed=("libtorch.so",))})
     (finding,) = verify(wheel, Expectation(unread=("torch",)))
     assert "(not given: torch, which it requires)" in finding.reason
 
 
-def test_binaries_for_another_machine_may_be_there_on_purpose(
-    make_wheel: MakeWheel, make_elf: MakeElf
-) -> None:
+def test_binaries_for_another_machine_may_be_there_on_purpose(make_wheel: MakeWheel) -> None:
     small = make_elf(machine=3, soname="libattach_x86.so")
     tag = "cp311-cp311-manylinux_2_28_x86_64"
 
@@ -397,9 +390,7 @@ def test_binaries_for_another_machine_may_be_there_on_purpose(
     ]
 
 
-def test_programs_for_several_systems_may_lie_in_a_pure_wheel(
-    make_wheel: MakeWheel, make_elf: MakeElf
-) -> None:
+def test_programs_for_several_systems_may_lie_in_a_pure_wheel(make_wheel: MakeWheel) -> None:
     program, library = make_elf(pie=True), make_elf()
     files = {"demo/linux/manager": program, "demo/cli-32.exe": make_dll(machine=0x14C)}
     executables = ("demo/linux/manager",)
@@ -413,7 +404,7 @@ def test_programs_for_several_systems_may_lie_in_a_pure_wheel(
     assert finding.reason.endswith("it holds demo/_C.so, demo/x.pyd")
 
 
-def test_a_run_path_is_not_said_to_be_what_nobody_knows(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+def test_a_run_path_is_not_said_to_be_what_nobody_knows(make_wheel: MakeWheel) -> None:
     wheel = make_wheel(
         tags=MANYLINUX, files={"demo/x.so": make_elf(runpath="/opt/rocm/lib:lib:/opt/rocm/lib")}
     )
@@ -438,7 +429,7 @@ def test_what_is_installed_with_it_must_be_what_it_requires(make_wheel: MakeWhee
     assert found("triton==3.5.0; extra == 'fast'", "3.4.0") == []
 
 
-def test_needed_libraries(good: Path, make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+def test_needed_libraries(good: Path, make_wheel: MakeWheel) -> None:
     assert codes(good) == [("needed", "demo/_C.so")]
     elf = make_elf(needed=("libc.so.6", "libcudart.so.12", "libtorch_cpu.so"))
     wheel = make_wheel(tags=MANYLINUX, files={"demo/x.so": elf})
@@ -463,7 +454,7 @@ def test_needed_libraries(good: Path, make_wheel: MakeWheel, make_elf: MakeElf) 
     ],
 )
 @pytest.mark.parametrize("kind", ["rpath", "runpath"])
-def test_run_paths(make_wheel: MakeWheel, make_elf: MakeElf, path: str, kind: str, *, fine: bool) -> None:
+def test_run_paths(make_wheel: MakeWheel, path: str, kind: str, *, fine: bool) -> None:
     wheel = make_wheel(tags=MANYLINUX, files={"demo/lib/x.so": make_elf(**{kind: path})})
     assert codes(wheel) == ([] if fine else [("rpath", "demo/lib/x.so")])
 
@@ -484,16 +475,14 @@ def test_targets(good: Path) -> None:
     assert len(told("gfx9", "gfx110")) == 3
 
 
-def test_a_wheel_without_device_code(make_wheel: MakeWheel, make_elf: MakeElf) -> None:
+def test_a_wheel_without_device_code(make_wheel: MakeWheel) -> None:
     wheel = make_wheel(tags=MANYLINUX, files={"demo/x.so": make_elf()})
     assert codes(wheel, targets=("gfx942",)) == []
     assert codes(wheel, targets=("cpu",), require_device_code=True) == []
     assert codes(wheel, targets=("gfx942",), require_device_code=True) == [("no-device-code", None)]
 
 
-def test_empty_and_malformed_code_objects(
-    make_wheel: MakeWheel, make_elf: MakeElf, make_bundle: MakeBundle
-) -> None:
+def test_empty_and_malformed_code_objects(make_wheel: MakeWheel) -> None:
     files = {
         "demo/empty.so": make_elf(sections={".hip_fatbin": make_bundle({"gfx942": b""})}),
         "demo/odd.so": make_elf(sections={".hip_fatbin": b"garbage"}),

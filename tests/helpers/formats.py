@@ -1,0 +1,206 @@
+"""ELF files, offload bundles and DLLs put together byte by byte: our readers are never their own judges."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
+
+import zstandard
+
+DLL_BASE = 0x180000000
+DLL_SECTION_AT = 0x1000
+EM_X86_64 = 62
+EM_AMDGPU = 224
+# EF_AMDGPU_MACH_*: the low byte of e_flags names the processor (LLVM's AMDGPUUsage, "ELF Header").
+PROCESSORS = {"gfx90a": 0x3F, "gfx942": 0x4C, "gfx950": 0x4F, "gfx9-4-generic": 0x5F}
+PROCESSORS |= {"gfx1100": 0x41, "gfx1101": 0x46}
+
+
+def make_elf(
+    *,
+    soname: str = "",
+    needed: Sequence[str] = (),
+    rpath: str = "",
+    runpath: str = "",
+    versions: Mapping[str, Sequence[str]] | None = None,
+    symbols: Sequence[str] = (),
+    weak: Sequence[str] = (),
+    defined: Sequence[str] = (),
+    lookalikes: Sequence[str] = (),
+    sections: Mapping[str, bytes] | None = None,
+    hash_table: str = "sysv",
+    pie: bool = False,
+    interpreter: bool = False,
+    machine: int = EM_X86_64,
+    flags: int | None = None,
+    abi_version: int = 4,
+) -> bytes:
+    """A shared library, or a code object for a GPU when `machine` says so.
+
+    `versions` are the symbol versions needed of each library, `lookalikes` names in rows that only look like
+    symbols, between the other tables and the strings; `flags` defaults to gfx942's for a code object.
+    """
+    versions, sections = versions or {}, sections or {}
+    strings = bytearray(b"\0")
+
+    def text(value: str) -> int:
+        strings.extend(value.encode() + b"\0")
+        return len(strings) - len(value.encode()) - 1
+
+    # Elf64_Sym: name, info (binding << 4 | type), other, section (0: undefined), value, size.
+    table = bytes(24)
+    for names, info, section in ((symbols, 0x10, 0), (weak, 0x20, 0), (defined, 0x10, 1)):
+        for symbol in names:
+            table += struct.pack("<IBBHQQ", text(symbol), info, 0, section, 0, 0)
+    entries = [(1, text(name)) for name in needed]  # DT_NEEDED
+    entries += [(14, text(soname))] if soname else []  # DT_SONAME
+    entries += [(15, text(rpath))] if rpath else []  # DT_RPATH
+    entries += [(29, text(runpath))] if runpath else []  # DT_RUNPATH
+    entries += [(0x6FFFFFFB, 0x08000000)] if pie else []  # DT_FLAGS_1: DF_1_PIE
+    needs = b""  # Elf64_Verneed, each with its Elf64_Vernaux behind it
+    for number, (library, wanted) in enumerate(versions.items()):
+        aux = b""
+        for index, version in enumerate(wanted):
+            following = 16 if index + 1 < len(wanted) else 0
+            aux += struct.pack("<IHHII", 0, 0, 2, text(version), following)
+        following = 16 + len(aux) if number + 1 < len(versions) else 0
+        needs += struct.pack("<HHIII", 1, len(wanted), text(library), 16, following) + aux
+    # What only looks like symbols, between other tables and the strings, which patchelf moves to the end.
+    rows = b"".join(struct.pack("<IBBHQQ", text(name), 0x10, 0, 0, 0, 0) for name in lookalikes)
+
+    symbols_at = 64 + 3 * 56
+    hash_at = symbols_at + len(table)
+    count = len(table) // 24
+    first = count - len(defined)
+    if hash_table == "gnu, nothing exported" and not defined:
+        first = 1  # as GNU ld writes an empty table, however many symbols are undefined
+    hashes = struct.pack("<4I", *((1, first, 1, 0) if "gnu" in hash_table else (1, count, 0, 0)))
+    needs_at = hash_at + (len(hashes) if hash_table else 0)
+    strings_at = needs_at + len(needs) + len(rows)
+    dynamic_at = strings_at + len(strings)
+    entries += [(5, strings_at), (10, len(strings)), (6, symbols_at)]  # DT_STRTAB, DT_STRSZ, DT_SYMTAB
+    entries += (
+        [(0x6FFFFEF5 if "gnu" in hash_table else 4, hash_at)] if hash_table else []
+    )  # DT_GNU_HASH, DT_HASH
+    entries += (
+        [(0x6FFFFFFE, needs_at), (0x6FFFFFFF, len(versions))] if needs else []
+    )  # DT_VERNEED, DT_VERNEEDNUM
+    dynamic = b"".join(struct.pack("<QQ", *entry) for entry in [*entries, (0, 0)])
+    body = table + (hashes if hash_table else b"") + needs + rows + bytes(strings) + dynamic
+
+    at = symbols_at + len(body)
+    section_names, headers, blobs = bytearray(b"\0"), bytes(64), b""
+    for name, data in {**sections, ".shstrtab": b""}.items():
+        blob = bytes(section_names) + b".shstrtab\0" if name == ".shstrtab" else data
+        where = at + len(blobs)
+        headers += struct.pack("<IIQQQQIIQQ", len(section_names), 1, 0, 0, where, len(blob), 0, 0, 1, 0)
+        section_names += name.encode() + b"\0"
+        blobs += blob
+    count = len(sections) + 2
+    on_gpu = machine == EM_AMDGPU
+    flags = (PROCESSORS["gfx942"] if on_gpu else 0) if flags is None else flags
+    header = b"\x7fELF\x02\x01\x01\0" + bytes([abi_version if on_gpu else 0]) + bytes(7)
+    header += struct.pack(
+        "<HHIQQQIHHHHHH", 3, machine, 1, 0, 64, at + len(blobs), flags, 64, 56, 3, 64, count, count - 1
+    )
+    # Elf64_Phdr: type, flags, offset, address, physical, size in the file, in memory, alignment.
+    header += struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, at, at, 4096)
+    header += struct.pack("<IIQQQQQQ", 2, 6, dynamic_at, dynamic_at, 0, len(dynamic), len(dynamic), 8)
+    header += struct.pack("<IIQQQQQQ", 3 if interpreter else 4, 4, 0, 0, 0, 0, 0, 1)
+    return header + body + blobs + headers
+
+
+def make_code_object(target: str, body: bytes) -> bytes:
+    """A whole ELF file for an AMD GPU with `body` for its instructions, put together byte by byte."""
+    names = b"\0.text\0.shstrtab\0"
+    text_at = 64 + 2 * 56
+    names_at = text_at + len(body)
+    header = b"\x7fELF\x02\x01\x01\x40\x04" + bytes(7)
+    flags = PROCESSORS[target.partition(":")[0]]
+    header += struct.pack(
+        "<HHIQQQIHHHHHH", 3, 224, 1, 0, 64, names_at + len(names), flags, 64, 56, 2, 64, 3, 2
+    )
+    header += struct.pack("<IIQQQQQQ", 1, 4, 0, 0, 0, text_at, text_at, 4096)
+    header += struct.pack("<IIQQQQQQ", 1, 5, text_at, 4096, 4096, len(body), len(body), 4096)
+    sections = bytes(64)
+    for name, kind, at, size in ((1, 1, text_at, len(body)), (7, 3, names_at, len(names))):
+        sections += struct.pack("<IIQQQQIIQQ", name, kind, 0, 0, at, size, 0, 0, 1, 0)
+    return header + body + names + sections
+
+
+def plain_bundle(codes: Mapping[str, bytes]) -> bytes:
+    entries = {"host-x86_64-unknown-linux--": b""}
+    entries |= {f"hipv4-amdgcn-amd-amdhsa--{target}": code for target, code in codes.items()}
+    at = 32 + sum(24 + len(name) for name in entries)
+    head = b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<Q", len(entries))
+    body = b""
+    for name, code in entries.items():
+        head += struct.pack("<QQQ", at + len(body), len(code), len(name)) + name.encode()
+        body += code
+    return head + body
+
+
+def packed_bundle(codes: Mapping[str, bytes], version: int, method: int) -> bytes:
+    plain = plain_bundle(codes)
+    packed = zlib.compress(plain) if method == 0 else zstandard.ZstdCompressor().compress(plain)
+    head = struct.pack("<4sHH", b"CCOB", version, method)
+    digest = hashlib.md5(plain, usedforsecurity=False).digest()[:8]
+    if version == 1:
+        return head + struct.pack("<I8s", len(plain), digest) + packed
+    layout = "<II8s" if version == 2 else "<QQ8s"
+    total = len(head) + struct.calcsize(layout) + len(packed)
+    return head + struct.pack(layout, total, len(plain), digest) + packed
+
+
+def make_bundle(codes: Mapping[str, bytes], version: int = 0, method: int = 0) -> bytes:
+    """A plain bundle, or with a version a compressed one (`method` 0: zlib, 1: zstd)."""
+    return packed_bundle(codes, version, method) if version else plain_bundle(codes)
+
+
+def make_dll(
+    imports: Sequence[str] = (),
+    delayed: Sequence[str] = (),
+    *,
+    name: str = "",
+    old_delayed: Sequence[str] = (),
+    sections: Mapping[str, bytes] | None = None,
+    machine: int = 0x8664,
+) -> bytes:
+    """A DLL put together byte by byte."""
+    body = bytearray(256 * (len(imports) + len(delayed) + len(old_delayed) + 4))
+    strings = bytearray()
+
+    def text(value: str) -> int:
+        strings.extend(value.encode() + b"\0")
+        return DLL_SECTION_AT + len(body) + len(strings) - len(value.encode()) - 1
+
+    import_rows = b"".join(struct.pack("<IIIII", 1, 0, 0, text(n), 1) for n in imports) + bytes(20)
+    delay_rows = b"".join(struct.pack("<IIIIIIII", 1, text(n), *(0,) * 6) for n in delayed)
+    delay_rows += b"".join(
+        struct.pack("<IIIIIIII", 0, (DLL_BASE + text(n)) & 0xFFFFFFFF, *(0,) * 6) for n in old_delayed
+    )
+    delay_rows += bytes(32)
+    export = struct.pack("<IIHHIIIIIII", 0, 0, 0, 0, text(name), *(0,) * 6)
+    tables = {}
+    at = 0
+    for index, rows in ((0, export if name else b""), (1, import_rows), (13, delay_rows)):
+        body[at : at + len(rows)] = rows
+        tables[index] = (DLL_SECTION_AT + at if rows else 0, len(rows))
+        at += len(rows)
+    parts = {".rdata": bytes(body) + bytes(strings), **(sections or {})}
+    directories = b"".join(struct.pack("<II", *tables.get(index, (0, 0))) for index in range(16))
+    optional = struct.pack("<H", 0x20B) + bytes(22) + struct.pack("<Q", DLL_BASE & 0xFFFFFFFF) + bytes(76)
+    optional = optional[:108] + struct.pack("<I", 16) + directories
+    header = b"MZ" + bytes(58) + struct.pack("<I", 64) + b"PE\0\0"
+    header += struct.pack("<HHIIIHH", machine, len(parts), 0, 0, 0, len(optional), 0x2000)
+    place = len(header) + len(optional) + 40 * len(parts)
+    table, blobs, address = b"", b"", DLL_SECTION_AT
+    for title, data in parts.items():
+        table += struct.pack(
+            "<8sIIIIIIHHI", title.encode(), len(data), address, len(data), place + len(blobs), 0, 0, 0, 0, 0
+        )
+        blobs += data
+        address += 0x100000
+    return header + optional + table + blobs

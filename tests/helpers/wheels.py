@@ -1,0 +1,107 @@
+"""Wheels made by the standard library's zipfile, so that our writer is never its own judge."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+
+class MakeWheel(Protocol):
+    """`build_wheel` into a folder of the test: what the fixture `make_wheel` gives."""
+
+    def __call__(
+        self,
+        *,
+        name: str = "demo",
+        version: str = "1.0",
+        tags: Sequence[str] = ("py3-none-any",),
+        build: str = "",
+        requires: Sequence[str] = ("triton==3.5.0", "filelock"),
+        files: Mapping[str, bytes] | None = None,
+        executables: Sequence[str] = (),
+        pure: bool = True,
+    ) -> Path: ...
+
+
+def record_hash(data: bytes) -> str:
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def add_member(archive: zipfile.ZipFile, name: str, data: bytes, mode: int = 0o644) -> None:
+    info = zipfile.ZipInfo(name, (2024, 5, 6, 7, 8, 10))
+    info.external_attr = (stat.S_IFREG | mode) << 16
+    info.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(info, data)
+
+
+def build_wheel(
+    folder: Path,
+    *,
+    name: str = "demo",
+    version: str = "1.0",
+    tags: Sequence[str] = ("py3-none-any",),
+    build: str = "",
+    requires: Sequence[str] = ("triton==3.5.0", "filelock"),
+    files: Mapping[str, bytes] | None = None,
+    executables: Sequence[str] = (),
+    pure: bool = True,
+) -> Path:
+    info = f"{name}-{version}.dist-info"
+    content = dict(files if files is not None else {f"{name}/__init__.py": b"VALUE = 1\n"})
+    requirements = "".join(f"Requires-Dist: {text}\n" for text in requires)
+    content[f"{info}/licenses/LICENSE"] = b"free\n"
+    content[f"{info}/sboms/a.cdx.json"] = b"{}\n"
+    content[f"{info}/METADATA"] = (
+        f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\nX-Odd: kept\n"
+        f"Requires-Python: >=3.9\n{requirements}Provides-Extra: fast\n"
+        "License-File: LICENSE\n\n# Demo é\n\nVersion: not a header\n"
+    ).encode()
+    lines = "".join(f"Tag: {tag}\n" for tag in tags)
+    numbered = f"Build: {build}\n" if build else ""
+    purity = "true" if pure else "false"
+    content[f"{info}/WHEEL"] = (
+        f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: {purity}\n{lines}{numbered}".encode()
+    )
+    content[f"{info}/entry_points.txt"] = b"[console_scripts]\ndemo = demo:main\n"
+    rows = "".join(f"{_csv(path)},{record_hash(data)},{len(data)}\n" for path, data in content.items())
+    content[f"{info}/RECORD"] = f"{rows}{info}/RECORD,,\n".encode()
+    columns = zip(*(tag.split("-") for tag in tags), strict=True)
+    tag = "-".join(".".join(sorted(set(column))) for column in columns)
+    path = folder / "-".join((name, version, *((build,) if build else ()), f"{tag}.whl"))
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for member, data in content.items():
+            add_member(archive, member, data, 0o755 if member in executables else 0o644)
+    return path
+
+
+def _csv(path: str) -> str:
+    return f'"{path}"' if "," in path else path
+
+
+def with_empty_blocks(wheel: Path, name: str, count: int = 100) -> Path:
+    """Write a wheel again with `count` empty blocks of deflate before the content of one member."""
+    with zipfile.ZipFile(wheel) as archive:
+        content = {info: archive.read(info) for info in archive.infolist()}
+    body, table = b"", b""
+    for info, data in content.items():
+        packer = zlib.compressobj(9, zlib.DEFLATED, -15)
+        packed = (b"\0\0\0\xff\xff" * count if info.filename == name else b"") + packer.compress(data)
+        packed += packer.flush()
+        numbers = (0, 8, 0, 0x21, zlib.crc32(data), len(packed), len(data), len(info.filename), 0)
+        local = struct.pack("<4s5H3I2H", b"PK\3\4", 20, *numbers)
+        central = struct.pack(
+            "<4s6H3I5H2I", b"PK\1\2", 0x314, 20, *numbers, 0, 0, 0, info.external_attr, len(body)
+        )
+        table += central + info.filename.encode()
+        body += local + info.filename.encode() + packed
+    end = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, len(content), len(content), len(table), len(body), 0)
+    wheel.write_bytes(body + table + end)
+    return wheel
