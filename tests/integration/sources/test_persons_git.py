@@ -10,73 +10,7 @@ import pytest
 
 from cairn.sources.git import command
 from cairn.sources.origins import materialize
-
-HOSTILE = """\
-[user]
-\tname = Somebody Else
-\tsigningKey = none
-[commit]
-\tgpgSign = true
-\ttemplate = /nowhere/template
-[tag]
-\tgpgSign = true
-\tforceSignAnnotated = true
-[gpg]
-\tprogram = /nowhere/gpg
-[core]
-\tautocrlf = true
-\teol = crlf
-\tsafecrlf = true
-\thooksPath = {hooks}
-\texcludesFile = {excludes}
-\tattributesFile = {attributes}
-\teditor = false
-[init]
-\tdefaultBranch = odd
-\ttemplateDir = {template}
-[fetch]
-\trecurseSubmodules = true
-\tprune = true
-[submodule]
-\trecurse = true
-[protocol "file"]
-\tallow = never
-[checkout]
-\tdefaultRemote = elsewhere
-[clone]
-\tdefaultRemoteName = elsewhere
-[alias]
-\tfetch = false
-[status]
-\tshowUntrackedFiles = no
-\tshort = true
-[diff]
-\tnoprefix = true
-\texternal = /nowhere/diff
-[log]
-\tshowSignature = true
-[core]
-\tfsmonitor = /nowhere/monitor
-"""
-
-
-def make_hostile(home: Path) -> None:
-    hooks = home / "hooks"
-    for folder in (hooks, home / "template" / "hooks"):
-        folder.mkdir(parents=True)
-        for name in (
-            "pre-commit",
-            "post-checkout",
-            "reference-transaction",
-            "commit-msg",
-            "post-index-change",
-        ):
-            (folder / name).write_text("#!/bin/sh\necho ran >> " + f'"{home}/ran"' + "\nexit 1\n")
-            (folder / name).chmod(0o755)
-    (home / "excludes").write_text("*.hip\n*.cpp\n")
-    (home / "attributes").write_text("* text eol=crlf\n")
-    values = {name: home / name for name in ("hooks", "template", "excludes", "attributes")}
-    (home / ".gitconfig").write_text(HOSTILE.format(**values))
+from helpers.sources import make_hostile
 
 
 def test_the_result_is_the_same_byte_for_byte(

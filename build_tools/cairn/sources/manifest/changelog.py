@@ -9,11 +9,12 @@ from typing import ClassVar
 
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
+from cairn.sources.git import commits as git_commits
 from cairn.sources.git import url
+from cairn.sources.git.commits import Commit
 from cairn.sources.git.failures import Patience
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
-from cairn.sources.mirror import history, mirror
-from cairn.sources.mirror.history import Commit
+from cairn.sources.mirror import mirror
 
 Say = Callable[[str], None]
 
@@ -185,6 +186,6 @@ def _with_commits(
         return dataclasses.replace(change, note=f"no commits to show: {error}")
     return dataclasses.replace(
         change,
-        commits=history.between(source, before.commit, after.commit),
-        dropped=history.between(source, after.commit, before.commit),
+        commits=git_commits.between(source.path, before.commit, after.commit),
+        dropped=git_commits.between(source.path, after.commit, before.commit),
     )

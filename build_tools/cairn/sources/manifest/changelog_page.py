@@ -9,8 +9,8 @@ import jinja2
 
 from cairn import files
 from cairn.output import redact
+from cairn.sources.git.commits import Commit
 from cairn.sources.manifest.changelog import Change, Changelog, ProjectChange
-from cairn.sources.mirror.history import Commit
 
 _SHORT = 12  # characters of a commit's id
 _BROWSABLE = "https://github.com/"

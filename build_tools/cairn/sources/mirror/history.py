@@ -1,6 +1,6 @@
-"""What the commits of an origin say: what a branch was at a moment, and what lies between two commits.
+"""What a branch of an origin was at a moment.
 
-What a branch was: of the commits that one meets walking from where it is now back along first parents, the
+Of the commits that one meets walking from where it is now back along first parents, the
 first that was committed at that moment or before. First parents alone, since a merge brings in commits that
 are older than the moment they came; the time of the commit, since that of writing is older still. It is right
 for a branch that only ever grew; where one was rewritten, nobody but its host knows what it was.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 
 from cairn.errors import SourceError, UsageError
@@ -20,24 +19,6 @@ from cairn.sources.mirror.mirror import Mirror
 Say = Callable[[str], None]
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d|\d{8}")
-_FORMAT = "--format=%H%n%an%n%cI%n%s"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Commit:
-    """A commit, as people read it.
-
-    Attributes:
-        id: in full.
-        author: the name of who wrote it.
-        date: when it was committed, ISO 8601.
-        subject: the first line of its message.
-    """
-
-    id: str
-    author: str
-    date: str
-    subject: str
 
 
 def moment(text: str) -> datetime:
@@ -82,19 +63,3 @@ def as_of(source: Mirror, hashtag: str, when: datetime, *, say: Say) -> str:
         )
     say(f"{hashtag} was {commit[:12]} as of {when.isoformat()}")
     return commit
-
-
-def between(source: Mirror, before: str, after: str) -> tuple[Commit, ...]:
-    """The commits that lead to `after` and not to `before`, newest first; both were found in the mirror."""
-    listed = command.run(source.path, "log", "-z", _FORMAT, f"{before}..{after}")
-    return tuple(_commit(entry) for entry in listed.split("\0") if entry)
-
-
-def _commit(entry: str) -> Commit:
-    commit, author, when, subject = entry.split("\n", 3)
-    return Commit(id=commit, author=_shown(author), date=when, subject=_shown(subject.strip()))
-
-
-def _shown(text: str) -> str:
-    """Text as it may be written to a screen: a commit's author may have put anything into it."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
