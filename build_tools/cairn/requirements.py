@@ -8,7 +8,6 @@ parser calls itself). Here such a text is refused where it enters, always with a
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 
 from packaging.markers import Marker
 from packaging.requirements import Requirement
@@ -68,18 +67,6 @@ def requirement(text: str) -> Requirement:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{shown(text)} is not a requirement: {reason[:_SHOWN]}") from error
     return found
-
-
-def holds(marker: Marker, environment: Mapping[str, str]) -> bool:
-    """Whether a marker holds in an environment.
-
-    Raises:
-        ValueError: it compares what cannot be compared there.
-    """
-    try:
-        return marker.evaluate(dict(environment))
-    except (ValueError, KeyError, RecursionError) as error:
-        raise ValueError(f"the marker {shown(str(marker))} cannot be evaluated: {error}") from error
 
 
 def shown(text: str) -> str:

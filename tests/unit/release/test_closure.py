@@ -6,8 +6,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from packaging.requirements import Requirement
 
-from cairn.errors import UsageError
+from cairn.errors import StoreError, UsageError
+from cairn.release.index.commit import Change, commit
+from cairn.release.index.generation import ProjectState
 from cairn.release.index.order import dependencies_first
 from cairn.release.index.snapshot import Channel
 from cairn.release.publish import distribution
@@ -192,3 +195,94 @@ def test_a_requirement_that_is_none_is_one_line(store: LocalStore, line: str) ->
 def test_a_platform_is_for_one_version_of_python(python: str) -> None:
     with pytest.raises(UsageError, match="is not a version of Python"):
         Platform(python=python, tag="linux_x86_64")
+
+
+def test_an_older_version_is_taken_where_the_newest_needs_what_is_not_there(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    make = dists.make_wheel
+    picky = make(tmp_path, "b", "2.0", requires=["a>=3"])
+    publish(store, "staging", [make(tmp_path, "a", "1.0"), make(tmp_path, "b", "1.0", requires=["a"]), picky])
+    assert names(resolved(store, [], "b")) == ["a-1.0-py3-none-any.whl", "b-1.0-py3-none-any.whl"]
+    (missing,) = resolved(store, [], "b>=2").missing
+    assert str(missing) == "a>=3, wanted by b-2.0-py3-none-any.whl (there: 1.0)"
+
+
+def test_requirements_that_exclude_each_other_are_explained(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    make = dists.make_wheel
+    users = [make(tmp_path, "b", "1", requires=["a<2"]), make(tmp_path, "c", "1", requires=["a>=2"])]
+    publish(store, "staging", [make(tmp_path, "a", "1.0"), make(tmp_path, "a", "2.0"), *users])
+    with pytest.raises(StoreError, match="contradict each other: Because") as caught:
+        resolved(store, [make(tmp_path, "root", "1", requires=["b", "c"])])
+    assert "b depend on a<2" in str(caught.value)
+    assert "c depend on a>=2" in str(caught.value)
+
+
+def test_what_roots_want_of_one_project_is_wanted_together(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    make = dists.make_wheel
+    publish(store, "staging", [make(tmp_path, "a", "1.0"), make(tmp_path, "a", "2.0")])
+    roots = [make(tmp_path, "b", "1", requires=["a<2"]), make(tmp_path, "c", "1", requires=["a>=1.5"])]
+    assert {Requirement(item.requirement) for item in resolved(store, roots).missing} == {
+        Requirement("a<2,>=1.5")
+    }
+
+
+def test_roots_may_be_of_several_versions(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
+    make = dists.make_wheel
+    publish(store, "staging", [make(tmp_path, name, "1") for name in ("a", "b")])
+    roots = [make(tmp_path, "r", version, requires=[need]) for version, need in (("1", "a"), ("2", "b"))]
+    assert names(resolved(store, roots)) == ["a-1-py3-none-any.whl", "b-1-py3-none-any.whl"]
+
+
+def test_a_yanked_version_does_for_an_exact_requirement_only(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    wheels = [dists.make_wheel(tmp_path, "a", version) for version in ("1.0", "2.0")]
+    publish(store, "staging", wheels)
+    channel = Channel(store, "staging")
+    project = channel.load().project("a")
+    bad = ProjectState(
+        name="a", files=tuple(replace(f, yanked="bad") for f in project.files if f.version == "2.0")
+    )
+    commit(channel, "yank", lambda _snapshot: Change(projects=(project.with_files(bad.files),)))
+    assert names(resolved(store, [], "a")) == ["a-1.0-py3-none-any.whl"]
+    assert names(resolved(store, [], "a==2.0")) == ["a-2.0-py3-none-any.whl"]
+    (missing,) = resolved(store, [], "a>=2").missing
+    assert missing.requirement == "a>=2"
+
+
+def test_nothing_is_fetched_for_a_requirement_with_a_url(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    publish(store, "staging", [dists.make_wheel(tmp_path, "a", "1.0")])
+    root = dists.make_wheel(tmp_path, "root", "1", requires=["a @ file:///nowhere/a-9-py3-none-any.whl"])
+    assert names(resolved(store, [root])) == ["a-1.0-py3-none-any.whl"]
+
+
+def test_settings_of_the_user_do_not_steer_the_resolution(
+    store: LocalStore, tmp_path: Path, dists: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "uv.toml").write_text("no-index = true\n")
+    settings = {
+        "UV_CONFIG_FILE": str(tmp_path / "uv.toml"),
+        "UV_CONSTRAINT": str(tmp_path / "none.txt"),
+        "UV_DEFAULT_INDEX": "http://127.0.0.1:9/simple",
+        "UV_RESOLUTION": "lowest",
+        "UV_OFFLINE": "1",
+        "HTTP_PROXY": "http://127.0.0.1:9",
+        "ALL_PROXY": "http://127.0.0.1:9",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    publish(store, "staging", [dists.make_wheel(tmp_path, "a", version) for version in ("1.0", "2.0")])
+    assert names(resolved(store, [], "a")) == ["a-2.0-py3-none-any.whl"]
+
+
+def test_a_platform_that_uv_cannot_name_is_resolved_only_there(store: LocalStore) -> None:
+    with pytest.raises(UsageError, match="can be resolved only there"):
+        resolved(store, [], platform=Platform(python="3.11", tag="linux_s390x"))
+    assert resolved(store, [], platform=Platform.here()) == Closure(files=(), missing=())

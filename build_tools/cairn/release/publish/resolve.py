@@ -1,25 +1,43 @@
-"""A set and everything it needs, directly or not, out of what a channel holds."""
+"""What a set needs of what a channel holds, directly or not: uv resolves it, over an index made for that.
+
+`uv pip compile` knows any Python and platform, backtracks and explains a contradiction. It is not shown the
+channel's own pages, because with those (uv 0.13) it
+
+- builds an sdist to learn what it needs. That runs foreign code, for this machine and not for the platform
+  of the set, and the `rocm` sdist chooses its requirements by the machine that builds it;
+- stops at the first requirement that cannot be met, where a user wants to hear of all of them;
+- reads folders and HTTP only, and pages can lag behind the state while a writer is at work.
+
+So a server in this process offers, from the snapshot, every version that fits as one wheel for everything,
+whose metadata we write: with the requirements of the file, each one that nothing can meet replaced by a
+stand-in. The stand-ins that uv then chooses are what is missing, markers and extras considered.
+"""
 
 from __future__ import annotations
 
-import collections
+import contextlib
+import hashlib
+import http.server
+import json
+import os
 import platform as this_platform
 import re
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
 
-from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
+from uv import find_uv_bin
 
-from cairn import requirements
-from cairn import requirements as texts
-from cairn.errors import StoreError, UsageError
+from cairn import process, requirements
+from cairn.errors import CairnError, StoreError, UsageError
 from cairn.release.index import keys
 from cairn.release.index.generation import FileEntry, FileRef
 from cairn.release.index.snapshot import Snapshot
@@ -27,7 +45,7 @@ from cairn.release.publish import distribution
 from cairn.release.publish.distribution import Dist, Needs
 from cairn.store.folder import MissingKeyError
 
-_ROUNDS = 50
+_TIMEOUT = 600.0  # seconds; a closure of hundreds of projects takes one or two
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +54,8 @@ class Missing:
 
     Attributes:
         requirement: it, without its marker.
-        wanted_by: the file or the person who names it.
-        found: the versions that are there and do not do.
+        wanted_by: the file that has it in its metadata, or `the caller`.
+        found: the versions that are there and do not meet it.
     """
 
     requirement: str
@@ -62,143 +80,6 @@ class Closure:
     missing: tuple[Missing, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Wish:
-    requirement: Requirement
-    wanted_by: str
-
-    @property
-    def name(self) -> str:
-        return str(canonicalize_name(self.requirement.name))
-
-
-@dataclass(kw_only=True)
-class _Round:
-    """One walk over everything reachable, choosing versions by what the walk before it learned."""
-
-    bounds: dict[str, SpecifierSet]
-    learned: dict[str, SpecifierSet] = field(default_factory=dict)
-    chosen: dict[str, tuple[FileEntry, ...]] = field(default_factory=dict)
-    seen: dict[str, frozenset[str]] = field(default_factory=dict)
-    missing: dict[str, Missing] = field(default_factory=dict)
-
-
-class _Resolver:
-    """Takes the highest version that everybody accepts; whether pip and uv agree is for the gate to try."""
-
-    def __init__(self, snapshot: Snapshot, roots: Sequence[Dist], platform: Platform) -> None:
-        self._snapshot = snapshot
-        self._platform = platform
-        self._roots: dict[str, list[Dist]] = collections.defaultdict(list)
-        for root in roots:
-            self._roots[root.name].append(root)
-        self._needs: dict[str, Needs] = {}
-
-    def resolve(self, wishes: Sequence[_Wish]) -> Closure:
-        bounds: dict[str, SpecifierSet] = {}
-        for _ in range(_ROUNDS):
-            walk = _Round(bounds=bounds)
-            self._walk(walk, wishes)
-            if walk.learned == bounds:
-                refs = {entry.ref for entries in walk.chosen.values() for entry in entries}
-                return Closure(
-                    files=tuple(sorted(refs, key=lambda ref: ref.filename)),
-                    missing=tuple(walk.missing.values()),
-                )
-            bounds = walk.learned
-        raise StoreError("the requirements of the set contradict each other", tip="pin them exactly")
-
-    def _walk(self, walk: _Round, wishes: Sequence[_Wish]) -> None:
-        queue = collections.deque(wishes)
-        for roots in self._roots.values():
-            for root in roots:
-                queue.extend(self._wishes(root.needs, root.path.name, frozenset(root.needs.extras)))
-        while queue:
-            wish = queue.popleft()
-            if wish.name in self._roots:
-                self._check_root(walk, wish)
-            else:
-                queue.extend(self._follow(walk, wish))
-
-    def _check_root(self, walk: _Round, wish: _Wish) -> None:
-        have = tuple(sorted({root.version for root in self._roots[wish.name]}))
-        if not any(wish.requirement.specifier.contains(v, prereleases=True) for v in have):
-            self._note_missing(walk, wish, have)
-
-    def _follow(self, walk: _Round, wish: _Wish) -> list[_Wish]:
-        extras = frozenset(str(canonicalize_name(extra)) for extra in wish.requirement.extras)
-        bound = walk.learned.get(wish.name, SpecifierSet()) & wish.requirement.specifier
-        walk.learned[wish.name] = bound
-        known = walk.seen.get(wish.name)
-        if known is not None and extras <= known:
-            return []
-        files = walk.chosen.get(wish.name) or self._choose(walk, wish, bound)
-        walk.seen[wish.name] = (known or frozenset()) | extras
-        if not files:
-            return []
-        walk.chosen[wish.name] = files
-        return self._wishes_of_file(files[0], walk.seen[wish.name])
-
-    def _choose(self, walk: _Round, wish: _Wish, bound: SpecifierSet) -> tuple[FileEntry, ...]:
-        specifier = bound & walk.bounds.get(wish.name, SpecifierSet())
-        everything = self._snapshot.project(wish.name).files
-        fitting = [file for file in everything if self._platform.fits(file)]
-        version = _best(fitting, specifier)
-        if version is None:
-            self._note_missing(
-                walk, wish, tuple(sorted({f.version for f in everything}, key=Version)), specifier
-            )
-            return ()
-        files = tuple(file for file in fitting if file.version == version)
-        wheels = tuple(file for file in files if file.filename.endswith(".whl"))
-        return wheels or files
-
-    def _wishes_of_file(self, file: FileEntry, extras: frozenset[str]) -> list[_Wish]:
-        needs = self._needs_of(file)
-        wishes = self._wishes(needs, file.filename, extras)
-        if not needs.reliable:
-            wishes = [wish for wish in wishes if self._could_be_here(wish)]
-        if not file.filename.endswith(".whl"):
-            with self._snapshot.channel.store.open(keys.file_key(file.sha256, file.filename)) as stream:
-                build = distribution.build_requirements(stream, filename=file.filename)
-            wishes += self._wishes(Needs(requires=build, extras=()), file.filename, frozenset())
-        return wishes
-
-    def _wishes(self, needs: Needs, wanted_by: str, extras: frozenset[str]) -> list[_Wish]:
-        return [
-            _Wish(requirement=requirement, wanted_by=wanted_by)
-            for requirement in needs.requires
-            if self._platform.wants(requirement, extras)
-        ]
-
-    def _needs_of(self, file: FileEntry) -> Needs:
-        if file.filename not in self._needs:
-            key = keys.sidecar_key(file.sha256, file.filename)
-            try:
-                data = self._snapshot.channel.store.read(key).data
-            except MissingKeyError as error:
-                raise StoreError(f"{file.filename} has lost its metadata: no {key}") from error
-            self._needs[file.filename] = distribution.needs_of(data, filename=file.filename)
-        return self._needs[file.filename]
-
-    def _could_be_here(self, wish: _Wish) -> bool:
-        # An unreliable sdist lists what its maker's machine wanted; that is a hint, never a demand.
-        if wish.name in self._roots:
-            return True
-        files = [file for file in self._snapshot.project(wish.name).files if self._platform.fits(file)]
-        return _best(files, wish.requirement.specifier) is not None
-
-    @staticmethod
-    def _note_missing(
-        walk: _Round, wish: _Wish, found: tuple[str, ...], specifier: SpecifierSet | None = None
-    ) -> None:
-        shown = Requirement(str(wish.requirement))
-        shown.marker = None
-        if specifier is not None:
-            shown.specifier = specifier
-        walk.missing[wish.name] = Missing(requirement=str(shown), wanted_by=wish.wanted_by, found=found)
-
-
 def closure(
     snapshot: Snapshot,
     *,
@@ -213,38 +94,259 @@ def closure(
         roots: distributions that satisfy each other's requirements whether published or not.
         requirements: further ones, which no metadata names.
         platform: where it will be installed.
+
+    Raises:
+        StoreError: requirements that can each be met contradict each other; the message is uv's explanation.
+        UsageError: one of `requirements` cannot be read, or uv does not know the platform.
     """
-    wishes = [_Wish(requirement=parsed(line), wanted_by="the caller") for line in requirements]
-    return _Resolver(snapshot, roots, platform).resolve(wishes)
+    index = _Index(snapshot, roots, [parsed(line) for line in requirements], platform)
+    chosen = _resolve(index, platform)
+    missing = {index.unmet[name] for name in chosen if name in index.unmet}
+    return Closure(
+        files=tuple(sorted(index.files(chosen), key=lambda ref: ref.filename)),
+        missing=tuple(sorted(missing, key=lambda item: (item.requirement, item.wanted_by))),
+    )
 
 
 def parsed(line: str) -> Requirement:
-    """A requirement that somebody named.
+    """A requirement that the caller named.
 
     Raises:
         UsageError: it is not one.
     """
     try:
-        return texts.requirement(line)
+        return requirements.requirement(line)
     except ValueError as error:
         raise UsageError(str(error), tip="write it like NAME==VERSION") from error
 
 
-def _best(files: Sequence[FileEntry], specifier: SpecifierSet) -> str | None:
-    # A yanked file does for an exact pin only (PEP 592).
-    pinned = any(s.operator in ("==", "===") and not s.version.endswith(".*") for s in specifier)
-    versions = {file.version for file in files if file.yanked is None or pinned}
-    accepted = list(specifier.filter(sorted(versions, key=Version)))
-    return max(accepted, key=Version) if accepted else None
+class _Index:
+    """A channel as uv is to see it, made project by project as uv asks.
+
+    Attributes:
+        asked: the requirements that uv starts from.
+        unmet: what each stand-in stands for, by its name; also of versions that uv looked at and did not choose.
+        offers_unmet: whether there are stand-ins. Without them, uv looks for older versions that need less.
+        problem: the first that was found while uv waited for an answer, or None.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, roots: Sequence[Dist], extra: Sequence[Requirement], platform: Platform
+    ) -> None:
+        self._snapshot = snapshot
+        self._platform = platform
+        self._fitting: dict[str, dict[str, list[FileEntry]]] = {}
+        self.unmet: dict[str, Missing] = {}
+        self.offers_unmet = False
+        self.problem: CairnError | None = None
+        # What is not in the channel: project -> version -> METADATA. Of a project that the roots belong to,
+        # these are all there is.
+        self._made: dict[str, dict[str, bytes]] = {}
+        for root in roots:
+            self._made.setdefault(root.name, {})[root.version] = _metadata(root.name, root.version)
+        self._roots = frozenset(self._made)
+        # What holds without a condition is looked at together: `a<2` and `a>=1.5` of two roots are one
+        # requirement that a mirror can fetch something for.
+        self._bounds: dict[str, SpecifierSet] = {}
+        for requirement in (*extra, *(r for root in roots for r in root.needs.requires)):
+            name = canonicalize_name(requirement.name)
+            if requirement.marker is None and name not in self._roots:
+                self._bounds[name] = self._bounds.get(name, SpecifierSet()) & requirement.specifier
+        self.asked = [self._line(requirement, "the caller") for requirement in extra]
+        for root in roots:
+            # Several roots may be of one version (one per Python, say), or of several versions: what they need
+            # hangs on a project of its own for each, named so that uv's explanation of a contradiction reads.
+            own = re.sub(r"[^a-z0-9]+", "-", root.path.name.lower()).strip("-")
+            lines = [self._line(requirement, root.path.name) for requirement in root.needs.requires]
+            self._made[own] = {root.version: _metadata(own, root.version, lines, root.needs.extras)}
+            self.asked.append(f"{own}[{','.join(root.needs.extras)}]=={root.version}")
+
+    def page(self, name: str) -> bytes | None:
+        """The page of a project (PEP 691), or None where there is no such project."""
+        versions = self._made.get(name) or self._versions(name)
+        if not versions or (name in self.unmet and not self.offers_unmet):
+            return None
+        yanked = set() if name in self._made else {v for v in versions if _yanked(self._versions(name)[v])}
+        stem = name.replace("-", "_")
+        listed = [
+            {
+                "filename": f"{stem}-{version}-py3-none-any.whl",
+                "url": f"/wheel/{name}/{version}/{stem}-{version}-py3-none-any.whl",
+                "hashes": {},
+                "core-metadata": True,
+                "yanked": version in yanked,
+            }
+            for version in versions
+        ]
+        return json.dumps({"meta": {"api-version": "1.0"}, "name": name, "files": listed}).encode()
+
+    def metadata(self, name: str, version: str) -> bytes:
+        """The METADATA of what the page of a project lists.
+
+        Raises:
+            StoreError: the channel has lost it, or it cannot be read.
+        """
+        if name in self._made:
+            return self._made[name][version]
+        file = self._versions(name)[version][0]
+        needs = self._needs_of(file)
+        lines = [self._line(requirement, file.filename) for requirement in needs.requires]
+        return _metadata(name, version, lines, needs.extras)
+
+    def files(self, chosen: dict[str, str]) -> Iterator[FileRef]:
+        """All that fits of the versions that uv chose out of the channel."""
+        for name, version in chosen.items():
+            if name not in self._made:
+                there = self._versions(name)
+                same = (files for other, files in there.items() if Version(other) == Version(version))
+                yield from (file.ref for files in same for file in files)
+
+    def _versions(self, name: str) -> dict[str, list[FileEntry]]:
+        """What fits of a project of the channel, by version: its wheels, or sdists where there is no wheel."""
+        if name not in self._fitting:
+            found: dict[str, list[FileEntry]] = {}
+            for file in self._snapshot.project(name).files:
+                if self._platform.fits(file):
+                    found.setdefault(file.version, []).append(file)
+            for version, files in found.items():
+                found[version] = [file for file in files if file.filename.endswith(".whl")] or files
+            self._fitting[name] = found
+        return self._fitting[name]
+
+    def _needs_of(self, file: FileEntry) -> Needs:
+        store = self._snapshot.channel.store
+        key = keys.sidecar_key(file.sha256, file.filename)
+        try:
+            needs = distribution.needs_of(store.read(key).data, filename=file.filename)
+        except MissingKeyError as error:
+            raise StoreError(f"{file.filename} has lost its metadata: no {key}") from error
+        # An unreliable sdist lists what the machine that made it wanted; that is a hint, never a demand.
+        requires = [r for r in needs.requires if needs.reliable or self._met(r.name, r.specifier)]
+        if not file.filename.endswith(".whl"):
+            with store.open(keys.file_key(file.sha256, file.filename)) as stream:
+                requires += distribution.build_requirements(stream, filename=file.filename)
+        return Needs(requires=tuple(requires), extras=needs.extras)
+
+    def _line(self, requirement: Requirement, wanted_by: str) -> str:
+        """A requirement as uv is to see it: without a URL, from which it would fetch, or a stand-in for it."""
+        name = canonicalize_name(requirement.name)
+        shown = Requirement(str(requirement))
+        shown.marker, shown.specifier = None, shown.specifier & self._bounds.get(name, SpecifierSet())
+        if self._met(name, shown.specifier):
+            shown.url = None
+        else:
+            there = self._made.get(name) or {file.version for file in self._snapshot.project(name).files}
+            versions = tuple(sorted(there, key=Version))
+            missing = Missing(requirement=str(shown), wanted_by=wanted_by, found=versions)
+            # By its own name, so that uv's threads agree on it.
+            stand_in = f"unmet-{hashlib.sha256(str(missing).encode()).hexdigest()[:16]}"
+            self.unmet[stand_in] = missing
+            self._made[stand_in] = {"0": _metadata(stand_in, "0")}
+            shown = Requirement(stand_in)
+        shown.marker = requirement.marker
+        return str(shown)
+
+    def _met(self, name: str, specifier: SpecifierSet) -> bool:
+        """Whether any version that fits is within a specifier, and may be taken for it."""
+        name = canonicalize_name(name)
+        if name in self._made:
+            return any(specifier.contains(version, prereleases=True) for version in self._made[name])
+        # A yanked file does for an exact pin only (PEP 592).
+        pinned = any(s.operator in ("==", "===") and not s.version.endswith(".*") for s in specifier)
+        fitting = self._versions(name).items()
+        return any(specifier.filter([v for v, files in fitting if pinned or not _yanked(files)]))
 
 
-# From the end of a platform tag to what platform.machine() says there.
-_MACHINES = {"amd64": "AMD64", "arm64": "ARM64", "win32": "x86"}
+def _yanked(files: Sequence[FileEntry]) -> bool:
+    return all(file.yanked is not None for file in files)
+
+
+def _metadata(name: str, version: str, lines: Iterable[str] = (), extras: Iterable[str] = ()) -> bytes:
+    text = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}"]
+    text += [f"Provides-Extra: {extra}" for extra in extras]
+    return "\n".join([*text, *(f"Requires-Dist: {line}" for line in lines), ""]).encode()
+
+
+def _resolve(index: _Index, platform: Platform) -> dict[str, str]:
+    """What uv chooses: versions by project, stand-ins among them only where there is no other way."""
+    command = [find_uv_bin(), "pip", "compile", "-", "--no-config", "--no-cache", "--quiet", "--no-header"]
+    # No Python is fetched, and ours does for any version of the set: nothing is built.
+    command += ["--no-annotate", "--no-build", "--no-python-downloads", "--python", sys.executable]
+    # uv has settings in variables too, and would ask a proxy for what this machine serves itself.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("UV_")}
+    env |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1")
+    with _served(index) as url:
+        command += ["--default-index", url, *platform.uv_options()]
+        for index.offers_unmet in (False, True):
+            asked = "\n".join(index.asked).encode()
+            done = process.run(
+                command, env=env, stdin=asked, separate_stderr=True, timeout=_TIMEOUT, check=False
+            )
+            if done.returncode == 0:
+                return dict(line.split("==") for line in done.output.splitlines())
+            if index.problem is not None:
+                raise index.problem
+    said = " ".join(done.stderr.split())
+    if "No solution found" not in said:
+        raise StoreError(f"uv cannot resolve what the set needs: {said}")
+    raise StoreError(
+        f"the requirements of the set contradict each other: {said.partition('cause: ')[2] or said}",
+        tip="add a version that all of them accept to the channel",
+    )
+
+
+@contextlib.contextmanager
+def _served(index: _Index) -> Iterator[str]:
+    """The address of an index while the block lasts."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1  # head and body in one packet: else each answer waits 40 ms for an acknowledgement
+
+        def do_GET(self) -> None:
+            parts = self.path.split("/")
+            data = None
+            try:
+                if parts[1] == "simple":
+                    data = index.page(parts[2])
+                elif self.path.endswith(".metadata"):
+                    data = index.metadata(parts[2], parts[3])
+            except CairnError as error:
+                index.problem = index.problem or error
+            self.send_response(HTTPStatus.NOT_FOUND if data is None else HTTPStatus.OK)
+            self.send_header("Content-Type", "application/vnd.pypi.simple.v1+json")
+            self.send_header("Content-Length", str(len(data or b"")))
+            self.end_headers()
+            self.wfile.write(data or b"")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it
+            """Say nothing: the screen belongs to the command that asks."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        server.block_on_close = False  # uv keeps its connections open until it ends
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/simple"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 _PYTHON = re.compile(r"[0-9]\.[0-9]{1,3}")
-_SYSTEMS = {
-    "win": {"sys_platform": "win32", "platform_system": "Windows", "os_name": "nt"},
-    "macosx": {"sys_platform": "darwin", "platform_system": "Darwin", "os_name": "posix"},
-    "linux": {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"},
+# uv's names for where markers are evaluated, by our system and machine. It has none for Linux on other machines
+# (ppc64le, s390x, i686; uv 0.13): for those, a set is resolved on such a machine.
+_UV_PLATFORMS = {
+    ("linux", "x86_64"): "x86_64-unknown-linux-gnu",
+    ("linux", "aarch64"): "aarch64-unknown-linux-gnu",
+    ("linux", "riscv64"): "riscv64-unknown-linux",
+    ("macosx", "x86_64"): "x86_64-apple-darwin",
+    ("macosx", "arm64"): "aarch64-apple-darwin",
+    ("macosx", "universal2"): "aarch64-apple-darwin",
+    ("win", "amd64"): "x86_64-pc-windows-msvc",
+    ("win", "arm64"): "aarch64-pc-windows-msvc",
+    ("win", "win32"): "i686-pc-windows-msvc",
 }
 
 
@@ -272,69 +374,52 @@ class Platform:
         tag = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         return cls(python=f"{sys.version_info.major}.{sys.version_info.minor}", tag=tag)
 
-    def environment(self) -> Mapping[str, str]:
-        """The values of the marker variables of the dependency specifiers specification."""
-        here = default_environment()
-        machine = _machine(self.tag)
-        same = here["python_version"] == self.python
-        return {
-            **{name: str(value) for name, value in here.items()},
-            **_SYSTEMS[_system(self.tag)],
-            "platform_machine": _MACHINES.get(machine, machine),
-            "python_version": self.python,
-            "python_full_version": this_platform.python_version() if same else f"{self.python}.0",
-            "implementation_name": "cpython",
-            "platform_python_implementation": "CPython",
-        }
+    def uv_options(self) -> tuple[str, ...]:
+        """What tells uv to resolve for this platform; nothing for what it finds by itself.
 
-    def wants(self, requirement: Requirement, extras: frozenset[str] = frozenset()) -> bool:
-        """Whether a requirement counts here, for a distribution asked for with these extras."""
-        if requirement.marker is None:
-            return True
-        environment, marker = self.environment(), requirement.marker
-        try:
-            return any(requirements.holds(marker, {**environment, "extra": e}) for e in ("", *extras))
-        except ValueError as error:
-            raise StoreError(f"{requirements.shown(str(requirement))}: {error}") from error
+        Raises:
+            UsageError: uv has no name for it.
+        """
+        here = Platform.here()
+        options: tuple[str, ...] = ()
+        if self.python != here.python:
+            options += ("--python-version", self.python)
+        if _place(self.tag) != _place(here.tag):
+            name = _UV_PLATFORMS.get(_place(self.tag))
+            if name is None:
+                raise UsageError(
+                    f"what a set for {requirements.shown(self.tag)} needs can be resolved only there",
+                    tip="publish the set from a machine of that platform",
+                )
+            options += ("--python-platform", name)
+        return options
 
     def fits(self, file: FileEntry) -> bool:
-        """Whether a file can be installed here; an sdist can, as far as anybody knows before trying."""
-        if file.requires_python and not self._python_is_in(file.requires_python):
-            return False
+        """Whether a file can be installed here; an sdist can, as far as anyone knows before trying."""
+        if file.requires_python:
+            exact = self.python == Platform.here().python
+            python = this_platform.python_version() if exact else f"{self.python}.0"
+            try:
+                if not requirements.specifiers(file.requires_python).contains(python, prereleases=True):
+                    return False
+            except ValueError:
+                return False  # published before such a thing was refused; one file must not spoil every set
         if not file.filename.endswith(".whl"):
             return True
-        tags = parse_wheel_filename(file.filename)[3]
-        return any(self._accepts(tag) for tag in tags)
-
-    def _python_is_in(self, text: str) -> bool:
-        try:
-            wanted = requirements.specifiers(text)
-        except ValueError:
-            return False  # published before such a thing was refused; one file must not spoil every set
-        return wanted.contains(self.environment()["python_full_version"], prereleases=True)
+        return any(self._accepts(tag) for tag in parse_wheel_filename(file.filename)[3])
 
     def _accepts(self, tag: Tag) -> bool:
-        if tag.platform != "any" and (_system(tag.platform), _machine(tag.platform)) != (
-            _system(self.tag),
-            _machine(self.tag),
-        ):
+        if tag.platform != "any" and _place(tag.platform) != _place(self.tag):
             return False
-        return (tag.interpreter, tag.abi) in self._interpreters()
-
-    def _interpreters(self) -> frozenset[tuple[str, str]]:
-        major, minor = (int(part) for part in self.python.split("."))
-        version = (major, minor)
+        version = tuple(int(part) for part in self.python.split("."))
         exact = cpython_tags(version, platforms=["any"])
-        general = compatible_tags(version, f"cp{major}{minor}", platforms=["any"])
-        return frozenset((tag.interpreter, tag.abi) for tag in (*exact, *general))
+        general = compatible_tags(version, f"cp{self.python.replace('.', '')}", platforms=["any"])
+        return any((tag.interpreter, tag.abi) == (t.interpreter, t.abi) for t in (*exact, *general))
 
 
-def _system(tag: str) -> str:
-    if tag.startswith("win"):
-        return "win"
-    return "macosx" if tag.startswith("macosx") else "linux"
-
-
-def _machine(tag: str) -> str:
+def _place(tag: str) -> tuple[str, str]:
+    """The system and the machine of a platform tag."""
+    system = next((name for name in ("win", "macosx") if tag.startswith(name)), "linux")
     machines = ("x86_64", "aarch64", "universal2", "amd64", "arm64", "win32", "i686", "ppc64le", "s390x")
-    return next((name for name in machines if tag.endswith(name)), tag.rpartition("_")[2])
+    machine = next((name for name in machines if tag.endswith(name)), tag.rpartition("_")[2])
+    return system, machine
