@@ -1,0 +1,52 @@
+"""What the tutorial and the how-tos tell the reader to type is run here, page after page, as it stands."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .conftest import ROOT, clean_environment
+from .test_readme import copy_of_the_project
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]
+
+# Each starts from what the pages before it left.
+PAGES = (
+    "tutorial/first-wheels.md",
+    "how-to/promote-by-hand.md",
+    "how-to/test-on-your-machine.md",
+    "how-to/add-a-project.md",
+    "how-to/bring-up-a-gpu.md",
+)
+
+
+def test_the_pages_from_first_to_last(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    copy_of_the_project(project)
+    script = "\n".join(
+        f"echo '== {page}' >&2\n{block}"
+        for page in PAGES
+        for block in re.findall(r"```bash\n(.*?)```", (ROOT / "docs" / page).read_text("utf-8"), re.DOTALL)
+    )
+    env = clean_environment(tmp_path / "cache") | {"PIP_CONFIG_FILE": os.devnull, "USER": "somebody"}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=project, env=env, capture_output=True, text=True, check=False, timeout=900,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    # What the tutorial promises: of an edit in one project, the others are taken from the cache.
+    edited = done.stderr.split("kept: nothing changed, wheel taken from the cache")
+    assert len(edited) > 3, done.stderr
+    release = project / "work" / "store" / "release" / "simple" / "torchvision" / "index.html"
+    assert "0.25.0a0" in release.read_text(encoding="utf-8")
+
+
+def test_every_page_with_commands_is_run() -> None:
+    found = {
+        path.relative_to(ROOT / "docs").as_posix()
+        for kind in ("tutorial", "how-to")
+        for path in (ROOT / "docs" / kind).glob("*.md")
+    }
+    assert found == set(PAGES)
