@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cairn import jsonfile, pipes, requirements, targets
-from cairn.build.inputs import placeholders
+from cairn.build.inputs import variables
 from cairn.errors import CairnError
 from cairn.output import console, escaping, redact
 from cairn.release.serve import negotiation
@@ -103,7 +103,7 @@ def _texts() -> dict[str, Case]:
         "specifiers": each(200, requirements.specifiers, ">=1,", "", ">=1"),
         "targets": each(2_000, targets.parse_targets, "gfx942,"),
         "target that is none": each(200, targets.parse_targets, "gfx"),
-        "template": each(5_000, lambda text: placeholders.expand(text, {}, where="x"), "{a"),
+        "template": each(5_000, lambda text: variables.expand(text, {}, where="x"), "{a"),
         "library name: 1.1.1": each(2_000, rocm_tree.stem_of, "1.", "lib", "x.dll"),
         "Accept header": each(1_000, lambda t: negotiation.choose_page(t, ["index.html"]), "a/b;q=0.1,"),
         "Range header": each(100_000, lambda text: negotiation.parse_range(text, 1), "9", "bytes="),

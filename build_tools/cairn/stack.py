@@ -25,7 +25,7 @@ PinKind = Literal["related_commits", "ci_commit_pins"]
 """Where the torch checkout names this project's commit: `related_commits` in its root, or
 `.ci/docker/ci_commit_pins/<project>.txt`."""
 
-_VERSION_OF = re.compile(r"\{version:([A-Za-z0-9_-]+)\}")  # see cairn.build.inputs.placeholders
+_VERSION_OF = re.compile(r"\{version:([A-Za-z0-9_-]+)\}")  # see cairn.build.inputs.variables
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,1 +1,7 @@
-"""From trees to wheels: environments, plan, cache, runner."""
+"""From checkouts to wheels: what is built again and why (`plan`), in which order, and how one is built.
+
+Takes a `model.Job` (what a user asks for), gives `model.BuiltWheel`s with `manifest.json` and `set.json`
+beside them: `job.run`, and `job.plan_of` for what it would do. Their way: `job` checks (`preflight`) and
+resolves the job, `plan` computes each project's key over `inputs` and asks the `cache`, `scheduler` runs the
+steps that are left, `build_project` and `postprocess` make one wheel.
+"""

@@ -1,9 +1,11 @@
-"""What a person asks a build to do, and what it answers with."""
+"""The values of a build: what was asked for (`Job`), what follows (`BuildRequest`), what came of it."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
+import re
 import sys
 import sysconfig
 from collections.abc import Mapping
@@ -11,16 +13,45 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from cairn import files
 from cairn import targets as gpu
 from cairn.build.environment import PipSource
+from cairn.errors import UsageError
 from cairn.rocm.install import SdkInfo
 from cairn.stack import Project, Stack
+from cairn.wheels.metadata import rocm_version
 
 CompilerCache = Literal["ccache", "sccache"]
 
+_BUILD_NUMBER = re.compile(r"[0-9]{1,9}")  # torch's setup.py computes with it
+
 
 @dataclass(frozen=True, kw_only=True)
-class Sdk:
+class WantedSdk:
+    """Which ROCm SDK to install.
+
+    Attributes:
+        source: where pip finds the packages.
+        version: exact ROCm version; None takes the newest, and asks the index each time.
+        extras: of the `rocm` package, such as `libraries` and `devel`.
+        family: GPU family whose libraries are chosen; None leaves the choice to the `rocm` package.
+        digest: of the packages at the source, where it is known: then their address does not matter.
+    """
+
+    source: PipSource = field(default_factory=PipSource)
+    version: str | None = None
+    extras: tuple[str, ...] = ("libraries", "devel")
+    family: str | None = None
+    digest: str | None = None
+
+    def identity(self) -> str:
+        """What tells one installation from another."""
+        place = self.digest or str(self.source)
+        return f"{place} version={self.version} extras={sorted(self.extras)} family={self.family}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstalledSdk:
     """The ROCm SDK a build uses: the environment it is installed in, and what a query of it says.
 
     Attributes:
@@ -35,8 +66,75 @@ class Sdk:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Job:
+    """A build as a user asks for it; `cairn.build.job.resolve` makes a `BuildRequest` of it.
+
+    Attributes:
+        stack: the stack, as loaded.
+        line: release line that the user named; None takes that of the checkouts.
+        checkouts: project name to folder.
+        required: projects that must be built; others are skipped where their checkout is missing.
+        output_dir: where the wheels go.
+        sdk: which ROCm SDK, if one is installed now.
+        install_rocm: install it first.
+        targets: as the user wrote them; None takes what the SDK serves, or the stack's.
+        version_suffix: as the user wrote it; None derives it from the SDK.
+        build_number: what upstream's `*_BUILD_NUMBER` variables get.
+        features: features switched on or off; others as the stack says.
+        channel: channel the SDK must be of, such as `nightly`; None takes any.
+        jobs: compile jobs at once; 0 is one per processor.
+        clean: build everything again.
+        compiler_cache: program put in front of the compilers.
+        build_env: variables for builds, as the user wrote them (`cairn.build.inputs.overrides`).
+        env_dir: where environments are kept; None is a folder in the cache that belongs to the stack.
+    """
+
+    stack: Stack
+    line: str | None = None
+    checkouts: Mapping[str, Path]
+    required: frozenset[str] = frozenset()
+    output_dir: Path
+    sdk: WantedSdk = field(default_factory=WantedSdk)
+    install_rocm: bool = False
+    targets: str | None = None
+    version_suffix: str | None = None
+    build_number: str = "1"
+    features: Mapping[str, bool] = field(default_factory=dict)
+    channel: str | None = None
+    jobs: int = 0
+    clean: bool = False
+    compiler_cache: CompilerCache | None = None
+    build_env: tuple[str, ...] = ()
+    env_dir: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.version_suffix:
+            rocm_version.check_suffix(self.version_suffix)
+        if not _BUILD_NUMBER.fullmatch(self.build_number):
+            raise UsageError(
+                f"{self.build_number[:100]!r} is not a build number", tip="it is a number such as 1 or 2"
+            )
+
+    def environments(self) -> Path:
+        """Where this job keeps its environments."""
+        if self.env_dir is not None:
+            return self.env_dir.absolute()
+        name = hashlib.sha256(os.fsencode(self.stack.folder)).hexdigest()[:12]
+        return files.cache_dir() / "envs" / f"{self.stack.name}-{name}-{python_tag()}"
+
+    def for_cpu(self) -> bool:
+        """Whether this job is without ROCm; targets that cannot be read are not `cpu`."""
+        if self.stack.sdk is None:
+            return True
+        try:
+            return self.targets is not None and gpu.parse_targets(self.targets) == (gpu.CPU,)
+        except UsageError:
+            return False  # `cairn.build.preflight` reports it
+
+
+@dataclass(frozen=True, kw_only=True)
 class BuildRequest:
-    """Everything a build is made from.
+    """Everything a build is made from, with nothing left open.
 
     Attributes:
         stack: the stack, on its line.
@@ -49,7 +147,7 @@ class BuildRequest:
         version_suffix: local version of every wheel, with its `+`; empty for none.
         build_number: what upstream's `*_BUILD_NUMBER` variables get.
         features: enabled features, such as `flash_attention`.
-        build_env: variables of the person's, by `NAME` or `project:NAME` (`cairn.build.inputs.overrides`).
+        build_env: the user's variables, by `NAME` or `project:NAME` (`cairn.build.inputs.overrides`).
         jobs: compile jobs over all builds that run side by side.
         clean: throw away what earlier builds left in the trees, and do not read the cache.
         compiler_cache: program put in front of the compilers.
@@ -62,7 +160,7 @@ class BuildRequest:
     work_dir: Path
     cache_dir: Path
     targets: tuple[str, ...]
-    sdk: Sdk | None = None
+    sdk: InstalledSdk | None = None
     version_suffix: str = ""
     build_number: str = "1"
     features: frozenset[str] = frozenset()
@@ -78,7 +176,7 @@ class BuildRequest:
         return self.targets == (gpu.CPU,)
 
     def env_of(self, project: Project) -> dict[str, str]:
-        """The person's variables for one project; those that name it win."""
+        """The user's variables for one project; those that name it win."""
         own = f"{project.name}:"
         for_all = {name: value for name, value in self.build_env.items() if ":" not in name}
         return for_all | {n.removeprefix(own): v for n, v in self.build_env.items() if n.startswith(own)}

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from cairn import files
-from cairn.build import cache, rocm_init
+from cairn.build import cache
 from cairn.build.inputs import leftovers, source_tree, toolchain, variables
 from cairn.build.model import BuildRequest, platform_tag, python_tag
 from cairn.errors import SourceError
@@ -140,6 +139,12 @@ def keys_of(request: BuildRequest, project: Project, *, checkout: Path, needs: M
 
 
 def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
+    """All that may change the wheel but its tree and the wheels it is built against."""
+    rocm_init = None
+    if request.sdk is not None and request.stack.sdk is not None:
+        # As it is written where the SDK has every library; the SDK's digest tells what it lacks.
+        preloads, version = request.stack.sdk.preload, request.sdk.info.version
+        rocm_init = source_tree.rocm_init_module(preloads=preloads, rocm_version=version)
     return {
         "project": project.name,
         "distribution": project.distribution,
@@ -152,7 +157,7 @@ def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
         "build_requires": [*project.build_requires, *request.stack.extra_wheels],
         "build_requires_file": project.build_requires_file,
         "config_settings": dict(project.config_settings),
-        "rocm_init": [project.rocm_init, _rocm_init(request)],
+        "rocm_init": [project.rocm_init, rocm_init],
         "sdk": request.sdk.digest if request.sdk else None,
         "targets": list(request.targets),
         "version_suffix": request.version_suffix,
@@ -162,13 +167,6 @@ def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
         "platform": platform_tag(),
         "toolchain": toolchain.identity(host_compiler=request.sdk is None),
     }
-
-
-def _rocm_init(request: BuildRequest) -> str | None:
-    """The module as it is written where the SDK has every library; the SDK's digest tells what it lacks."""
-    if request.sdk is None or request.stack.sdk is None:
-        return None
-    return rocm_init.module_text(preloads=request.stack.sdk.preload, rocm_version=request.sdk.info.version)
 
 
 def source_dir(project: Project, checkout: Path) -> Path:
@@ -213,9 +211,3 @@ def read_version(project: Project, checkout: Path) -> str | None:
             tip="a merge may have gone wrong there; write one such as 2.9.0 or 2.10.0a0",
         ) from None
     return text
-
-
-def sdk_digest(site_packages: Path) -> str:
-    """One sha256 over the RECORDs of every installed package of the ROCm SDK."""
-    records = sorted(site_packages.glob("rocm*.dist-info/RECORD"))
-    return cache.key_of({path.parent.name: files.sha256_of(path) for path in records})

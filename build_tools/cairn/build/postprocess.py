@@ -1,4 +1,4 @@
-"""What a wheel goes through after its build backend: version, pins, repair, bill of materials, proof."""
+"""What a wheel goes through after its build backend: version, pins, repair, bill of materials, verify."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from cairn.build.inputs import source_tree, variables
 from cairn.build.model import BuildRequest, BuiltWheel, python_version
 from cairn.build.plan import Step
 from cairn.errors import WheelError
+from cairn.output import console
 from cairn.wheels import sbom
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import auditwheel
@@ -28,28 +29,32 @@ _SHOWN = 5  # findings named in the error
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What a wheel was built from.
+    """One step that is under way.
 
     Attributes:
         step: the project.
         request: the build.
-        env: the environment it was built in.
-        values: of the placeholders.
         built: the wheels of the projects before it.
+        env: the environment it is built in.
+        values: of the placeholders.
+        stage: shown to the user while it runs.
+        log: receives the output of the programs that are run.
     """
 
     step: Step
     request: BuildRequest
+    built: Mapping[str, BuiltWheel]
     env: Environment
     values: Mapping[str, str]
-    built: Mapping[str, BuiltWheel]
+    stage: console.Stage
+    log: Path
 
 
 def finish(wheel: Path, context: Context, output_dir: Path) -> Path:
     """Turn what the build backend made into what may be published.
 
     Raises:
-        WheelError: the wheel fails its proof; the first findings are in the message.
+        WheelError: `verify` has findings; the first are in the message.
     """
     output_dir.mkdir(parents=True, exist_ok=True)
     provided = provided_libraries(context)
@@ -63,7 +68,7 @@ def finish(wheel: Path, context: Context, output_dir: Path) -> Path:
         sources=source_tree.sources_of(context.step.project, context.step.checkout),
         rocm_version=installed.info.version if installed else None,
     )
-    _prove(listed, context, provided)
+    _verify(listed, context, provided)
     return listed
 
 
@@ -90,6 +95,7 @@ def installed_libraries(env: Environment, distributions: Sequence[str]) -> tuple
 
 
 def _edited(wheel: Path, context: Context, output_dir: Path) -> Path:
+    """The wheel with the version and exact pins that the stack demands, where its backend left them out."""
     info = wheel_info.read(wheel)
     suffix = context.request.version_suffix
     version = None
@@ -97,10 +103,11 @@ def _edited(wheel: Path, context: Context, output_dir: Path) -> Path:
         version = info.version + suffix
     values = {**context.values, "version": version or info.version}
     pins = variables.exact_requirements(context.step.project, values, request=context.request)
-    missing = {canonicalize_name(Requirement(pin).name): pin for pin in pins if not _has(info, pin)}
+    given = [wheel_info.requirement(text) for text in info.requires_dist]
+    missing = {canonicalize_name(Requirement(pin).name): pin for pin in pins if Requirement(pin) not in given}
     if version is None and not missing:
         return wheel
-    present = {canonicalize_name(wheel_info.requirement(text).name) for text in info.requires_dist}
+    present = {canonicalize_name(requirement.name) for requirement in given}
     change = rewrite_wheel.Edit(
         version=version,
         replace_requirements={name: pin for name, pin in missing.items() if name in present},
@@ -110,11 +117,8 @@ def _edited(wheel: Path, context: Context, output_dir: Path) -> Path:
     return rewrite_wheel.apply(wheel, change, output_dir)
 
 
-def _has(info: wheel_info.WheelInfo, pin: str) -> bool:
-    return any(wheel_info.requirement(text) == Requirement(pin) for text in info.requires_dist)
-
-
-def _prove(wheel: Path, context: Context, provided: Sequence[str]) -> None:
+def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
+    """Refuse a wheel that `verify` has a finding on, among them paths of this machine in its files."""
     request, step = context.request, context.step
     expected = verify.Expectation(
         targets=request.targets if step.project.device_code else (gpu.CPU,),

@@ -1,17 +1,23 @@
-"""What can be known before a build, said before it: before the SDK is downloaded, and all at once."""
+"""What can be known to be wrong before a build, reported all at once before the SDK is downloaded.
+
+`checks` and `places` list what is looked at for a job; `run` makes them all and raises what they found.
+"""
 
 from __future__ import annotations
 
+import functools
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from cairn.build import plan
-from cairn.build.inputs import toolchain
-from cairn.build.model import CompilerCache
+from cairn import files
+from cairn import targets as gpu
+from cairn.build import plan, rocm_sdk
+from cairn.build.inputs import overrides, toolchain
+from cairn.build.model import CompilerCache, Job
 from cairn.errors import (
     CairnError,
     PrerequisiteError,
@@ -19,18 +25,19 @@ from cairn.errors import (
     SourceError,
     SystemFailureError,
     UsageError,
+    WheelError,
 )
 from cairn.output import console
-from cairn.sources.checkout import hipify_step, inspect
+from cairn.sources.checkout import hipify_step, inspect, release_line
 from cairn.sources.git.repository import root_at
 from cairn.sources.hipify import run as hipify_run
 from cairn.sources.worktree import state
 from cairn.stack import Project
+from cairn.wheels.metadata import rocm_version
 
 Check = Callable[[], object]
 
-ROOM = 100_000_000
-"""Bytes that even the smallest build needs for its environment. What others need is not known."""
+_ROOM = 100_000_000  # bytes that even the smallest build needs for its environment
 
 
 def run(checks: Iterable[Check]) -> None:
@@ -54,25 +61,99 @@ def run(checks: Iterable[Check]) -> None:
         raise ProblemsError(f"{len(problems)} problems, and nothing was built", problems=problems)
 
 
-def checkout(project: Project, folder: Path, *, suffix: str | None, gpu: bool) -> None:
+def checks(job: Job) -> Iterator[Check]:
+    """What is looked at before the SDK is installed; reads only."""
+    suffix = job.version_suffix
+    if suffix is None and job.stack.sdk is None:
+        suffix = job.stack.version_suffix
+    for_cpu = job.for_cpu()
+    yield functools.partial(_targets, job)
+    if job.sdk.version is not None and not for_cpu:
+        yield functools.partial(channel, job, job.sdk.version)
+    yield functools.partial(overrides.parse, job.build_env, job.stack)
+    yield functools.partial(_present, job)
+    yield functools.partial(release_line.line_of, job.stack, job.checkouts, asked=job.line)
+    for project in job.stack.projects:
+        folder = job.checkouts.get(project.name)
+        if folder is not None and folder.is_dir():
+            yield functools.partial(_checkout, project, folder.absolute(), suffix=suffix, rocm=not for_cpu)
+    yield functools.partial(_tools, for_cpu=for_cpu, launcher=None)
+    yield functools.partial(_tools, for_cpu=False, launcher=job.compiler_cache)
+    if not for_cpu and not job.install_rocm:
+        yield functools.partial(rocm_sdk.existing, job.environments() / "sdk")
+
+
+def places(job: Job) -> Iterator[Check]:
+    """That the folders of a job can be written to; makes them."""
+    rooms = {job.output_dir.absolute(): 0, job.environments(): _ROOM, files.cache_dir(): 0}
+    for folder, room in rooms.items():
+        yield functools.partial(_writable, folder, room=room)
+
+
+def channel(job: Job, version: str) -> None:
+    """Check that a version of ROCm is of the channel that the job asks for.
+
+    Raises:
+        UsageError: it is of a different one, or is not a version of ROCm.
+    """
+    try:
+        found = rocm_version.channel_of(version)
+    except WheelError as error:
+        raise UsageError(f"{version!r} is not a version of ROCm: {error}", tip=error.tip) from error
+    if job.channel not in (None, found):
+        raise UsageError(
+            f"a {job.channel} release was asked for, but ROCm {version} is {found}",
+            tip="install the SDK of that channel, or leave --release-type out",
+        )
+
+
+def _targets(job: Job) -> None:
+    targets = gpu.parse_targets(job.targets or job.stack.targets)
+    if job.stack.sdk is None and targets != (gpu.CPU,):
+        raise UsageError(
+            f"the stack {job.stack.name} is built without ROCm, and not for {', '.join(targets)}",
+            tip="leave the targets out, or name cpu",
+        )
+
+
+def _present(job: Job) -> None:
+    present = [name for name, path in job.checkouts.items() if path.is_dir()]
+    missing = [name for name in job.checkouts if name in job.required and name not in present]
+    if missing:
+        where = ", ".join(f"{name} at {job.checkouts[name]}" for name in missing)
+        raise SourceError(f"there is no checkout of {where}", tip="check it out first, or name its folder")
+    if not present:
+        folders = ", ".join(str(path) for path in job.checkouts.values())
+        raise SourceError(
+            f"there is nothing to build: no checkout at {folders}",
+            tip="check the projects out first, or name their folders",
+        )
+
+
+def _checkout(project: Project, folder: Path, *, suffix: str | None, rocm: bool) -> None:
     """Check the tree of a project: finished, buildable, and with a version that a wheel can have.
 
     Args:
         project: of the stack.
         folder: its checkout.
         suffix: what is added to its version; None where that is not known yet.
-        gpu: it is built for GPUs, and must be hipified where it does not do so itself.
+        rocm: it is built for GPUs, and must be hipified where it does not do so itself.
 
     Raises:
-        SourceError: it is not so.
+        SourceError: it is unfinished, not hipified, or has nothing to build.
         UsageError: the suffix cannot follow its version.
     """
     inspect.require_finished(project, folder)
-    if gpu and hipify_run.runs_at_checkout(project.hipify) and not _is_hipified(project, folder):
-        raise SourceError(
-            f"the checkout {folder} of {project.name} is not hipified, and it is to be built for ROCm",
-            tip="hipify it, with --hipify or the `hipify` command of its script; or build for cpu",
+    if rocm and hipify_run.runs_at_checkout(project.hipify):
+        root = root_at(folder)
+        noted = state.read(root.git_dir) or state.State(  # none: cloned by hand
+            project=project.name, origin="", hashtag="", commit="", phase="placed", hipify=False
         )
+        if not hipify_step.is_done(root, noted, project.hipify):
+            raise SourceError(
+                f"the checkout {folder} of {project.name} is not hipified, and it is to be built for ROCm",
+                tip="hipify it, with --hipify or the `hipify` command of its script; or build for cpu",
+            )
     plan.source_dir(project, folder)
     base = plan.read_version(project, folder)
     if base is not None and suffix:
@@ -85,16 +166,8 @@ def checkout(project: Project, folder: Path, *, suffix: str | None, gpu: bool) -
             ) from None
 
 
-def _is_hipified(project: Project, folder: Path) -> bool:
-    root = root_at(folder)
-    by_hand = state.State(
-        project=project.name, origin="", hashtag="", commit="", phase="placed", hipify=False
-    )
-    return hipify_step.is_done(root, state.read(root.git_dir) or by_hand, project.hipify)
-
-
-def tools(*, for_cpu: bool, launcher: CompilerCache | None) -> None:
-    """Check that the programs are there which a build takes from the machine.
+def _tools(*, for_cpu: bool, launcher: CompilerCache | None) -> None:
+    """Check for the programs that a build takes from the machine.
 
     Raises:
         PrerequisiteError: one is missing.
@@ -107,7 +180,7 @@ def tools(*, for_cpu: bool, launcher: CompilerCache | None) -> None:
         )
 
 
-def writable(folder: Path, *, room: int = 0) -> None:
+def _writable(folder: Path, *, room: int = 0) -> None:
     """Make a folder, and check that it can be written to.
 
     Args:

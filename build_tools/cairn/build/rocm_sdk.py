@@ -6,16 +6,16 @@ import contextlib
 import importlib.metadata
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from cairn import files, jsonfile, process
 from cairn import targets as gpu
-from cairn.build import cache, environment, plan
+from cairn.build import cache, environment
 from cairn.build.environment import PipSource
-from cairn.build.inputs import placeholders
-from cairn.build.model import Sdk
+from cairn.build.inputs import variables
+from cairn.build.model import InstalledSdk, WantedSdk
 from cairn.errors import PrerequisiteError, UsageError
 from cairn.rocm import install as rocm
 from cairn.rocm import package
@@ -25,31 +25,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """Which SDK to install.
-
-    Attributes:
-        source: where pip finds the packages.
-        version: exact ROCm version; None takes the newest, and asks the index each time.
-        extras: of the `rocm` package, such as `libraries` and `devel`.
-        family: GPU family whose libraries are chosen; None leaves the choice to the `rocm` package.
-        digest: of the packages at the source, where it is known: then their address does not matter.
-    """
-
-    source: PipSource = field(default_factory=PipSource)
-    version: str | None = None
-    extras: tuple[str, ...] = ("libraries", "devel")
-    family: str | None = None
-    digest: str | None = None
-
-    def identity(self) -> str:
-        """What tells one installation from another."""
-        place = self.digest or str(self.source)
-        return f"{place} version={self.version} extras={sorted(self.extras)} family={self.family}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Installed:
+class _Marker:
     """What an SDK environment holds; written last, so that a half-made one has none."""
 
     SCHEMA: ClassVar[str] = "cairn.sdk-environment/1"
@@ -112,7 +88,7 @@ def make(stack: Stack, targets: Sequence[str], work_dir: Path, *, log: Path, say
     return tuple(sorted((folder / "dists").iterdir()))
 
 
-def install(env_dir: Path, wanted: Wanted, *, log: Path, say: Say) -> Sdk:
+def install(env_dir: Path, wanted: WantedSdk, *, log: Path, say: Say) -> InstalledSdk:
     """Install the SDK into the environment at `env_dir`, unless just this is installed there.
 
     Args:
@@ -141,16 +117,16 @@ def install(env_dir: Path, wanted: Wanted, *, log: Path, say: Say) -> Sdk:
         log=log,
     )
     info = rocm.query(env.python)
-    digest = plan.sdk_digest(env.site_packages)
+    digest = _digest_of_installed(env.site_packages)
     folders = {"root": str(info.root), "bin": str(info.bin), "cmake": str(info.cmake)}
-    installed = Installed(
+    installed = _Marker(
         request=wanted.identity(), digest=digest, version=info.version, targets=info.targets, **folders
     )
     jsonfile.write(marker, installed)
-    return Sdk(environment=env.path, info=info, digest=digest)
+    return InstalledSdk(environment=env.path, info=info, digest=digest)
 
 
-def runtime_requirements(installed: Sdk) -> tuple[str, ...]:
+def runtime_requirements(installed: InstalledSdk) -> tuple[str, ...]:
     """Exact requirements for what the `rocm` package chose when it was installed, which no METADATA says."""
     packages = environment.describe(installed.environment).site_packages
     found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions(path=[str(packages)])}
@@ -161,7 +137,7 @@ def runtime_requirements(installed: Sdk) -> tuple[str, ...]:
     )
 
 
-def existing(env_dir: Path) -> Sdk:
+def existing(env_dir: Path) -> InstalledSdk:
     """The SDK that was installed at `env_dir` before.
 
     Raises:
@@ -176,11 +152,11 @@ def existing(env_dir: Path) -> Sdk:
     return found
 
 
-def _found(env_dir: Path, marker: Path, asked: str | None) -> Sdk | None:
+def _found(env_dir: Path, marker: Path, asked: str | None) -> InstalledSdk | None:
     with contextlib.suppress(UsageError):
-        installed = jsonfile.read(marker, Installed)
+        installed = jsonfile.read(marker, _Marker)
         if asked in (None, installed.request) and Path(installed.root).is_dir():
-            return Sdk(environment=env_dir, info=installed.info(), digest=installed.digest)
+            return InstalledSdk(environment=env_dir, info=installed.info(), digest=installed.digest)
     return None
 
 
@@ -196,11 +172,17 @@ def _prefix(stack: Stack, targets: Sequence[str], folder: Path, *, log: Path, sa
         "prefix": str(folder / "prefix"),
         "targets": ",".join(targets),
     }
-    command = [placeholders.expand(word, values, where="sdk.build") for word in stack.sdk.build]
+    command = [variables.expand(word, values, where="sdk.build") for word in stack.sdk.build]
     say("compiling it")
     with environment.temporary_files() as places:
         process.run(command, env=environment.clean_variables() | places, log=log, on_line=say)
     return folder / "prefix"
+
+
+def _digest_of_installed(site_packages: Path) -> str:
+    """One sha256 over the RECORDs of every installed package of the ROCm SDK."""
+    records = sorted(site_packages.glob("rocm*.dist-info/RECORD"))
+    return cache.key_of({path.parent.name: files.sha256_of(path) for path in records})
 
 
 def _digests(folder: Path) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cairn import stack as stacks
 from cairn.build import job
-from cairn.build.model import BuiltWheel
+from cairn.build.model import BuiltWheel, Job
 from cairn.build.plan import Plan
 from cairn.cli import common, paths
 from cairn.cli.parser import Subparsers
@@ -56,10 +56,10 @@ def _run(options: argparse.Namespace) -> int:
     return show_wheels(job.run(wanted), as_json=options.json)
 
 
-def _job(options: argparse.Namespace) -> job.Job:
+def _job(options: argparse.Namespace) -> Job:
     stack = stacks.load(options.stack)
     folder = options.root_checkout_dir or Path(stack.folder)
-    return job.Job(
+    return Job(
         stack=stack,
         line=options.line,
         checkouts={p.name: folder / p.checkout_dir for p in stack.projects},

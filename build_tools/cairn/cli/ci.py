@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from cairn import files, jsonfile
+from cairn import jsonfile
 from cairn import targets as gpu
-from cairn.build.inputs import overrides
 from cairn.cli import common, demands, paths
 from cairn.cli.parser import Subparsers
 from cairn.output import console
@@ -65,9 +64,8 @@ def _request(options: argparse.Namespace) -> TrailRequest:
         stack=stack,
         targets=gpu.parse_targets(options.targets or stack.targets),
         work_dir=options.work_dir.absolute(),
-        cache_dir=files.cache_dir() / "wheels",
         force=options.force,
-        build_env=overrides.parse(options.build_env, stack),
+        build_env=tuple(options.build_env),
         **given,
     )
 

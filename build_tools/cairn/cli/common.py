@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cairn.cli import completers, paths
 
 if TYPE_CHECKING:
-    from cairn.build import rocm_sdk
+    from cairn.build.model import WantedSdk
     from cairn.stack import Stack
 
 MORE_FIND_LINKS = "more_find_links"  # where a parser that repeats the options of `add_pip` keeps its own
@@ -203,13 +203,13 @@ def exact_version(text: str) -> str:
     return text.strip().removeprefix("==")
 
 
-def wanted_sdk(options: argparse.Namespace, *, family: str | None = None) -> rocm_sdk.Wanted:
+def wanted_sdk(options: argparse.Namespace, *, family: str | None = None) -> WantedSdk:
     """Which ROCm SDK the options ask for."""
     # Loaded here: what builds takes longer to load than many a command that shares options with it takes.
-    from cairn.build import rocm_sdk  # noqa: PLC0415
     from cairn.build.environment import PipSource  # noqa: PLC0415
+    from cairn.build.model import WantedSdk  # noqa: PLC0415
 
-    return rocm_sdk.Wanted(
+    return WantedSdk(
         source=PipSource(
             index_url=options.index_url,
             find_links=(*options.find_links, *getattr(options, MORE_FIND_LINKS, ())),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,19 +24,17 @@ class TrailRequest:
         stack: the stack, on its line.
         targets: GPU targets, or `cpu` alone.
         work_dir: holds checkouts, environments, wheels, the index and the report.
-        cache_dir: built wheels by their inputs.
         jobs: compile jobs at once.
-        build_env: variables for the builds (`cairn.build.inputs.overrides`).
+        build_env: variables for the builds, as the user wrote them (`cairn.build.inputs.overrides`).
         force: drop local edits in the checkouts.
     """
 
     stack: Stack
     targets: tuple[str, ...]
     work_dir: Path
-    cache_dir: Path
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     force: bool = False
-    build_env: Mapping[str, str] = field(default_factory=dict)
+    build_env: tuple[str, ...] = ()
 
     @property
     def wheels_dir(self) -> Path:
@@ -68,8 +65,8 @@ class TrailResult:
         promotion: of the set to the release channel.
         untested_note: `untested on hardware: gfx942`; None for a set that was tested on all that it is for.
         installers: programs that installed the set from the release index.
-        pip_line: what a person types to install.
-        uv_line: the same with uv.
+        pip_line: the command that installs the set.
+        uv_line: likewise, with uv.
         report: the HTML report.
         spans: when each stage ran.
     """

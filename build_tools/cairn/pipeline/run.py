@@ -1,23 +1,26 @@
-"""Runs the trail, each stage with the values of the stage before."""
+"""Runs the trail of a stack, each stage with the values of the stage before."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
+import dataclasses
 import shlex
+import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cairn import files
 from cairn import targets as gpu
-from cairn.build import cache, environment, job, plan, preflight, rocm_sdk, scheduler, write_outputs
+from cairn.build import cache, environment, job, rocm_sdk
 from cairn.build.environment import PipSource
-from cairn.build.model import BuildRequest, BuiltWheel, Sdk
+from cairn.build.inputs import overrides
+from cairn.build.model import BuiltWheel, InstalledSdk, Job, WantedSdk
+from cairn.errors import SystemFailureError
 from cairn.output import console
-from cairn.pipeline import disk_room
 from cairn.pipeline import kept as findings
 from cairn.pipeline.check_install import INSTALLERS, install_from_release
-from cairn.pipeline.report import collect
+from cairn.pipeline.report import page
 from cairn.pipeline.request import TrailRequest, TrailResult, untested_note
 from cairn.pipeline.timeline import Timeline
 from cairn.release import promote
@@ -33,11 +36,10 @@ from cairn.store import folder as store_folder
 from cairn.testing import record as records
 from cairn.testing import smoke
 from cairn.wheels import wheelset as wheel_sets
-from cairn.wheels.metadata import rocm_version
 from cairn.wheels.wheelset import WheelSet
 
 STAGING, RELEASE = "staging", "release"
-_LOCK_WAIT = 2.0  # seconds: a run takes minutes, and whoever starts another one should not wait in silence
+_LOCK_WAIT = 2.0  # seconds: a run takes minutes, and the user who starts a second should not wait in silence
 
 
 def run(request: TrailRequest) -> TrailResult:
@@ -49,12 +51,38 @@ def run(request: TrailRequest) -> TrailResult:
         CairnError: of the stage that failed; what was promoted before stays as it was.
         SystemFailureError: another run is under way in the same work folder, or its disk is too full for one.
     """
-    disk_room.check(request.work_dir, request.stack.disk)
+    require_disk(request.work_dir, request.stack.disk)
+    overrides.parse(request.build_env, request.stack)  # here, rather than after the checkout
     with (
         files.locked(request.work_dir / "run.lock", timeout=_LOCK_WAIT),
         console.current().steps(_count_steps(request)),
     ):
         return _run(request, Timeline())
+
+
+def require_disk(work_dir: Path, needed: int | None) -> None:
+    """Refuse to begin where the work folder's disk has no room for what a run leaves there.
+
+    Args:
+        work_dir: the work folder; what it holds already need not be free.
+        needed: bytes that a first run leaves; None where no one measured it.
+
+    Raises:
+        SystemFailureError: there is too little.
+    """
+    if needed is None:
+        return
+    there = next(folder for folder in (work_dir, *work_dir.parents) if folder.is_dir())
+    free = shutil.disk_usage(there).free
+    if free >= needed:
+        return
+    # Measured only now: counting what is there takes longer than all the rest of a run with nothing to do.
+    files_there = (p for p in work_dir.rglob("*") if not p.is_symlink() and p.is_file())
+    if free + sum(path.lstat().st_size for path in files_there) < needed:
+        raise SystemFailureError(
+            f"the run needs {console.size(needed)} of disk, and {work_dir} has {console.size(free)} free",
+            tip="free some space, or name a folder on another disk with --work-dir",
+        )
 
 
 def _count_steps(request: TrailRequest) -> int:
@@ -68,15 +96,15 @@ def _count_steps(request: TrailRequest) -> int:
 def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
     tools = _tools(request, timeline)
     checkouts = _checkouts(request, tools, timeline)
-    _look_ahead(request, checkouts)
+    asked = job.check(build_job(request, {c.project.name: c.path for c in checkouts}))
     sdk_dists = _sdk_dists(request, timeline)
     opened = store_folder.LocalStore(request.store_dir)
     with timeline.stage("publish the ROCm SDK to staging") if sdk_dists else contextlib.nullcontext():
         _in_fresh_store_where_taken(opened, lambda: _publish_sdk(opened, sdk_dists))
     with serve_server.serving(request.store_dir) as server:
         index_url = keys.index_url(server.url, STAGING)
-        installed = _sdk(request, sdk_dists, index_url, timeline) if sdk_dists else None
-        wheels = _build(request, checkouts, installed, timeline)
+        installed = _sdk(request, asked, sdk_dists, index_url, timeline) if sdk_dists else None
+        wheels = _build(asked, checkouts, installed, timeline)
         wheel_set = wheel_sets.read(request.wheels_dir / "set.json")
         with timeline.stage("stage the set"):
             _in_fresh_store_where_taken(
@@ -101,7 +129,7 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
         report=request.work_dir / "report.html",
         spans=tuple(timeline.spans),
     )
-    collect.write(request, result)
+    page.write(request, result)
     return result
 
 
@@ -109,19 +137,20 @@ def _hipifies_by_torch(request: TrailRequest) -> bool:
     return any(p.hipify == "torch-utils" for p in request.stack.projects)
 
 
-def _look_ahead(request: TrailRequest, checkouts: Sequence[Checkout]) -> None:
-    """See to what would stop the build before the SDK is made for it."""
-    suffix = request.stack.version_suffix if request.stack.sdk is None else None
-    gpu = request.stack.sdk is not None
-    trees = [
-        functools.partial(preflight.checkout, c.project, c.path, suffix=suffix, gpu=gpu) for c in checkouts
-    ]
-    preflight.run(
-        [
-            *trees,
-            functools.partial(preflight.tools, for_cpu=request.stack.sdk is None, launcher=None),
-            functools.partial(preflight.writable, request.wheels_dir, room=preflight.ROOM),
-        ]
+def build_job(request: TrailRequest, checkouts: Mapping[str, Path]) -> Job:
+    """What a run asks of the build; where its SDK comes from is known later."""
+    sdk = request.stack.sdk
+    return Job(
+        stack=request.stack,
+        line=request.stack.line,
+        checkouts=checkouts,
+        output_dir=request.wheels_dir,
+        sdk=WantedSdk(version=sdk.version if sdk else None, family=gpu.family_of(request.targets)),
+        install_rocm=sdk is not None,
+        targets=",".join(request.targets),
+        jobs=request.jobs,
+        build_env=request.build_env,
+        env_dir=request.work_dir / "envs",
     )
 
 
@@ -196,48 +225,21 @@ def _in_fresh_store_where_taken(
         act()
 
 
-def _sdk(request: TrailRequest, dists: Sequence[Path], index_url: str, timeline: Timeline) -> Sdk:
-    assert request.stack.sdk is not None  # noqa: S101 - the caller has its packages
-    with timeline.stage("install the ROCm SDK") as stage:
-        return rocm_sdk.install(
-            request.work_dir / "envs" / "sdk",
-            rocm_sdk.Wanted(
-                source=PipSource(index_url=index_url),
-                version=request.stack.sdk.version,
-                family=gpu.family_of(request.targets),
-                digest=cache.key_of({path.name: files.sha256_of(path) for path in dists}),
-            ),
-            log=request.logs_dir / "install-sdk.log",
-            say=stage.update,
-        )
-
-
-def build_request(
-    request: TrailRequest, checkouts: Mapping[str, Path], installed: Sdk | None
-) -> BuildRequest:
-    """What the trail asks of the build, with the features on where the stack says that they work."""
-    suffix = rocm_version.suffix(installed.info.version) if installed else request.stack.version_suffix or ""
-    return BuildRequest(
-        stack=request.stack,
-        checkouts=checkouts,
-        output_dir=request.wheels_dir,
-        work_dir=request.work_dir / "envs",
-        cache_dir=request.cache_dir,
-        targets=request.targets,
-        build_env=request.build_env,
-        sdk=installed,
-        version_suffix=suffix,
-        features=job.features(request.stack, request.targets, checkouts, {}),
-        jobs=request.jobs,
-    )
+def _sdk(
+    request: TrailRequest, asked: Job, dists: Sequence[Path], index_url: str, timeline: Timeline
+) -> InstalledSdk:
+    digest = cache.key_of({path.name: files.sha256_of(path) for path in dists})
+    wanted = dataclasses.replace(asked.sdk, source=PipSource(index_url=index_url), digest=digest)
+    begun, log = time.time(), request.logs_dir / "install-sdk.log"
+    installed = job.install_rocm(dataclasses.replace(asked, sdk=wanted), log=log)
+    timeline.add("install the ROCm SDK", begun, time.time())
+    return installed
 
 
 def _build(
-    request: TrailRequest, checkouts: Sequence[Checkout], installed: Sdk | None, timeline: Timeline
+    asked: Job, checkouts: Sequence[Checkout], installed: InstalledSdk | None, timeline: Timeline
 ) -> tuple[BuiltWheel, ...]:
-    asked = build_request(request, {c.project.name: c.path for c in checkouts}, installed)
-    wheels = scheduler.run(plan.make(asked))
-    write_outputs.write(asked, wheels, checkouts)
+    wheels = job.build(asked, installed, trees=checkouts)
     for wheel in wheels:
         how: tuple[console.Mark, str] = ("kept", "from the cache") if wheel.cached else ("done", "")
         timeline.add(f"build {wheel.project}", wheel.started, wheel.ended, mark=how[0], detail=how[1])

@@ -5,10 +5,10 @@ import pytest
 
 from cairn import stack as stacks
 from cairn.build import job
+from cairn.build.model import Job
 from cairn.errors import PrerequisiteError, UsageError
 from cairn.stack import Feature, Origin, Project, Sdk, Stack
-
-from .conftest import repository
+from helpers.build import repository
 
 STACK = Stack(
     name="s",
@@ -43,7 +43,7 @@ def test_a_feature_is_on_where_it_can_work_unless_chosen(
 def test_cpu_needs_no_sdk_however_it_is_written(written: str, tmp_path: Path) -> None:
     tree = repository(tmp_path / "t", {"version.txt": "1.0", "setup.py": ""})
     stack = dataclasses.replace(STACK, sdk=Sdk(version="7.0"))
-    wanted = job.Job(
+    wanted = Job(
         stack=stack, checkouts={"torch": tree}, output_dir=tmp_path, targets=written, env_dir=tmp_path / "env"
     )
     planned = job.plan_of(wanted)
@@ -74,23 +74,23 @@ def test_values_that_reach_versions_and_environments_are_refused_at_once(
     given: dict[str, str], tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError):
-        job.Job(stack=STACK, checkouts={}, output_dir=tmp_path, **given)  # type: ignore[arg-type]
+        Job(stack=STACK, checkouts={}, output_dir=tmp_path, **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("suffix", [None, "", "+rocm7.10.0", "+devrocm7.10.0.dev0-efed3c", "+CPU"])
 def test_suffixes_that_pep_440_allows_are_taken(suffix: str | None, tmp_path: Path) -> None:
-    wanted = job.Job(stack=STACK, checkouts={}, output_dir=tmp_path, version_suffix=suffix)
+    wanted = Job(stack=STACK, checkouts={}, output_dir=tmp_path, version_suffix=suffix)
     assert wanted.version_suffix == suffix
 
 
-def rocm_only_job(tmp_path: Path, *, targets: str) -> job.Job:
+def rocm_only_job(tmp_path: Path, *, targets: str) -> Job:
     torch = repository(tmp_path / "t", {"version.txt": "1.0", "setup.py": ""})
     apex = repository(tmp_path / "a", {"version.txt": "1.0", "setup.py": ""})
     own = dataclasses.replace(
         STACK.projects[0], name="apex", distribution="apex", checkout_dir="a", rocm_only=True
     )
     stack = dataclasses.replace(STACK, sdk=Sdk(version="7.0"), projects=(*STACK.projects, own))
-    return job.Job(
+    return Job(
         stack=stack,
         checkouts={"torch": torch, "apex": apex},
         output_dir=tmp_path,

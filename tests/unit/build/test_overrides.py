@@ -5,15 +5,14 @@ from pathlib import Path
 import pytest
 
 from cairn import stack as stacks
-from cairn.build import job, plan, scheduler, write_outputs
+from cairn.build import job, plan, scheduler
 from cairn.build.inputs import overrides
-from cairn.build.model import BuildRequest
+from cairn.build.model import BuildRequest, Job
 from cairn.cli import build, ci, main
 from cairn.cli.upstream import build_prod_wheels
 from cairn.errors import BuildError, ProblemsError, UsageError, WheelError
 from cairn.sources.manifest import changelog, manifest
-
-from .conftest import MakeRequest
+from helpers.build import MakeRequest
 
 PYTORCH = Path(__file__).parents[3] / "external-builds" / "pytorch"
 STACK = stacks.load(PYTORCH)
@@ -130,7 +129,7 @@ def test_every_command_that_builds_takes_it(tmp_path: Path) -> None:
         == ("USE_FBGEMM=0", "torch:USE_X=1")
     )
     trail = ci._request(parser.parse_args(["ci", "run", *words, "--targets", "cpu"]))
-    assert trail.build_env == {"USE_FBGEMM": "0", "torch:USE_X": "1"}
+    assert trail.build_env == ("USE_FBGEMM=0", "torch:USE_X=1")
     frozen = parser.parse_args(["manifest", "create", *words, "--output", "m.json"])
     assert frozen.build_env == ["USE_FBGEMM=0", "torch:USE_X=1"]
 
@@ -138,7 +137,7 @@ def test_every_command_that_builds_takes_it(tmp_path: Path) -> None:
 def test_the_manifest_beside_the_wheels_names_it(request_for: MakeRequest) -> None:
     request = with_env(request_for(), "USE_FBGEMM=0")
     with pytest.raises(WheelError, match="at least one wheel"):  # of the set, which comes after
-        write_outputs.write(request, (), ())
+        job.write_outputs(request, (), ())
     assert json.loads((request.output_dir / "manifest.json").read_text())["build_env"] == {"USE_FBGEMM": "0"}
 
 
@@ -148,7 +147,7 @@ def test_a_switch_of_the_callers_that_no_build_sees_is_named() -> None:
 
 
 def test_a_bad_one_is_among_what_is_said_before_the_build(tmp_path: Path) -> None:
-    wanted = job.Job(
+    wanted = Job(
         stack=STACK, checkouts={"torch": tmp_path}, output_dir=tmp_path / "out", build_env=("TOKEN=1",)
     )
     with pytest.raises(ProblemsError) as caught:

@@ -6,13 +6,12 @@ import pytest
 
 from cairn.build import plan
 from cairn.build.inputs import toolchain
-from cairn.build.model import BuildRequest, Sdk
+from cairn.build.model import BuildRequest, InstalledSdk
 from cairn.formats.zip import deflate
 from cairn.rocm.install import SdkInfo
 from cairn.stack import Feature, Project
 from cairn.stack import Sdk as StackSdk
-
-from .conftest import MakeRequest
+from helpers.build import MakeRequest
 
 
 def key(request: BuildRequest) -> str:
@@ -66,7 +65,7 @@ def test_variables_that_change_what_compilers_make_are_in_the_key(
 
 def test_the_preloaded_libraries_and_the_sdk_are_in_the_key(request_for: MakeRequest, tmp_path: Path) -> None:
     info = SdkInfo(version="7.0", targets=(), root=tmp_path, bin=tmp_path, cmake=tmp_path)
-    sdk = Sdk(environment=tmp_path, info=info, digest="d")
+    sdk = InstalledSdk(environment=tmp_path, info=info, digest="d")
     request = dataclasses.replace(request_for(a=""), targets=("gfx942",), sdk=sdk)
 
     def preloading(*names: str) -> BuildRequest:

@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from cairn.build import job, rocm_sdk
+from cairn.build import job
 from cairn.build.environment import PipSource
+from cairn.build.model import CompilerCache, Job, WantedSdk
 from cairn.errors import (
     CairnError,
     PrerequisiteError,
@@ -20,8 +21,7 @@ from cairn.errors import (
 )
 from cairn.sources.worktree import state
 from cairn.stack import Origin, Project, Sdk, Stack
-
-from .conftest import repository
+from helpers.build import repository
 
 TORCH = Project(name="torch", distribution="torch", checkout_dir="t", origin=Origin(url="u"), hashtag="main")
 AUDIO = dataclasses.replace(
@@ -31,26 +31,26 @@ NOTE = state.State(project="torch", origin="u", hashtag="main", commit="0" * 40,
 
 
 @pytest.fixture
-def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> job.Job:
+def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     """A job for a GPU, whose SDK is nowhere: asking for it would fail in another way than is tested here."""
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
     trees = {
         name: repository(tmp_path / name, {"version.txt": "2.9.0a0\n", "setup.py": ""})
         for name in ("torch", "audio")
     }
-    return job.Job(
+    return Job(
         stack=Stack(name="s", line="l", targets=("gfx942",), projects=(TORCH, AUDIO), sdk=Sdk()),
         checkouts=trees,
         required=frozenset({"torch"}),
         output_dir=tmp_path / "out",
-        sdk=rocm_sdk.Wanted(source=PipSource(index_url="http://127.0.0.1:9/none/")),
+        sdk=WantedSdk(source=PipSource(index_url="http://127.0.0.1:9/none/")),
         install_rocm=True,
         targets="gfx942",
         env_dir=tmp_path / "envs",
     )
 
 
-def refused(wanted: job.Job) -> CairnError:
+def refused(wanted: Job) -> CairnError:
     with pytest.raises(CairnError) as caught:
         job.run(wanted)
     assert not (wanted.environments() / "sdk").exists(), "the SDK was asked for"
@@ -58,7 +58,7 @@ def refused(wanted: job.Job) -> CairnError:
 
 
 @pytest.mark.parametrize("phase", ["moving", "placed", "hipifying"])
-def test_an_unfinished_checkout(wanted: job.Job, phase: state.Phase) -> None:
+def test_an_unfinished_checkout(wanted: Job, phase: state.Phase) -> None:
     state.write(wanted.checkouts["torch"] / ".git", dataclasses.replace(NOTE, phase=phase))
     error = refused(wanted)
     assert isinstance(error, SourceError)
@@ -67,7 +67,7 @@ def test_an_unfinished_checkout(wanted: job.Job, phase: state.Phase) -> None:
 
 
 @pytest.mark.parametrize("text", ["2.9.0 beta", "", "2.9\n2.10", "<<<<<<< HEAD", "two.nine", "2.9.0+"])
-def test_a_version_file_without_a_version(wanted: job.Job, text: str) -> None:
+def test_a_version_file_without_a_version(wanted: Job, text: str) -> None:
     (wanted.checkouts["torch"] / "version.txt").write_text(text)
     error = refused(wanted)
     assert isinstance(error, SourceError)
@@ -86,13 +86,11 @@ def test_a_version_file_without_a_version(wanted: job.Job, text: str) -> None:
         ({"build_number": ""}, "''"),
         ({"targets": "gfx9420"}, "gfx9420"),
         ({"targets": "cpu,gfx942"}, "cpu"),
-        ({"channel": "stable", "sdk": rocm_sdk.Wanted(version="7.10.0a20251124")}, "stable"),
-        ({"sdk": rocm_sdk.Wanted(version="seven")}, "seven"),
+        ({"channel": "stable", "sdk": WantedSdk(version="7.10.0a20251124")}, "stable"),
+        ({"sdk": WantedSdk(version="seven")}, "seven"),
     ],
 )
-def test_what_was_asked_for_and_is_not_possible(
-    wanted: job.Job, changes: dict[str, object], said: str
-) -> None:
+def test_what_was_asked_for_and_is_not_possible(wanted: Job, changes: dict[str, object], said: str) -> None:
     with pytest.raises(CairnError) as caught:
         job.run(dataclasses.replace(wanted, **changes))  # type: ignore[arg-type]
     error = caught.value
@@ -101,19 +99,19 @@ def test_what_was_asked_for_and_is_not_possible(
     assert said in str(error)
 
 
-def test_a_suffix_after_a_version_that_has_one(wanted: job.Job) -> None:
+def test_a_suffix_after_a_version_that_has_one(wanted: Job) -> None:
     (wanted.checkouts["torch"] / "version.txt").write_text("2.9.0+git1234")
     error = refused(dataclasses.replace(wanted, version_suffix="+rocm7.10.0"))
     assert "2.9.0+git1234+rocm7.10.0" in str(error)
 
 
-def test_a_missing_checkout(wanted: job.Job, tmp_path: Path) -> None:
+def test_a_missing_checkout(wanted: Job, tmp_path: Path) -> None:
     gone = dataclasses.replace(wanted, checkouts={"torch": tmp_path / "gone"})
     assert f"no checkout of torch at {tmp_path / 'gone'}" in str(refused(gone))
     assert "nothing to build" in str(refused(dataclasses.replace(gone, required=frozenset())))
 
 
-def test_a_folder_that_is_no_checkout_or_has_nothing_to_build(wanted: job.Job, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_checkout_or_has_nothing_to_build(wanted: Job, tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     plain = dataclasses.replace(wanted, checkouts={"torch": tmp_path / "plain"})
     assert "is not a git checkout" in str(refused(plain))
@@ -123,7 +121,7 @@ def test_a_folder_that_is_no_checkout_or_has_nothing_to_build(wanted: job.Job, t
 
 @pytest.mark.parametrize("launcher", ["ccache", "sccache"])
 def test_a_compiler_cache_that_is_not_installed(
-    wanted: job.Job, launcher: job.CompilerCache, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    wanted: Job, launcher: CompilerCache, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     git = tmp_path / "bin" / "git"
     git.parent.mkdir()
@@ -134,12 +132,12 @@ def test_a_compiler_cache_that_is_not_installed(
     assert launcher in str(error)
 
 
-def test_a_machine_without_a_compiler_for_the_cpu(wanted: job.Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_compiler_for_the_cpu(wanted: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert isinstance(refused(dataclasses.replace(wanted, targets="cpu")), PrerequisiteError)
 
 
-def test_a_folder_that_cannot_be_written(wanted: job.Job, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written(wanted: Job, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file", tmp_path / "file" / "out", Path("/proc/no/out")):
         error = refused(dataclasses.replace(wanted, output_dir=place))
@@ -147,7 +145,7 @@ def test_a_folder_that_cannot_be_written(wanted: job.Job, tmp_path: Path) -> Non
         assert str(place) in str(error)
 
 
-def test_all_that_is_wrong_is_said_at_once(wanted: job.Job) -> None:
+def test_all_that_is_wrong_is_said_at_once(wanted: Job) -> None:
     (wanted.checkouts["torch"] / "version.txt").write_text("2.9.0 beta")
     state.write(wanted.checkouts["audio"] / ".git", dataclasses.replace(NOTE, phase="hipifying"))
     wrong = dataclasses.replace(wanted, targets="gfx9420", output_dir=Path("/proc/no"))
@@ -159,7 +157,7 @@ def test_all_that_is_wrong_is_said_at_once(wanted: job.Job) -> None:
     assert error.exit_code == UsageError.exit_code
 
 
-def test_the_plan_says_so_too_and_asks_for_no_output_folder(wanted: job.Job) -> None:
+def test_the_plan_says_so_too_and_asks_for_no_output_folder(wanted: Job) -> None:
     (wanted.checkouts["torch"] / "version.txt").write_text("2.9.0 beta")
     cpu = dataclasses.replace(wanted, targets="cpu", install_rocm=False)
     with pytest.raises(SourceError, match=r"version\.txt"):
@@ -167,22 +165,22 @@ def test_the_plan_says_so_too_and_asks_for_no_output_folder(wanted: job.Job) -> 
     assert not wanted.output_dir.exists()
 
 
-def test_a_stack_without_rocm_has_no_gpu_targets(wanted: job.Job) -> None:
+def test_a_stack_without_rocm_has_no_gpu_targets(wanted: Job) -> None:
     plain = dataclasses.replace(wanted, stack=dataclasses.replace(wanted.stack, sdk=None))
     assert "gfx942" in str(refused(plain))
 
 
-def test_a_disk_that_is_full(wanted: job.Job, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full(wanted: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=20_000_000))
     assert "only 20.0 MB are free" in str(refused(wanted))
 
 
-def test_a_tree_that_is_not_hipified_is_not_built_for_rocm(wanted: job.Job) -> None:
+def test_a_tree_that_is_not_hipified_is_not_built_for_rocm(wanted: Job) -> None:
     torch = dataclasses.replace(TORCH, hipify="build_amd")
     stack = dataclasses.replace(wanted.stack, projects=(torch, AUDIO))
     asked = dataclasses.replace(wanted, stack=stack, build_env=("TOKEN=1",))  # refused in any case
 
-    def said(asked: job.Job) -> str:
+    def said(asked: Job) -> str:
         return "\n".join(map(str, getattr(refused(asked), "problems", ["the token"])))
 
     assert "is not hipified" in said(asked)

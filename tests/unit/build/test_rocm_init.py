@@ -3,7 +3,7 @@ import types
 
 import pytest
 
-from cairn.build import rocm_init
+from cairn.build.inputs import source_tree
 
 
 def test_the_module_preloads_in_order_and_checks_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -12,7 +12,7 @@ def test_the_module_preloads_in_order_and_checks_the_version(monkeypatch: pytest
     sdk.initialize_process = lambda **given: calls.append(given)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "rocm_sdk", sdk)
     space: dict[str, object] = {}
-    exec(rocm_init.module_text(preloads=("amdhip64", "hipblas"), rocm_version="7.10.0"), space)  # noqa: S102
+    exec(source_tree.rocm_init_module(preloads=("amdhip64", "hipblas"), rocm_version="7.10.0"), space)  # noqa: S102
     initialize = space["initialize"]
     assert callable(initialize)
     initialize()
@@ -20,4 +20,4 @@ def test_the_module_preloads_in_order_and_checks_the_version(monkeypatch: pytest
 
 
 def test_no_preloads_is_an_empty_list() -> None:
-    assert "preload_shortnames=[]" in rocm_init.module_text(preloads=(), rocm_version="1")
+    assert "preload_shortnames=[]" in source_tree.rocm_init_module(preloads=(), rocm_version="1")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cairn.build import job
+from cairn.build.model import Job
 from cairn.cli import build, main
 from cairn.cli.upstream import build_prod_wheels
 from cairn.errors import UsageError
@@ -111,7 +112,7 @@ def test_a_line_that_the_checkouts_contradict_is_refused(tmp_path: Path) -> None
 
 def test_a_build_refuses_a_contradiction_before_it_begins(tmp_path: Path) -> None:
     torch = checkout(tmp_path / "t", "release/2.9", ROCM)
-    wanted = job.Job(stack=STACK, checkouts={"torch": torch}, output_dir=tmp_path / "out", line="nightly")
+    wanted = Job(stack=STACK, checkouts={"torch": torch}, output_dir=tmp_path / "out", line="nightly")
     with pytest.raises(UsageError, match="nightly was asked for"):
         job.plan_of(wanted)
 

@@ -40,7 +40,7 @@ _OURS = {
     **{f"CMAKE_{lang}_COMPILER_LAUNCHER": "--use-ccache or --use-sccache" for lang in ("C", "CXX", "HIP")},
 }
 _OURS_TOO = re.compile(r"PYTHON.*|PIP_.*|CAIRN_.*|GIT_.*|LD_PRELOAD|LD_LIBRARY_PATH|LD_AUDIT")
-# Which flag a placeholder of stack.toml follows (cairn.build.inputs.placeholders).
+# Which flag a placeholder of stack.toml follows (cairn.build.inputs.variables).
 _FLAGS = {
     "targets": "--targets (--pytorch-rocm-arch)",
     "version": "--version-suffix",

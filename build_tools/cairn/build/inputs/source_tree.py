@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cairn import files
-from cairn.build import rocm_init
 from cairn.errors import SourceError
 from cairn.sources.checkout import inspect
 from cairn.sources.git import command, url
@@ -18,6 +18,23 @@ from cairn.stack import Project
 from cairn.wheels.sbom import Source
 
 _UPSTREAM = "THEROCK_UPSTREAM_DIFFBASE"
+_ROCM_INIT = '''\
+"""Loads the ROCm libraries this torch was built against. Written by the build; do not edit."""
+
+
+def initialize():
+    import rocm_sdk
+
+    rocm_sdk.initialize_process(
+        preload_shortnames={preloads},
+        check_version={version!r},
+    )
+'''
+
+
+_OURS = re.compile(
+    re.escape(_ROCM_INIT).replace(r"\{preloads\}", r"\[[^\]]*\]").replace(r"\{version!r\}", r"'[^'\n]*'")
+)
 
 
 def commit_time(checkout: Path) -> int:
@@ -73,7 +90,7 @@ def tidy(checkout: Path, rocm_init_file: str | None) -> None:
     if rocm_init_file is None:
         return
     path = checkout / rocm_init_file
-    if path.is_file() and not path.is_symlink() and rocm_init.is_ours(_text(path)):
+    if path.is_file() and not path.is_symlink() and _OURS.fullmatch(_text(path)):
         path.unlink()
         _include_again(root, rocm_init_file)
     lent.refuse_other(root, rocm_init_file)
@@ -90,6 +107,20 @@ def _include_again(root: Repository, name: str) -> None:
 
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
+
+
+def rocm_init_module(*, preloads: Sequence[str], rocm_version: str) -> str:
+    """The source of the module through which a linked wheel loads the ROCm SDK's libraries before its own.
+
+    torch imports it as `torch._rocm_init` and calls `initialize()` (pytorch's `torch/__init__.py`).
+
+    Args:
+        preloads: shortnames of libraries, in the order they are loaded.
+        rocm_version: the version of the SDK that must be installed.
+    """
+    names = "".join(f"\n            {name!r}," for name in preloads)
+    listed = f"[{names}\n        ]" if names else "[]"
+    return _ROCM_INIT.format(preloads=listed, version=rocm_version)
 
 
 def sources_of(project: Project, checkout: Path) -> tuple[Source, ...]:

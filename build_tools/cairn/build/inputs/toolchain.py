@@ -6,11 +6,19 @@ import functools
 import os
 import shlex
 import shutil
+import sys
 
 from cairn import process
-from cairn.build.inputs import variables
 from cairn.errors import PrerequisiteError, ProcessError
 from cairn.formats.zip import deflate
+
+# Compilers, their flags and search paths (GCC manual, "Environment Variables"; hipcc's own), and the switches
+# of torch's setup.py that reach builds from the caller's environment.
+_VARIABLES = (
+    *("CC", "CXX", "HIPCXX", "AR", "LD", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "HIPFLAGS"),
+    *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "CCC_OVERRIDE_OPTIONS"),
+    *("HIPCC_COMPILE_FLAGS_APPEND", "HIPCC_LINK_FLAGS_APPEND", "DEBUG", "REL_WITH_DEB_INFO"),
+)
 
 
 def identity(*, host_compiler: bool) -> dict[str, str]:
@@ -19,7 +27,7 @@ def identity(*, host_compiler: bool) -> dict[str, str]:
     Args:
         host_compiler: ask the machine's own C++ compiler too; a build with the ROCm SDK brings one.
     """
-    found = variables.toolchain_variables()
+    found = {name: os.environ[name] for name in _VARIABLES if name in os.environ} | {"python": sys.version}
     return found | {"c++": _version(_compiler())} if host_compiler else found
 
 

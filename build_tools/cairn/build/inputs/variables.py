@@ -1,24 +1,33 @@
-"""The environment variables and placeholder values of one project's build."""
+"""The environment variables of one project's build, and the placeholders that stand in stack.toml.
+
+| placeholder | meaning |
+| --- | --- |
+| `{version}` | the version the wheel gets, base and suffix; `{version_suffix}` the suffix alone |
+| `{build_number}` | `--pytorch-build-number` |
+| `{version:NAME}` | the version of a project this one needs, as built |
+| `{requirements}` | exact requirements, joined by a vertical bar |
+| `{targets}` | GPU targets, joined by `;` |
+| `{rocm_version}`, `{rocm_home}`, `{rocm_bin}`, `{rocm_cmake}` | the ROCm SDK and its folders |
+| `{jobs}` | compile jobs that this build may run at once |
+| `{environment}` | the folder of the virtual environment that the build runs in |
+| `{source_dir}` | the folder of the tree that is built |
+| `{on_or_off:FEATURE}` | `ON` where the feature is enabled, else `OFF` |
+| `{PATH}` | `PATH` as it was |
+"""
 
 from __future__ import annotations
 
 import os
-import sys
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from cairn.build.environment import Environment, clean_variables
-from cairn.build.inputs import placeholders
 from cairn.build.model import BuildRequest
+from cairn.errors import UsageError
 from cairn.stack import Project
 
-# Compilers, their flags and search paths (GCC manual, "Environment Variables"; hipcc's own), and the switches
-# of torch's setup.py that `clean_variables` lets through.
-_TOOLCHAIN = (
-    *("CC", "CXX", "HIPCXX", "AR", "LD", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "HIPFLAGS"),
-    *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "CCC_OVERRIDE_OPTIONS"),
-    *("HIPCC_COMPILE_FLAGS_APPEND", "HIPCC_LINK_FLAGS_APPEND", "DEBUG", "REL_WITH_DEB_INFO"),
-)
+_PLACEHOLDER = re.compile(r"\{(?P<name>[A-Za-z_]+(?::[A-Za-z0-9_-]+)?)\}")
 
 
 def template_of(project: Project, *, for_cpu: bool) -> Mapping[str, str]:
@@ -75,7 +84,7 @@ def exact_requirements(
     wanted = (*project.requires, *(() if request.for_cpu else project.requires_rocm))
     absent = [f"{{version:{p.name}}}" for p in request.stack.projects if f"version:{p.name}" not in values]
     present = [text for text in wanted if not any(name in text for name in absent)]
-    return tuple(placeholders.expand(text, values, where=f"requires of {project.name}") for text in present)
+    return tuple(expand(text, values, where=f"requires of {project.name}") for text in present)
 
 
 def build_variables(
@@ -112,11 +121,31 @@ def build_variables(
         launcher = request.compiler_cache
         variables |= {f"CMAKE_{lang}_COMPILER_LAUNCHER": launcher for lang in ("C", "CXX", "HIP")}
     given = template_of(project, for_cpu=request.for_cpu)
-    expanded = placeholders.expand_all(given, values, where=f"environment of {project.name}")
+    expanded = expand_all(given, values, where=f"environment of {project.name}")
     return {**variables, **expanded, **request.env_of(project)}
 
 
-def toolchain_variables() -> dict[str, str]:
-    """The person's own variables that change what compilers make; part of every cache key."""
-    found = {name: os.environ[name] for name in _TOOLCHAIN if name in os.environ}
-    return found | {"python": sys.version}
+def expand(template: str, values: Mapping[str, str], *, where: str) -> str:
+    """`template` with every placeholder replaced.
+
+    Args:
+        template: text of a stack.toml.
+        values: placeholder name to text.
+        where: what the template belongs to, for the error.
+
+    Raises:
+        UsageError: a placeholder that has no value here.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name not in values:
+            raise UsageError(f"{where}: no value for the placeholder {{{name}}}")
+        return values[name]
+
+    return _PLACEHOLDER.sub(value, template)
+
+
+def expand_all(templates: Mapping[str, str], values: Mapping[str, str], *, where: str) -> Mapping[str, str]:
+    """Every value of a mapping, expanded."""
+    return {name: expand(text, values, where=f"{where}, {name}") for name, text in templates.items()}

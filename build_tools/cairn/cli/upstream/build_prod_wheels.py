@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cairn import stack as stacks
 from cairn.build import job
+from cairn.build.model import Job
 from cairn.cli import common, completers, main, paths
 from cairn.cli.build import show_wheels
 from cairn.cli.parser import Parser
@@ -126,7 +127,7 @@ def _add_build(parser: argparse.ArgumentParser, script: Path) -> None:
 def _install_rocm(options: argparse.Namespace) -> int:
     stack = stacks.load(options.stack)
     installed = job.install_rocm(
-        job.Job(stack=stack, checkouts={}, output_dir=Path(), sdk=common.wanted_sdk(options))
+        Job(stack=stack, checkouts={}, output_dir=Path(), sdk=common.wanted_sdk(options))
     )
     console.current().out(f"ROCm SDK {installed.info.version} at {installed.info.root}")
     return 0
@@ -137,7 +138,7 @@ def _build(options: argparse.Namespace) -> int:
     return show_wheels(job.run(wanted))
 
 
-def _job(options: argparse.Namespace, stack: stacks.Stack) -> job.Job:
+def _job(options: argparse.Namespace, stack: stacks.Stack) -> Job:
     if options.use_ccache and options.use_sccache:
         raise UsageError("--use-ccache and --use-sccache exclude each other")
     flash = options.enable_pytorch_flash_attention
@@ -149,7 +150,7 @@ def _job(options: argparse.Namespace, stack: stacks.Stack) -> job.Job:
         if switched.get(p.name) is not False
     }
     required = {name for name, path in chosen.items() if path} | {n for n, on in switched.items() if on}
-    return job.Job(
+    return Job(
         stack=stack,
         line=options.line,
         build_env=tuple(options.build_env),

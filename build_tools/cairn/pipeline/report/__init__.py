@@ -1,18 +1,4 @@
-"""The page that tells what a run did: one self-contained HTML file."""
+"""The page that shows what a run did: one self-contained HTML file, straight from the values of its stages.
 
-from cairn.pipeline.report.model import Commit, Demand, Gate, Link, Report, Skip, Stage, TestRun, Wheel
-from cairn.pipeline.report.page import render, write_report
-
-__all__ = [
-    "Commit",
-    "Demand",
-    "Gate",
-    "Link",
-    "Report",
-    "Skip",
-    "Stage",
-    "TestRun",
-    "Wheel",
-    "render",
-    "write_report",
-]
+Takes the request and the result of a run: `page.write` (or `page.render`, for the text alone).
+"""

@@ -8,28 +8,54 @@ import functools
 import hashlib
 import importlib.resources
 import urllib.parse
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import jinja2
 
 from cairn import files
 from cairn.output import console, escaping
-from cairn.pipeline.report import timeline
-from cairn.pipeline.report.model import Report
+from cairn.pipeline.report import chart
+from cairn.pipeline.request import TrailRequest, TrailResult
 
-_GOOD = ("passed", "promoted", "released", "built", "staged", "met")
-_BAD = ("failed", "invalid", "refused", "interrupted", "not met")
+# The words of a test record's verdict, of a demand's outcome and of a stage's mark; others have no colour.
+_GOOD = ("passed", "released", "met")
+_BAD = ("failed", "invalid", "not met")
 _SIGNS = {"met": "✓", "not met": "✗", "bypassed": "!", "failed": "✗", "kept": "="}
 _SCHEMES = ("", "file", "http", "https")
 
 
-def write_report(path: Path, report: Report) -> None:
-    """Write a report atomically."""
-    files.write_text(path, render(report))
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """Something that lies beside the report.
+
+    Attributes:
+        name: what the page calls it.
+        target: a URL, relative to the report where it is beside it.
+    """
+
+    name: str
+    target: str
 
 
-def render(report: Report) -> str:
-    """The report as HTML; whatever the values hold is shown as text, all of it."""
+def write(request: TrailRequest, result: TrailResult) -> None:
+    """Write `report.html` of a run atomically, with links to what lies beside it."""
+    generated = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    page = render(request, result, generated=generated, links=tuple(_links(request, result)))
+    files.write_text(result.report, page)
+
+
+def render(
+    request: TrailRequest, result: TrailResult, *, generated: str, links: tuple[Link, ...] = ()
+) -> str:
+    """The report as HTML; whatever the values hold is shown as text, all of it.
+
+    Args:
+        request: the run.
+        result: what came of it.
+        generated: when, ISO 8601 in UTC.
+        links: what else there is.
+    """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("cairn.pipeline.report", "."),
         autoescape=True,
@@ -44,17 +70,41 @@ def render(report: Report) -> str:
     page = environment.get_template("report.html")
     script = _script()
     return page.render(
-        report=report,
-        timeline=timeline.lay_out(report.stages),
+        request=request,
+        result=result,
+        generated=generated,
+        links=links,
+        seconds={wheel.sha256: wheel.seconds for wheel in result.wheels},
+        chart=chart.lay_out(result.spans),
         script=script,
         # The browser runs this one text and no other (Content Security Policy, level 2).
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
 
 
+def _links(request: TrailRequest, result: TrailResult) -> Iterator[Link]:
+    """What lies beside the report, as far as it is there: a browser shows folders of `file:` too."""
+    index = request.store_dir / "release"
+    found = {
+        "release index": index / "simple" / "index.html",
+        "set": request.wheels_dir / "set.json",
+        "manifest": request.wheels_dir / "manifest.json",
+        "test record": request.work_dir / "smoke" / "record.json",
+        "gate": index / "sets" / result.wheel_set.set_id / "gate.json",
+        "wheels": request.wheels_dir,
+        "logs": request.logs_dir,
+        "logs of the builds": request.wheels_dir / "logs",
+        "log of the smoke tests": request.work_dir / "smoke" / "smoke.log",
+    }
+    for name, path in found.items():
+        if path.exists():
+            relative = urllib.parse.quote(path.relative_to(result.report.parent).as_posix())
+            yield Link(name=name, target=relative + ("/" if path.is_dir() else ""))
+
+
 def _seen(value: object) -> object:
-    """A value as the page shows it: no character turns or hides what stands beside it; HTML of ours stays."""
-    if not isinstance(value, str) or hasattr(value, "__html__"):
+    """A value as the page shows it: without characters that turn or hide the text around them."""
+    if not isinstance(value, str) or hasattr(value, "__html__"):  # the latter: markup of ours (MarkupSafe)
         return value
     return "\n".join(escaping.visible(line) for line in value.split("\n"))
 
@@ -72,12 +122,12 @@ def _tone(word: str) -> str:
 
 
 def _sign(word: str) -> str:
-    """The sign before a verdict, for those who do not see colours."""
+    """The sign before a verdict, for readers who do not see colours."""
     return _SIGNS.get(word, "")
 
 
 def _moment(text: str) -> str:
-    """A time as people read it; a text that is none stays as it is."""
+    """A time as people read it; a text that is not a time stays as it is."""
     try:
         return dt.datetime.fromisoformat(text).astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
     except ValueError:

@@ -7,8 +7,7 @@ import pytest
 from cairn.build import plan, scheduler
 from cairn.cli import main
 from cairn.errors import BuildError
-
-from .conftest import MakeRequest
+from helpers.build import MakeRequest
 
 SLOW = """
 import pathlib, time

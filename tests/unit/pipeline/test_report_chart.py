@@ -2,19 +2,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cairn.pipeline.report.model import Stage
-from cairn.pipeline.report.timeline import lay_out
+from cairn.pipeline.report.chart import lay_out
+from cairn.pipeline.timeline import Span
 
 
-def stage(name: str, start: float, end: float) -> Stage:
-    return Stage(name=name, start=start, end=end)
+def stage(name: str, start: float, end: float) -> Span:
+    return Span(name=name, start=start, end=end)
 
 
 def test_bars_are_drawn_to_scale_from_the_first_start() -> None:
-    timeline = lay_out([stage("b", 120, 150), stage("a", 100, 120), stage("c", 130, 200)])
-    assert [bar.stage.name for bar in timeline.bars] == ["a", "b", "c"]
-    assert [(bar.left, bar.width) for bar in timeline.bars] == [(0, 20), (20, 30), (30, 70)]
-    assert timeline.seconds == 100
+    chart = lay_out([stage("b", 120, 150), stage("a", 100, 120), stage("c", 130, 200)])
+    assert [bar.stage.name for bar in chart.bars] == ["a", "b", "c"]
+    assert [(bar.left, bar.width) for bar in chart.bars] == [(0, 20), (20, 30), (30, 70)]
+    assert chart.seconds == 100
 
 
 def test_stages_side_by_side_have_lanes_of_their_own_over_the_same_time() -> None:
@@ -38,16 +38,16 @@ def test_the_scale_has_round_marks(whole: float, marks: list[float]) -> None:
     assert [tick.left for tick in ticks] == pytest.approx([m / whole * 100 for m in marks], abs=0.001)
 
 
-def test_nothing_done_is_an_empty_timeline() -> None:
+def test_nothing_done_is_an_empty_chart() -> None:
     assert lay_out([]).bars == ()
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)), min_size=1, max_size=20))
 def test_no_bar_leaves_the_page(spans: list[tuple[float, float]]) -> None:
-    timeline = lay_out(stage(str(i), start, start + length) for i, (start, length) in enumerate(spans))
-    for bar in timeline.bars:
+    chart = lay_out(stage(str(i), start, start + length) for i, (start, length) in enumerate(spans))
+    for bar in chart.bars:
         assert 0 <= bar.left <= bar.left + bar.width <= 100.01
         assert bar.width > 0
-    assert len({bar.lane for bar in timeline.bars}) == len(spans) == timeline.lanes
-    assert all(0 <= tick.left <= 100.01 for tick in timeline.ticks)
-    assert len(timeline.ticks) <= 12
+    assert len({bar.lane for bar in chart.bars}) == len(spans) == chart.lanes
+    assert all(0 <= tick.left <= 100.01 for tick in chart.ticks)
+    assert len(chart.ticks) <= 12

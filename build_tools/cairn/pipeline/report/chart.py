@@ -1,11 +1,11 @@
-"""Stages on one scale of time: where each bar begins and ends, in percent of the whole."""
+"""The stages of a run on one scale of time: where each bar begins and ends, in percent of the whole."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cairn.pipeline.report.model import Stage
+from cairn.pipeline.timeline import Span
 
 _TICKS = 5  # at most about so many
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)  # seconds
@@ -24,7 +24,7 @@ class Bar:
         at_right: whether its label belongs to the left of its end, for want of room to the right.
     """
 
-    stage: Stage
+    stage: Span
     lane: int
     left: float
     width: float
@@ -40,7 +40,7 @@ class Tick:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timeline:
+class Chart:
     """Bars and the scale they are drawn to.
 
     Attributes:
@@ -56,7 +56,7 @@ class Timeline:
     seconds: float
 
 
-def lay_out(stages: Iterable[Stage]) -> Timeline:
+def lay_out(stages: Iterable[Span]) -> Chart:
     """Place stages on a scale that begins with the first and ends with the last.
 
     Each gets a lane of its own, in the order in which they began: what ran side by side stands one below the
@@ -64,14 +64,14 @@ def lay_out(stages: Iterable[Stage]) -> Timeline:
     """
     ordered = sorted(stages, key=lambda stage: (stage.start, stage.end, stage.name))
     if not ordered:
-        return Timeline(bars=(), ticks=(), lanes=0, seconds=0.0)
+        return Chart(bars=(), ticks=(), lanes=0, seconds=0.0)
     zero = ordered[0].start
     whole = max(max(stage.end for stage in ordered) - zero, 1e-9)
     bars = tuple(_bar(stage, lane, zero, whole) for lane, stage in enumerate(ordered))
-    return Timeline(bars=bars, ticks=_ticks(whole), lanes=len(ordered), seconds=whole)
+    return Chart(bars=bars, ticks=_ticks(whole), lanes=len(ordered), seconds=whole)
 
 
-def _bar(stage: Stage, lane: int, zero: float, whole: float) -> Bar:
+def _bar(stage: Span, lane: int, zero: float, whole: float) -> Bar:
     left = (stage.start - zero) / whole * 100
     width = max((stage.end - stage.start) / whole * 100, _SHORTEST)
     left = min(left, 100 - width)
@@ -79,13 +79,8 @@ def _bar(stage: Stage, lane: int, zero: float, whole: float) -> Bar:
 
 
 def _ticks(whole: float) -> tuple[Tick, ...]:
-    step = _step(whole, _STEPS)
+    # The shortest round step that gives few enough ticks; outside of them, a fifth of the whole.
+    fitting = next((step for step in _STEPS if whole / step <= _TICKS), None)
+    step = fitting if fitting is not None and whole >= _STEPS[0] else whole / _TICKS
     count = int(whole / step)
     return tuple(Tick(left=round(i * step / whole * 100, 3), seconds=i * step) for i in range(count + 1))
-
-
-def _step(whole: float, steps: Sequence[int]) -> float:
-    fitting = next((step for step in steps if whole / step <= _TICKS), None)
-    if fitting is not None and whole >= steps[0]:
-        return fitting
-    return whole / _TICKS

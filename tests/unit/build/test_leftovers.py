@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from cairn.build import environment, plan, scheduler
-from cairn.build.model import BuildRequest, BuiltWheel, Sdk
+from cairn.build.model import BuildRequest, BuiltWheel, InstalledSdk
 from cairn.errors import BuildError, SourceError
 from cairn.rocm.install import SdkInfo
 from cairn.stack import Sdk as StackSdk
-
-from .conftest import MakeRequest
+from helpers.build import MakeRequest
 
 # Packs the folder `demo` as it lies there, as setuptools does with what package_data names, and keeps a build
 # folder whose settings win over later ones, as torch's setup.py does with a CMakeCache.txt.
@@ -54,18 +53,18 @@ Demo = Callable[..., BuildRequest]
 
 
 @pytest.fixture(scope="module")
-def sdk(tmp_path_factory: pytest.TempPathFactory) -> Sdk:
+def sdk(tmp_path_factory: pytest.TempPathFactory) -> InstalledSdk:
     folder = tmp_path_factory.mktemp("sdk")
     env = environment.create(folder / "env")
     (env.site_packages / "rocm_sdk.py").write_text(STUB)
     (env.site_packages / "_rocm_sdk_core" / "lib").mkdir(parents=True)
     (env.site_packages / "_rocm_sdk_core" / "lib" / "liba.so").touch()
     info = SdkInfo(version="7.0", targets=(), root=folder, bin=folder, cmake=folder)
-    return Sdk(environment=env.path, info=info, digest="d")
+    return InstalledSdk(environment=env.path, info=info, digest="d")
 
 
 @pytest.fixture
-def demo(request_for: MakeRequest, sdk: Sdk) -> Demo:
+def demo(request_for: MakeRequest, sdk: InstalledSdk) -> Demo:
     """Makes the request to build one checkout, for the CPU or (`rocm=True`) against an SDK."""
     request = request_for(demo=PACKING)
     tree = request.checkouts["demo"]

@@ -3,13 +3,12 @@ from pathlib import Path
 import pytest
 
 from cairn import files
-from cairn.build import environment
+from cairn.build import environment, job
 from cairn.errors import StoreError, SystemFailureError
 from cairn.pipeline import check_install, run
 from cairn.pipeline.request import TrailRequest
 from cairn.stack import Feature, Stack
-
-from .conftest import project
+from helpers.build import project
 
 
 def trail_request(work_dir: Path) -> TrailRequest:
@@ -20,7 +19,7 @@ def trail_request(work_dir: Path) -> TrailRequest:
         projects=(project("torch"), project("triton")),
         features={"flash_attention": Feature(needs=("triton",), targets=("gfx94",))},
     )
-    return TrailRequest(stack=stack, targets=("gfx942",), work_dir=work_dir, cache_dir=work_dir / "cache")
+    return TrailRequest(stack=stack, targets=("gfx942",), work_dir=work_dir)
 
 
 def test_two_runs_never_share_a_work_folder(tmp_path: Path) -> None:
@@ -30,9 +29,9 @@ def test_two_runs_never_share_a_work_folder(tmp_path: Path) -> None:
 
 def test_the_trail_builds_with_the_features_that_work(tmp_path: Path) -> None:
     request = trail_request(tmp_path)
-    both = run.build_request(request, {"torch": tmp_path, "triton": tmp_path}, None)
+    both = job.resolve(run.build_job(request, {"torch": tmp_path, "triton": tmp_path}), None)
     assert both.features == {"flash_attention"}
-    assert not run.build_request(request, {"torch": tmp_path}, None).features
+    assert not job.resolve(run.build_job(request, {"torch": tmp_path}), None).features
 
 
 def test_an_install_that_fails_is_told_in_words(tmp_path: Path) -> None:

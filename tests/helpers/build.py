@@ -1,0 +1,64 @@
+"""Repositories, projects and requests of builds that compile nothing."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from cairn.build.model import BuildRequest
+from cairn.stack import Origin, Project, Stack
+
+PYPROJECT = """
+[build-system]
+requires = []
+build-backend = "backend"
+backend-path = ["."]
+"""
+
+
+class MakeRequest(Protocol):
+    """What the fixture `request_for` gives: project name to the text of its build backend."""
+
+    def __call__(self, **backends: str) -> BuildRequest: ...
+
+
+def repository(path: Path, files: Mapping[str, str]) -> Path:
+    """A git repository with one commit of these files."""
+    for name, text in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(text)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(path)]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *words], check=True)
+    return path
+
+
+def project(name: str) -> Project:
+    """A project whose distribution and folder have its name."""
+    return Project(
+        name=name,
+        distribution=name,
+        checkout_dir=name,
+        origin=Origin(url="u"),
+        hashtag="main",
+        version_file="",
+    )
+
+
+def request(folder: Path, backends: Mapping[str, str]) -> BuildRequest:
+    """The request to build projects, given by name and the text of their build backend."""
+    trees = {
+        name: repository(folder / name, {"pyproject.toml": PYPROJECT, "backend.py": text})
+        for name, text in backends.items()
+    }
+    return BuildRequest(
+        stack=Stack(name="s", line="l", targets=("cpu",), projects=tuple(map(project, backends))),
+        checkouts=trees,
+        output_dir=folder / "out",
+        work_dir=folder / "work",
+        cache_dir=folder / "cache",
+        targets=("cpu",),
+        jobs=2,
+    )
