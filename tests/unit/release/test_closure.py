@@ -286,3 +286,15 @@ def test_a_platform_that_uv_cannot_name_is_resolved_only_there(store: LocalStore
     with pytest.raises(UsageError, match="can be resolved only there"):
         resolved(store, [], platform=Platform(python="3.11", tag="linux_s390x"))
     assert resolved(store, [], platform=Platform.here()) == Closure(files=(), missing=())
+
+
+def test_a_pinned_prerelease_is_taken_beside_a_final_version(
+    store: LocalStore, tmp_path: Path, dists: ModuleType
+) -> None:
+    make = dists.make_wheel
+    sdk = [make(tmp_path, "rocm", version) for version in ("7.10.0", "7.11.0a20251015")]
+    publish(store, "staging", [*sdk, make(tmp_path, "torch", "1", requires=["rocm==7.11.0a20251015"])])
+    assert names(resolved(store, [], "torch")) == [
+        "rocm-7.11.0a20251015-py3-none-any.whl",
+        "torch-1-py3-none-any.whl",
+    ]

@@ -125,7 +125,7 @@ class _Index:
 
     Attributes:
         asked: the requirements that uv starts from.
-        unmet: what each stand-in stands for, by its name; also of versions that uv looked at and did not choose.
+        unmet: what each stand-in stands for, by its name, those that uv saw and did not choose included.
         offers_unmet: whether there are stand-ins. Without them, uv looks for older versions that need less.
         problem: the first that was found while uv waited for an answer, or None.
     """
@@ -154,8 +154,8 @@ class _Index:
                 self._bounds[name] = self._bounds.get(name, SpecifierSet()) & requirement.specifier
         self.asked = [self._line(requirement, "the caller") for requirement in extra]
         for root in roots:
-            # Several roots may be of one version (one per Python, say), or of several versions: what they need
-            # hangs on a project of its own for each, named so that uv's explanation of a contradiction reads.
+            # Several roots may be of one version (one per Python, say) or of several, so what each needs hangs
+            # on a project of its own, named so that uv's explanation of a contradiction reads well.
             own = re.sub(r"[^a-z0-9]+", "-", root.path.name.lower()).strip("-")
             lines = [self._line(requirement, root.path.name) for requirement in root.needs.requires]
             self._made[own] = {root.version: _metadata(own, root.version, lines, root.needs.extras)}
@@ -290,7 +290,7 @@ def _resolve(index: _Index, platform: Platform) -> dict[str, str]:
     if "No solution found" not in said:
         raise StoreError(f"uv cannot resolve what the set needs: {said}")
     raise StoreError(
-        f"the requirements of the set contradict each other: {said.partition('cause: ')[2] or said}",
+        f"the requirements of the set contradict each other: {said[said.find('Because') :]}",
         tip="add a version that all of them accept to the channel",
     )
 
