@@ -187,9 +187,7 @@ def _install(job: Job, log: Path | None) -> InstalledSdk:
         return rocm_sdk.install(job.environments() / "sdk", job.sdk, log=log, say=stage.update)
 
 
-def write_outputs(
-    request: BuildRequest, wheels: Sequence[BuiltWheel], checkouts: Sequence[Checkout]
-) -> None:
+def write_outputs(request: BuildRequest, wheels: Sequence[BuiltWheel], checkouts: Sequence[Checkout]) -> None:
     """Write the manifest of what was built from, and the (open) set that the wheels form."""
     frozen = manifest.create(
         checkouts,

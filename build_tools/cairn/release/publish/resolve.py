@@ -154,7 +154,7 @@ class _Index:
                 self._bounds[name] = self._bounds.get(name, SpecifierSet()) & requirement.specifier
         self.asked = [self._line(requirement, "the caller") for requirement in extra]
         for root in roots:
-            # Several roots may be of one version (one per Python, say) or of several, so what each needs hangs
+            # Several roots may be of one version (one per Python) or of several, so what each needs hangs
             # on a project of its own, named so that uv's explanation of a contradiction reads well.
             own = re.sub(r"[^a-z0-9]+", "-", root.path.name.lower()).strip("-")
             lines = [self._line(requirement, root.path.name) for requirement in root.needs.requires]
@@ -202,7 +202,7 @@ class _Index:
                 yield from (file.ref for files in same for file in files)
 
     def _versions(self, name: str) -> dict[str, list[FileEntry]]:
-        """What fits of a project of the channel, by version: its wheels, or sdists where there is no wheel."""
+        """What fits of a project of the channel, by version: wheels, or sdists where there is no wheel."""
         if name not in self._fitting:
             found: dict[str, list[FileEntry]] = {}
             for file in self._snapshot.project(name).files:
@@ -228,7 +228,7 @@ class _Index:
         return Needs(requires=tuple(requires), extras=needs.extras)
 
     def _line(self, requirement: Requirement, wanted_by: str) -> str:
-        """A requirement as uv is to see it: without a URL, from which it would fetch, or a stand-in for it."""
+        """A requirement as uv is to see it (without a URL, which uv would fetch), or a stand-in for it."""
         name = canonicalize_name(requirement.name)
         shown = Requirement(str(requirement))
         shown.marker, shown.specifier = None, shown.specifier & self._bounds.get(name, SpecifierSet())
@@ -335,7 +335,7 @@ def _served(index: _Index) -> Iterator[str]:
 
 
 _PYTHON = re.compile(r"[0-9]\.[0-9]{1,3}")
-# uv's names for where markers are evaluated, by our system and machine. It has none for Linux on other machines
+# The names that uv has for where markers are evaluated. It has none for Linux on other machines
 # (ppc64le, s390x, i686; uv 0.13): for those, a set is resolved on such a machine.
 _UV_PLATFORMS = {
     ("linux", "x86_64"): "x86_64-unknown-linux-gnu",
