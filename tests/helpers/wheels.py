@@ -12,6 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from hypothesis import strategies as st
+from installer.sources import WheelFile
+
+from cairn.wheels.metadata import wheel_info
+
 
 class MakeWheel(Protocol):
     """`build_wheel` into a folder of the test: what the fixture `make_wheel` gives."""
@@ -105,3 +110,34 @@ def with_empty_blocks(wheel: Path, name: str, count: int = 100) -> Path:
     end = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, len(content), len(content), len(table), len(body), 0)
     wheel.write_bytes(body + table + end)
     return wheel
+
+
+def validated(path: Path) -> wheel_info.WheelInfo:
+    """The wheel's info, once `installer` has checked RECORD and every byte."""
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+    with WheelFile.open(path) as wheel:
+        wheel.validate_record(validate_contents=True)
+    info = wheel_info.read(path)
+    assert info.tags == info.wheel_tags
+    assert (
+        info.dist_info
+        == f"{path.name.split('-')[0]}-{wheel_info.parse_file_name(path.name).version}.dist-info"
+    )
+    return info
+
+
+NUMBERS = st.one_of(st.integers(0, 12), st.integers(95, 105))
+RELEASES = st.tuples(st.one_of(st.integers(1, 12), st.integers(95, 105)), NUMBERS, NUMBERS)
+COMMITS = st.from_regex(r"[a-f][0-9a-f]{6,39}", fullmatch=True)
+STAGES = st.sampled_from(
+    ["", "rc1", "rc2", "rc9", "rc10", "a20251124", "a20251124+bkc.20251126", "a20260501", "b1", ".dev0"]
+)
+
+
+@st.composite
+def rocm_versions(draw: st.DrawFn, first_major: int = 1) -> str:
+    release = draw(RELEASES.filter(lambda r: r[0] >= first_major))
+    stage = draw(STAGES)
+    commit = f"+{draw(COMMITS)}" if stage == ".dev0" and draw(st.booleans()) else ""
+    return ".".join(map(str, release)) + stage + commit

@@ -16,9 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.errors import WheelError
-from cairn.formats.view import BytesView, MemberView, View
-from cairn.formats.zip.layout import Member
-from cairn.formats.zip.reader import Archive
+from cairn.formats.view import BytesView, View
 
 MAGIC = b"\x7fELF"
 _S390 = 22
@@ -124,11 +122,6 @@ def read_file(path: Path) -> Elf:
         raise WheelError(f"{path} is empty")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         return read(data)
-
-
-def read_member(archive: Archive, member: Member, *, sections: bool = True) -> Elf:
-    """Read an ELF file in a wheel; see `read_view`."""
-    return read_view(MemberView(archive, member), sections=sections)
 
 
 def read_view(view: View, *, sections: bool = True, look_for: frozenset[str] = frozenset()) -> Elf:

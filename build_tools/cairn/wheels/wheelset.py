@@ -143,23 +143,6 @@ def read(path: Path) -> WheelSet:
     return found
 
 
-def check_files(wheel_set: WheelSet, folder: Path) -> None:
-    """Check that every wheel of a set lies in `folder` with the bytes that the set names.
-
-    Raises:
-        WheelError: one is missing or differs.
-    """
-    for wheel in wheel_set.wheels:
-        path = folder / wheel.file_name
-        if not path.is_file():
-            raise WheelError(f"{wheel.file_name} of the set {wheel_set.set_id[:12]} is not in {folder}")
-        if files.sha256_of(path) != wheel.sha256:
-            raise WheelError(
-                f"{path} has other bytes than the set {wheel_set.set_id[:12]} names",
-                tip="build the set again",
-            )
-
-
 def _check_distinct(wheels: Sequence[SetWheel]) -> None:
     if not wheels:
         raise WheelError("a set needs at least one wheel", tip="build something first")

@@ -15,21 +15,7 @@ from cairn.wheels.metadata.rocm_version import (
     with_rocm,
     with_suffix,
 )
-
-NUMBERS = st.one_of(st.integers(0, 12), st.integers(95, 105))
-RELEASES = st.tuples(st.one_of(st.integers(1, 12), st.integers(95, 105)), NUMBERS, NUMBERS)
-COMMITS = st.from_regex(r"[a-f][0-9a-f]{6,39}", fullmatch=True)
-STAGES = st.sampled_from(
-    ["", "rc1", "rc2", "rc9", "rc10", "a20251124", "a20251124+bkc.20251126", "a20260501", "b1", ".dev0"]
-)
-
-
-@st.composite
-def rocm_versions(draw: st.DrawFn, first_major: int = 1) -> str:
-    release = draw(RELEASES.filter(lambda r: r[0] >= first_major))
-    stage = draw(STAGES)
-    commit = f"+{draw(COMMITS)}" if stage == ".dev0" and draw(st.booleans()) else ""
-    return ".".join(map(str, release)) + stage + commit
+from helpers.wheels import RELEASES, rocm_versions
 
 
 @pytest.mark.parametrize(

@@ -83,15 +83,3 @@ def test_two_wheels_of_one_project_are_refused(make_wheel: MakeWheel) -> None:
         made([make_wheel(), make_wheel(version="2.0")])
     with pytest.raises(WheelError, match="at least one"):
         made([])
-
-
-def test_files_are_compared_with_the_set(wheels: list[Path]) -> None:
-    found = made(wheels)
-    folder = wheels[0].parent
-    wheel_set.check_files(found, folder)
-    wheels[0].write_bytes(wheels[0].read_bytes() + b"x")
-    with pytest.raises(WheelError, match="other bytes"):
-        wheel_set.check_files(found, folder)
-    wheels[0].unlink()
-    with pytest.raises(WheelError, match="is not in"):
-        wheel_set.check_files(found, folder)

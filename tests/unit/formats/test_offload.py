@@ -7,9 +7,7 @@ import pytest
 
 from cairn.errors import WheelError
 from cairn.formats.offload import code_object
-from cairn.wheels.contents import binaries
 from helpers.formats import make_bundle, make_elf
-from helpers.wheels import MakeWheel
 
 CODES = {
     "gfx942": b"\x7fELF" * 100,
@@ -86,19 +84,10 @@ def test_damage_is_a_wheel_error(version: int, method: int) -> None:
     assert refused > 50
 
 
-def test_a_whole_library_and_a_whole_wheel(make_wheel: MakeWheel) -> None:
-    first = make_elf(
-        sections={".hip_fatbin": make_bundle({"gfx942": b"a"}) + make_bundle({"gfx1100": b"b"}, 3, 1)}
-    )
-    second = make_elf(sections={".hip_fatbin": make_bundle({"gfx942": b"a"}, 2, 1), ".data": b"1"})
-    assert [str(code.target) for code in code_object.of_elf(first)] == ["gfx942", "gfx1100"]
-    wheel = make_wheel(files={"demo/a.so": first, "demo/b.so": second, "demo/c.so": make_elf()})
-    assert binaries.targets_of(wheel) == ("gfx942", "gfx1100")
-    assert [library.targets for library in binaries.libraries_of(wheel)] == [
-        ("gfx942", "gfx1100"),
-        ("gfx942",),
-        (),
-    ]
+def test_the_codes_of_a_whole_library() -> None:
+    section = make_bundle({"gfx942": b"a"}) + make_bundle({"gfx1100": b"b"}, 3, 1)
+    library = make_elf(sections={".hip_fatbin": section})
+    assert [str(code.target) for code in code_object.of_elf(library)] == ["gfx942", "gfx1100"]
 
 
 # The flags that clang 22 writes.
@@ -127,9 +116,3 @@ def test_a_code_object_of_its_own(flags: int, abi_version: int, target: str) -> 
 def test_a_code_object_for_nobody_is_refused(processor: int) -> None:
     with pytest.raises(WheelError, match="unknown processor"):
         code_object.of_elf(make_elf(machine=224, flags=processor))
-
-
-def test_code_objects_count_as_targets_of_a_wheel(make_wheel: MakeWheel) -> None:
-    files = {"demo/a.hsaco": make_elf(machine=224), "demo/b.co": make_elf(machine=224, flags=0x41)}
-    wheel = make_wheel(files=files | {"demo/__init__.py": b""})
-    assert binaries.targets_of(wheel) == ("gfx942", "gfx1100")

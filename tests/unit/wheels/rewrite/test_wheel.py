@@ -4,7 +4,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from installer.sources import WheelFile
 
 from cairn.errors import WheelError
 from cairn.formats.errors import EscapingPathError, MissingMemberError
@@ -12,22 +11,7 @@ from cairn.formats.zip.reader import Archive
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.verify.verify import Expectation, verify
-from helpers.wheels import MakeWheel, add_member
-
-
-def validated(path: Path) -> wheel_info.WheelInfo:
-    """The wheel's info, once `installer` has checked RECORD and every byte."""
-    with zipfile.ZipFile(path) as archive:
-        assert archive.testzip() is None
-    with WheelFile.open(path) as wheel:
-        wheel.validate_record(validate_contents=True)
-    info = wheel_info.read(path)
-    assert info.tags == info.wheel_tags
-    assert (
-        info.dist_info
-        == f"{path.name.split('-')[0]}-{wheel_info.parse_file_name(path.name).version}.dist-info"
-    )
-    return info
+from helpers.wheels import MakeWheel, add_member, validated
 
 
 def names(path: Path) -> set[str]:

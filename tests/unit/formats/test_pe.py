@@ -2,18 +2,13 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from cairn.errors import WheelError
 from cairn.formats import pe
-from cairn.formats.zip.reader import Archive
-from cairn.wheels.contents import windows_dlls
-from cairn.wheels.verify.verify import Expectation, verify
-from helpers.formats import DLL_SECTION_AT, make_bundle, make_code_object, make_dll
-from helpers.wheels import MakeWheel
+from helpers.formats import DLL_SECTION_AT, make_dll
 
 
 def test_what_the_loader_reads() -> None:
@@ -72,30 +67,6 @@ def test_every_damage_is_refused_or_read() -> None:
             continue
 
 
-def windows_wheel(make_wheel: MakeWheel, files: Mapping[str, bytes]) -> Path:
-    return make_wheel(tags=("cp311-cp311-win_amd64",), pure=False, requires=(), files=files)
-
-
-def test_device_code_of_dlls(make_wheel: MakeWheel) -> None:
-    code = make_bundle({t: make_code_object(t, b"code") for t in ("gfx1100", "gfx1101")})
-    dll = make_dll(("KERNEL32.dll",), sections={".hip_fat": code + bytes(64)})
-    wheel = windows_wheel(make_wheel, {"demo/_C.pyd": dll})
-    with Archive.open(wheel) as archive:
-        (library,) = windows_dlls.read_libraries(archive)
-    assert library.targets == ("gfx1100", "gfx1101")
-    assert verify(wheel, Expectation(targets=("gfx1100", "gfx1101"), require_device_code=True)) == ()
-    found = {(f.code, f.member) for f in verify(wheel, Expectation(targets=("gfx1100", "gfx942")))}
-    assert found == {("targets-missing", "demo/_C.pyd"), ("targets-unexpected", "demo/_C.pyd")}
-    without = windows_wheel(make_wheel, {"demo/_C.pyd": make_dll()})
-    found = {
-        (f.code, f.member)
-        for f in verify(without, Expectation(targets=("gfx942",), require_device_code=True))
-    }
-    assert found == {("no-device-code", None)}
-    broken = windows_wheel(make_wheel, {"demo/_C.pyd": make_dll(sections={".hip_fat": b"x" * 99})})
-    assert [f.code for f in verify(broken, Expectation())] == ["binary-malformed"]
-
-
 def test_sections_are_refused_before_they_take_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     # Sections may share their bytes in the file, so that many of them cost nothing there.
     data = make_dll(("a.dll",), sections={".far": b"x.dll\0" + bytes(90_000)})
@@ -106,27 +77,3 @@ def test_sections_are_refused_before_they_take_all_memory(monkeypatch: pytest.Mo
     assert pe.read(data).imports == ("a.dll",)
     with pytest.raises(WheelError, match="more room"):
         pe.read(far)
-
-
-def test_needs_are_told_whatever_their_case(make_wheel: MakeWheel) -> None:
-    dll = make_dll(("Other.DLL", "python311.dll", "api-ms-win-crt-heap-l1-1-0.dll"), ("Later.dll",))
-    wheel = windows_wheel(make_wheel, {"demo/_C.pyd": dll, "demo/other.dll": make_dll(("KERNEL32.dll",))})
-    (finding,) = verify(wheel, Expectation())
-    assert (finding.code, finding.member) == ("needed", "demo/_C.pyd")
-    assert "later.dll" in finding.reason
-    assert verify(wheel, Expectation(provided_libraries=("LATER*.dll",))) == ()
-    apart = windows_wheel(make_wheel, {"demo/_C.pyd": make_dll(("x.dll",)), "demo/lib/x.dll": make_dll()})
-    assert [finding.code for finding in verify(apart, Expectation())] == ["dll-folder"]
-
-
-def test_what_every_windows_has() -> None:
-    for name in (
-        "KERNEL32.dll",
-        "ws2_32.dll",
-        "api-ms-win-core-path-l1-1-0.dll",
-        "python3.dll",
-        "VCRUNTIME140.dll",
-    ):
-        assert windows_dlls.on_system(name, "win_amd64"), name
-    for name in ("amdhip64_7.dll", "msvcp140.dll", "rocblas.dll", "kernel32.so"):
-        assert not windows_dlls.on_system(name, "win_amd64"), name
