@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cairn.sources.checkout.checkout import Checkout, CheckoutRequest, checkout
-from cairn.sources.git.failures import Patience
+from cairn.sources.git.command import RetryPolicy
 from cairn.stack import Origin, Project
 
 BUILD_AMD = '''\
@@ -180,7 +180,7 @@ def bench(tmp_path: Path, upstream: Upstream, torch: Project) -> Bench:
             checkout_dir=tmp_path / "check outs ü" / "pytorch",
             origin=upstream.origin("torch"),
             hashtag="main",
-            patience=Patience(attempts=2, wait=0.01),
+            retry=RetryPolicy(attempts=2, wait=0.01),
         )
     )
 

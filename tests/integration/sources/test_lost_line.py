@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from cairn.errors import NetworkError, SourceError
-from cairn.sources.git.failures import Patience
+from cairn.sources.git.command import RetryPolicy
 from cairn.sources.manifest import check_origins
 from cairn.sources.mirror import mirror
 
 COMMITS, BYTES = 40, 30_000  # of noise in each commit, which no compression makes smaller
 ALL = COMMITS * BYTES
-QUICK = Patience(attempts=4, wait=0.01)
+QUICK = RetryPolicy(attempts=4, wait=0.01)
 
 
 @dataclass
@@ -105,7 +105,7 @@ def assert_whole(source: mirror.Mirror, run_git: Any) -> None:
 
 
 def test_a_whole_line_is_fetched_in_one_go(line: Line, run_git: Any) -> None:
-    source = mirror.of(line.url, patience=QUICK)
+    source = mirror.of(line.url, retry=QUICK)
     source.find("main", say=print)
     assert_whole(source, run_git)
     assert len(line.served) == 1
@@ -114,7 +114,7 @@ def test_a_whole_line_is_fetched_in_one_go(line: Line, run_git: Any) -> None:
 def test_a_line_that_always_breaks_half_way_is_no_hindrance(line: Line, run_git: Any) -> None:
     line.breaks_after = ALL / 4
     said: list[str] = []
-    source = mirror.of(line.url, patience=QUICK)
+    source = mirror.of(line.url, retry=QUICK)
     found = source.find("main", say=said.append)
     assert found.kind == "branch"
     assert found.commit == run_git(line.folder / "long.git", "rev-parse", "main")
@@ -124,7 +124,7 @@ def test_a_line_that_always_breaks_half_way_is_no_hindrance(line: Line, run_git:
 
 def test_the_next_run_goes_on_where_the_line_broke(line: Line, run_git: Any) -> None:
     line.breaks_after = ALL / 4
-    source = mirror.of(line.url, patience=Patience(attempts=2, wait=0.01))
+    source = mirror.of(line.url, retry=RetryPolicy(attempts=2, wait=0.01))
     with pytest.raises(NetworkError):
         source.find("main", say=print)
     come = run_git(source.path, "rev-list", "--all", "--count")
@@ -138,7 +138,7 @@ def test_the_next_run_goes_on_where_the_line_broke(line: Line, run_git: Any) -> 
 def test_other_things_than_those_that_broke_off_are_whole_too(line: Line, run_git: Any) -> None:
     run_git(line.folder / "long.git", "branch", "older", "main~3")
     line.breaks_after = ALL / 4
-    source = mirror.of(line.url, patience=Patience(attempts=2, wait=0.01))
+    source = mirror.of(line.url, retry=RetryPolicy(attempts=2, wait=0.01))
     with pytest.raises(NetworkError):
         source.find("main", say=print)
     line.breaks_after = float("inf")
@@ -152,22 +152,22 @@ def test_other_things_than_those_that_broke_off_are_whole_too(line: Line, run_gi
 def test_a_line_that_brings_nothing_ends_the_patience(line: Line) -> None:
     line.breaks_after = 100
     with pytest.raises(NetworkError):
-        mirror.of(line.url, patience=QUICK).find("main", say=print)
+        mirror.of(line.url, retry=QUICK).find("main", say=print)
     assert len(line.served) == QUICK.attempts
 
 
 def test_what_the_origin_lacks_is_not_tried_again(line: Line) -> None:
     with pytest.raises(SourceError, match="mian"):
-        mirror.of(line.url, patience=QUICK).find("mian", say=print)
+        mirror.of(line.url, retry=QUICK).find("mian", say=print)
     assert len(line.served) == 2  # the second lists what there is instead
 
 
 def test_an_old_server_that_gives_no_commit_by_its_id(line: Line, upstream: Any, run_git: Any) -> None:
     line.is_old = True
     within = run_git(line.folder / "long.git", "rev-parse", "main~5")
-    assert mirror.of(line.url, patience=QUICK).find(within, say=print).commit == within
+    assert mirror.of(line.url, retry=QUICK).find(within, say=print).commit == within
     there = check_origins._Claim(name="long", origin=line.url, commit=within)
-    assert check_origins._has(there, patience=QUICK, say=print)
+    assert check_origins._has(there, retry=QUICK, say=print)
     upstream.commit("plain", {"elsewhere": "x"}, "Of another repository")
     other = run_git(line.folder / "plain.git", "rev-parse", "main")
-    assert not check_origins._has(replace(there, commit=other), patience=QUICK, say=print)
+    assert not check_origins._has(replace(there, commit=other), retry=QUICK, say=print)

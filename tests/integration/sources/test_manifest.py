@@ -203,10 +203,10 @@ def test_no_token_is_in_a_manifest(desk: Desk, home: Path) -> None:
     (home / ".gitconfig").write_text((home / ".gitconfig").read_text() + more)
     text = (desk.folder / "stack.toml").read_text().replace(base, "https://user:t0ken@private.invalid/")
     (desk.folder / "stack.toml").write_text(text)
-    command.person_settings.cache_clear()
+    command.connection_settings.cache_clear()
     desk.checkout()
     said = desk.create("m.json", "--json")
-    command.person_settings.cache_clear()
+    command.connection_settings.cache_clear()
     assert "t0ken" not in said + (desk.folder / "m.json").read_text()
     assert desk.manifest("m.json")["projects"][1]["origin"] == "https://private.invalid/torchvision.git"
 

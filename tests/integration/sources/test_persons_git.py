@@ -29,7 +29,7 @@ def test_the_result_is_the_same_byte_for_byte(
     monkeypatch.setenv("CALLER_SECRET", "x")
     monkeypatch.setenv("ROCM_HOME", "/somewhere/rocm")
     monkeypatch.setenv("LC_ALL", "tr_TR.UTF-8")
-    command.person_settings.cache_clear()
+    command.connection_settings.cache_clear()
     done = bench(checkout_dir=tmp_path / "again")
     assert (done.hipify_commit, done.tree, done.submodules, done.report) == (
         expected.hipify_commit,
@@ -65,9 +65,9 @@ def test_settings_for_reaching_an_origin_are_taken_and_nothing_else(
     )
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("GIT_SSH_COMMAND", "ssh -i key")
-    command.person_settings.cache_clear()
-    taken = command.person_settings()
-    command.person_settings.cache_clear()
+    command.connection_settings.cache_clear()
+    taken = command.connection_settings()
+    command.connection_settings.cache_clear()
     assert sorted(taken) == [
         ("credential.helper", "store"),
         ("http.https://h/.extraheader", "Authorization: basic c2VjcmV0"),
@@ -83,9 +83,9 @@ def test_url_instead_of_leads_to_the_persons_mirror(bench: Any, home: Path, upst
     (home / ".gitconfig").write_text(
         f'[url "{upstream.folder}/"]\n\tinsteadOf = https://user:t0ken@private.invalid/\n'
     )
-    command.person_settings.cache_clear()
+    command.connection_settings.cache_clear()
     done = bench(origin="https://user:t0ken@private.invalid/torch.git", submodules=False, hipify=False)
-    command.person_settings.cache_clear()
+    command.connection_settings.cache_clear()
     assert done.origin == "https://private.invalid/torch.git"
     written = [p for p in bench.path.rglob("*") if p.is_file()] + [
         p for p in Path(os.environ["CAIRN_CACHE_DIR"]).rglob("*") if p.is_file()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cairn.errors import CairnError, NetworkError, SourceError, SystemFailureError
-from cairn.sources.git import failures
-from cairn.sources.git.failures import Patience, UnknownRefError, UnreachableError
+from cairn.sources.git import command
+from cairn.sources.git.command import RetryPolicy, UnknownRefError, UnreachableError
 
 FETCH = ("fetch", "--quiet", "origin", "main")
 
@@ -47,11 +47,11 @@ FETCH = ("fetch", "--quiet", "origin", "main")
     ],
 )
 def test_the_kind_of_a_failure(stderr: str, kind: type[CairnError]) -> None:
-    assert type(failures.of(FETCH, stderr, returncode=128)) is kind
+    assert type(command.error_of(FETCH, stderr, returncode=128)) is kind
 
 
 def test_the_message_is_one_line_without_secrets() -> None:
-    error = failures.of(
+    error = command.error_of(
         FETCH, "hint: x\nfatal: cannot read https://u:s3cret@h/a\nfatal: gone\n", returncode=128
     )
     assert str(error) == "git fetch: cannot read https://***@h/a; gone"
@@ -60,11 +60,11 @@ def test_the_message_is_one_line_without_secrets() -> None:
 def test_what_a_server_said_is_told_without_its_zero_byte() -> None:
     said = "remote: fatal: unable to read abc\nremote: aborting due to possible repository corruption.\0\n"
     told = "remote: fatal: unable to read abc; remote: aborting due to possible repository corruption."
-    assert str(failures.of(FETCH, said, returncode=128)) == f"git fetch: {told}"
+    assert str(command.error_of(FETCH, said, returncode=128)) == f"git fetch: {told}"
 
 
 def test_silence_is_reported_by_the_exit_code() -> None:
-    assert str(failures.of(FETCH, "", returncode=7)) == "git fetch: exit code 7"
+    assert str(command.error_of(FETCH, "", returncode=7)) == "git fetch: exit code 7"
 
 
 def test_only_network_faults_are_tried_again() -> None:
@@ -77,7 +77,7 @@ def test_only_network_faults_are_tried_again() -> None:
             raise NetworkError("lost")
         return "done"
 
-    assert failures.again(fails_twice, patience=Patience(attempts=3, wait=0), say=said.append) == "done"
+    assert command.retrying(fails_twice, retry=RetryPolicy(attempts=3, wait=0), say=said.append) == "done"
     assert len(said) == 2
 
     def refuses() -> str:
@@ -86,7 +86,7 @@ def test_only_network_faults_are_tried_again() -> None:
 
     tries.clear()
     with pytest.raises(SourceError):
-        failures.again(refuses, patience=Patience(attempts=3, wait=0), say=said.append)
+        command.retrying(refuses, retry=RetryPolicy(attempts=3, wait=0), say=said.append)
     assert len(tries) == 1
 
 
@@ -95,4 +95,4 @@ def test_patience_ends() -> None:
         raise NetworkError("lost")
 
     with pytest.raises(NetworkError):
-        failures.again(fails, patience=Patience(attempts=2, wait=0), say=lambda _line: None)
+        command.retrying(fails, retry=RetryPolicy(attempts=2, wait=0), say=lambda _line: None)

@@ -28,8 +28,7 @@ from pathlib import Path
 
 from cairn import files
 from cairn.output import console, wording
-from cairn.sources.git.in_progress import ASIDE
-from cairn.sources.git.repository import Repository
+from cairn.sources.git.repository import ASIDE, Repository
 from cairn.sources.worktree import unseen
 
 _NOTE = "cairn-leftovers.json"

@@ -15,8 +15,8 @@ from pathlib import Path
 from cairn.errors import SourceError
 from cairn.sources.checkout import hipify_step, lfs_pointers, local_work
 from cairn.sources.checkout.inspect import Checkout, Submodule, inspect
-from cairn.sources.git import in_progress, repository, url
-from cairn.sources.git.failures import Patience
+from cairn.sources.git import repository, url
+from cairn.sources.git.command import RetryPolicy
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.mirror import history, mirror
 from cairn.sources.mirror.mirror import Found, Mirror
@@ -47,7 +47,7 @@ class CheckoutRequest:
         commit_hipify: commit what hipify did, and tag it.
         force: drop local edits and commits that stand in the way.
         python: the interpreter hipify runs in; ours when None.
-        patience: with network faults.
+        retry: with network faults.
     """
 
     project: Project
@@ -63,7 +63,7 @@ class CheckoutRequest:
     commit_hipify: bool = True
     force: bool = False
     python: Path | None = None
-    patience: Patience = field(default_factory=Patience)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
 
 
 def _silent(_line: str) -> None:
@@ -88,7 +88,7 @@ def checkout(request: CheckoutRequest, *, say: Say = _silent) -> Checkout:
         root = repository.root_at(request.checkout_dir)
         note = _recovered(root, request, say=say)
         _refuse_foreign(root, note)
-        source = mirror.of(request.origin, depth=request.depth, patience=request.patience)
+        source = mirror.of(request.origin, depth=request.depth, retry=request.retry)
         found = source.find(_name(request, source, say), say=say)
         wanted = _wanted(request, found)
         if not _is_current(root, note, wanted):
@@ -146,9 +146,9 @@ def _recovered(root: Repository, request: CheckoutRequest, *, say: Say) -> State
         return None
     if note.phase != "ready":
         say(f"an earlier run did not finish {root.work_tree}: carrying on")
-        in_progress.sweep(root.git_dir, folders=(root.work_tree,), below=True)
+        repository.sweep(root.git_dir, folders=(root.work_tree,), below=True)
     if url.identity(note.origin) == url.identity(request.origin):
-        restore_objects.revive(root, note, origin=request.origin, patience=request.patience, say=say)
+        restore_objects.revive(root, note, origin=request.origin, retry=request.retry, say=say)
     kind, python = request.project.hipify, request.python
     return hipify_step.recovered(root, note, kind=kind, python=python, force=request.force, say=say)
 
@@ -168,7 +168,7 @@ def _refuse_foreign(root: Repository, note: State | None) -> None:
 def _is_empty(path: Path) -> bool:
     """Whether a folder has no files, or only the first one of a run that was killed."""
     found = (entry for entry in path.rglob("*") if entry.is_symlink() or not entry.is_dir())
-    return all(in_progress.is_part(entry.name) for entry in found)
+    return all(repository.is_part(entry.name) for entry in found)
 
 
 def _name(request: CheckoutRequest, source: Mirror, say: Say) -> str:
@@ -177,7 +177,7 @@ def _name(request: CheckoutRequest, source: Mirror, say: Say) -> str:
         return request.commit
     if request.as_of is None:
         return request.hashtag
-    whole = source if source.depth is None else mirror.of_commits(request.origin, patience=request.patience)
+    whole = source if source.depth is None else mirror.of_commits(request.origin, retry=request.retry)
     return history.as_of(whole, request.hashtag, request.as_of, say=say)
 
 
@@ -233,7 +233,7 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
         plan = submodules.fetch_all(root, found.commit, mirror_path, origin=request.origin, how=how)
     parts, gone = local_work.moving(root, found.commit, mirror_path, plan)
     before = _refuse_to_lose_work(root, note, parts, force=request.force)
-    in_progress.sweep_parts(root.git_dir)
+    repository.sweep_parts(root.git_dir)
     state.write(root.git_dir, dataclasses.replace(wanted, phase="moving"))
     say(f"checking out {found.commit[:12]} in {request.checkout_dir}")
     repository.create(root)
@@ -289,4 +289,4 @@ def _refs(root: Repository, found: Found, note: State | None, say: Say) -> dict[
 
 def _fetching(request: CheckoutRequest, say: Say) -> submodules.Fetching:
     jobs = request.jobs or os.cpu_count() or 1
-    return submodules.Fetching(depth=request.depth, jobs=jobs, patience=request.patience, say=say)
+    return submodules.Fetching(depth=request.depth, jobs=jobs, retry=request.retry, say=say)

@@ -190,7 +190,7 @@ def adopt(root: Repository, project: Project) -> State:
         _complete_tags(part, hipified=committed is not None)
     return State(
         project=project.name,
-        origin=_origin(root),
+        origin=root.origin_url() or str(root.work_tree),
         hashtag=head,
         commit=root.tag(UPSTREAM_TAG) or head,
         phase="ready",
@@ -250,9 +250,3 @@ def by_part(names: Collection[str], parts: Collection[str]) -> dict[str, list[st
         owner = next(path for path in deepest_first if not path or name.startswith(f"{path}/"))
         made[owner].append(name[len(owner) + 1 :] if owner else name)
     return made
-
-
-def _origin(root: Repository) -> str:
-    if root.succeeds("config", "--get", "remote.origin.url"):
-        return root.run("config", "--get", "remote.origin.url").strip()
-    return str(root.work_tree)

@@ -86,7 +86,7 @@ def inspect(project: Project, path: Path) -> Checkout:
     head = root.head() or ""
     note = state.read(root.git_dir)
     upstream, hipified = root.tags(UPSTREAM_TAG, HIPIFY_TAG)
-    origin = note.origin if note else _remote(root)
+    origin = note.origin if note else root.origin_url() or str(root.work_tree)
     return Checkout(
         project=project,
         path=root.work_tree,
@@ -158,9 +158,3 @@ def _submodule(module: submodules.Module) -> Submodule:
         hipify_commit=hipified,
         tree=work_tree_id(module.repository),
     )
-
-
-def _remote(root: Repository) -> str:
-    if root.succeeds("config", "--get", "remote.origin.url"):
-        return url.without_credentials(root.run("config", "--get", "remote.origin.url").strip())
-    return str(root.work_tree)

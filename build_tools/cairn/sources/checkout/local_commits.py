@@ -8,8 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
-from cairn.sources.hipify import commit as hipify_commit
+from cairn.sources.git.repository import HIPIFY_SUBJECT, HIPIFY_TAG, UPSTREAM_TAG, Repository
 
 _HUNK = re.compile(rb"^@@ -\S+ \+\S+ @@.*$", re.MULTILINE)
 _INDEX = re.compile(rb"^index [0-9a-f]+\.\.[0-9a-f]+(?= |$)", re.MULTILINE)
@@ -93,7 +92,7 @@ def hipified_from(repository: Repository) -> str | None:
     if not repository.succeeds("merge-base", "--is-ancestor", upstream, tagged):
         return upstream
     found = between(repository, upstream, tagged)
-    hipifys = [commit.id for commit in found if commit.subject == hipify_commit.SUBJECT]
+    hipifys = [commit.id for commit in found if commit.subject == HIPIFY_SUBJECT]
     if not hipifys:
         return tagged
     return repository.commit_of(f"{tagged}~1") if hipifys == [tagged] else upstream
@@ -118,8 +117,8 @@ def in_hipifys_tag_only(repository: Repository) -> tuple[LocalCommit, ...]:
     if None in repository.tags(UPSTREAM_TAG, HIPIFY_TAG):
         return ()
     found = between(repository, UPSTREAM_TAG, HIPIFY_TAG)
-    if all(commit.subject == hipify_commit.SUBJECT for commit in found):
+    if all(commit.subject == HIPIFY_SUBJECT for commit in found):
         return ()
     kept = ("--not", "--branches", "--remotes", f"--exclude={HIPIFY_TAG}", "--tags")
     gone = set(repository.run("rev-list", f"refs/tags/{HIPIFY_TAG}", *kept).split())
-    return tuple(c for c in found if c.id in gone and c.subject != hipify_commit.SUBJECT)
+    return tuple(c for c in found if c.id in gone and c.subject != HIPIFY_SUBJECT)

@@ -12,7 +12,7 @@ from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.output import console, wording
 from cairn.sources.checkout import local_commits, overwritten
-from cairn.sources.git import command, in_progress, repository
+from cairn.sources.git import command, repository
 from cairn.sources.git.repository import Repository
 from cairn.sources.hipify import build_step
 from cairn.sources.worktree import contents, submodules, unfinished
@@ -191,7 +191,7 @@ def _foreign(own: Repository, within: Collection[Path]) -> list[str]:
     if not own.work_tree.is_dir():
         return ["."] if own.work_tree.is_symlink() or own.work_tree.exists() else []
     names = overwritten.files_below(own.work_tree, within)
-    return sorted(name for name in names if not in_progress.is_part(Path(name).name))
+    return sorted(name for name in names if not repository.is_part(Path(name).name))
 
 
 def _hidden_edits(part: Part) -> list[str]:

@@ -94,7 +94,7 @@ def _evidence(stack: Stack, project: Project, folder: Path) -> _Evidence | None:
         hashtag, origin = note.hashtag, note.origin
     else:  # made by hand
         hashtag = _asked(root, "symbolic-ref", "--quiet", "--short", "HEAD")
-        origin = _asked(root, "config", "--get", "remote.origin.url")
+        origin = root.origin_url() or ""
     on = {line: stack.for_line(line).project(project.name) for line in _known(stack)}
     name = hashtag.removeprefix("refs/heads/").removeprefix("origin/")
     by_name = frozenset(line for line, there in on.items() if there.hashtag == name)

@@ -1,5 +1,5 @@
-"""The `git` program and repositories, so that a person's configuration changes nothing of what is done.
+"""The `git` program and working repositories, isolated from the user's configuration.
 
-`command.run` runs git; `repository.Repository` is a working repository; `failures.again` tries again when the
-network is at fault; `commits.between` reads the commits of a range, with GitPython.
+`command.run` runs git and turns its failures into errors; `repository.Repository` is one working tree with
+its git directory; `commits.between` reads the commits of a range, with GitPython.
 """

@@ -1,9 +1,12 @@
-"""One working repository, root or submodule, that borrows its objects from a mirror."""
+"""One working repository, root or submodule, that borrows its objects from a mirror; what killed git left."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Mapping
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +16,19 @@ from cairn.sources.git import command
 
 UPSTREAM_TAG = "THEROCK_UPSTREAM_DIFFBASE"
 HIPIFY_TAG = "THEROCK_HIPIFY_DIFFBASE"
+HIPIFY_SUBJECT = "DO NOT SUBMIT: HIPIFY"  # of the commit between them: upstream's words
+GITLINK = "160000"  # mode of an entry that is a submodule: its id is a commit (git-ls-tree(1))
+ASIDE = "cairn-aside"  # folder of a git directory with what builds left (cairn.build.inputs.leftovers)
 
-# The submodules' settings, in a file that the repository's own configuration includes: written in one go.
+# The submodules' settings, in a file that the repository's own configuration includes (git-config(1),
+# include.path): one file written at once, where `git config` would run three times for each submodule.
 _OURS = "cairn.config"
-GITLINK = "160000"
 _WORKTREE = ("config", "--local", "core.worktree")
-OWN_SUBJECT = "DO NOT SUBMIT: HIPIFY"
+_MARKER = "cairn-busy"
+# What git-fetch and git-repack write before they rename it (git's pack-write.c, object-file.c).
+_HALF = ("tmp_pack_", "tmp_idx_", "tmp_obj_", "tmp_rev_")
+_PART = re.compile(r"\..*\.[0-9a-f]{16}\.part")
+_WAIT_FOR_GIT = 60.0  # seconds for a git whose parent was killed to end by itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +49,17 @@ class Repository:
         own = {**self._where(), **(env or {})}
         return command.run(self.work_tree, *args, env=own, config=config, stdin=stdin)
 
+    def listed(self, *args: str, env: Mapping[str, str] | None = None) -> list[str]:
+        """What git lists, each ended by a NUL; git is asked for that by `-z`, which `args` hold."""
+        return [entry for entry in self.run(*args, env=env).split("\0") if entry]
+
     def succeeds(self, *args: str) -> bool:
         """Whether git succeeds in the working tree."""
         return command.succeeds(self.work_tree, *args, env=self._where())
 
     @property
     def common_dir(self) -> Path:
-        """Where objects and settings are: elsewhere for a worktree of another repository."""
+        """Where objects and settings are: elsewhere for a linked worktree (gitrepository-layout(5))."""
         try:
             text = (self.git_dir / "commondir").read_text(encoding="utf-8").strip()
         except (FileNotFoundError, NotADirectoryError):
@@ -91,20 +105,36 @@ class Repository:
 
     def gitlinks(self) -> tuple[str, ...]:
         """Paths at which the index has submodules."""
-        listed = self.run("ls-files", "--stage", "-z").split("\0")
-        return tuple(e.partition("\t")[2] for e in listed if e.startswith(GITLINK))
+        # `mode id stage<TAB>path` (git-ls-files(1), OUTPUT).
+        listed = self.listed("ls-files", "--stage", "-z")
+        return tuple(entry.partition("\t")[2] for entry in listed if entry.startswith(GITLINK))
+
+    def origin_url(self) -> str | None:
+        """Where `origin` is, as the repository's configuration has it; None without such a remote."""
+        try:
+            return self.run("config", "--get", "remote.origin.url").strip()
+        except SourceError:
+            return None
+
+    def status(self, *options: str) -> list[tuple[str, str]]:
+        """Files that differ from HEAD, and new ones, after git's two letters for each; not submodules'.
+
+        Without renames, so that an entry has one path and no second one follows it.
+        """
+        always = ("--untracked-files=all", "--ignore-submodules=all", "--no-renames")
+        return [
+            (entry[:2], entry[3:]) for entry in self.listed("status", "--porcelain", "-z", *always, *options)
+        ]
 
     def changes(self) -> tuple[str, ...]:
         """Files edited, added or deleted since HEAD, and new ones that are not ignored; not submodules'."""
-        options = ("--untracked-files=all", "--ignore-submodules=all", "--no-renames")
-        listed = self.run("status", "--porcelain", "-z", *options)
-        return tuple(entry[3:] for entry in listed.split("\0") if entry)
+        return tuple(name for _, name in self.status())
 
     def hidden(self) -> tuple[str, ...]:
-        """Files that a person told git not to look at (assume-unchanged, skip-worktree); not submodules."""
-        listed = self.run("ls-files", "-v", "-z").split("\0")
-        # The mark is lower case, or S (git-ls-files(1), -v).
-        marked = [entry[2:] for entry in listed if entry and (entry[0] == "S" or entry[0].islower())]
+        """Files that the user told git not to look at (assume-unchanged, skip-worktree); not submodules."""
+        # The letter is lower case for assume-unchanged, S for skip-worktree (git-ls-files(1), -v, -t).
+        listed = self.listed("ls-files", "-v", "-z")
+        marked = [entry[2:] for entry in listed if entry[0] == "S" or entry[0].islower()]
         links = set(self.gitlinks()) if marked else set()
         return tuple(name for name in marked if name not in links)
 
@@ -121,7 +151,7 @@ class Repository:
         lines = self.run("log", "--format=%ce%x09%h %s", *heads, *kept).splitlines()
         found = (line.partition("\t") for line in lines)
         return tuple(
-            text for email, _, text in found if email != command.EMAIL or not text.endswith(OWN_SUBJECT)
+            text for email, _, text in found if email != command.EMAIL or not text.endswith(HIPIFY_SUBJECT)
         )
 
     def commit_tree(self, commit: str | None) -> str | None:
@@ -160,7 +190,7 @@ def create(repository: Repository) -> None:
     work_tree, git_dir = repository.work_tree, repository.git_dir
     work_tree.mkdir(parents=True, exist_ok=True)
     dot_git = work_tree / ".git"
-    # A worktree that a person added to a repository of theirs is tied to it already, in another way.
+    # A linked worktree (`git worktree add`) is tied to its main repository already, in a different way.
     is_submodule = git_dir != dot_git and repository.common_dir == git_dir
     if is_submodule:
         files.write_text(dot_git, f"gitdir: {_relative(git_dir, work_tree)}\n")
@@ -185,13 +215,11 @@ def untie(repository: Repository) -> None:
 
 def name_origin(repository: Repository, url: str) -> None:
     """Make `origin` mean this URL, so that plain git works in the checkout."""
-    try:
-        before = repository.run("config", "--local", "--get", "remote.origin.url").rstrip("\n")
-    except SourceError:
+    before = repository.origin_url()
+    if before is None:
         fetch = "+refs/heads/*:refs/remotes/origin/*"
         _append(repository, [("remote.origin.url", url), ("remote.origin.fetch", fetch)])
-        return
-    if before != url:
+    elif before != url:
         repository.run("config", "--local", "--replace-all", "remote.origin.url", url)
 
 
@@ -212,7 +240,10 @@ def _append(repository: Repository, settings: Iterable[tuple[str, str]]) -> None
 
 
 def borrow_objects(repository: Repository, mirror: Path) -> None:
-    """Let the repository use the objects of a mirror, and end its history where neither has more of it."""
+    """Let the repository use the objects of a mirror, and end its history where neither has more of it.
+
+    The mirror becomes the first line of `objects/info/alternates` (gitrepository-layout(5)).
+    """
     path = repository.common_dir / "objects" / "info" / "alternates"
     ours = str(mirror / "objects")
     before = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
@@ -235,16 +266,17 @@ def _is_lost_mirror(line: str) -> bool:
 
 
 def _end_history(repository: Repository, mirror: Path) -> None:
-    """Say where the history ends: at the commits whose parents neither we nor the mirror have.
+    """Note where the history ends: at the commits whose parents neither we nor the mirror have.
 
-    A clone made by hand may be shallower than the mirror, or deeper, or shallow in another branch.
+    They go into the file `shallow`, an id a line (git's Documentation/technical/shallow.txt). A clone made by
+    hand may be shallower than the mirror, or deeper, or shallow in a different branch.
     """
     own, theirs = repository.common_dir / "shallow", mirror / "shallow"
     listed = [path.read_bytes() for path in (own, theirs) if path.exists()]
     if not listed:
         return
     ends = sorted({line for text in listed for line in text.decode().split()})
-    # `cat-file` shows a commit as it was written; all else takes the ends for roots.
+    # `cat-file` shows a commit as it was written; every other command hides the parents of a listed one.
     parents: dict[str, list[str]] = {}
     for end in ends:
         if repository.succeeds("cat-file", "-e", end):
@@ -268,7 +300,7 @@ def place(repository: Repository, commit: str, *, alone: bool = True) -> None:
         commit: its id.
         alone: whether all cores may work on it; where others are placed side by side, each is faster on one.
     """
-    # A working tree that was never filled has nothing to be cleaned of.
+    # A working tree that was never filled needs no cleaning.
     filled = (repository.git_dir / "index").exists() or _has_files(repository)
     workers = {"checkout.workers": "0" if alone else "1"}
     repository.run("checkout", "--quiet", "--force", "--detach", commit, config=workers)
@@ -290,3 +322,75 @@ def move_refs(repository: Repository, refs: Mapping[str, str | None]) -> None:
 
 def _relative(path: Path, start: Path) -> str:
     return Path(os.path.relpath(path.resolve(), start.resolve())).as_posix()
+
+
+@contextlib.contextmanager
+def busy(git_dir: Path) -> Iterator[None]:
+    """Mark a git directory, which the caller has locked, as being changed while the block runs.
+
+    A mark found on entry says that an earlier holder was killed: a git of its that still runs is waited for,
+    then the `*.lock` files and half-written packs are removed. (A git that ends with an error has removed its
+    own, and the mark goes with the block.)
+    """
+    marker = git_dir / _MARKER
+    if marker.exists():
+        sweep(git_dir, folders=(git_dir,))
+    marker.touch()
+    try:
+        yield
+    finally:
+        marker.unlink(missing_ok=True)
+
+
+def sweep(git_dir: Path, *, folders: tuple[Path, ...], below: bool = False) -> None:
+    """Remove lock files and half-written packs of programs that were killed.
+
+    Args:
+        git_dir: where they are looked for, git directories of submodules included.
+        folders: working folders of the git and hipify programs that may still be at it.
+        below: look for such programs in the folders below, too.
+    """
+    wanted = {folder.resolve() for folder in folders}
+    deadline = time.monotonic() + _WAIT_FOR_GIT
+    while _is_any_at_work(wanted, below=below) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    _remove_files(git_dir, lambda name: name.endswith(".lock") or name.startswith(_HALF) or is_part(name))
+
+
+def sweep_parts(git_dir: Path) -> None:
+    """Remove what a killed `cairn.files` was writing, but no lock: a git of the user may hold it."""
+    _remove_files(git_dir, is_part)
+
+
+def _remove_files(git_dir: Path, is_left: Callable[[str], bool]) -> None:
+    for folder, folders, names in os.walk(git_dir):
+        folders[:] = [name for name in folders if name != ASIDE]
+        for name in filter(is_left, names):
+            Path(folder, name).unlink(missing_ok=True)
+
+
+def is_part(name: str) -> bool:
+    """Whether a file's name is one that `cairn.files` gives to what it is writing."""
+    return _PART.fullmatch(name) is not None
+
+
+def _is_any_at_work(folders: set[Path], *, below: bool) -> bool:
+    """Whether git or hipify runs in these folders; False on systems without /proc (proc(5))."""
+    with contextlib.suppress(OSError):
+        return any(_is_at_work(process, folders, below=below) for process in Path("/proc").iterdir())
+    return False
+
+
+def _is_at_work(process: Path, folders: set[Path], *, below: bool) -> bool:
+    if not process.name.isdecimal():
+        return False
+    try:
+        folder = (process / "cwd").readlink()
+        if folder not in folders and not (below and folders.intersection(folder.parents)):
+            return False
+        # Both go on writing when the process that started them is killed.
+        if "git" in (process / "comm").read_text():
+            return True
+        return b"watch_script" in (process / "cmdline").read_bytes()
+    except OSError:
+        return False  # it ended, or belongs to a different user

@@ -151,12 +151,10 @@ def _parts(root: Repository) -> tuple[_Part, ...]:
 
 def _differences(part: _Part) -> tuple[list[str], list[str], list[str]]:
     """Files of HEAD that are no longer as they were, new ones, and ignored ones: one walk for all."""
-    options = ("--untracked-files=all", "--ignored=traditional", "--ignore-submodules=all", "--no-renames")
-    listed = part.repository.run("status", "--porcelain", "-z", *options).split("\0")
     edited: list[str] = []
     by_mark: dict[str, list[str]] = {"??": [], "!!": []}
-    for entry in filter(None, listed):
-        by_mark.get(entry[:2], edited).append(entry[3:])
+    for mark, name in part.repository.status("--ignored=traditional"):
+        by_mark.get(mark, edited).append(name)
     return edited, by_mark["??"], by_mark["!!"]
 
 

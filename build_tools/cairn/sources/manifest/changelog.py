@@ -11,8 +11,8 @@ from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.sources.git import commits as git_commits
 from cairn.sources.git import url
+from cairn.sources.git.command import RetryPolicy
 from cairn.sources.git.commits import Commit
-from cairn.sources.git.failures import Patience
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
 from cairn.sources.mirror import mirror
 
@@ -93,7 +93,7 @@ def between(
     after: Manifest,
     *,
     commits: bool = True,
-    patience: Patience | None = None,
+    retry: RetryPolicy | None = None,
     say: Say,
 ) -> Changelog:
     """What changed from `before` to `after`.
@@ -102,7 +102,7 @@ def between(
         before: the older manifest.
         after: the newer one.
         commits: name the commits too, which takes their origins, or mirrors that have them.
-        patience: with network faults.
+        retry: with network faults.
         say: is told what is fetched.
 
     Raises:
@@ -115,7 +115,7 @@ def between(
         change = _project(old.get(name), new.get(name))
         if not commits or change.before is None or change.after is None or change.before == change.after:
             return change
-        return _with_commits(change, old[name], new[name], patience=patience or Patience(), say=say)
+        return _with_commits(change, old[name], new[name], retry=retry or RetryPolicy(), say=say)
 
     names = [*new, *(name for name in old if name not in new)]
     return Changelog(
@@ -176,9 +176,9 @@ def _submodules(source: ProjectSource) -> dict[str, str | None]:
 
 
 def _with_commits(
-    change: ProjectChange, before: ProjectSource, after: ProjectSource, *, patience: Patience, say: Say
+    change: ProjectChange, before: ProjectSource, after: ProjectSource, *, retry: RetryPolicy, say: Say
 ) -> ProjectChange:
-    source = mirror.of_commits(after.origin, patience=patience)
+    source = mirror.of_commits(after.origin, retry=retry)
     try:
         source.find(after.commit, say=say)
         source.find(before.commit, say=say)

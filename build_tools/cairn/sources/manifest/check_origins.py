@@ -14,8 +14,8 @@ from pathlib import Path
 from cairn.concurrency import side_by_side
 from cairn.sources.checkout import local_commits
 from cairn.sources.checkout.inspect import Checkout
-from cairn.sources.git import command, failures, repository
-from cairn.sources.git.failures import Patience
+from cairn.sources.git import command, repository
+from cairn.sources.git.command import RetryPolicy
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.mirror import fetch
 from cairn.sources.worktree import submodules
@@ -32,7 +32,7 @@ class _Claim:
     commit: str
 
 
-def missing(checkouts: Sequence[Checkout], *, patience: Patience | None = None, say: Say) -> tuple[str, ...]:
+def missing(checkouts: Sequence[Checkout], *, retry: RetryPolicy | None = None, say: Say) -> tuple[str, ...]:
     """Commits, of projects and of submodules, that their origins do not have; each as a sentence.
 
     Every origin is asked, mirrors are not: a mirror also keeps what an origin has dropped since.
@@ -45,7 +45,7 @@ def missing(checkouts: Sequence[Checkout], *, patience: Patience | None = None, 
     say(f"asking {len({claim.origin for claim in claims})} origins for {len(claims)} commits")
 
     def has(claim: _Claim) -> bool:
-        return claim.origin != "" and _has(claim, patience=patience or Patience(), say=say)
+        return claim.origin != "" and _has(claim, retry=retry or RetryPolicy(), say=say)
 
     found = side_by_side(has, claims, jobs=_JOBS)
     return tuple(
@@ -75,15 +75,15 @@ def _claims(checkout: Checkout) -> Iterator[_Claim]:
         yield _Claim(name=name, origin=module.origin, commit=module.commit)
 
 
-def _has(claim: _Claim, *, patience: Patience, say: Say) -> bool:
+def _has(claim: _Claim, *, retry: RetryPolicy, say: Say) -> bool:
     with tempfile.TemporaryDirectory(prefix="cairn-ask-") as temporary:
         path = Path(temporary)
         command.run(path, "init", "--quiet", "--bare", ".")
         # The commit alone: neither its files nor what was before it.
-        ask = fetch.Source(origin=claim.origin, path=path, depth=1, only="tree:0", patience=patience, say=say)
+        ask = fetch.Source(origin=claim.origin, path=path, depth=1, only="tree:0", retry=retry, say=say)
         try:
             fetch.fetch(ask, claim.commit)
-        except failures.UnknownRefError as error:
+        except command.UnknownRefError as error:
             if "unadvertised" not in str(error):
                 return False
             # Such a server answers for branches and tags only: look through all they lead to.

@@ -15,7 +15,6 @@ from pathlib import Path
 from cairn import files
 from cairn.errors import NetworkError, SourceError
 from cairn.sources.git import command, url
-from cairn.sources.git import failures as git_failures
 
 _GENERATIONS = 64  # of the first piece of history
 _NOTE = "cairn-pieces"  # a file that says what the pieces are of
@@ -31,7 +30,7 @@ class Source:
         path: the bare repository that receives.
         depth: commits of history wanted; None for all of it.
         only: git's filter of what is wanted, such as `tree:0` for commits alone (git-rev-list(1), --filter).
-        patience: with network faults.
+        retry: with network faults.
         say: is told what happens.
     """
 
@@ -39,7 +38,7 @@ class Source:
     path: Path
     depth: int | None = None
     only: str | None = None
-    patience: git_failures.Patience = field(default_factory=git_failures.Patience)
+    retry: command.RetryPolicy = field(default_factory=command.RetryPolicy)
     say: Callable[[str], None]
 
 
@@ -49,7 +48,7 @@ def fetch(source: Source, *refs: str) -> None:
     Raises:
         UnknownRefError: the origin has no such thing.
         SourceError: there is no origin, or we may not read it.
-        NetworkError: the network failed more often than patience allows without bringing anything.
+        NetworkError: the network failed more often than retry allows without bringing anything.
     """
     try:
         if (
@@ -59,8 +58,8 @@ def fetch(source: Source, *refs: str) -> None:
         ):
             _resumably(source, refs)
         else:
-            git_failures.again(lambda: _once(source, refs), patience=source.patience, say=source.say)
-    except git_failures.UnreachableError as error:
+            command.retrying(lambda: _once(source, refs), retry=source.retry, say=source.say)
+    except command.UnreachableError as error:
         origin = url.without_credentials(source.origin)
         raise SourceError(f"cannot read the origin {origin}: {error}", tip=error.tip) from error
 
@@ -94,9 +93,9 @@ def _resumably(source: Source, refs: tuple[str, ...]) -> None:
             _piece(source, refs, generations)
         except NetworkError as error:
             failures += 1
-            if failures >= source.patience.attempts:
+            if failures >= source.retry.attempts:
                 raise
-            git_failures.wait_after(error, failures, patience=source.patience, say=source.say)
+            command.wait_after(error, failures, retry=source.retry, say=source.say)
             generations = max(1, generations // 8) if generations else _GENERATIONS
         else:
             if not is_unfinished(source.path):

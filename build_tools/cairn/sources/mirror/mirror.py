@@ -21,13 +21,12 @@ from pathlib import Path
 
 from cairn import files
 from cairn.errors import SourceError
-from cairn.sources.git import command, failures, in_progress, url
+from cairn.sources.git import command, repository, url
 from cairn.sources.mirror import fetch
 
 Say = Callable[[str], None]
 
 _KEPT = "refs/cairn/kept"
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _ABBREVIATED = re.compile(r"[0-9a-f]{7,39}")
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|^[-/+]|/$|\.lock$|^$")
 _PULL_REQUEST = re.compile(r"^#(\d+)$")
@@ -63,14 +62,14 @@ class Mirror:
         path: the bare repository; made by the first fetch.
         depth: commits of history wanted; None for all of it.
         only: git's filter of what is wanted; None for everything.
-        patience: with network faults.
+        retry: with network faults.
     """
 
     origin: str
     path: Path
     depth: int | None = None
     only: str | None = None
-    patience: failures.Patience = field(default_factory=failures.Patience)
+    retry: command.RetryPolicy = field(default_factory=command.RetryPolicy)
 
     def find(self, hashtag: str, *, say: Say) -> Found:
         """Bring what `hashtag` names into the mirror, from the origin unless it is a commit we have.
@@ -83,7 +82,7 @@ class Mirror:
         if _FORBIDDEN.search(hashtag):
             raise SourceError(f"{hashtag!r} is no repo hashtag", tip="give a branch, a tag or a commit")
         with self._held():
-            if _COMMIT.fullmatch(hashtag) and (known := self._known(hashtag)) is not None:
+            if command.COMMIT_ID.fullmatch(hashtag) and (known := self._known(hashtag)) is not None:
                 return known
             say(f"fetching {hashtag} of {url.without_credentials(self.origin)}")
             return self._fetched(hashtag, say)
@@ -91,9 +90,9 @@ class Mirror:
     def _fetched(self, hashtag: str, say: Say) -> Found:
         try:
             self._fetch(say, hashtag)
-        except failures.UnknownRefError as error:
+        except command.UnknownRefError as error:
             # A server may refuse commits by id, and none knows an abbreviated one: look through all history.
-            if not (_COMMIT.fullmatch(hashtag) or _ABBREVIATED.fullmatch(hashtag)):
+            if not (command.COMMIT_ID.fullmatch(hashtag) or _ABBREVIATED.fullmatch(hashtag)):
                 raise self._unknown(hashtag) from error
             return self._found_in_everything(hashtag, say)
         match = _FETCHED.match((self.path / "FETCH_HEAD").read_text(encoding="utf-8"))
@@ -111,7 +110,7 @@ class Mirror:
 
     def _found_in_everything(self, hashtag: str, say: Say) -> Found:
         say(f"looking for {hashtag} in every branch")
-        with contextlib.suppress(failures.UnknownRefError):
+        with contextlib.suppress(command.UnknownRefError):
             self._fetch(say, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
         commit = self._commit_of(hashtag)
         if commit is None:
@@ -124,7 +123,7 @@ class Mirror:
             path=self.path,
             depth=self.depth,
             only=self.only,
-            patience=self.patience,
+            retry=self.retry,
             say=say,
         )
         fetch.fetch(source, *refs)
@@ -163,7 +162,7 @@ class Mirror:
 
     def _has_branch(self, name: str, say: Say) -> bool:
         ref = f"refs/heads/{name}"
-        listed = failures.again(lambda: self._ask("--heads", "origin", ref), patience=self.patience, say=say)
+        listed = command.retrying(lambda: self._ask("--heads", "origin", ref), retry=self.retry, say=say)
         return any(line.partition("\t")[2] == ref for line in listed.splitlines())
 
     def _ask(self, *words: str) -> str:
@@ -183,33 +182,33 @@ class Mirror:
             if not (self.path / "HEAD").exists():
                 with files.folder_beside(self.path) as part:
                     command.run(part, "init", "--quiet", "--bare", ".")
-            with in_progress.busy(self.path):
+            with repository.busy(self.path):
                 yield
 
 
-def of(origin: str, *, depth: int | None = None, patience: failures.Patience | None = None) -> Mirror:
+def of(origin: str, *, depth: int | None = None, retry: command.RetryPolicy | None = None) -> Mirror:
     """The mirror of an origin, in the cache folder.
 
     A depth makes the first fetch of an origin small. Where the whole history is here already, that is used.
     """
-    whole = _whole(origin, patience)
+    whole = _whole(origin, retry)
     if depth is None or _is_in_use(whole.path):
         return whole
     return replace(whole, path=whole.path.with_suffix(".shallow.git"), depth=depth)
 
 
-def of_commits(origin: str, *, patience: failures.Patience | None = None) -> Mirror:
+def of_commits(origin: str, *, retry: command.RetryPolicy | None = None) -> Mirror:
     """The whole history of an origin, perhaps without files: of its commits only what they say is there."""
-    whole = _whole(origin, patience)
+    whole = _whole(origin, retry)
     if _is_in_use(whole.path):
         return whole
     return replace(whole, path=whole.path.with_suffix(".commits.git"), only="tree:0")
 
 
-def _whole(origin: str, patience: failures.Patience | None) -> Mirror:
+def _whole(origin: str, retry: command.RetryPolicy | None) -> Mirror:
     origin = url.absolute(origin)
     path = files.cache_dir() / "mirrors" / f"{url.slug(origin)}.git"
-    return Mirror(origin=origin, path=path, patience=patience or failures.Patience())
+    return Mirror(origin=origin, path=path, retry=retry or command.RetryPolicy())
 
 
 def _is_in_use(path: Path) -> bool:

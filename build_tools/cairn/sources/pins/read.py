@@ -17,6 +17,7 @@ from pathlib import Path
 
 from cairn import requirements
 from cairn.errors import SourceError
+from cairn.sources.git.command import COMMIT_ID
 
 RELATED_COMMITS = "related_commits"
 CI_COMMIT_PINS = ".ci/docker/ci_commit_pins"
@@ -24,7 +25,6 @@ TRITON_VERSION = ".ci/docker/triton_version.txt"
 
 _FIELDS = ("os", "source", "project", "branch", "commit", "origin")
 _FALLBACK_OS = "ubuntu"  # whose records upstream's builds read everywhere, on Windows too
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _CONFLICT = re.compile(r"(<{7}|={7}|>{7}|\|{7})( |$)")
 
 
@@ -127,7 +127,7 @@ def ci_commit_pin(torch_dir: Path, name: str) -> Pin | None:
     if not path.is_file():
         return None
     number, text = _only_line(path)
-    if not _COMMIT.fullmatch(text):
+    if not COMMIT_ID.fullmatch(text):
         raise _malformed(path, number, f"{text[:60]!r} is not a full commit id")
     return Pin(commit=text, origin=None, where=f"{path}:{number}")
 
@@ -158,7 +158,7 @@ def _record(path: Path, number: int, text: str) -> RelatedCommit:
         raise _malformed(path, number, f"has no {' and no '.join(empty)}")
     if unclear := [name for name, value in fields.items() if re.search(r"[\s\x00-\x1f\x7f]", value)]:
         raise _malformed(path, number, f"has white space in {' and '.join(unclear)}")
-    if not _COMMIT.fullmatch(fields["commit"]):
+    if not COMMIT_ID.fullmatch(fields["commit"]):
         raise _malformed(path, number, f"{fields['commit'][:60]!r} is not a full commit id")
     if fields["origin"].startswith("-"):
         raise _malformed(path, number, f"{fields['origin'][:60]!r} is no origin")

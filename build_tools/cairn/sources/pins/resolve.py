@@ -137,8 +137,8 @@ def _came_from(torch_dir: Path) -> str:
     root = repository.root_at(torch_dir)
     if note := state.read(root.git_dir):
         return note.origin
-    if root.succeeds("config", "--get", "remote.origin.url"):
-        return root.run("config", "--get", "remote.origin.url").strip()
+    if origin := root.origin_url():
+        return origin
     raise SourceError(
         f"{torch_dir} does not say where it came from, and its pins are relative to that",
         tip="name --gitrepo-origin",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cairn.sources.git import repository
-from cairn.sources.git.failures import Patience
+from cairn.sources.git.command import RetryPolicy
 from cairn.sources.git.repository import Repository
 from cairn.sources.mirror import mirror
 from cairn.sources.worktree import submodules
@@ -13,7 +13,7 @@ from cairn.sources.worktree.state import State
 
 
 def revive(
-    root: Repository, note: State, *, origin: str, patience: Patience, say: Callable[[str], None]
+    root: Repository, note: State, *, origin: str, retry: RetryPolicy, say: Callable[[str], None]
 ) -> None:
     """Fetch again what a checkout needs, if a cache folder was emptied since it was made.
 
@@ -21,27 +21,27 @@ def revive(
         root: the checkout's repository.
         note: what it is of.
         origin: where the root comes from, with the credentials the note does not have.
-        patience: with network faults.
+        retry: with network faults.
         say: is told what is fetched.
     """
     if not is_needed(root):
         return
     say(f"the mirror of {root.work_tree} is gone: fetching what it needs again")
-    _lend(root, origin, note.commit, patience=patience, say=say)
+    _lend(root, origin, note.commit, retry=retry, say=say)
     level = list(submodules.of_commit(root, "HEAD", origin=origin))
     while level:
         module = level.pop()
         if module.repository.git_dir.is_dir():
-            _lend(module.repository, module.origin, module.commit, patience=patience, say=say)
+            _lend(module.repository, module.origin, module.commit, retry=retry, say=say)
             prefix = f"{module.path}/"
             level += submodules.of_commit(module.repository, "HEAD", origin=module.origin, prefix=prefix)
 
 
 def _lend(
-    borrower: Repository, origin: str, commit: str, *, patience: Patience, say: Callable[[str], None]
+    borrower: Repository, origin: str, commit: str, *, retry: RetryPolicy, say: Callable[[str], None]
 ) -> None:
     depth = 1 if (borrower.common_dir / "shallow").exists() else None
-    source = mirror.of(origin, depth=depth, patience=patience)
+    source = mirror.of(origin, depth=depth, retry=retry)
     source.find(commit, say=say)
     repository.borrow_objects(borrower, source.path)
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from cairn.concurrency import side_by_side
 from cairn.errors import NetworkError, SourceError
-from cairn.sources.git import failures, repository
+from cairn.sources.git import command, repository
 from cairn.sources.git import url as git_url
 from cairn.sources.git.repository import GITLINK, UPSTREAM_TAG, Repository
 from cairn.sources.mirror import mirror
@@ -61,7 +61,7 @@ class Fetching:
 
     depth: int | None
     jobs: int
-    patience: failures.Patience
+    retry: command.RetryPolicy
     say: Say
 
 
@@ -208,7 +208,7 @@ def _within(coming: Coming) -> tuple[Module, ...]:
 
 
 def _fetch(module: Module, *, how: Fetching) -> Coming:
-    source = mirror.of(module.origin, depth=how.depth, patience=how.patience)
+    source = mirror.of(module.origin, depth=how.depth, retry=how.retry)
     try:
         source.find(module.commit, say=how.say)
     except (SourceError, NetworkError) as error:
