@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import os
 import secrets
@@ -12,10 +11,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from cairn import platforms
 from cairn.errors import SystemFailureError, UsageError
-
-# What a system says of a folder renamed to where there is one (POSIX, Windows).
-_OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, *((errno.EACCES,) if os.name == "nt" else ()))
 
 _NOTICEABLE = 0.5  # seconds a person waits without asking why
 _AT_ONCE = 1 << 30  # bytes asked of one call; the kernel gives no more than 2 GiB
@@ -189,7 +186,7 @@ def _renamed(part: Path, path: Path) -> bool:
     try:
         part.replace(path)
     except OSError as error:
-        if error.errno in _OCCUPIED:
+        if error.errno in platforms.here.folder_in_the_way():
             return False
         raise
     return True

@@ -1,9 +1,19 @@
-"""Running programs: echo, capture, time out, kill the whole group."""
+"""Running programs: what they write is captured, logged and shown; what ends them ends their children too.
+
+`run` takes a command and gives a `Completed`, or raises. Each program leads a process group of its own,
+because four things may end it, and none may leave a compiler behind that goes on writing:
+
+- its time is over (`timeout`): its group is killed, and what it has written so far goes into the error; -
+we are interrupted, or a callback raises: the exception passes through `run`, which kills the group on its
+way; - another thread ends everything (`terminate_all`, or the `Group` that the calling thread belongs to);
+- it ends by itself, but a child of its own holds its output open: see `_Dialogue`.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import shlex
 import signal
 import subprocess
@@ -13,16 +23,28 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
-from cairn import pipes
+from cairn import platforms
 from cairn.errors import PrerequisiteError, ProcessError
 from cairn.output import redact
 
-_GRACE = 5.0  # seconds between SIGTERM and SIGKILL
+LINGER = 5.0
+"""Seconds of silence after a program's end until a pipe that a child of its own still holds is given up."""
+
+_GRACE = 5.0  # seconds between asking a program to end and killing it
+_AFTER_KILL = 0.5  # seconds that the output of a killed program may take to arrive
+_LOOK = 0.2  # seconds between two looks at whether the program still runs
 _TAIL_LINES = 40
 _KEPT = 4 << 20  # bytes of an output that are kept where a log has all of it: builds write gigabytes
+_BLOCK = 1 << 16  # what a pipe holds on Linux (pipe(7))
+_WAITING = 256  # blocks that may wait for a slow callback before the program has to wait
+_NAME_LENGTH = 200  # characters of a command in a message
 
-_live: set[subprocess.Popen[bytes]] = set()
+_Child = subprocess.Popen[bytes]
+_Listener = Callable[[bytes], None]
+
+_live: set[_Child] = set()
 _live_lock = threading.Lock()
 _of_thread = threading.local()  # `.group`: the Group of a thread that joined one
 
@@ -73,7 +95,7 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
         separate_stderr: keep standard error out of `output`; `log` and `on_line` have both.
         stdin: what it reads, nothing by default.
 
-    A process that it started and that outlives it is waited for `pipes.LINGER` seconds of silence: one of its
+    A process that it started and that outlives it is waited for `LINGER` seconds of silence: one of its
     group that still holds its output then is killed, one that left the group (a daemon) is left alone.
 
     Raises:
@@ -84,12 +106,27 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
     started = time.monotonic()
     with (
         _opened_log(log, command) as write,
-        _spawned(command, cwd=cwd, env=env, feeds=bool(stdin), separate_stderr=separate_stderr) as child,
+        _running(command, cwd=cwd, env=env, feeds=bool(stdin), separate_stderr=separate_stderr) as child,
     ):
-        most = None if log is None else _KEPT
-        output, stderr, late = _collect(
-            child, _listener(write, on_line), most=most, timeout=timeout, stdin=stdin
+
+        def listen(raw: bytes) -> None:
+            line = redact.mask(_text(raw))
+            if write is not None:
+                write(line)
+            if on_line is not None and line.strip():
+                on_line(line.rstrip())
+
+        dialogue = _Dialogue(
+            child,
+            stdin=stdin or b"",
+            listener=None if write is None and on_line is None else listen,
+            most=None if log is None else _KEPT,
+            deadline=None if timeout is None else started + timeout,
         )
+        try:
+            output, stderr = dialogue.hold()
+        finally:
+            dialogue.leave()
     done = Completed(
         args=command,
         returncode=child.returncode,
@@ -97,7 +134,7 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
         stderr=stderr,
         seconds=time.monotonic() - started,
     )
-    if late:
+    if dialogue.late:
         raise _failure(done, f"{_name(command)} did not end within {timeout:g} seconds")
     if check and done.returncode:
         raise _failure(done, f"{_name(command)} failed with exit code {done.returncode}")
@@ -108,7 +145,7 @@ def terminate_all() -> None:
     """End every program that is running, with all its children; for an interrupt."""
     with _live_lock:
         children = list(_live)
-    _kill_groups(children)
+    _end(children)
 
 
 class Group:
@@ -134,16 +171,34 @@ def tail(text: str, lines: int = _TAIL_LINES) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def _spawned(
+def _running(
     command: tuple[str, ...],
     *,
     cwd: Path | None,
     env: Mapping[str, str] | None,
     feeds: bool,
     separate_stderr: bool,
-) -> Iterator[subprocess.Popen[bytes]]:
+) -> Iterator[_Child]:
+    """Start a program; it has ended when the block has, however that ends."""
+    group: Group | None = getattr(_of_thread, "group", None)
     try:
-        child = _start(command, cwd=cwd, env=env, feeds=feeds, separate_stderr=separate_stderr)
+        # The lock is held from the look at the group to the entry in `_live`: `Group.end` takes it too, so
+        # a program is either never started, or among those that it ends.
+        with _live_lock:
+            if group is not None and group.ended:
+                message = f"{_name(command)} was not started: what it is part of has ended"
+                raise ProcessError(message, returncode=-signal.SIGTERM)
+            child = subprocess.Popen(
+                command,
+                cwd=cwd,
+                env=None if env is None else dict(env),
+                bufsize=0,
+                stdin=subprocess.PIPE if feeds else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if separate_stderr else subprocess.STDOUT,
+                **platforms.here.own_group(),
+            )
+            _live.add(child)
     except FileNotFoundError as error:
         if cwd is not None and not cwd.is_dir():
             raise PrerequisiteError(f"cannot run {command[0]}: no folder {cwd}") from error
@@ -157,7 +212,7 @@ def _spawned(
     try:
         yield child
     except BaseException:
-        _kill_groups([child])
+        _end([child])
         raise
     finally:
         child.wait()
@@ -165,81 +220,145 @@ def _spawned(
             _live.discard(child)
 
 
-def _start(
-    command: tuple[str, ...],
-    *,
-    cwd: Path | None,
-    env: Mapping[str, str] | None,
-    feeds: bool,
-    separate_stderr: bool,
-) -> subprocess.Popen[bytes]:
-    group: Group | None = getattr(_of_thread, "group", None)
-    with _live_lock:  # held while it starts, so that no program slips past the end of its group
-        if group is not None and group.ended:
-            message = f"{_name(command)} was not started: what it is part of has ended"
-            raise ProcessError(message, returncode=-signal.SIGTERM)
-        child = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env=None if env is None else dict(env),
-            bufsize=0,
-            stdin=subprocess.PIPE if feeds else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if separate_stderr else subprocess.STDOUT,
-            start_new_session=True,
-        )
-        _live.add(child)
-    return child
+class _Dialogue:
+    """What a running program writes and is given: all its pipes at once, none for longer than it may take.
+
+    A pipe ends when the last process that holds it closes it, and that need not be the program: a daemon
+    that it started, or a server of a compiler cache, inherits the pipe and lives on. So reading ends by the
+    clock too:
+
+        running ── deadline ──────────────> late: the group is killed; `_AFTER_KILL` later nothing more is
+        read running ── ended, and silent ─────> lingering: nothing more is read after `LINGER` seconds of
+        silence lingering ── output ──────────────> running (a program may leave more output than one block
+        when it ends)
+
+    Threads do the reading, since `select` knows no pipes on Windows. They are daemons: one that waits for a
+    pipe which is held elsewhere cannot be hurried, and must not keep Cairn from ending.
+    """
+
+    def __init__(
+        self,
+        child: _Child,
+        *,
+        stdin: bytes,
+        listener: _Listener | None,
+        most: int | None,
+        deadline: float | None,
+    ) -> None:
+        self.late = False
+        self._child = child
+        self._deadline = deadline
+        self._give_up: float | None = None  # when to stop reading although a pipe is still open
+        self._left = False
+        self._blocks: queue.Queue[tuple[IO[bytes], bytes]] = queue.Queue(_WAITING)
+        self._streams = {
+            pipe: _Stream(listener, most) for pipe in (child.stdout, child.stderr) if pipe is not None
+        }
+        self._open = list(self._streams)
+        for pipe in self._open:
+            threading.Thread(target=self._read, args=(pipe,), daemon=True).start()
+        if child.stdin is not None:
+            threading.Thread(target=_feed, args=(child.stdin, stdin), daemon=True).start()
+
+    def hold(self) -> tuple[str, str]:
+        """Standard output and standard error, once the program and its pipes have ended or time is over."""
+        while self._open and not self._is_over():
+            moment = self._give_up if self.late or self._deadline is None else self._deadline
+            wait = _LOOK if moment is None else min(_LOOK, max(0.0, moment - time.monotonic()))
+            try:
+                pipe, data = self._blocks.get(timeout=wait)
+            except queue.Empty:
+                if self._give_up is None and self._child.poll() is not None:
+                    self._give_up = time.monotonic() + LINGER
+                continue
+            if not self.late:
+                self._give_up = None
+            if not data:
+                self._open.remove(pipe)
+            self._streams[pipe].add(data)
+        if self._open:
+            _end([self._child])  # the rest of its group; a process that left the group goes on
+        elif not self.late:
+            self._await_end()
+        whole = {pipe: b"".join(stream.kept) for pipe, stream in self._streams.items()}
+        out, err = (b"" if p is None else whole[p] for p in (self._child.stdout, self._child.stderr))
+        return _text(out), _text(err)
+
+    def leave(self) -> None:
+        """Read no more; each pipe is closed by its thread, as soon as that is free."""
+        self._left = True
+
+    def _is_over(self) -> bool:
+        if not self.late and self._deadline is not None and time.monotonic() >= self._deadline:
+            self._run_out()
+        return self._give_up is not None and time.monotonic() >= self._give_up
+
+    def _await_end(self) -> None:
+        """Wait for the end of a program that has closed its pipes; it may go on for long."""
+        try:
+            left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+            self._child.wait(left)
+        except subprocess.TimeoutExpired:
+            self._run_out()
+
+    def _run_out(self) -> None:
+        self.late = True
+        _end([self._child])
+        self._give_up = time.monotonic() + _AFTER_KILL
+
+    def _read(self, pipe: IO[bytes]) -> None:
+        with pipe:
+            while not self._left:
+                # Popen makes the pipes without a buffer (bufsize=0), so this gives what there is, and b""
+                # at the end.
+                data = pipe.read(_BLOCK)
+                while not self._left:
+                    with contextlib.suppress(queue.Full):
+                        self._blocks.put((pipe, data), timeout=_LOOK)
+                        break
+                if not data:
+                    return
 
 
-def _collect(
-    child: subprocess.Popen[bytes],
-    listener: pipes.Reader | None,
-    *,
-    most: int | None,
-    timeout: float | None,
-    stdin: bytes | None,
-) -> tuple[str, str, bool]:
-    """Standard output, standard error, and whether the program took too long."""
-    late = False
+class _Stream:
+    """The blocks of one pipe, kept, and put together to lines for a listener, in time linear in their length.
 
-    def end() -> None:
-        nonlocal late
-        late = True
-        _kill_groups([child])
+    `kept` is everything so far, or, where `most` bytes are the limit, the end of it.
+    """
 
-    deadline = None if timeout is None else time.monotonic() + timeout
-    lines = {
-        pipe: pipes.Lines(on_line=listener, most=most)
-        for pipe in (child.stdout, child.stderr)
-        if pipe is not None
-    }
-    ends = pipes.Pipes(child, stdin)
-    try:
-        for block in ends.blocks(deadline, end):
-            lines[block.pipe].add(block.data)
-        if ends.held:
-            _kill_groups([child])
-    finally:
-        ends.leave()
-    out, err = (b"".join(lines[p].kept) if p is not None else b"" for p in (child.stdout, child.stderr))
-    return _text(out), _text(err), late
+    def __init__(self, listener: _Listener | None, most: int | None) -> None:
+        self.kept: deque[bytes] = deque()
+        self._listener = listener
+        self._most = most
+        self._size = 0  # bytes in `kept`
+        self._begun: list[bytes] = []  # pieces of a line whose end has not come yet
+
+    def add(self, data: bytes) -> None:
+        """Take the next block; an empty one ends the last line."""
+        self.kept.append(data)
+        self._size += len(data)
+        # Whole blocks are dropped, as long as what remains is more than the limit.
+        while self._most is not None and self._size - len(self.kept[0]) > self._most:
+            self._size -= len(self.kept.popleft())
+        if self._listener is None:
+            return
+        *whole, rest = data.split(b"\n")
+        for line in whole:
+            self._listener(b"".join((*self._begun, line, b"\n")))
+            self._begun.clear()
+        if rest:
+            self._begun.append(rest)
+        elif not data and self._begun:
+            self._listener(b"".join(self._begun))
+            self._begun.clear()
 
 
-def _listener(
-    write: Callable[[str], None] | None, on_line: Callable[[str], None] | None
-) -> pipes.Reader | None:
-    if write is None and on_line is None:
-        return None
-
-    def listen(raw: bytes) -> None:
-        line = redact.mask(_text(raw))
-        if write is not None:
-            write(line)
-        if on_line is not None and line.strip():
-            on_line(line.rstrip())
-
-    return listen
+def _feed(pipe: IO[bytes], data: bytes) -> None:
+    # A program need not read what it is given; it may also have ended (EPIPE).
+    with contextlib.suppress(OSError), pipe:
+        view = memoryview(data)
+        while view:
+            view = view[pipe.write(view) :]
 
 
 @contextlib.contextmanager
@@ -253,29 +372,23 @@ def _opened_log(log: Path | None, command: tuple[str, ...]) -> Iterator[Callable
 
         def write(line: str) -> None:
             file.write(line)
-            file.flush()
+            file.flush()  # somebody may be watching it
 
         yield write
 
 
-def _kill_groups(children: Sequence[subprocess.Popen[bytes]]) -> None:
+def _end(children: Sequence[_Child]) -> None:
+    """Ask the groups of all these programs to end; kill what is left of them after `_GRACE` seconds."""
     for child in children:
-        _signal_group(child, signal.SIGTERM)
+        platforms.here.ask_to_end(child)
     deadline = time.monotonic() + _GRACE
     try:
         while any(child.poll() is None for child in children) and time.monotonic() < deadline:
             time.sleep(0.02)
-    finally:  # also when a person who will not wait presses Ctrl-C again
+    finally:  # also when a user who will not wait presses Ctrl-C again
         for child in children:
-            _signal_group(child, getattr(signal, "SIGKILL", signal.SIGTERM))
-
-
-def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    if not hasattr(os, "killpg"):
-        child.kill()
-        return
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, number)
+            # Its children may have outlived it: the group is killed although its leader has ended.
+            platforms.here.kill(child)
 
 
 def _failure(done: Completed, message: str) -> ProcessError:
@@ -285,7 +398,7 @@ def _failure(done: Completed, message: str) -> ProcessError:
 
 def _name(command: tuple[str, ...]) -> str:
     shown = redact.mask(shlex.join((Path(command[0]).name, *command[1:])))
-    return shown if len(shown) <= 200 else shown[:197] + "..."  # noqa: PLR2004 - one readable line
+    return shown if len(shown) <= _NAME_LENGTH else f"{shown[: _NAME_LENGTH - 3]}..."
 
 
 def _text(data: bytes) -> str:

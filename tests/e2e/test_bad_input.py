@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.build import environment
+from cairn import venv
 from cairn.release.index import keys
 from cairn.release.publish.files import publish
 from cairn.release.serve import server as serve_server
@@ -178,7 +178,7 @@ def test_a_build_for_the_cpu_after_one_for_rocm_has_nothing_of_it(trail: Trail, 
     (wheel,) = out.glob("torch-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         assert not [name for name in archive.namelist() if "_rocm_init" in name or "torch_hip" in name]
-    python = environment.create(tmp_path / "env").python
+    python = venv.create(tmp_path / "env").python
     pip = [
         sys.executable,
         "-m",

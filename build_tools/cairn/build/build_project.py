@@ -15,12 +15,12 @@ from pathlib import Path
 
 import build as pypa_build
 
-from cairn import files, process
-from cairn.build import cache, environment, postprocess
-from cairn.build.environment import Environment
+from cairn import files, process, venv
+from cairn.build import cache, postprocess
 from cairn.build.inputs import leftovers, source_tree, toolchain, variables
 from cairn.build.log import causes, progress
 from cairn.build.model import BuildRequest, BuiltWheel
+from cairn.build.pip_install import pip_install
 from cairn.build.plan import Step, keys_of
 from cairn.build.postprocess import Context
 from cairn.errors import BuildError, CairnError, ProcessError, SourceError, WheelError
@@ -29,6 +29,7 @@ from cairn.rocm.install import available_libraries
 from cairn.sources.git.repository import Repository, root_at
 from cairn.sources.hipify import build_step
 from cairn.sources.worktree import lent, state
+from cairn.venv import VirtualEnvironment
 
 _TAIL = 12  # lines of a failed build that are shown
 
@@ -99,12 +100,12 @@ def _environment(
     *,
     log: Path,
     say: Callable[[str], None],
-) -> Environment:
+) -> VirtualEnvironment:
     """A new environment with the project's build requirements, the SDK and the wheels it is built against."""
     say("making its environment")
-    env = environment.create(folder)
+    env = venv.create(folder)
     if request.sdk is not None:
-        environment.share(env, environment.describe(request.sdk.environment))
+        venv.share(env, venv.describe(request.sdk.environment))
     links = (*request.pip.find_links, str(request.output_dir))
     source = dataclasses.replace(request.pip, find_links=links)
     siblings = [str(built[name].wheel) for name in step.needs]
@@ -112,7 +113,7 @@ def _environment(
     listed = step.project.build_requires_file
     if listed and (step.checkout / listed).exists():
         wanted += ["-r", str(step.checkout / listed)]
-    environment.pip_install(env, wanted, source, log=log, on_line=say)
+    pip_install(env, wanted, source, log=log, on_line=say)
     return env
 
 
@@ -157,7 +158,7 @@ def _lent_module(context: Context) -> Iterator[None]:
         yield
         return
     wanted = request.stack.sdk.preload if request.stack.sdk else ()
-    preloads = available_libraries(environment.describe(request.sdk.environment).python, wanted)
+    preloads = available_libraries(venv.describe(request.sdk.environment).python, wanted)
     text = source_tree.rocm_init_module(preloads=preloads, rocm_version=request.sdk.info.version)
     with lent.lent(root_at(context.step.checkout), project.rocm_init, text):
         yield
@@ -214,7 +215,7 @@ def _call_backend(context: Context, output_dir: Path) -> Path:
         settings = {name: text for name, text in settings.items() if text != step.project.rocm_init}
     try:
         # Clang for HIP leaves an empty folder for every source it compiles: thousands, for torch.
-        with environment.temporary_files() as temporary:
+        with venv.temporary_files() as temporary:
             given |= temporary
             # The constructor reads pyproject.toml, and reports what is wrong with it.
             builder = pypa_build.ProjectBuilder(

@@ -15,10 +15,10 @@ from typing import Literal
 
 from cairn import files
 from cairn import targets as gpu
-from cairn.build.environment import PipSource
 from cairn.errors import UsageError
 from cairn.rocm.install import SdkInfo
 from cairn.stack import Project, Stack
+from cairn.venv import PackageSource
 from cairn.wheels.metadata import rocm_version
 
 CompilerCache = Literal["ccache", "sccache"]
@@ -38,7 +38,7 @@ class WantedSdk:
         digest: of the packages at the source, where it is known: then their address does not matter.
     """
 
-    source: PipSource = field(default_factory=PipSource)
+    source: PackageSource = field(default_factory=PackageSource)
     version: str | None = None
     extras: tuple[str, ...] = ("libraries", "devel")
     family: str | None = None
@@ -168,7 +168,7 @@ class BuildRequest:
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     clean: bool = False
     compiler_cache: CompilerCache | None = None
-    pip: PipSource = field(default_factory=PipSource)
+    pip: PackageSource = field(default_factory=PackageSource)
 
     @property
     def for_cpu(self) -> bool:

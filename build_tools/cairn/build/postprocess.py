@@ -11,13 +11,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cairn import targets as gpu
-from cairn.build import environment
-from cairn.build.environment import Environment
+from cairn import venv
 from cairn.build.inputs import source_tree, variables
 from cairn.build.model import BuildRequest, BuiltWheel, python_version
 from cairn.build.plan import Step
 from cairn.errors import WheelError
 from cairn.output import console
+from cairn.venv import VirtualEnvironment
 from cairn.wheels import sbom
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import auditwheel
@@ -44,7 +44,7 @@ class Context:
     step: Step
     request: BuildRequest
     built: Mapping[str, BuiltWheel]
-    env: Environment
+    env: VirtualEnvironment
     values: Mapping[str, str]
     stage: console.Stage
     log: Path
@@ -60,7 +60,7 @@ def finish(wheel: Path, context: Context, output_dir: Path) -> Path:
     provided = provided_libraries(context)
     edited = _edited(wheel, context, output_dir / "edited")
     installed = context.request.sdk
-    sdk = environment.describe(installed.environment).site_packages if installed else None
+    sdk = venv.describe(installed.environment).site_packages if installed else None
     repaired = auditwheel.repair_linked(edited, output_dir / "repaired", exclude=provided, sdk=sdk)
     listed = sbom.add(
         repaired,
@@ -79,12 +79,12 @@ def provided_libraries(context: Context) -> tuple[str, ...]:
     needed += [Requirement(text).name for text in stack.extra_wheels]
     found = set(installed_libraries(context.env, needed))
     if context.request.sdk is not None:
-        packages = environment.describe(context.request.sdk.environment).site_packages
+        packages = venv.describe(context.request.sdk.environment).site_packages
         found |= {path.name for path in packages.glob("_rocm_sdk_*/**/*.so*")}
     return tuple(sorted(found))
 
 
-def installed_libraries(env: Environment, distributions: Sequence[str]) -> tuple[str, ...]:
+def installed_libraries(env: VirtualEnvironment, distributions: Sequence[str]) -> tuple[str, ...]:
     """File names of the shared libraries that installed distributions brought, from their RECORDs."""
     wanted = {canonicalize_name(name) for name in distributions}
     found = set()

@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from cairn import files, jsonfile, process
+from cairn import files, jsonfile, process, venv
 from cairn import targets as gpu
-from cairn.build import cache, environment
-from cairn.build.environment import PipSource
+from cairn.build import cache
 from cairn.build.inputs import variables
 from cairn.build.model import InstalledSdk, WantedSdk
+from cairn.build.pip_install import pip_install
 from cairn.errors import PrerequisiteError, UsageError
 from cairn.rocm import install as rocm
 from cairn.rocm import package
 from cairn.stack import Stack
+from cairn.venv import PackageSource
 
 Say = Callable[[str], None]
 
@@ -100,7 +101,7 @@ def install(env_dir: Path, wanted: WantedSdk, *, log: Path, say: Say) -> Install
     marker = env_dir / "cairn-sdk.json"
     if wanted.version is not None and (found := _found(env_dir, marker, wanted.identity())) is not None:
         return found
-    env = environment.create(env_dir)
+    env = venv.create(env_dir)
     source = wanted.source
     say(f"pip install rocm[{','.join(wanted.extras)}]")
     rocm.install(
@@ -128,7 +129,7 @@ def install(env_dir: Path, wanted: WantedSdk, *, log: Path, say: Say) -> Install
 
 def runtime_requirements(installed: InstalledSdk) -> tuple[str, ...]:
     """Exact requirements for what the `rocm` package chose when it was installed, which no METADATA says."""
-    packages = environment.describe(installed.environment).site_packages
+    packages = venv.describe(installed.environment).site_packages
     found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions(path=[str(packages)])}
     return tuple(
         f"{name}=={version}"
@@ -163,8 +164,8 @@ def _found(env_dir: Path, marker: Path, asked: str | None) -> InstalledSdk | Non
 def _prefix(stack: Stack, targets: Sequence[str], folder: Path, *, log: Path, say: Say) -> Path:
     assert stack.sdk is not None  # noqa: S101 - `make` has checked it
     say("making an environment for its tools")
-    env = environment.create(folder / "tools")
-    environment.pip_install(env, stack.sdk.build_requires, PipSource(), log=log, on_line=say)
+    env = venv.create(folder / "tools")
+    pip_install(env, stack.sdk.build_requires, PackageSource(), log=log, on_line=say)
     shutil.rmtree(folder / "prefix", ignore_errors=True)  # half of one, where an earlier run was ended
     values = {
         "python": str(env.python),
@@ -174,8 +175,8 @@ def _prefix(stack: Stack, targets: Sequence[str], folder: Path, *, log: Path, sa
     }
     command = [variables.expand(word, values, where="sdk.build") for word in stack.sdk.build]
     say("compiling it")
-    with environment.temporary_files() as places:
-        process.run(command, env=environment.clean_variables() | places, log=log, on_line=say)
+    with venv.temporary_files() as places:
+        process.run(command, env=venv.variables(venv.Isolation.BUILD) | places, log=log, on_line=say)
     return folder / "prefix"
 
 

@@ -206,11 +206,11 @@ def exact_version(text: str) -> str:
 def wanted_sdk(options: argparse.Namespace, *, family: str | None = None) -> WantedSdk:
     """Which ROCm SDK the options ask for."""
     # Loaded here: what builds takes longer to load than many a command that shares options with it takes.
-    from cairn.build.environment import PipSource  # noqa: PLC0415
     from cairn.build.model import WantedSdk  # noqa: PLC0415
+    from cairn.venv import PackageSource  # noqa: PLC0415
 
     return WantedSdk(
-        source=PipSource(
+        source=PackageSource(
             index_url=options.index_url,
             find_links=(*options.find_links, *getattr(options, MORE_FIND_LINKS, ())),
             cache_dir=options.pip_cache_dir,

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from cairn import files
+from cairn import files, venv
 from cairn import targets as gpu
-from cairn.build import cache, environment, job, rocm_sdk
-from cairn.build.environment import PipSource
+from cairn.build import cache, job, rocm_sdk
 from cairn.build.inputs import overrides
 from cairn.build.model import BuiltWheel, InstalledSdk, Job, WantedSdk
+from cairn.build.pip_install import pip_install
 from cairn.errors import SystemFailureError
 from cairn.output import console
 from cairn.pipeline import kept as findings
@@ -35,6 +35,7 @@ from cairn.sources.checkout.checkout import Checkout
 from cairn.store import folder as store_folder
 from cairn.testing import record as records
 from cairn.testing import smoke
+from cairn.venv import PackageSource
 from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.wheelset import WheelSet
 
@@ -162,16 +163,16 @@ def _tools(request: TrailRequest, timeline: Timeline) -> Path | None:
     folder = request.work_dir / "tools"
     marker = folder / "cairn-tools"
     wanted = "\n".join(request.stack.extra_wheels)
-    env = environment.describe(folder)
+    env = venv.describe(folder)
     if marker.is_file() and marker.read_text(encoding="utf-8") == wanted:
         timeline.kept(name, "it is there")
     else:
         with timeline.stage(name) as stage:
-            env = environment.create(folder)
-            environment.pip_install(
+            env = venv.create(folder)
+            pip_install(
                 env,
                 request.stack.extra_wheels,
-                PipSource(),
+                PackageSource(),
                 log=request.logs_dir / "tools.log",
                 on_line=stage.update,
             )
@@ -229,7 +230,7 @@ def _sdk(
     request: TrailRequest, asked: Job, dists: Sequence[Path], index_url: str, timeline: Timeline
 ) -> InstalledSdk:
     digest = cache.key_of({path.name: files.sha256_of(path) for path in dists})
-    wanted = dataclasses.replace(asked.sdk, source=PipSource(index_url=index_url), digest=digest)
+    wanted = dataclasses.replace(asked.sdk, source=PackageSource(index_url=index_url), digest=digest)
     begun, log = time.time(), request.logs_dir / "install-sdk.log"
     installed = job.install_rocm(dataclasses.replace(asked, sdk=wanted), log=log)
     timeline.add("install the ROCm SDK", begun, time.time())

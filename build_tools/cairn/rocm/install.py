@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import files, pip, process
+from cairn import files, index_probe, platforms, process, venv
 from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageError
 from cairn.process import Completed
 
@@ -87,7 +87,7 @@ def install_command(request: InstallRequest) -> tuple[str, ...]:
     options += [("--find-links", place) for place in request.find_links]
     given = [word for name, value in options if value is not None for word in (name, str(value))]
     pre = ["--pre"] if request.pre else []
-    return (*pip.install(request.python), *given, *pre, request.requirement)
+    return (*venv.pip_command(request.python), *given, *pre, request.requirement)
 
 
 def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | None:
@@ -98,14 +98,18 @@ def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | No
         NetworkError: the index cannot be reached.
         ProcessError: pip failed otherwise.
     """
-    env = pip.variables()
+    env = venv.variables(venv.Isolation.OWN_PIP)
     if request.family is not None:
         env[FAMILY_VARIABLE] = request.family
     done = process.run(install_command(request), env=env, log=log, check=False)
     if done.returncode:
         raise _failure(request, done)
     _refuse_unknown_extras(request, done)
-    return query(_interpreter(request.python)) if "devel" in request.extras else None
+    if "devel" not in request.extras:
+        return None
+    # Like pip's `--python`, a request names an interpreter or the folder of its environment.
+    is_folder = request.python.is_dir()
+    return query(platforms.here.python_of(request.python) if is_folder else request.python)
 
 
 def query(python: Path) -> SdkInfo:
@@ -135,14 +139,6 @@ def available_libraries(python: Path, shortnames: Sequence[str]) -> tuple[str, .
     return tuple(done.output.split())
 
 
-def _interpreter(environment: Path) -> Path:
-    """The interpreter of what pip's `--python` accepts: itself, or the folder of an environment."""
-    if not environment.is_dir():
-        return environment
-    inside = ("Scripts/python.exe", "bin/python")
-    return next((environment / p for p in inside if (environment / p).exists()), environment / inside[-1])
-
-
 def _ask(python: Path, *words: str) -> str:
     done = process.run([python, "-m", "rocm_sdk", *words], check=False, separate_stderr=True)
     if done.returncode == 0:
@@ -159,7 +155,7 @@ def _ask(python: Path, *words: str) -> str:
 def _failure(request: InstallRequest, done: Completed) -> Exception:
     where = request.index_url or " ".join(request.find_links) or "pip's index"
     if problem := _problem_of(request):
-        return NetworkError(problem, tip=pip.INDEX_TIP)
+        return NetworkError(problem, tip=index_probe.TIP)
     if match := _NO_ROCM.search(done.output):
         wanted = match[1] if match[1].startswith("rocm-sdk") else request.requirement
         return UsageError(
@@ -174,7 +170,10 @@ def _failure(request: InstallRequest, done: Completed) -> Exception:
 
 
 def _problem_of(request: InstallRequest) -> str | None:
-    problems = [pip.index_problem(request.index_url, "rocm"), *map(pip.page_problem, request.find_links)]
+    problems = [
+        index_probe.index_problem(request.index_url, "rocm"),
+        *map(index_probe.page_problem, request.find_links),
+    ]
     return next(filter(None, problems), None)
 
 

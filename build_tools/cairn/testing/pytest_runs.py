@@ -22,9 +22,9 @@ from packaging.utils import canonicalize_name
 from cairn import files, jsonfile, process
 from cairn.errors import PrerequisiteError, ProcessError, TestsFailedError
 from cairn.testing import junit, smoke_facts
-from cairn.testing.environment import Environment
 from cairn.testing.junit import JUnit
 from cairn.testing.smoke_facts import SmokeFacts
+from cairn.venv import VirtualEnvironment
 
 _START = "import sys; sys.path.append(sys.argv[1]); import pytest; sys.exit(pytest.main(sys.argv[2:]))"
 _INI = "[pytest]\njunit_family = xunit1\nxfail_strict = true\n"
@@ -199,7 +199,7 @@ def run_builtin(bench: Bench, facts: SmokeFacts) -> Run:
 
 
 def run_stack(
-    bench: Bench, environment: Environment, tests: Sequence[Path], arguments: tuple[str, ...]
+    bench: Bench, environment: VirtualEnvironment, tests: Sequence[Path], arguments: tuple[str, ...]
 ) -> Run:
     """Run a stack's own tests inside the environment, from a copy: the source tree must not be imported."""
     tools = bench.work_dir / "pytest"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,20 +11,20 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn import files, owned
-from cairn.errors import TestsFailedError, UsageError
+from cairn import files, owned, venv
+from cairn.errors import ProcessError, TestsFailedError, UsageError
 from cairn.targets import CPU
-from cairn.testing import environment as environments
 from cairn.testing import gpus as testing_gpus
 from cairn.testing import junit, pytest_runs, record, smoke_facts
-from cairn.testing.environment import Environment, Installed, Where
 from cairn.testing.junit import JUnit
 from cairn.testing.pytest_runs import Bench, Run
 from cairn.testing.record import Skip, TestedWheel, TestRecord, Verdict
 from cairn.testing.verdict import Judgement, judge
+from cairn.venv import InstalledFile, Isolation, PackageSource, VirtualEnvironment
 from cairn.wheels.wheelset import WheelSet
 
 _SHOWN_FAILURES = 5
+_INSTALL_TIMEOUT = 3600.0  # seconds; a real set with its ROCm libraries is several gigabytes
 _FILES = ("facts.json", "junit.xml", "record.json", "smoke.log")
 _FOLDERS = ("builtin", "pytest", "stack", "venv")
 _PHRASES: Mapping[Verdict, str] = {
@@ -162,27 +161,41 @@ def _check(request: SmokeRequest) -> None:
 def _variables(request: SmokeRequest) -> dict[str, str]:
     family = request.wheel_set.family
     choice = {} if family == CPU else {"ROCM_SDK_TARGET_FAMILY": family}
-    return environments.variables(os.environ, {**choice, **request.environment})
+    return {**venv.variables(Isolation.TEST), **choice, **request.environment}
 
 
-def _install(request: SmokeRequest, bench: Bench) -> Environment:
-    python = request.python or Path(sys.executable)
-    environment = environments.create(request.work_dir / "venv", python=python, variables=bench.variables)
-    where = Where(index_url=request.index_url, find_links=request.find_links)
-    exact = tuple(f"{wheel.distribution}=={wheel.version}" for wheel in request.wheel_set.wheels)
-    installed = environments.install(
-        environment,
-        (*exact, *request.requirements, *request.extra_wheels),
-        where,
-        variables=bench.variables,
-        log=bench.log,
-        on_line=bench.on_line,
+def _install(request: SmokeRequest, bench: Bench) -> VirtualEnvironment:
+    environment = venv.create(request.work_dir / "venv", python=request.python, environ=bench.variables)
+    source = PackageSource(
+        index_url=request.index_url, find_links=request.find_links, no_index=request.index_url is None
     )
-    _check_bytes(request.wheel_set, installed, str(where))
+    exact = tuple(f"{wheel.distribution}=={wheel.version}" for wheel in request.wheel_set.wheels)
+    report = environment.path / "pip-report.json"
+    try:
+        venv.install(
+            environment,
+            (*exact, *request.requirements, *request.extra_wheels),
+            source,
+            # Without pip's cache: that would hand out a wheel which an earlier run made of an sdist whose
+            # dependencies depend on the machine, as those of `rocm` do.
+            options=("--report", str(report), "--no-cache-dir", "--progress-bar=off"),
+            environ=bench.variables,
+            log=bench.log,
+            on_line=bench.on_line,
+            timeout=_INSTALL_TIMEOUT,
+        )
+    except ProcessError as error:
+        lines = (line.strip() for line in reversed(error.output.splitlines()))
+        reason = next((line for line in lines if line.startswith("ERROR:")), str(error))
+        raise TestsFailedError(
+            f"the set cannot be installed from {source} alone: {reason.removeprefix('ERROR: ')}",
+            tip=f"read the whole log: {bench.log}",
+        ) from error
+    _check_bytes(request.wheel_set, venv.installed_files(report), str(source))
     return environment
 
 
-def _check_bytes(wheel_set: WheelSet, installed: tuple[Installed, ...], where: str) -> None:
+def _check_bytes(wheel_set: WheelSet, installed: tuple[InstalledFile, ...], where: str) -> None:
     """The verdict is about these bytes, so nothing else may have been installed under their names."""
     digests = {canonicalize_name(file.distribution): file.sha256 for file in installed}
     for wheel in wheel_set.wheels:
@@ -194,11 +207,11 @@ def _check_bytes(wheel_set: WheelSet, installed: tuple[Installed, ...], where: s
             )
 
 
-def _run_all(request: SmokeRequest, environment: Environment, bench: Bench) -> tuple[Run, ...]:
+def _run_all(request: SmokeRequest, environment: VirtualEnvironment, bench: Bench) -> tuple[Run, ...]:
     facts = smoke_facts.collect(
         request.wheel_set,
         python=environment.python,
-        site_packages=environment.site_packages,
+        site_packages=environment.sites,
         imports=request.imports,
         siblings=request.siblings,
     )

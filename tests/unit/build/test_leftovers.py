@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn.build import environment, plan, scheduler
+from cairn import venv
+from cairn.build import plan, scheduler
 from cairn.build.model import BuildRequest, BuiltWheel, InstalledSdk
 from cairn.errors import BuildError, SourceError
 from cairn.rocm.install import SdkInfo
@@ -55,7 +56,7 @@ Demo = Callable[..., BuildRequest]
 @pytest.fixture(scope="module")
 def sdk(tmp_path_factory: pytest.TempPathFactory) -> InstalledSdk:
     folder = tmp_path_factory.mktemp("sdk")
-    env = environment.create(folder / "env")
+    env = venv.create(folder / "env")
     (env.site_packages / "rocm_sdk.py").write_text(STUB)
     (env.site_packages / "_rocm_sdk_core" / "lib").mkdir(parents=True)
     (env.site_packages / "_rocm_sdk_core" / "lib" / "liba.so").touch()

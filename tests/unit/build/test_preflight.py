@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 
 from cairn.build import job
-from cairn.build.environment import PipSource
 from cairn.build.model import CompilerCache, Job, WantedSdk
 from cairn.errors import (
     CairnError,
@@ -21,6 +20,7 @@ from cairn.errors import (
 )
 from cairn.sources.worktree import state
 from cairn.stack import Origin, Project, Sdk, Stack
+from cairn.venv import PackageSource
 from helpers.build import repository
 
 TORCH = Project(name="torch", distribution="torch", checkout_dir="t", origin=Origin(url="u"), hashtag="main")
@@ -43,7 +43,7 @@ def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
         checkouts=trees,
         required=frozenset({"torch"}),
         output_dir=tmp_path / "out",
-        sdk=WantedSdk(source=PipSource(index_url="http://127.0.0.1:9/none/")),
+        sdk=WantedSdk(source=PackageSource(index_url="http://127.0.0.1:9/none/")),
         install_rocm=True,
         targets="gfx942",
         env_dir=tmp_path / "envs",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn import pipes, process
+from cairn import process
 from cairn.errors import PrerequisiteError, ProcessError
 
 
@@ -136,7 +136,7 @@ def test_an_interrupt_while_programs_end_kills_them(tmp_path: Path) -> None:
 import os, signal, sys, threading, time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from cairn import pipes, process
+from cairn import process
 stubborn = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 stubborn += "print(os.getpid(), flush=True); time.sleep(60)"
 pid = []
@@ -181,7 +181,7 @@ def test_a_grandchild_that_left_the_group_cannot_prolong_a_time_out(tmp_path: Pa
 def test_a_program_ends_when_it_ends_although_a_grandchild_holds_its_output(
     tmp_path: Path, *, own_session: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipes, "LINGER", 0.5)
+    monkeypatch.setattr(process, "LINGER", 0.5)
     code, grandchild = _holding_the_pipe(tmp_path, own_session=own_session, child_stays=False)
     started = time.monotonic()
     done = process.run(python(code))

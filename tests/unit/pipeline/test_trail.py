@@ -3,11 +3,12 @@ from pathlib import Path
 import pytest
 
 from cairn import files
-from cairn.build import environment, job
+from cairn.build import job
 from cairn.errors import StoreError, SystemFailureError
 from cairn.pipeline import check_install, run
 from cairn.pipeline.request import TrailRequest
 from cairn.stack import Feature, Stack
+from cairn.wheels.wheelset import SetWheel, WheelSet
 from helpers.build import project
 
 
@@ -35,9 +36,28 @@ def test_the_trail_builds_with_the_features_that_work(tmp_path: Path) -> None:
 
 
 def test_an_install_that_fails_is_told_in_words(tmp_path: Path) -> None:
-    env = environment.create(tmp_path / "env")
-    (tmp_path / "simple").mkdir()
-    with pytest.raises(StoreError, match="cannot install the set") as caught:
-        check_install._install("pip", env, (tmp_path / "simple").as_uri() + "/", ["no-such-project==1"])
+    request = trail_request(tmp_path)
+    (request.store_dir / "release" / "simple").mkdir(parents=True)
+    wheel = SetWheel(
+        distribution="no-such-project",
+        version="1",
+        file_name="no_such_project-1-py3-none-any.whl",
+        sha256="0" * 64,
+        size=1,
+        metadata_sha256="0" * 64,
+        targets=(),
+    )
+    wheel_set = WheelSet(
+        set_id="0" * 64,
+        manifest_sha256="0" * 64,
+        stack="s",
+        python="3.11",
+        platform="linux_x86_64",
+        family="cpu",
+        targets=("cpu",),
+        wheels=(wheel,),
+    )
+    with pytest.raises(StoreError, match="pip cannot install the set from file://") as caught:
+        check_install.install_from_release(request, wheel_set)
     assert "No matching distribution found for no-such-project==1" in str(caught.value)
     assert "('" not in str(caught.value)

@@ -82,10 +82,6 @@ def test_records_of_other_systems_are_an_error_that_lists_them(tmp_path: Path, s
     assert pins_read.related_commit(tmp_path, "torchvision", system=system) is None
 
 
-def test_this_system_has_the_name_that_its_release_file_gives_it() -> None:
-    assert re.fullmatch(r"[a-z][a-z0-9._-]*", pins_read.this_system())
-
-
 def test_no_file_and_no_record_are_no_pin(tmp_path: Path) -> None:
     assert pins_read.related_commit(tmp_path, "torchvision") is None
     assert pins_read.related_commit(torch_with(tmp_path, "related_commits", REAL), "torchaudio") is None

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 
-from cairn.build.environment import clean_variables
+from cairn import venv
 from cairn.build.inputs import variables
 from cairn.errors import UsageError
 from cairn.output import redact
@@ -86,7 +86,7 @@ def parse(texts: Iterable[str], stack: Stack) -> dict[str, str]:
 def not_passed(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Switches of builds in the caller's environment, which no build will see."""
     names = os.environ if environ is None else environ
-    kept = clean_variables(names)
+    kept = venv.variables(venv.Isolation.BUILD, names)
     return tuple(sorted(name for name in names if name not in kept and name.startswith(_SWITCHES)))
 
 

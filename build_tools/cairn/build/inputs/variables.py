@@ -22,10 +22,11 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from cairn.build.environment import Environment, clean_variables
+from cairn import platforms, venv
 from cairn.build.model import BuildRequest
 from cairn.errors import UsageError
 from cairn.stack import Project
+from cairn.venv import VirtualEnvironment
 
 _PLACEHOLDER = re.compile(r"\{(?P<name>[A-Za-z_]+(?::[A-Za-z0-9_-]+)?)\}")
 
@@ -34,7 +35,7 @@ def template_of(project: Project, *, for_cpu: bool) -> Mapping[str, str]:
     """The variables that stack.toml gives a project on this platform, unexpanded."""
     given = project.environment
     chosen = dict(given.always)
-    chosen.update(given.windows if os.name == "nt" else given.linux)
+    chosen.update(given.windows if platforms.here.stack_section() == "windows" else given.linux)
     chosen.update(given.cpu if for_cpu else given.rocm)
     return chosen
 
@@ -89,7 +90,7 @@ def exact_requirements(
 
 def build_variables(
     project: Project,
-    environment: Environment,
+    environment: VirtualEnvironment,
     values: Mapping[str, str],
     *,
     request: BuildRequest,
@@ -104,7 +105,7 @@ def build_variables(
         request: the build.
         epoch: seconds since 1970 that every time stamp in the wheel gets (`SOURCE_DATE_EPOCH`).
     """
-    variables = clean_variables()
+    variables = venv.variables(venv.Isolation.BUILD)
     head = [str(environment.bin)]
     if request.sdk is not None:
         head.append(str(request.sdk.info.bin))

@@ -1,9 +1,11 @@
-"""Installing a set the way people will, into environments that are thrown away."""
+"""Installing a set the way users will, into environments that are thrown away.
+
+`install` takes requirements and the URL of the only index, and gives a `Trial`: what was installed, or why
+not.
+"""
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +16,12 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 from uv import find_uv_bin
 
-from cairn import process
+from cairn import process, venv
 from cairn.errors import ProcessError
 
 Installer = Literal["pip", "uv"]
 
 _TIMEOUT = 3600.0  # seconds; a torch wheel of gigabytes on a slow disk takes minutes
-_OURS = ("PIP_", "UV_", "PYTHON", "VIRTUAL_ENV", "CONDA_")
 _IGNORED_EXTRA = "does not provide the extra"  # pip and uv only warn, and install something incomplete
 
 
@@ -53,7 +54,7 @@ def install(
     python: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Trial:
-    """Install `requirements` from one index alone, untouched by the settings of whoever runs this.
+    """Install `requirements` from one index alone, untouched by the settings of the user who runs this.
 
     Args:
         installer: pip or uv.
@@ -63,49 +64,29 @@ def install(
         environment: further variables for the installer.
     """
     with tempfile.TemporaryDirectory(prefix="cairn-trial-") as folder:
-        venv = Path(folder, "venv")
-        env = clean_environment(Path(folder)) | dict(environment or {})
-        base = python or Path(sys.executable)
+        # Caches of its own: one that earlier installations filled would hide a file that is not on the index.
+        env = venv.variables(venv.Isolation.INSTALLER) | {"UV_CACHE_DIR": str(Path(folder, "uv"))}
+        env |= environment or {}
+        uv_pip = [find_uv_bin(), "pip"]
         try:
-            process.run([base, "-m", "venv", "--without-pip", venv], env=env, timeout=_TIMEOUT)
-            inside = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+            inside = venv.create(Path(folder, "venv"), python=python, environ=env).python
+            head: dict[Installer, list[str | Path]] = {
+                "pip": [*venv.pip_command(inside), "--isolated", "--cache-dir", Path(folder, "pip")],
+                "uv": [*uv_pip, "install", "--no-config", "--python", inside],
+            }
             done = process.run(
-                [*_command(installer, inside, index_url, Path(folder)), *requirements],
-                env=env,
-                timeout=_TIMEOUT,
+                [*head[installer], "--index-url", index_url, *requirements], env=env, timeout=_TIMEOUT
             )
-            process.run([find_uv_bin(), "pip", "check", "--no-config", "--python", inside], env=env)
-            frozen = process.run([find_uv_bin(), "pip", "freeze", "--no-config", "--python", inside], env=env)
+            process.run([*uv_pip, "check", "--no-config", "--python", inside], env=env)
+            frozen = process.run([*uv_pip, "freeze", "--no-config", "--python", inside], env=env)
         except ProcessError as error:
-            return Trial(installer=installer, problem=_last_words(error))
+            return Trial(installer=installer, problem=_reason(error))
     ignored = next((line.strip() for line in done.output.splitlines() if _IGNORED_EXTRA in line), None)
     names = tuple(line for line in frozen.output.splitlines() if "==" in line)
     return Trial(installer=installer, problem=ignored, installed=names)
 
 
-def clean_environment(home: Path) -> dict[str, str]:
-    """Our environment without what steers pip, uv or Python."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-    return env | {"PIP_CONFIG_FILE": os.devnull, "UV_CACHE_DIR": str(home / "uv")}
-
-
-def _command(installer: Installer, python: Path, index_url: str, folder: Path) -> list[str | Path]:
-    if installer == "pip":
-        pip: list[str | Path] = [sys.executable, "-m", "pip", "--isolated", "--python", python, "install"]
-        return [
-            *pip,
-            "--disable-pip-version-check",
-            "--no-input",
-            "--cache-dir",
-            folder / "pip",
-            "--index-url",
-            index_url,
-        ]
-    uv: list[str | Path] = [find_uv_bin(), "pip", "install", "--no-config", "--python", python]
-    return [*uv, "--index-url", index_url]
-
-
-def _last_words(error: ProcessError) -> str:
+def _reason(error: ProcessError) -> str:
     lines = [line.strip() for line in error.output.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower() or "no matching" in line.lower()]
     chosen = errors or lines[-3:] or [str(error)]

@@ -7,15 +7,12 @@ file and line, never a guess.
 
 from __future__ import annotations
 
-import contextlib
-import platform
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import requirements
+from cairn import platforms, requirements
 from cairn.errors import SourceError
 from cairn.sources.git.command import COMMIT_ID
 
@@ -93,7 +90,7 @@ def related_commit(torch_dir: Path, distribution: str, *, system: str | None = N
     if not path.is_file():
         return None
     found = {r.os: r for r in reversed(related_commits(path)) if r.project == distribution}
-    system = system or this_system()
+    system = system or platforms.here.name()
     record = found.get(system) or found.get(_FALLBACK_OS)
     if record is not None:
         return Pin(commit=record.commit, origin=record.origin, where=f"{path}:{record.line}")
@@ -111,14 +108,6 @@ def named_projects(torch_dir: Path) -> tuple[str, ...]:
     """The projects that `related_commits` names; none without such a file."""
     path = torch_dir / RELATED_COMMITS
     return tuple(dict.fromkeys(r.project for r in related_commits(path))) if path.is_file() else ()
-
-
-def this_system() -> str:
-    """What `related_commits` would call this system: `ubuntu`, `centos`, …: os-release(5), ID; `windows`."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            return platform.freedesktop_os_release()["ID"]
-    return platform.system().lower()
 
 
 def ci_commit_pin(torch_dir: Path, name: str) -> Pin | None:

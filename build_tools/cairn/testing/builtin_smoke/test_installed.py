@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import mmap
 import os
+import platform
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -146,7 +147,7 @@ def installed_as(distribution: str) -> importlib.metadata.Distribution:
 @functools.cache
 def binaries(wheel: WheelFacts) -> tuple[Path, ...]:
     """The installed ELF files for this kind of machine; device code that is a file by itself is not."""
-    return tuple(path for path in elf_files(wheel) if elf.read_file(path).machine == os.uname().machine)
+    return tuple(path for path in elf_files(wheel) if elf.read_file(path).machine == platform.machine())
 
 
 def elf_files(wheel: WheelFacts) -> Iterator[Path]:

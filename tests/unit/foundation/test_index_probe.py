@@ -7,7 +7,7 @@ from http import HTTPStatus
 
 import pytest
 
-from cairn import pip
+from cairn import index_probe
 
 HTML = "text/html; charset=utf-8"
 FILE = '<a href="rocm-7.10.0.tar.gz#sha256=00">rocm-7.10.0.tar.gz</a>'
@@ -68,7 +68,7 @@ def server() -> Iterator[str]:
     ],
 )
 def test_what_is_no_index_is_called_what_it_is(server: str, index: str, said: str) -> None:
-    problem = pip.index_problem(f"{server}/{index}/", "rocm[libraries,devel]==7.10.0")
+    problem = index_probe.index_problem(f"{server}/{index}/", "rocm[libraries,devel]==7.10.0")
     assert problem is not None
     assert problem.startswith(said.format(url=server))
     assert "s3cret" not in problem
@@ -78,18 +78,12 @@ def test_what_is_no_index_is_called_what_it_is(server: str, index: str, said: st
     "index", ["good", "plain", "signed-in", "empty", "listing", "pep629", "json", "there-is-none"]
 )
 def test_an_index_that_lacks_a_project_is_still_one(server: str, index: str) -> None:
-    assert pip.index_problem(f"{server}/{index}", "rocm") is None
+    assert index_probe.index_problem(f"{server}/{index}", "rocm") is None
 
 
 def test_nobody_at_home_and_no_http() -> None:
-    assert pip.index_problem("http://127.0.0.1:9/simple/", "rocm") == (
+    assert index_probe.index_problem("http://127.0.0.1:9/simple/", "rocm") == (
         "cannot reach http://127.0.0.1:9/simple/: ConnectionError"
     )
-    assert pip.index_problem("file:///nowhere", "rocm") is None
-    assert pip.index_problem(None, "rocm") is None
-
-
-def test_which_requirement_pip_found_nowhere() -> None:
-    output = "ERROR: Could not find a version\nERROR: No matching distribution found for rocm[devel]==7.1\n"
-    assert pip.missing_from(output) == "rocm[devel]==7.1"
-    assert pip.missing_from("ERROR: disk full") is None
+    assert index_probe.index_problem("file:///nowhere", "rocm") is None
+    assert index_probe.index_problem(None, "rocm") is None

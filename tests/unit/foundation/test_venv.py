@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn.build import environment
-from cairn.build.environment import PipSource
-from cairn.errors import BuildError
+from cairn import venv
+from cairn.venv import Isolation, PackageSource
 
 
 def test_build_variables_of_the_image_do_not_leak() -> None:
@@ -23,7 +22,7 @@ def test_build_variables_of_the_image_do_not_leak() -> None:
         "VIRTUAL_ENV": "/v",
         "https_proxy": "http://proxy",
     }
-    assert environment.clean_variables(given) == {
+    assert venv.variables(Isolation.BUILD, given) == {
         "PATH": "/bin",
         "HOME": "/h",
         "CC": "clang",
@@ -31,8 +30,53 @@ def test_build_variables_of_the_image_do_not_leak() -> None:
     }
 
 
+def test_a_tested_wheel_sees_only_what_is_harmless() -> None:
+    harmless = {
+        "PATH": "/bin",
+        "LC_ALL": "C",
+        "HTTPS_PROXY": "p",
+        "PIP_CERT": "c",
+        "HIP_VISIBLE_DEVICES": "0",
+    }
+    harmful = {
+        "LD_LIBRARY_PATH": "/x",
+        "PYTHONPATH": "/p",
+        "ROCM_PATH": "/r",
+        "PIP_INDEX_URL": "u",
+        "PATHX": "",
+    }
+    assert venv.variables(Isolation.TEST, harmless | harmful) == {
+        **harmless,
+        "PIP_CONFIG_FILE": os.devnull,
+        "PYTHONUTF8": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
+
+
+def test_an_installer_sees_nothing_that_steers_it() -> None:
+    steering = {
+        "PIP_INDEX_URL": "u",
+        "UV_INDEX": "u",
+        "PYTHONPATH": "p",
+        "VIRTUAL_ENV": "v",
+        "CONDA_PREFIX": "c",
+    }
+    given = {"PATH": "/bin", "ROCM_SDK_TARGET_FAMILY": "gfx94X-dcgpu", **steering}
+    assert venv.variables(Isolation.INSTALLER, given) == {
+        "PATH": "/bin",
+        "ROCM_SDK_TARGET_FAMILY": "gfx94X-dcgpu",
+        "PIP_CONFIG_FILE": os.devnull,
+    }
+
+
+def test_our_own_pip_obeys_the_user_but_for_where_packages_go() -> None:
+    obeyed = {"PIP_INDEX_URL": "u", "PIP_CERT": "c", "PIP_CONFIG_FILE": "f", "PIP_ROOT_USER_ACTION": "ignore"}
+    elsewhere = dict.fromkeys(("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT"), "x")
+    assert venv.variables(Isolation.OWN_PIP, obeyed | elsewhere) == obeyed
+
+
 def test_pip_options_of_a_source(tmp_path: Path) -> None:
-    source = PipSource(index_url="http://i/", find_links=("a", "b"), cache_dir=tmp_path, pre=True)
+    source = PackageSource(index_url="http://i/", find_links=("a", "b"), cache_dir=tmp_path, pre=True)
     assert source.arguments() == (
         *("--index-url", "http://i/", "--find-links", "a", "--find-links", "b"),
         *("--cache-dir", str(tmp_path), "--pre"),
@@ -43,10 +87,10 @@ def test_pip_options_of_a_source(tmp_path: Path) -> None:
 
 
 def test_an_environment_shares_another_without_copying(tmp_path: Path) -> None:
-    sdk = environment.create(tmp_path / "sdk")
+    sdk = venv.create(tmp_path / "sdk")
     (sdk.site_packages / "only_in_sdk.py").write_text("VALUE = 42\n")
-    env = environment.create(tmp_path / "a b é")
-    environment.share(env, sdk)
+    env = venv.create(tmp_path / "a b é")
+    venv.share(env, sdk)
     code = "import only_in_sdk, sys; print(only_in_sdk.VALUE, sys.prefix)"
     out = subprocess.run([env.python, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.split(maxsplit=1) == ["42", f"{env.path}\n"]
@@ -54,25 +98,12 @@ def test_an_environment_shares_another_without_copying(tmp_path: Path) -> None:
 
 
 def test_creating_again_removes_what_was_there(tmp_path: Path) -> None:
-    env = environment.create(tmp_path / "env")
+    env = venv.create(tmp_path / "env")
     (env.site_packages / "stale.py").touch()
-    assert not (environment.create(tmp_path / "env").site_packages / "stale.py").exists()
+    assert not (venv.create(tmp_path / "env").site_packages / "stale.py").exists()
 
 
-def test_what_pip_refuses_is_one_error_with_its_last_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    env = environment.create(tmp_path / "env")
-    log = tmp_path / "log"
-    with pytest.raises(BuildError, match="no-such-thing") as caught:
-        environment.pip_install(env, ["no-such-thing"], PipSource(), log=log)
-    assert any("No matching distribution" in line for line in caught.value.tail)
-    assert "No matching distribution" in log.read_text()
-
-
-def test_a_persons_settings_of_pip_do_not_say_where_packages_go(
+def test_a_users_settings_of_pip_do_not_say_where_packages_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheel = tmp_path / "thing-1-py3-none-any.whl"
@@ -87,7 +118,13 @@ def test_a_persons_settings_of_pip_do_not_say_where_packages_go(
     monkeypatch.setenv("PIP_USER", "1")
     monkeypatch.setenv("PIP_TARGET", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    env = environment.create(tmp_path / "env")
-    environment.pip_install(env, [str(wheel)], PipSource(), log=tmp_path / "log")
+    env = venv.create(tmp_path / "env")
+    venv.install(env, [str(wheel)], PackageSource(), log=tmp_path / "log")
     assert (env.site_packages / "thing.py").exists()
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_which_requirement_pip_found_nowhere() -> None:
+    output = "ERROR: Could not find a version\nERROR: No matching distribution found for rocm[devel]==7.1\n"
+    assert venv.missing_from(output) == "rocm[devel]==7.1"
+    assert venv.missing_from("ERROR: disk full") is None

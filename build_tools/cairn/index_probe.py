@@ -1,19 +1,18 @@
-"""Our own pip at work in another environment, and what its complaints about an index mean."""
+"""Why an index gives no answer, where pip only says that it found no such package.
+
+An index may be out of reach, or behind a login page. `index_problem` and `page_problem` take a URL and give
+the reason in one sentence, or None.
+"""
 
 from __future__ import annotations
 
 import html.parser
-import os
 import re
-import sys
 from http import HTTPStatus
-from pathlib import Path
 
-INDEX_TIP = "check the URL, the network, and the credentials in the URL or in ~/.netrc, then run it again"
+TIP = "check the URL, the network, and the credentials in the URL or in ~/.netrc, then run it again"
 """What to do about an index that gives no answer."""
 
-_WHERE = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_REQUIRE_VIRTUALENV")
-_MISSING = re.compile(r"No matching distribution found for ([^\s;(]+)")
 _NOT_NAME = re.compile(r"[^A-Za-z0-9._-]|==")  # where a requirement's name ends
 _PROBE_SECONDS = 10
 _PAGE_SIZE = 1 << 18  # bytes that are read of a page to judge it
@@ -24,28 +23,11 @@ _INDEX_TITLE = re.compile(r"links for|index|directory listing", re.IGNORECASE)
 _LOGIN = re.compile(r"log[ -]?in|sign[ -]?in|log[ -]?on|authenticat", re.IGNORECASE)
 
 
-def install(python: Path) -> tuple[str, ...]:
-    """The command that installs for an interpreter, up to its own options; run it with `variables`."""
-    pip = (sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check")
-    return (*pip, "install", "--no-input", "--no-user")
-
-
-def variables() -> dict[str, str]:
-    """Ours, without a person's settings that would have pip install somewhere else."""
-    return {name: value for name, value in os.environ.items() if name not in _WHERE}
-
-
-def missing_from(output: str) -> str | None:
-    """The requirement that pip found nowhere, of what it said."""
-    match = _MISSING.search(output)
-    return match[1] if match else None
-
-
 def index_problem(index_url: str | None, project: str) -> str | None:
     """Why an index cannot say what it has of a project; None where it can.
 
-    pip reports an index out of reach, or one behind a login page, like one that lacks the package. That there
-    is no such page is a true answer of an index that lacks it. What is not asked over HTTP is not looked at.
+    "404" for the project's page is the honest answer of an index that lacks it (PEP 503). URLs other than
+    HTTP's are not looked at.
     """
     if index_url is None:
         return None

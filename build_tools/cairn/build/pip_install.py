@@ -1,0 +1,40 @@
+"""pip in a build: what it refuses becomes a `BuildError` that shows where the cause is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cairn import process, venv
+from cairn.build.log import causes
+from cairn.errors import BuildError, ProcessError
+
+_SHOWN_LINES = 8
+
+
+def pip_install(
+    environment: venv.VirtualEnvironment,
+    requirements: Sequence[str],
+    source: venv.PackageSource,
+    *,
+    log: Path,
+    on_line: Callable[[str], None] | None = None,
+) -> None:
+    """Install requirements into an environment.
+
+    Raises:
+        NetworkError: an index could not be reached.
+        BuildError: pip refused; its last lines are in the error.
+    """
+    try:
+        venv.install(environment, requirements, source, log=log, on_line=on_line)
+    except ProcessError as error:
+        lines = process.tail(error.output)
+        raise BuildError(
+            f"pip could not install {', '.join(requirements)}",
+            log=log,
+            tail=lines[-_SHOWN_LINES:],
+            # Where pip has built something itself, the reason is far above its own last words.
+            causes=causes.above(log, causes.tail(log, len(lines))),
+            tip="see what pip says above",
+        ) from error

@@ -1,0 +1,73 @@
+"""What differs between operating systems: one module for each, behind the protocol `System`.
+
+It takes paths and running programs, and gives what this system makes of them. `platforms.here` is the
+module of the system that runs Cairn; nothing else in the package asks which one that is. (Which platform a
+*wheel* is for is a different question: see `cairn.wheels`.) What Python itself hides stays where it is
+used: `os.pathsep`, `filelock`. What was proved on which system is in docs/reference/platforms.md.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Collection
+from pathlib import Path
+from typing import Protocol, TypedDict
+
+from cairn.platforms import posix, windows
+
+Child = subprocess.Popen[bytes]
+
+
+class OwnGroup(TypedDict, total=False):
+    """The arguments of `subprocess.Popen` that put a program into a process group of its own."""
+
+    start_new_session: bool
+    creationflags: int
+
+
+class System(Protocol):
+    """What each system's module answers."""
+
+    def own_group(self) -> OwnGroup:
+        """How to start a program so that it and its children can be ended together."""
+        ...
+
+    def ask_to_end(self, child: Child) -> None:
+        """Ask a program that was started with `own_group`, and its children, to end; it may refuse."""
+        ...
+
+    def kill(self, child: Child) -> None:
+        """End it and its children at once, also where the program itself has ended already."""
+        ...
+
+    def programs_of(self, environment: Path) -> Path:
+        """The folder of a virtual environment's programs."""
+        ...
+
+    def python_of(self, environment: Path) -> Path:
+        """The interpreter of a virtual environment."""
+        ...
+
+    def packages_of(self, environment: Path) -> tuple[Path, ...]:
+        """Its site-packages folders, the one for pure packages of our own Python's version first."""
+        ...
+
+    def folder_in_the_way(self) -> Collection[int]:
+        """The errors (`errno`) of renaming a folder to where a folder is."""
+        ...
+
+    def stack_section(self) -> str:
+        """The table of a project's `environment` in stack.toml that holds for builds on this system."""
+        ...
+
+    def name(self) -> str:
+        """The system as `related_commits` of a torch checkout writes it: `ubuntu`, `centos`, `windows`."""
+        ...
+
+
+here: System
+if os.name == "nt":  # noqa: SIM108 - mypy checks each assignment, and not what a conditional gives
+    here = windows
+else:
+    here = posix

@@ -1,0 +1,83 @@
+"""Windows: written from its documentation, never run there; see docs/reference/platforms.md.
+
+It imports nothing that Linux lacks, so that the tests exercise on Linux all of it that computes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import subprocess
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cairn.platforms import OwnGroup
+
+# `subprocess` and `signal` define these on Windows only. Sources: "Process Creation Flags" of the Win32 API;
+# CTRL_BREAK_EVENT of GenerateConsoleCtrlEvent.
+_CREATE_NEW_PROCESS_GROUP = 0x00000200
+_CTRL_BREAK_EVENT = 1
+
+
+def own_group() -> OwnGroup:
+    """See `System.own_group`."""
+    # Such a group ignores Ctrl-C, and Ctrl-Break can be sent to it alone (Python, `subprocess`, Windows
+    # constants).
+    return {"creationflags": _CREATE_NEW_PROCESS_GROUP}
+
+
+def ask_to_end(child: subprocess.Popen[bytes]) -> None:
+    """See `System.ask_to_end`."""
+    with contextlib.suppress(OSError):  # it shares no console with us, or it has ended
+        child.send_signal(_CTRL_BREAK_EVENT)
+
+
+def kill(child: subprocess.Popen[bytes]) -> None:
+    """See `System.kill`, but for one thing: what outlives its parent is not found any more."""
+    # TerminateProcess, which `Popen.kill` calls, ends one process and leaves its children; taskkill walks
+    # the tree. A job object would also hold those whose parent has ended, but needs calls that we cannot
+    # try here.
+    with contextlib.suppress(OSError):
+        subprocess.run(kill_command(child.pid), capture_output=True, check=False)
+    child.kill()
+
+
+def kill_command(pid: int) -> tuple[str, ...]:
+    """The program that ends a process and all its descendants (taskkill: /F by force, /T the whole tree)."""
+    # By its full name: what is called taskkill in the working folder must not run in its place.
+    folder = os.environ.get("SYSTEMROOT", r"C:\Windows")
+    return (rf"{folder}\System32\taskkill.exe", "/F", "/T", "/PID", str(pid))
+
+
+def programs_of(environment: Path) -> Path:
+    """See `System.programs_of`."""
+    return environment / "Scripts"
+
+
+def python_of(environment: Path) -> Path:
+    """See `System.python_of`."""
+    return environment / "Scripts" / "python.exe"
+
+
+def packages_of(environment: Path) -> tuple[Path, ...]:
+    """See `System.packages_of`."""
+    return (environment / "Lib" / "site-packages",)
+
+
+def folder_in_the_way() -> Collection[int]:
+    """See `System.folder_in_the_way`."""
+    # MoveFileEx never replaces a folder: it says ERROR_ACCESS_DENIED, which Python calls EACCES.
+    return (errno.ENOTEMPTY, errno.EEXIST, errno.EACCES)
+
+
+def stack_section() -> str:
+    """See `System.stack_section`."""
+    return "windows"
+
+
+def name() -> str:
+    """See `System.name`."""
+    return "windows"

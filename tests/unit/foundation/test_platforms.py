@@ -1,0 +1,64 @@
+"""Each system's module, on Linux: that of Windows as far as it computes."""
+
+import errno
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from cairn import platforms
+from cairn.platforms import System, posix, windows
+
+
+def test_this_system_is_known() -> None:
+    assert platforms.here is (windows if os.name == "nt" else posix)
+    assert re.fullmatch(r"[a-z][a-z0-9._-]*", platforms.here.name())
+
+
+@pytest.mark.parametrize(("system", "scheme"), [(posix, "posix_venv"), (windows, "nt_venv")])
+def test_an_environment_is_laid_out_as_sysconfig_says(tmp_path: Path, system: System, scheme: str) -> None:
+    given = {name: str(tmp_path) for name in ("base", "platbase", "installed_base", "installed_platbase")}
+    paths = {name: Path(text) for name, text in sysconfig.get_paths(scheme, given).items()}
+    assert system.programs_of(tmp_path) == paths["scripts"]
+    assert system.python_of(tmp_path).parent == paths["scripts"]
+    assert system.packages_of(tmp_path)[0] == paths["purelib"]
+    paths["purelib"].mkdir(parents=True)
+    assert system.packages_of(tmp_path)[0] == paths["purelib"]
+
+
+def test_packages_of_another_python_are_found(tmp_path: Path) -> None:
+    folder = tmp_path / "lib" / "python3.99" / "site-packages"
+    folder.mkdir(parents=True)
+    assert posix.packages_of(tmp_path) == (folder,)
+    ours = tmp_path / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
+    ours.mkdir(parents=True)
+    assert posix.packages_of(tmp_path)[0] == ours
+
+
+def test_a_folder_is_not_renamed_to_where_one_is(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").touch()
+    with pytest.raises(OSError, match="not empty") as caught:
+        (tmp_path / "a").replace(tmp_path / "b")
+    assert caught.value.errno in platforms.here.folder_in_the_way()
+    assert errno.EACCES in windows.folder_in_the_way()
+
+
+def test_windows_ends_a_program_and_its_children_by_the_system_s_own_taskkill(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SYSTEMROOT", "D:\\Win")
+    assert windows.kill_command(42) == ("D:\\Win\\System32\\taskkill.exe", "/F", "/T", "/PID", "42")
+    assert windows.own_group() == {"creationflags": 0x200}  # subprocess.CREATE_NEW_PROCESS_GROUP
+    assert (windows.name(), windows.stack_section()) == ("windows", "windows")
+
+
+def test_windows_kill_ends_the_program_even_without_taskkill() -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
+        windows.kill(child)
+        assert child.wait(10) != 0
