@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if missing := missing_prerequisite():
         print(f"error: {missing}", file=sys.stderr)
         return EXIT_PREREQUISITE
-    allow_all_letters()
+    force_utf8_locale()
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -186,7 +186,7 @@ def size_of(*folders: Path) -> int:
     return sum(path.stat().st_size for path in found if path.is_file())
 
 
-def allow_all_letters() -> None:
+def force_utf8_locale() -> None:
     """Under `LC_ALL=C`, setuptools could not write down where Cairn is when that is below `/home/josé`."""
     if os.name == "posix" and os.environ.get("LC_ALL") in {"C", "POSIX"}:
         os.environ["LC_ALL"] = "C.UTF-8"

@@ -227,10 +227,9 @@ class _Dialogue:
     that it started, or a server of a compiler cache, inherits the pipe and lives on. So reading ends by the
     clock too:
 
-        running ── deadline ──────────────> late: the group is killed; `_AFTER_KILL` later nothing more is
-        read running ── ended, and silent ─────> lingering: nothing more is read after `LINGER` seconds of
-        silence lingering ── output ──────────────> running (a program may leave more output than one block
-        when it ends)
+        running ── deadline ─────────> late: the group is killed, and read for `_AFTER_KILL` seconds more
+        running ── ended, silent ────> lingering: given up after `LINGER` seconds of silence
+        lingering ── output ─────────> running: what a program leaves may be more than one block
 
     Threads do the reading, since `select` knows no pipes on Windows. They are daemons: one that waits for a
     pipe which is held elsewhere cannot be hurried, and must not keep Cairn from ending.

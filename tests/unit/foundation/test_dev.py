@@ -108,7 +108,7 @@ def test_names_of_folders_may_have_all_letters(
     program = "import sys; open(sys.argv[1], 'w', encoding='locale').write('/home/jos\\u00e9')"
     write = [sys.executable, "-c", program, str(tmp_path / "cairn.pth")]
     assert dev.run(*write) == 1
-    dev.allow_all_letters()
+    dev.force_utf8_locale()
     assert dev.run(*write) == 0
     assert (tmp_path / "cairn.pth").read_text(encoding="utf-8") == "/home/josé"
 
