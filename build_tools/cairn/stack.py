@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import graphlib
 import re
 from collections.abc import Mapping
@@ -47,7 +48,7 @@ class Origin:
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """What one release line changes: `origin` and `hashtag` where they differ from the project's own."""
+    """What one release line changes for a project: its `origin` and `hashtag` where they are different."""
 
     origin: Origin | None = None
     hashtag: str | None = None
@@ -72,9 +73,11 @@ class Project:
         name: the short name used on the command line (`torch`, `vision`).
         distribution: the name of its wheel (`torchvision`).
         checkout_dir: default folder of its checkout, and default `--repo-name`.
+        flag: its name in flags of `build_prod_wheels.py` (`--pytorch-vision-dir`); `name` where it is None.
         origin: where it comes from on the default line.
-        hashtag: default repo hashtag.
-        lines: per release line, what differs.
+        hashtag: default repo hashtag; `{line}` in it is the name of the release line.
+        lines: what is different on some lines, by the name of a line or a pattern such as `release/*`. `load`
+            puts here, by name, all that `Stack.lines` and the hashtag say of this project.
         pin: where the torch checkout names its commit; None where nothing does.
         hipify: who hipifies it.
         source_dirs: folders of the tree that may hold the build's entry point; the first with one is taken.
@@ -96,6 +99,7 @@ class Project:
     name: str
     distribution: str
     checkout_dir: str
+    flag: str | None = None
     origin: Origin
     hashtag: str
     lines: Mapping[str, Line] = field(default_factory=dict)
@@ -160,6 +164,9 @@ class Stack:
         name: what reports and sets call it.
         line: default release line.
         targets: default targets, `cpu` for a stack without ROCm.
+        lines: the release lines, each with the hashtags (project name to hashtag) that are not the project's
+            own. A project whose hashtag is `{line}` follows them all by name.
+        environment: variables of every project's build; a project's own win.
         sdk: the ROCm SDK; None for a stack without ROCm.
         version_suffix: local version of the wheels for a stack without ROCm, such as `+cpu`.
         extra_wheels: requirements installed into every build and smoke environment, from the user's index.
@@ -177,6 +184,8 @@ class Stack:
     line: str
     targets: tuple[str, ...]
     projects: tuple[Project, ...]
+    lines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    environment: Environment = field(default_factory=Environment)
     sdk: Sdk | None = None
     version_suffix: str | None = None
     extra_wheels: tuple[str, ...] = ()
@@ -214,20 +223,28 @@ class Stack:
             sorter.done(*ready)
         return tuple(ranks)
 
+    def line_names(self) -> tuple[str, ...]:
+        """Every release line of the stack, sorted."""
+        return tuple(sorted({*self.lines, self.line, *(name for p in self.projects for name in p.lines)}))
+
     def for_line(self, line: str | None) -> Stack:
         """This stack with origins and hashtags of a release line.
 
         Raises:
-            UsageError: no project knows the line.
+            UsageError: the stack has no such line.
         """
-        line = line or self.line
-        known = {name for p in self.projects for name in p.lines} | {self.line}
-        if line not in known:
+        name = line or self.line
+        if name not in self.line_names():
             raise UsageError(
-                f"the stack {self.name} has no line {line!r}",
-                tip=wording.did_you_mean(line, sorted(known), what="its lines are"),
+                f"the stack {self.name} has no line {name!r}",
+                tip=wording.did_you_mean(name, self.line_names(), what="its lines are"),
             )
-        return dataclasses.replace(self, line=line, projects=tuple(_on_line(p, line) for p in self.projects))
+        projects = []
+        for project in self.projects:
+            there = project.lines.get(name, Line())
+            origin, hashtag = there.origin or project.origin, there.hashtag or project.hashtag
+            projects.append(dataclasses.replace(project, origin=origin, hashtag=hashtag))
+        return dataclasses.replace(self, line=name, projects=tuple(projects))
 
 
 def load(path: Path) -> Stack:
@@ -249,7 +266,7 @@ def load(path: Path) -> Stack:
         ) from error
     stack = jsonfile.from_plain(data, Stack, name=str(path))
     _validate(stack, path)
-    return _absolute(stack, path.parent.absolute())
+    return _absolute(_with_defaults(stack, path), path.parent.absolute())
 
 
 def _meant(path: Path) -> str:
@@ -316,7 +333,65 @@ def _all_needs(stack: Stack, project: Project) -> set[str]:
     return direct.union(*(_all_needs(stack, stack.project(name)) for name in direct))
 
 
+def _with_defaults(stack: Stack, path: Path) -> Stack:
+    """The stack with its lines and its environment written out in every project."""
+    projects = [p.name for p in stack.projects]
+    for name in (name for hashtags in stack.lines.values() for name in hashtags if name not in projects):
+        raise UsageError(
+            f"{path}: a line names the project {name!r}, which the stack does not have",
+            tip=wording.did_you_mean(name, projects, what="its projects are"),
+        )
+    # No ref has these characters (git help check-ref-format), so that a pattern is never the name of a line.
+    is_pattern = re.compile(r"[*?\[]").search
+    exact = {name for p in stack.projects for name in p.lines if not is_pattern(name)}
+    names = sorted({*stack.lines, stack.line, *exact})
+    done = []
+    for project in stack.projects:
+        lines: dict[str, Line] = {}
+        for name in names:
+            origin, hashtag = None, project.hashtag
+            # A pattern first, so that the line's own entry wins.
+            for key in sorted(project.lines, key=lambda key: not is_pattern(key)):
+                if fnmatch.fnmatchcase(name, key):
+                    origin = project.lines[key].origin or origin
+                    hashtag = project.lines[key].hashtag or hashtag
+            hashtag = stack.lines.get(name, {}).get(project.name, hashtag).replace("{line}", name)
+            if origin is not None or hashtag != project.hashtag:
+                lines[name] = Line(origin=origin, hashtag=hashtag)
+        for key in project.lines:
+            if not fnmatch.filter(names, key):
+                raise UsageError(
+                    f"{path}: {project.name} has an entry for the line {key!r}, but the stack has no such line",
+                    tip=wording.did_you_mean(key, names, what="its lines are"),
+                )
+        merged = {
+            kind.name: {**getattr(stack.environment, kind.name), **getattr(project.environment, kind.name)}
+            for kind in dataclasses.fields(Environment)
+        }
+        done.append(
+            dataclasses.replace(
+                project,
+                hashtag=project.hashtag.replace("{line}", stack.line),
+                lines=lines,
+                environment=Environment(**merged),
+            )
+        )
+    return dataclasses.replace(stack, projects=tuple(done))
+
+
 def _absolute(stack: Stack, root: Path) -> Stack:
+    """The stack with the folders and files that it names below `root` as absolute paths."""
+
+    def origin_at(origin: Origin) -> Origin:
+        return dataclasses.replace(origin, tree=str(root / origin.tree)) if origin.tree else origin
+
+    projects = []
+    for project in stack.projects:
+        lines = {
+            name: dataclasses.replace(line, origin=origin_at(line.origin)) if line.origin else line
+            for name, line in project.lines.items()
+        }
+        projects.append(dataclasses.replace(project, origin=origin_at(project.origin), lines=lines))
     sdk = stack.sdk
     if sdk is not None and sdk.packages is not None:
         sdk = dataclasses.replace(sdk, packages=str(root / sdk.packages))
@@ -325,31 +400,5 @@ def _absolute(stack: Stack, root: Path) -> Stack:
         folder=str(root),
         sdk=sdk,
         smoke_tests=tuple(str(root / folder) for folder in stack.smoke_tests),
-        projects=tuple(_absolute_project(p, root) for p in stack.projects),
-    )
-
-
-def _absolute_project(project: Project, root: Path) -> Project:
-    return dataclasses.replace(
-        project,
-        origin=_absolute_origin(project.origin, root),
-        lines={
-            name: dataclasses.replace(
-                line, origin=_absolute_origin(line.origin, root) if line.origin else None
-            )
-            for name, line in project.lines.items()
-        },
-    )
-
-
-def _absolute_origin(origin: Origin, root: Path) -> Origin:
-    return dataclasses.replace(origin, tree=str(root / origin.tree)) if origin.tree else origin
-
-
-def _on_line(project: Project, name: str) -> Project:
-    line = project.lines.get(name)
-    if line is None:
-        return project
-    return dataclasses.replace(
-        project, origin=line.origin or project.origin, hashtag=line.hashtag or project.hashtag
+        projects=tuple(projects),
     )

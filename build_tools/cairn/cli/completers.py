@@ -64,7 +64,7 @@ def projects(parsed_args: argparse.Namespace, **_: object) -> list[str]:
 def lines(parsed_args: argparse.Namespace, **_: object) -> list[str]:
     """The release lines of the stack that is named."""
     stack = _stack(parsed_args)
-    return sorted({line for p in stack.projects for line in p.lines} | {stack.line}) if stack else []
+    return list(stack.line_names()) if stack else []
 
 
 def indexes(**_: object) -> tuple[str, ...]:

@@ -46,6 +46,60 @@ def test_a_line_changes_origin_and_hashtag(tmp_path: Path) -> None:
         loaded.for_line("release/9.9")
 
 
+def test_the_lines_of_a_stack_are_those_of_each_project_that_follows_them(tmp_path: Path) -> None:
+    lines = '[lines]\nnightly = {}\n"release/2.9" = { v = "release/0.24" }\n"release/2.10" = {}\n'
+    follows = project("f").replace('"main"', '"{line}"')
+    fork = '[projects.lines."release/*"]\norigin = { url = "fork" }\n[projects.lines."release/2.9"]\n'
+    fork += 'origin = { url = "own" }'
+    text = HEAD + lines + follows + project("v").replace('"main"', '"v-{line}"') + project("t", more=fork)
+    loaded = load(tmp_path, text)
+    assert loaded.line_names() == ("nightly", "release/2.10", "release/2.9")
+    found = {
+        line: [(p.hashtag, p.origin.url) for p in loaded.for_line(line).projects]
+        for line in (None, *loaded.line_names())
+    }
+    assert found == {
+        None: [("nightly", "u"), ("v-nightly", "u"), ("main", "u")],
+        "nightly": [("nightly", "u"), ("v-nightly", "u"), ("main", "u")],
+        "release/2.9": [("release/2.9", "u"), ("release/0.24", "u"), ("main", "own")],
+        "release/2.10": [("release/2.10", "u"), ("v-release/2.10", "u"), ("main", "fork")],
+    }
+    assert not load(tmp_path, HEAD + lines.replace(" v ", " t ") + project("t")).project("t").lines.keys() - {
+        "release/2.9"
+    }
+
+
+def test_a_line_is_known_though_all_projects_are_the_same_on_it(tmp_path: Path) -> None:
+    loaded = load(tmp_path, HEAD + "[lines]\nmain = {}\n" + project("t"))
+    assert loaded.for_line("main").project("t").hashtag == "main"
+    assert not loaded.project("t").lines
+
+
+def test_the_environment_of_a_stack_lies_below_that_of_each_project(tmp_path: Path) -> None:
+    shared = '[environment.rocm]\nROCM_HOME = "{rocm_home}"\nBLAS = "a"\n[environment.always]\nX = "1"\n'
+    own = '[projects.environment.rocm]\nBLAS = "b"'
+    loaded = load(tmp_path, HEAD + shared + project("s", more=own) + project("t"))
+    assert loaded.project("s").environment.rocm == {"ROCM_HOME": "{rocm_home}", "BLAS": "b"}
+    assert loaded.project("t").environment.rocm == {"ROCM_HOME": "{rocm_home}", "BLAS": "a"}
+    assert loaded.project("t").environment.always == {"X": "1"}
+
+
+def test_the_stacks_we_have_are_on_the_lines_that_upstream_names() -> None:
+    pytorch = stack.load(ROOT / "external-builds/pytorch")
+    on = {p.name: p for p in pytorch.for_line("release/2.9").projects}
+    assert {name: p.hashtag for name, p in on.items()} == {
+        "torch": "release/2.9",
+        "audio": "release/2.9",
+        "vision": "release/0.24",
+        "triton": "main",
+        "apex": "master",
+    }
+    assert on["torch"].origin.url == "https://github.com/ROCm/pytorch.git"
+    nightly = {p.name: p for p in pytorch.for_line("nightly").projects}
+    assert nightly["torch"].origin.url == "https://github.com/pytorch/pytorch.git"
+    assert [nightly[name].hashtag for name in ("torch", "audio", "vision")] == ["nightly"] * 3
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -56,6 +110,9 @@ def test_a_line_changes_origin_and_hashtag(tmp_path: Path) -> None:
         (HEAD + project("a", needs='["b"]') + project("b", needs='["a"]'), "circle"),
         (HEAD + project("a", origin="{}"), "origin"),
         (HEAD + project("a", more='hipify = "maybe"'), "hipify"),
+        (HEAD + '[lines]\n"x" = { b = "y" }\n' + project("a"), "'b'"),
+        (HEAD + project("a", more='[projects.lines."releas/*"]\nhashtag = "x"'), r"'releas/\*'"),
+        (HEAD + "[environment.rocm]\nX = 1\n" + project("a"), "X"),
         ("= =", "TOML"),
     ],
 )

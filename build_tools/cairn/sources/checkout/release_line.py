@@ -77,11 +77,7 @@ def line_of(stack: Stack, checkouts: Mapping[str, Path], *, asked: str | None = 
 
 
 def _common(stack: Stack, found: list[_Evidence]) -> frozenset[str]:
-    return frozenset(_known(stack)).intersection(*(evidence.lines for evidence in found))
-
-
-def _known(stack: Stack) -> set[str]:
-    return {name for project in stack.projects for name in project.lines} | {stack.line}
+    return frozenset(stack.line_names()).intersection(*(evidence.lines for evidence in found))
 
 
 def _evidence(stack: Stack, project: Project, folder: Path) -> _Evidence | None:
@@ -95,7 +91,7 @@ def _evidence(stack: Stack, project: Project, folder: Path) -> _Evidence | None:
     else:  # made by hand
         hashtag = _asked(root, "symbolic-ref", "--quiet", "--short", "HEAD")
         origin = root.origin_url() or ""
-    on = {line: stack.for_line(line).project(project.name) for line in _known(stack)}
+    on = {line: stack.for_line(line).project(project.name) for line in stack.line_names()}
     name = hashtag.removeprefix("refs/heads/").removeprefix("origin/")
     by_name = frozenset(line for line, there in on.items() if there.hashtag == name)
     by_origin = frozenset(line for line, there in on.items() if _is_from(there, origin))
