@@ -27,6 +27,9 @@ PinKind = Literal["related_commits", "ci_commit_pins"]
 `.ci/docker/ci_commit_pins/<project>.txt`."""
 
 _VERSION_OF = re.compile(r"\{version:([A-Za-z0-9_-]+)\}")  # see cairn.build.inputs.variables
+_LINE = "{line}"  # in a hashtag: the name of the release line
+# No ref may have these characters (git help check-ref-format), so that no line has a pattern for its name.
+_PATTERN = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -341,42 +344,45 @@ def _with_defaults(stack: Stack, path: Path) -> Stack:
             f"{path}: a line names the project {name!r}, which the stack does not have",
             tip=wording.did_you_mean(name, projects, what="its projects are"),
         )
-    # No ref has these characters (git help check-ref-format), so that a pattern is never the name of a line.
-    is_pattern = re.compile(r"[*?\[]").search
-    exact = {name for p in stack.projects for name in p.lines if not is_pattern(name)}
-    names = sorted({*stack.lines, stack.line, *exact})
     done = []
     for project in stack.projects:
-        lines: dict[str, Line] = {}
-        for name in names:
-            origin, hashtag = None, project.hashtag
-            # A pattern first, so that the line's own entry wins.
-            for key in sorted(project.lines, key=lambda key: not is_pattern(key)):
-                if fnmatch.fnmatchcase(name, key):
-                    origin = project.lines[key].origin or origin
-                    hashtag = project.lines[key].hashtag or hashtag
-            hashtag = stack.lines.get(name, {}).get(project.name, hashtag).replace("{line}", name)
-            if origin is not None or hashtag != project.hashtag:
-                lines[name] = Line(origin=origin, hashtag=hashtag)
-        for key in project.lines:
-            if not fnmatch.filter(names, key):
-                raise UsageError(
-                    f"{path}: {project.name} has an entry for the line {key!r}, but the stack has no such line",
-                    tip=wording.did_you_mean(key, names, what="its lines are"),
-                )
+        shared, own = stack.environment, project.environment
         merged = {
-            kind.name: {**getattr(stack.environment, kind.name), **getattr(project.environment, kind.name)}
+            kind.name: {**getattr(shared, kind.name), **getattr(own, kind.name)}
             for kind in dataclasses.fields(Environment)
         }
         done.append(
             dataclasses.replace(
                 project,
-                hashtag=project.hashtag.replace("{line}", stack.line),
-                lines=lines,
+                hashtag=project.hashtag.replace(_LINE, stack.line),
+                lines=_lines_of(project, stack, path),
                 environment=Environment(**merged),
             )
         )
     return dataclasses.replace(stack, projects=tuple(done))
+
+
+def _lines_of(project: Project, stack: Stack, path: Path) -> dict[str, Line]:
+    """What each release line of a stack changes for a project, by the line's name."""
+    exact = {name for p in stack.projects for name in p.lines if not _PATTERN.search(name)}
+    names = sorted({*stack.lines, stack.line, *exact})
+    for key in project.lines:
+        if not fnmatch.filter(names, key):
+            raise UsageError(
+                f"{path}: {project.name} has an entry for the line {key!r}, which the stack does not have",
+                tip=wording.did_you_mean(key, names, what="its lines are"),
+            )
+    # Patterns first, so that the entry of the line itself wins.
+    entries = sorted(project.lines.items(), key=lambda entry: not _PATTERN.search(entry[0]))
+    lines = {}
+    for name in names:
+        origin, hashtag = None, project.hashtag
+        for line in (line for key, line in entries if fnmatch.fnmatchcase(name, key)):
+            origin, hashtag = line.origin or origin, line.hashtag or hashtag
+        hashtag = stack.lines.get(name, {}).get(project.name, hashtag).replace(_LINE, name)
+        if origin is not None or hashtag != project.hashtag:
+            lines[name] = Line(origin=origin, hashtag=hashtag)
+    return lines
 
 
 def _absolute(stack: Stack, root: Path) -> Stack:

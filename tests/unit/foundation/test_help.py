@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from cairn import stack
 from cairn.cli import common, main
 from cairn.cli.upstream import build_prod_wheels, repo_scripts, smoke_script
 from cairn.cli.wheel import fat
+
+PYTORCH = Path(__file__).resolve().parents[3] / "external-builds" / "pytorch"
 
 
 def below(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -33,7 +36,7 @@ def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]
 
 PARSERS = (
     main.make_parser(),
-    build_prod_wheels._parser(Path("build_prod_wheels.py")),
+    build_prod_wheels._parser(Path("build_prod_wheels.py"), stack.load(PYTORCH).projects),
     smoke_script._parser(Path("run_pytorch_smoke_tests.py")),
     *(repo_scripts._parser(name, Path(f"pytorch_{name}_repo.py")) for name in ("torch", "vision", "triton")),
     *(fat._parser(Path(n), windows=w) for n, w in (("patch_fat_wheel.py", False), ("windows.py", True))),

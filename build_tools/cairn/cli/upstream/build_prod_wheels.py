@@ -1,11 +1,17 @@
 """The command line of upstream's `build_prod_wheels.py`: its names and flags, over `cairn.build`.
 
+The flags of single projects (`--triton-dir`, `--build-triton`) follow from the stack; `flag` there is upstream's
+name of a project where it is not our own.
+
 Source of the flags: ROCm/TheRock, external-builds/pytorch.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,22 +21,11 @@ from cairn.build.model import Job
 from cairn.cli import common, completers, main, paths
 from cairn.cli.build import show_wheels
 from cairn.cli.parser import Parser
-from cairn.errors import UsageError
+from cairn.errors import CairnError, UsageError
 from cairn.output import console
+from cairn.stack import Project
 
-_DIRS = {
-    "torch": "pytorch_dir",
-    "audio": "pytorch_audio_dir",
-    "vision": "pytorch_vision_dir",
-    "triton": "triton_dir",
-    "apex": "apex_dir",
-}
-_SWITCHES = {
-    "audio": "build_pytorch_audio",
-    "vision": "build_pytorch_vision",
-    "triton": "build_triton",
-    "apex": "build_apex",
-}
+_ALWAYS = "torch"  # upstream has no switch for it
 _INDEX = "--index-url https://rocm.nightlies.amd.com/v2/gfx110X-all/"  # in the examples
 # Upstream's release types to the channel that the SDK must be of, and stable, which upstream does not build.
 _CHANNELS = {name: name for name in ("dev", "nightly", "nightly-bkc", "prerelease", "stable")}
@@ -44,12 +39,28 @@ def run(argv: Sequence[str] | None = None, *, script: Path) -> int:
         argv: its arguments; the command line's by default.
         script: its own file: the stack.toml and the default checkouts are beside it.
     """
-    options = _parser(script).parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    options = _parser(script, _projects(words, script)).parse_args(words)
     options.script = script
     return main.guarded(options)
 
 
-def _parser(script: Path) -> argparse.ArgumentParser:
+def _projects(words: Sequence[str], script: Path) -> tuple[Project, ...]:
+    """The projects that `build` has flags for: those of the stack that the arguments name.
+
+    Where it cannot be read, they are those of the stack beside the script; the run reports what is wrong.
+    """
+    if "build" not in words:
+        return ()
+    named = [after for word, after in itertools.pairwise(words) if word == "--stack"]
+    named += [word.partition("=")[2] for word in words if word.startswith("--stack=")]
+    for place in (*map(Path, named[-1:]), script.parent):
+        with contextlib.suppress(CairnError):
+            return stacks.load(place).projects
+    return ()
+
+
+def _parser(script: Path, projects: Sequence[Project] = ()) -> argparse.ArgumentParser:
     parser = Parser(
         prog=script.name,
         description="Build PyTorch wheels for ROCm from checkouts made by the pytorch_*_repo.py scripts.",
@@ -76,7 +87,7 @@ def _parser(script: Path) -> argparse.ArgumentParser:
     )
     _repeat_pip(build)
     common.add_stack(build, default=argparse.SUPPRESS, default_line=common.LINE_OF_CHECKOUTS)
-    _add_build(build, script)
+    _add_build(build, script, projects)
     build.set_defaults(run=_build)
     return parser
 
@@ -92,20 +103,24 @@ def _repeat_pip(parser: argparse.ArgumentParser) -> None:
             action.dest = common.MORE_FIND_LINKS
 
 
-def _add_build(parser: argparse.ArgumentParser, script: Path) -> None:
+def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence[Project]) -> None:
     flag = argparse.BooleanOptionalAction
     parser.add_argument("--install-rocm", action=flag, default=False, help="install the ROCm SDK first")
     common.add_output_dir(parser)
     common.add_root_checkout_dir(parser)
     parser.set_defaults(root_checkout_dir=script.parent)
     common.add_build_env(parser)
-    for name, dest in _DIRS.items():
+    for project in projects:
+        name = project.flag or project.name
+        text = f"checkout of {project.name}"
         parser.add_argument(
-            f"--{dest.replace('_', '-')}", type=paths.folder, metavar="DIR", help=f"checkout of {name}"
+            f"--{name}-dir", type=paths.folder, dest=f"dir_{project.name}", metavar="DIR", help=text
         )
-    for name, dest in _SWITCHES.items():
-        text = f"build {name} (default: when its checkout is there)"
-        parser.add_argument(f"--{dest.replace('_', '-')}", action=flag, default=None, help=text)
+        if project.name != _ALWAYS:
+            text = f"build {project.name} (default: when its checkout is there)"
+            parser.add_argument(
+                f"--build-{name}", action=flag, dest=f"build_{project.name}", default=None, help=text
+            )
     arch = parser.add_argument("--pytorch-rocm-arch", help="GPU targets (default: what the SDK serves)")
     completers.completes(arch, completers.targets)
     parser.add_argument(
@@ -142,20 +157,21 @@ def _job(options: argparse.Namespace, stack: stacks.Stack) -> Job:
     if options.use_ccache and options.use_sccache:
         raise UsageError("--use-ccache and --use-sccache exclude each other")
     flash = options.enable_pytorch_flash_attention
-    chosen = {name: getattr(options, dest) for name, dest in _DIRS.items()}
-    switched = {name: getattr(options, dest) for name, dest in _SWITCHES.items()}
-    checkouts = {
-        p.name: chosen.get(p.name) or options.root_checkout_dir / p.checkout_dir
-        for p in stack.projects
-        if switched.get(p.name) is not False
-    }
-    required = {name for name, path in chosen.items() if path} | {n for n, on in switched.items() if on}
+    checkouts: dict[str, Path] = {}
+    required = {_ALWAYS}
+    for project in stack.projects:
+        folder = getattr(options, f"dir_{project.name}", None)
+        switched = getattr(options, f"build_{project.name}", None)
+        if switched is not False:
+            checkouts[project.name] = folder or options.root_checkout_dir / project.checkout_dir
+        if folder or switched:
+            required.add(project.name)
     return Job(
         stack=stack,
         line=options.line,
         build_env=tuple(options.build_env),
         checkouts=checkouts,
-        required=frozenset((required & checkouts.keys()) | {"torch"}),
+        required=frozenset(required & checkouts.keys()),
         output_dir=options.output_dir,
         sdk=common.wanted_sdk(options),
         install_rocm=options.install_rocm,

@@ -1,0 +1,61 @@
+"""The flags of upstream's build script, which follow from the stack."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from cairn import stack as stacks
+from cairn.cli.upstream import build_prod_wheels
+from cairn.errors import UsageError
+
+BUILDS = Path(__file__).resolve().parents[3] / "external-builds"
+SCRIPT = BUILDS / "pytorch" / "build_prod_wheels.py"
+OUT = ["build", "--output-dir", "out"]
+
+
+def parsed(*words: str) -> tuple[argparse.Namespace, stacks.Stack]:
+    projects = build_prod_wheels._projects(words, SCRIPT)
+    options = build_prod_wheels._parser(SCRIPT, projects).parse_args(words)
+    return options, stacks.load(options.stack)
+
+
+@pytest.mark.parametrize("stack", ["pytorch", "sample"])
+def test_upstreams_names_are_kept(stack: str, tmp_path: Path) -> None:
+    folders = {
+        "torch": "--pytorch-dir",
+        "audio": "--pytorch-audio-dir",
+        "vision": "--pytorch-vision-dir",
+        "triton": "--triton-dir",
+    }
+    given = [word for name, flag in folders.items() for word in (flag, str(tmp_path / name))]
+    for name in folders:
+        (tmp_path / name).mkdir()
+    options, loaded = parsed("--stack", str(BUILDS / stack), *OUT, *given)
+    job = build_prod_wheels._job(options, loaded)
+    assert {name: job.checkouts[name] for name in folders} == {name: tmp_path / name for name in folders}
+    assert job.required == set(folders)
+    without = ("--no-build-triton", "--no-build-pytorch-audio", "--no-build-pytorch-vision")
+    options, loaded = parsed(f"--stack={BUILDS / stack}", *OUT, *without)
+    job = build_prod_wheels._job(options, loaded)
+    assert job.checkouts.keys() - {"apex"} == {"torch"}
+    assert job.required == {"torch"}
+    options, loaded = parsed(*OUT, "--build-triton", "--build-pytorch-audio", "--build-pytorch-vision")
+    assert build_prod_wheels._job(options, loaded).required == {"torch", "triton", "audio", "vision"}
+
+
+def test_each_project_of_a_stack_has_its_flags_and_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*OUT, "--stack", str(BUILDS / "pyg"), "--no-build-cluster", "--build-scatter"]
+    options, loaded = parsed(*words)
+    job = build_prod_wheels._job(options, loaded)
+    assert (set(job.checkouts), job.required) == ({"scatter"}, {"scatter"})
+    with pytest.raises(SystemExit):
+        parsed(*words, "--no-build-triton")
+    assert "--no-build-triton" in capsys.readouterr().err
+
+
+def test_a_stack_that_cannot_be_read_is_what_is_reported(tmp_path: Path) -> None:
+    words = [*OUT, "--no-build-triton", "--stack", str(tmp_path / "none")]
+    options = build_prod_wheels._parser(SCRIPT, build_prod_wheels._projects(words, SCRIPT)).parse_args(words)
+    with pytest.raises(UsageError, match="there is no stack"):
+        options.run(options)
