@@ -1,9 +1,7 @@
 """The command line of upstream's `build_prod_wheels.py`: its names and flags, over `cairn.build`.
 
-The flags of single projects (`--triton-dir`, `--build-triton`) follow from the stack; `flag` there is upstream's
-name of a project where it is not our own.
-
-Source of the flags: ROCm/TheRock, external-builds/pytorch.
+The flags of single projects (`--triton-dir`, `--build-triton`) follow from the stack; `flag` is upstream's name
+of a project there that we call something else.
 """
 
 from __future__ import annotations
