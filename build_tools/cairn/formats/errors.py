@@ -17,7 +17,7 @@ class TruncatedArchiveError(ArchiveError):
     """The file ends before, or in the middle of, what its headers promise."""
 
 
-class LyingHeaderError(ArchiveError):
+class InconsistentArchiveError(ArchiveError):
     """Two places of the archive contradict each other, or the content contradicts its header."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from cairn.errors import WheelError
-from cairn.formats.errors import LyingHeaderError
+from cairn.formats.errors import InconsistentArchiveError
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
 
@@ -104,7 +104,7 @@ class MemberView:
 
     def _go_on(self, keep_from: int) -> None:
         if not self._advance(keep_from):
-            raise LyingHeaderError(
+            raise InconsistentArchiveError(
                 f"{self._member.name} unpacks to {self._observed} bytes, not the {self.size} it claims"
             )
 

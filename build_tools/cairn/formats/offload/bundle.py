@@ -28,7 +28,7 @@ ZLIB, ZSTD = 0, 1
 HOST = "host-"
 """What the id of an entry that is not for a device begins with."""
 _MOST_PLAIN = (1 << 32) - (16 << 20)  # what the header of version 2 can say, with room for growth
-_ROOM_WITHOUT_QUESTION = 16 << 20
+_RATIO_CHECK_MIN_SIZE = 16 << 20
 _RATIO = 250  # far more than code for many targets is ever compressed by
 
 _HEAD = struct.Struct("<4sHH")
@@ -149,7 +149,7 @@ def unpack(view: View, bundle: Bundle) -> bytes:
 
 def most_plain(size: int) -> int:
     """Bytes that a compressed bundle of `size` bytes may unpack to when it is unpacked whole."""
-    return min(_MOST_PLAIN, max(_ROOM_WITHOUT_QUESTION, _RATIO * size))
+    return min(_MOST_PLAIN, max(_RATIO_CHECK_MIN_SIZE, _RATIO * size))
 
 
 def header(packing: Packing, *, total: int, digest: bytes) -> bytes:

@@ -12,7 +12,7 @@ from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import pack, strip
 from cairn.formats.offload.bundle import Bundle, Entry, Packing
 from cairn.formats.offload.container import Code, Container, Packed, Part, Source
-from cairn.formats.offload.strip import NOBODY, Patch
+from cairn.formats.offload.strip import INERT_PREFIX, Patch
 from cairn.formats.view import BytesView
 from cairn.targets import in_order
 
@@ -113,11 +113,13 @@ def _put_back(bundle: Bundle, source: Source, code: Code) -> Iterator[Patch]:
     entry = bundle.entries[code.entry] if code.entry < len(bundle.entries) else None
     if (
         entry is None
-        or entry.id != NOBODY.decode() + code.id[len(NOBODY) :]
+        or entry.id != INERT_PREFIX.decode() + code.id[len(INERT_PREFIX) :]
         or (entry.offset, entry.size) != (code.offset, code.blob.size)
     ):
         raise WheelError(f"{source.path.name} has code for an entry that its library has not", tip=_OTHER)
-    yield Patch(at=bundle.at + entry.id_at, size=len(NOBODY), data=code.id.encode()[: len(NOBODY)])
+    yield Patch(
+        at=bundle.at + entry.id_at, size=len(INERT_PREFIX), data=code.id.encode()[: len(INERT_PREFIX)]
+    )
     yield Patch(at=bundle.at + entry.offset, size=entry.size, data=source.read(code.blob))
 
 
@@ -131,7 +133,7 @@ def _repacked(
     plain = _unpacked(how, source, codes)
     missing = _missing(bytes(plain), codes)
     for entry in missing:
-        plain[entry.id_at : entry.id_at + len(NOBODY)] = NOBODY
+        plain[entry.id_at : entry.id_at + len(INERT_PREFIX)] = INERT_PREFIX
     form = Packing(
         version=how.version, method=how.method, header_size=how.header_size, plain_size=how.plain_size
     )

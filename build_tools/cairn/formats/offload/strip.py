@@ -23,7 +23,7 @@ from cairn.formats.offload.container import Code, Container, Packed, Part, Piece
 from cairn.formats.view import BytesView
 from cairn.targets import in_order
 
-NOBODY = offload_bundle.HOST.encode()
+INERT_PREFIX = offload_bundle.HOST.encode()
 """What is written over the beginning of an entry's id, so that no runtime takes its code for a device's."""
 
 _EMPTY = offload_bundle.PLAIN_MAGIC + bytes(8)
@@ -187,7 +187,7 @@ def _pieces(bundle: Bundle, plain: bytes, sink: Sink) -> Iterator[Piece]:
 
 def _emptied(bundle: Bundle, entries: Sequence[Entry]) -> Iterator[Patch]:
     for entry in entries:
-        yield Patch(at=bundle.at + entry.id_at, size=len(NOBODY), data=NOBODY)
+        yield Patch(at=bundle.at + entry.id_at, size=len(INERT_PREFIX), data=INERT_PREFIX)
         yield Patch(at=bundle.at + entry.offset, size=entry.size)
 
 

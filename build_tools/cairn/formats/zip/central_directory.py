@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from cairn.formats.errors import (
     BombError,
-    LyingHeaderError,
+    InconsistentArchiveError,
     NotAnArchiveError,
     TruncatedArchiveError,
     UnsupportedArchiveError,
@@ -68,13 +68,15 @@ def _find_end(file: RawFile) -> _End:
     fields = layout.END.unpack_from(tail, place)
     disk, first_disk, count_here, count, cd_size, cd_offset, comment = fields[1:]
     if place + layout.END.size + comment != len(tail):
-        raise LyingHeaderError(f"{file.path.name} goes on after its end record")
+        raise InconsistentArchiveError(f"{file.path.name} goes on after its end record")
     if disk not in (0, MAX_16) or first_disk not in (0, MAX_16) or count_here != count:
         raise UnsupportedArchiveError(f"{file.path.name} is one part of several")
     position = file.size - len(tail) + place
     end, start = _widen_end(file, _End(count, cd_size, cd_offset), position)
     if end.offset + end.size != start:
-        raise LyingHeaderError(f"the central directory of {file.path.name} is not where its end record says")
+        raise InconsistentArchiveError(
+            f"the central directory of {file.path.name} is not where its end record says"
+        )
     return end
 
 
@@ -94,17 +96,19 @@ def _widen_end(file: RawFile, end: _End, position: int) -> tuple[_End, int]:
         return end, position
     _, disk, offset, disks = layout.LOCATOR64.unpack(raw)
     if disk or disks > 1 or offset + layout.END64.size > where:
-        raise LyingHeaderError(f"the ZIP64 locator of {file.path.name} points nowhere")
+        raise InconsistentArchiveError(f"the ZIP64 locator of {file.path.name} points nowhere")
     fields = layout.END64.unpack(file.at(offset, layout.END64.size))
     magic, length, disk, first_disk, count_here = fields[0], fields[1], fields[4], fields[5], fields[6]
     wide = _End(*fields[7:])
     if magic != layout.END64_MAGIC or offset + length + 12 != where:
-        raise LyingHeaderError(f"the ZIP64 end record of {file.path.name} is not where its locator says")
+        raise InconsistentArchiveError(
+            f"the ZIP64 end record of {file.path.name} is not where its locator says"
+        )
     if disk or first_disk or count_here != wide.members:
         raise UnsupportedArchiveError(f"{file.path.name} is one part of several")
     for narrow, value, sentinel in zip(end, wide, (MAX_16, MAX_32, MAX_32), strict=True):
         if narrow not in (value, sentinel):
-            raise LyingHeaderError(f"the two end records of {file.path.name} contradict each other")
+            raise InconsistentArchiveError(f"the two end records of {file.path.name} contradict each other")
     return wide, offset
 
 
@@ -112,11 +116,15 @@ def _entries(table: bytes, end: _End) -> Iterator[Member]:
     position = 0
     for number in range(end.members):
         if position + layout.CENTRAL.size > len(table):
-            raise LyingHeaderError(f"the central directory ends before entry {number + 1} of {end.members}")
+            raise InconsistentArchiveError(
+                f"the central directory ends before entry {number + 1} of {end.members}"
+            )
         member, position = _entry(table, position, number)
         yield member
     if position != len(table):
-        raise LyingHeaderError(f"the central directory holds more than the {end.members} entries it counts")
+        raise InconsistentArchiveError(
+            f"the central directory holds more than the {end.members} entries it counts"
+        )
 
 
 def _entry(table: bytes, position: int, number: int) -> tuple[Member, int]:
@@ -128,7 +136,7 @@ def _entry(table: bytes, position: int, number: int) -> tuple[Member, int]:
     comment_at = extra_at + extra_size
     end = comment_at + comment_size
     if magic != layout.CENTRAL_MAGIC or end > len(table):
-        raise LyingHeaderError(f"entry {number + 1} of the central directory is broken")
+        raise InconsistentArchiveError(f"entry {number + 1} of the central directory is broken")
     if disk not in (0, MAX_16):
         raise UnsupportedArchiveError("the archive is one part of several")
     if needs > layout.NEEDS_AT_MOST:
@@ -149,7 +157,7 @@ def _decoded(raw: bytes, flags: int) -> str:
     try:
         return raw.decode("utf-8" if flags & layout.FLAG_UTF8 or raw.isascii() else "cp437")
     except UnicodeDecodeError as error:
-        raise LyingHeaderError(f"the member name {raw!r} is not the UTF-8 it claims to be") from error
+        raise InconsistentArchiveError(f"the member name {raw!r} is not the UTF-8 it claims to be") from error
 
 
 def _located(file: RawFile, entries: Sequence[Member], directory: int) -> tuple[Member, ...]:
@@ -160,14 +168,16 @@ def _located(file: RawFile, entries: Sequence[Member], directory: int) -> tuple[
     for place, index in enumerate(order):
         member = entries[index]
         if member.offset != expected:
-            raise LyingHeaderError(
+            raise InconsistentArchiveError(
                 f"{member.name} begins at byte {member.offset} where {expected} was due: "
                 "members overlap, or leave room for what no header lists"
             )
         expected = entries[order[place + 1]].offset if place + 1 < len(order) else directory
         found[index] = _locate(headers, member, expected)
     if expected != directory:
-        raise LyingHeaderError(f"{file.path.name} has {directory} bytes before its directory and no members")
+        raise InconsistentArchiveError(
+            f"{file.path.name} has {directory} bytes before its directory and no members"
+        )
     return tuple(found)
 
 
@@ -219,11 +229,13 @@ def _locate_oddity(headers: _Headers, member: Member, bound: int) -> Member:
         or name_length != len(raw_name)
         or not window.startswith(raw_name, place + layout.LOCAL.size)
     ):
-        raise LyingHeaderError(f"the local header of {member.name} is missing, or names another member")
+        raise InconsistentArchiveError(
+            f"the local header of {member.name} is missing, or names another member"
+        )
     data_offset = member.offset + head_size + extra_length
     end = data_offset + member.compressed_size
     if end > bound:
-        raise LyingHeaderError(f"{member.name} is longer than the room it has: members overlap")
+        raise InconsistentArchiveError(f"{member.name} is longer than the room it has: members overlap")
     if extra_length and MAX_32 in (compressed, size):
         zip64, _ = layout.split_extra(
             headers.file.at(member.offset + head_size, extra_length), where=member.name
@@ -233,11 +245,11 @@ def _locate_oddity(headers: _Headers, member: Member, bound: int) -> Member:
     late = flags & layout.FLAG_DESCRIPTOR
     # With a data descriptor the local numbers may be left at zero.
     if described != member[2:4] + member[5:8] and not (late and described == (*member[2:4], 0, 0, 0)):
-        raise LyingHeaderError(f"the two headers of {member.name} contradict each other")
+        raise InconsistentArchiveError(f"the two headers of {member.name} contradict each other")
     if late:
         _check_descriptor(headers.file, member, end, bound)
     elif end != bound:
-        raise LyingHeaderError(f"{bound - end} bytes after {member.name} belong to no member")
+        raise InconsistentArchiveError(f"{bound - end} bytes after {member.name} belong to no member")
     return _new(Member, (*member[:-2], data_offset, bound))
 
 
@@ -251,4 +263,4 @@ def _check_descriptor(file: RawFile, member: Member, start: int, end: int) -> No
         int.from_bytes(numbers[4 + width :], "little"),
     )
     if told != (member.crc, member.compressed_size, member.size):
-        raise LyingHeaderError(f"the data descriptor of {member.name} contradicts its header")
+        raise InconsistentArchiveError(f"the data descriptor of {member.name} contradicts its header")

@@ -9,7 +9,7 @@ import stat
 import struct
 from typing import NamedTuple
 
-from cairn.formats.errors import LyingHeaderError
+from cairn.formats.errors import InconsistentArchiveError
 
 STORED = 0
 DEFLATED = 8
@@ -113,7 +113,7 @@ def split_extra(extra: bytes, *, where: str) -> tuple[bytes | None, bytes]:
     """The content of the ZIP64 extra field, if any, and all the other fields.
 
     Raises:
-        LyingHeaderError: a field is longer than the whole, there twice, or gives the member a second name.
+        InconsistentArchiveError: a field is longer than the whole, or repeated, or is a second name.
     """
     zip64: bytes | None = None
     rest = bytearray()
@@ -122,7 +122,7 @@ def split_extra(extra: bytes, *, where: str) -> tuple[bytes | None, bytes]:
         end = _field_end(extra, position, where=where)
         kind = int.from_bytes(extra[position : position + 2], "little")
         if kind == _EXTRA_UNICODE_NAME or (kind == _EXTRA_ZIP64 and zip64 is not None):
-            raise LyingHeaderError(f"{where} says the same thing twice in its extra fields")
+            raise InconsistentArchiveError(f"{where} says the same thing twice in its extra fields")
         if kind == _EXTRA_ZIP64:
             zip64 = extra[position + _EXTRA_HEAD.size : end]
         else:
@@ -136,20 +136,20 @@ def _field_end(extra: bytes, position: int, *, where: str) -> int:
         _, size = _EXTRA_HEAD.unpack_from(extra, position)
         if position + _EXTRA_HEAD.size + size <= len(extra):
             return int(position + _EXTRA_HEAD.size + size)
-    raise LyingHeaderError(f"{where} has a broken extra field")
+    raise InconsistentArchiveError(f"{where} has a broken extra field")
 
 
 def widen(values: tuple[int, ...], zip64: bytes | None, *, where: str) -> tuple[int, ...]:
     """Replace each 32-bit value that is all ones by its 64-bit one, which stand in the same order.
 
     Raises:
-        LyingHeaderError: the ZIP64 field does not hold exactly what is missing.
+        InconsistentArchiveError: the ZIP64 field does not hold exactly what is missing.
     """
     missing = sum(value == MAX_32 for value in values)
     if zip64 is None:
         return values
     if len(zip64) < 8 * missing:
-        raise LyingHeaderError(f"{where} has a ZIP64 field that is too short")
+        raise InconsistentArchiveError(f"{where} has a ZIP64 field that is too short")
     wide = iter(struct.unpack_from(f"<{missing}Q", zip64))
     return tuple(next(wide) if value == MAX_32 else value for value in values)
 

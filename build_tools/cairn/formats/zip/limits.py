@@ -13,8 +13,8 @@ from cairn.formats.errors import (
     DuplicateMemberError,
     EncryptedMemberError,
     EscapingPathError,
+    InconsistentArchiveError,
     LinkMemberError,
-    LyingHeaderError,
     UnsupportedArchiveError,
 )
 from cairn.formats.zip import layout
@@ -22,7 +22,7 @@ from cairn.formats.zip.layout import Member
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\]")
-_ROOM_WITHOUT_QUESTION = 16 << 20
+_RATIO_CHECK_MIN_SIZE = 16 << 20
 _LONGEST_PART = 255  # bytes between two slashes
 _LONGEST_PATH = 4095  # bytes that Linux takes (PATH_MAX), less than that on every other system
 _REGULAR = stat.S_IFREG >> 12  # the file type in the upper four bits of the external attributes
@@ -63,7 +63,7 @@ def check_members(members: Sequence[Member], limits: Limits) -> None:
             member.external >> 28 != _REGULAR
             or member.method != layout.DEFLATED
             or member.flags & layout.FLAGS_ENCRYPTED
-            or member.size > _ROOM_WITHOUT_QUESTION
+            or member.size > _RATIO_CHECK_MIN_SIZE
             or member.name.endswith("/")
         ):
             _check_member(member, limits)
@@ -144,10 +144,10 @@ def _check_kind(member: Member, limits: Limits) -> None:
 
 def _check_sizes(member: Member, limits: Limits) -> None:
     if member.method == layout.STORED and member.size != member.compressed_size:
-        raise LyingHeaderError(f"{member.name} is stored, yet its two sizes differ")
+        raise InconsistentArchiveError(f"{member.name} is stored, yet its two sizes differ")
     if member.size and member.name.endswith("/"):
-        raise LyingHeaderError(f"the folder {member.name} has content")
-    if member.size > _ROOM_WITHOUT_QUESTION and member.size > member.compressed_size * limits.ratio:
+        raise InconsistentArchiveError(f"the folder {member.name} has content")
+    if member.size > _RATIO_CHECK_MIN_SIZE and member.size > member.compressed_size * limits.ratio:
         raise BombError(
             f"{member.name} would unpack from {member.compressed_size} to {member.size} bytes",
             tip=f"the limit is {limits.ratio} to 1",

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cairn.formats.errors import BombError, LyingHeaderError, MissingMemberError
+from cairn.formats.errors import BombError, InconsistentArchiveError, MissingMemberError
 from cairn.formats.zip import deflate, layout
 from cairn.formats.zip.central_directory import read_directory
 from cairn.formats.zip.layout import Member
@@ -101,20 +101,22 @@ class Archive:
         """The content of a member in pieces of at most 256 KiB, its size and CRC checked at the end.
 
         Raises:
-            LyingHeaderError: the content is not what the header says.
+            InconsistentArchiveError: the content is not what the header says.
             TruncatedArchiveError: the file ends too early.
         """
         crc, size = 0, 0
         for piece in self.stream_unchecked(member):
             size += len(piece)
             if size > member.size:
-                raise LyingHeaderError(f"{member.name} unpacks to more than {member.size} bytes")
+                raise InconsistentArchiveError(f"{member.name} unpacks to more than {member.size} bytes")
             crc = deflate.crc32(piece, crc)
             yield piece
         if size != member.size:
-            raise LyingHeaderError(f"{member.name} unpacks to {size} bytes, not the {member.size} it claims")
+            raise InconsistentArchiveError(
+                f"{member.name} unpacks to {size} bytes, not the {member.size} it claims"
+            )
         if crc != member.crc:
-            raise LyingHeaderError(f"the CRC of {member.name} does not match its content")
+            raise InconsistentArchiveError(f"the CRC of {member.name} does not match its content")
 
     def stream_unchecked(self, member: Member) -> Iterator[bytes]:
         """Like `stream` without the checks, for who reads no further than needed."""
@@ -125,6 +127,8 @@ class Archive:
         try:
             yield from deflate.inflate(packed)
         except deflate.InflateError as error:
-            raise LyingHeaderError(f"the compressed data of {member.name} is broken") from error
+            raise InconsistentArchiveError(f"the compressed data of {member.name} is broken") from error
         except (EOFError, ValueError) as error:
-            raise LyingHeaderError(f"the compressed data of {member.name} has another length") from error
+            raise InconsistentArchiveError(
+                f"the compressed data of {member.name} has another length"
+            ) from error

@@ -58,7 +58,7 @@ def _patches(bundle: Bundle, wanted: Sequence[TargetId]) -> Iterator[Patch]:
     ]
     kept = [entry for entry in bundle.entries if entry not in others]
     for entry in others:
-        yield Patch(at=bundle.at + entry.id_at, size=len(strip.NOBODY), data=strip.NOBODY)
+        yield Patch(at=bundle.at + entry.id_at, size=len(strip.INERT_PREFIX), data=strip.INERT_PREFIX)
         if entry.offset >= bundle.table_size and not any(_overlap(entry, other) for other in kept):
             yield Patch(at=bundle.at + entry.offset, size=entry.size)
 
