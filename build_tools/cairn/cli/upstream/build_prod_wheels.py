@@ -1,7 +1,7 @@
 """The command line of upstream's `build_prod_wheels.py`: its names and flags, over `cairn.build`.
 
-The flags of single projects (`--triton-dir`, `--build-triton`) follow from the stack; `flag` is upstream's name
-of a project there that we call something else.
+Flags of single projects (`--triton-dir`, `--build-triton`) follow from the stack; `flag` there is upstream's
+name of a project that has a different one here.
 """
 
 from __future__ import annotations
