@@ -20,7 +20,8 @@ from cairn.release.index.generation import FileEntry, FileRef, ProjectState, Sta
 from cairn.release.index.snapshot import Channel, Snapshot, whole_id
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.wheel_set import SET_FILE, read_set
-from cairn.store.folder import LocalStore, Store
+from cairn.store.folder import LocalStore
+from cairn.store.protocol import Store
 from cairn.testing.record import TestRecord
 
 

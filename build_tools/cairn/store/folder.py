@@ -1,4 +1,4 @@
-"""Where an index lives: a handful of operations that a folder and a bucket can both give."""
+"""A store in a folder, and how a store is named on the command line."""
 
 from __future__ import annotations
 
@@ -6,74 +6,13 @@ import hashlib
 import os
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from cairn import files
 from cairn.errors import StoreError, UsageError
-
-
-class MissingKeyError(StoreError):
-    """Nothing is stored under that key."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Blob:
-    """What is stored under a key.
-
-    Attributes:
-        data: all of its bytes.
-        etag: an opaque name of exactly these bytes, for `Store.write_if`.
-    """
-
-    data: bytes
-    etag: str
-
-
-class Store(Protocol):
-    """Objects under `/`-separated keys.
-
-    There is no rename and no lock, because buckets have neither: whoever changes shared state does it
-    with `write_if` and begins again when somebody else was first. Every write is whole or does not happen.
-    """
-
-    @property
-    def url(self) -> str:
-        """How a person names this store."""
-
-    def read(self, key: str) -> Blob:
-        """The object under `key`.
-
-        Raises:
-            MissingKeyError: there is none.
-        """
-
-    def open(self, key: str) -> BinaryIO:
-        """The object under `key` as a stream, for what may not fit in memory; raises like `read`."""
-
-    def exists(self, key: str) -> bool:
-        """Whether there is an object under `key`."""
-
-    def list(self, prefix: str) -> Iterator[str]:
-        """The keys that begin with `prefix`, sorted."""
-
-    def write(self, key: str, data: bytes) -> None:
-        """Put `data` under `key`, whatever was there."""
-
-    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
-        """Put `data` under `key` if what is there still has `etag` (None: if nothing is there).
-
-        Returns:
-            False when somebody else changed it; then nothing was written.
-        """
-
-    def put_file(self, key: str, source: Path) -> None:
-        """Put the bytes of a local file under `key`."""
-
-    def delete(self, key: str) -> None:
-        """Take away the object under `key`, if there is one."""
+from cairn.store.protocol import Blob, MissingKeyError, Store, checked, etag_of
 
 
 class LocalStore:
@@ -95,7 +34,7 @@ class LocalStore:
         """See `Store.read`."""
         with self.open(key) as stream:
             data = stream.read()
-        return Blob(data=data, etag=_etag(data))
+        return Blob(data=data, etag=etag_of(data))
 
     def open(self, key: str) -> BinaryIO:
         """See `Store.open`."""
@@ -121,16 +60,19 @@ class LocalStore:
     def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
         """See `Store.write_if`."""
         path = self._path(key)
+        # A file system has no conditional write. The lock makes look and write one step for every process
+        # that writes this key by `write_if`. Readers need none: a rename replaces the file. The system takes
+        # the lock from a process that dies, and what was there stays.
         lock = self.path / ".locks" / hashlib.sha256(key.encode()).hexdigest()[:16]
         with files.locked(lock):
-            found = _etag(path.read_bytes()) if path.is_file() else None
+            found = etag_of(path.read_bytes()) if path.is_file() else None
             if found != etag:
                 return False
             files.write_bytes(path, data)
         return True
 
     def put_file(self, key: str, source: Path) -> None:
-        """See `Store.put_file`; no hard link, through which whoever edits `source` would edit the store."""
+        """See `Store.put_file`; no hard link, through which an edit of `source` would edit the store."""
         files.copy(source, self._path(key))
 
     def delete(self, key: str) -> None:
@@ -138,24 +80,21 @@ class LocalStore:
         self._path(key).unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:
-        # What begins with a dot is a temporary file or a lock, never an object; this also refuses `..`.
-        if not key or any(not part or part.startswith(".") or "\0" in part for part in key.split("/")):
-            raise StoreError(f"{key!r} cannot name an object of a store")
-        return self.path / key
+        return self.path / checked(key)
 
 
 def open_store(url: str) -> Store:
-    """The store that a person names: a path or `file://…`.
+    """The store that a user names: a path or `file://…`.
 
     Raises:
-        UsageError: a file, no folder, or another scheme; `s3://` needs what this version does not have yet.
+        UsageError: it is a file, names no folder, or has a different scheme; `s3://` is not there yet.
     """
     scheme, separator, rest = url.partition("://")
     scheme = scheme.lower() if separator else ""
     if scheme == "file":
         host, _, path = rest.partition("/")
         if host.lower() not in ("", "localhost") or not path:
-            # `file://store` has a host and no path: it would be the folder one is in.
+            # `file://store` has a host and no path: it would be the current folder.
             raise UsageError(f"{url} names no folder", tip="write file:///… with three slashes, or a path")
         return _local(Path(urllib.request.url2pathname(f"/{path}")))
     if scheme == "s3":
@@ -192,10 +131,6 @@ def open_existing(url: str) -> LocalStore:
             f"there is no store at {url}", tip="publish into it first: cairn index publish --store …"
         )
     return store
-
-
-def _etag(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
 
 
 def _visible_files(folder: Path) -> Iterator[Path]:

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from uv import find_uv_bin
@@ -14,18 +12,6 @@ from uv import find_uv_bin
 from cairn.store.folder import LocalStore
 
 Install = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture(scope="session")
-def dists() -> ModuleType:
-    """The builder of small distributions, shared with the unit tests."""
-    path = Path(__file__).parents[2] / "unit" / "release" / "dists.py"
-    spec = importlib.util.spec_from_file_location("release_dists", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -26,8 +25,8 @@ from cairn.release.publish.files import publish
 from cairn.release.publish.wheel_set import stage_set
 from cairn.release.serve.server import serving
 from cairn.store.folder import LocalStore
-from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.wheelset import WheelSet
+from helpers.release import make_set, make_wheel
 
 pytestmark = pytest.mark.slow
 
@@ -61,21 +60,13 @@ transfer(LocalStore(Path(sys.argv[1])), sys.argv[2], source="staging", target="r
 """
 
 
-def staged(store: LocalStore, folder: Path, dists: ModuleType, version: str) -> WheelSet:
+def staged(store: LocalStore, folder: Path, version: str) -> WheelSet:
     wheels = [
-        dists.make_wheel(folder, "triton", version),
-        dists.make_wheel(folder, "torch", version, requires=[f"triton=={version}"]),
-        dists.make_wheel(folder, "torchvision", version, requires=[f"torch=={version}"]),
+        make_wheel(folder, "triton", version),
+        make_wheel(folder, "torch", version, requires=[f"triton=={version}"]),
+        make_wheel(folder, "torchvision", version, requires=[f"torch=={version}"]),
     ]
-    made = wheel_sets.make(
-        wheels,
-        manifest_sha256="0" * 64,
-        stack="sample",
-        python="3.11",
-        platform="linux_x86_64",
-        family="cpu",
-        targets=("cpu",),
-    )
+    made = make_set(wheels)
     stage_set(store, "staging", made, wheels)
     return made
 
@@ -85,10 +76,10 @@ def filenames(store: LocalStore, name: str) -> set[str]:
     return {file["filename"] for file in page["files"]}
 
 
-def test_nothing_of_several_publishers_is_lost(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
+def test_nothing_of_several_publishers_is_lost(store: LocalStore, tmp_path: Path) -> None:
     shares = [
-        [dists.make_wheel(tmp_path, "torch", f"{i}.{j}") for j in range(5)]
-        + [dists.make_wheel(tmp_path, f"only{i}", "1.0")]
+        [make_wheel(tmp_path, "torch", f"{i}.{j}") for j in range(5)]
+        + [make_wheel(tmp_path, f"only{i}", "1.0")]
         for i in range(1, 4)
     ]
     children = [
@@ -103,11 +94,11 @@ def test_nothing_of_several_publishers_is_lost(store: LocalStore, tmp_path: Path
 
 
 def test_a_killed_promotion_is_finished_or_undone_and_installs_whole_meanwhile(
-    store: LocalStore, tmp_path: Path, dists: ModuleType, install: Install
+    store: LocalStore, tmp_path: Path, install: Install
 ) -> None:
-    old = staged(store, tmp_path / "old", dists, "2.8.0")
+    old = staged(store, tmp_path / "old", "2.8.0")
     transfer(store, old.set_id, source="staging", target="release", proof=Proof())
-    new = staged(store, tmp_path / "new", dists, "2.9.0")
+    new = staged(store, tmp_path / "new", "2.9.0")
     seen = set()
     for n in range(0, 40, 3):
         copy = LocalStore(shutil.copytree(store.path, tmp_path / f"store{n}"))
@@ -132,9 +123,9 @@ def test_a_killed_promotion_is_finished_or_undone_and_installs_whole_meanwhile(
 
 
 def test_clients_always_resolve_while_sets_are_promoted(
-    store: LocalStore, tmp_path: Path, dists: ModuleType, isolated: dict[str, str]
+    store: LocalStore, tmp_path: Path, isolated: dict[str, str]
 ) -> None:
-    sets = [staged(store, tmp_path / f"{n}", dists, f"2.9.{n}") for n in range(12)]
+    sets = [staged(store, tmp_path / f"{n}", f"2.9.{n}") for n in range(12)]
     transfer(store, sets[0].set_id, source="staging", target="release", proof=Proof())
     ended = threading.Event()
 
@@ -185,10 +176,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(mount)], check=True)
 
 
-def test_a_full_disk_leaves_the_old_index_whole(small_disk: Path, tmp_path: Path, dists: ModuleType) -> None:
+def test_a_full_disk_leaves_the_old_index_whole(small_disk: Path, tmp_path: Path) -> None:
     before = LocalStore(tmp_path / "before")
-    publish(before, "staging", [dists.make_wheel(tmp_path, "torch", "2.8.0")])
-    new = dists.make_wheel(tmp_path, "torch", "2.9.0")
+    publish(before, "staging", [make_wheel(tmp_path, "torch", "2.8.0")])
+    new = make_wheel(tmp_path, "torch", "2.9.0")
     refused = 0
     for left in range(40):
         store = LocalStore(shutil.copytree(before.path, small_disk / f"store{left}"))
@@ -228,10 +219,8 @@ def filled(disk: Path, *, left: int) -> Iterator[None]:
         ballast.unlink()
 
 
-def test_a_page_is_never_older_than_the_state_after_two_writers(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
-    wheels = [dists.make_wheel(tmp_path, "torch", f"1.{n}") for n in range(12)]
+def test_a_page_is_never_older_than_the_state_after_two_writers(store: LocalStore, tmp_path: Path) -> None:
+    wheels = [make_wheel(tmp_path, "torch", f"1.{n}") for n in range(12)]
     threads = [threading.Thread(target=publish, args=(store, "staging", [wheel])) for wheel in wheels]
     for thread in threads:
         thread.start()

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -17,6 +16,7 @@ from cairn.release.index.keys import index_url
 from cairn.release.index.snapshot import Channel
 from cairn.release.serve.server import serving
 from cairn.store.folder import LocalStore
+from helpers.release import make_sdist, make_wheel, put
 
 pytestmark = pytest.mark.slow
 
@@ -25,18 +25,17 @@ Install = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def release(store: LocalStore, tmp_path: Path, dists: ModuleType) -> LocalStore:
+def release(store: LocalStore, tmp_path: Path) -> LocalStore:
     """Siblings that pin each other, an sdist that decides late, and a third party."""
-    make = dists.make_wheel
-    dists.put(
+    put(
         store,
         "release",
         [
-            make(tmp_path, "triton", V),
-            make(tmp_path, "torch", V, requires=[f"triton=={V}", "rocm==7.10.0", "filelock"]),
-            make(tmp_path, "torchvision", "0.24.0+rocm7.10.0", requires=[f"torch=={V}"]),
-            dists.make_sdist(tmp_path, "rocm", "7.10.0"),
-            make(tmp_path, "filelock", "3.20.0"),
+            make_wheel(tmp_path, "triton", V),
+            make_wheel(tmp_path, "torch", V, requires=[f"triton=={V}", "rocm==7.10.0", "filelock"]),
+            make_wheel(tmp_path, "torchvision", "0.24.0+rocm7.10.0", requires=[f"torch=={V}"]),
+            make_sdist(tmp_path, "rocm", "7.10.0"),
+            make_wheel(tmp_path, "filelock", "3.20.0"),
         ],
     )
     return store
@@ -113,9 +112,9 @@ def yank(store: LocalStore, name: str, version: str) -> None:
 
 
 def test_a_yanked_version_is_for_exact_pins_alone(
-    release: LocalStore, install: Install, tmp_path: Path, dists: ModuleType
+    release: LocalStore, install: Install, tmp_path: Path
 ) -> None:
-    dists.put(release, "release", [dists.make_wheel(tmp_path, "filelock", "3.21.0")])
+    put(release, "release", [make_wheel(tmp_path, "filelock", "3.21.0")])
     yank(release, "filelock", "3.21.0")
     with serving(release.path) as server:
         url = index_url(server.url, "release")
@@ -128,9 +127,9 @@ def test_a_yanked_version_is_for_exact_pins_alone(
 
 
 def test_an_sdist_with_metadata_to_rely_on_is_installed_all_the_same(
-    store: LocalStore, install: Install, tmp_path: Path, dists: ModuleType
+    store: LocalStore, install: Install, tmp_path: Path
 ) -> None:
-    dists.put(store, "release", [dists.make_sdist(tmp_path, "plain", "1.0", dynamic=False)])
+    put(store, "release", [make_sdist(tmp_path, "plain", "1.0", dynamic=False)])
     with serving(store.path) as server:
         for tool in ("pip", "uv"):
             done = install(tool, index_url(server.url, "release"), "plain", target=tmp_path / tool)

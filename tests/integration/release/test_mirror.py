@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -11,26 +10,26 @@ from cairn.release.index.keys import index_url
 from cairn.release.publish.files import publish
 from cairn.release.publish.mirror import mirror
 from cairn.store.folder import LocalStore
+from helpers.release import make_wheel
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def upstream(tmp_path: Path, dists: ModuleType, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
+def upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
     """The index that the user's pip is set up for."""
     store = LocalStore(tmp_path / "upstream")
-    make = dists.make_wheel
     extra = ['ok; extra == "x"']
     publish(
         store,
         "dev",
         [
-            make(tmp_path / "up", "numpy", "1.0"),
-            make(tmp_path / "up", "numpy", "2.0", requires=["deep>=1"]),
-            make(tmp_path / "up", "deep", "1.1"),
-            make(tmp_path / "up", "torch", "9.9"),
-            make(tmp_path / "up", "fancy", "1.0", requires=extra, extras=["x"]),
-            make(tmp_path / "up", "ok", "1.0"),
+            make_wheel(tmp_path / "up", "numpy", "1.0"),
+            make_wheel(tmp_path / "up", "numpy", "2.0", requires=["deep>=1"]),
+            make_wheel(tmp_path / "up", "deep", "1.1"),
+            make_wheel(tmp_path / "up", "torch", "9.9"),
+            make_wheel(tmp_path / "up", "fancy", "1.0", requires=extra, extras=["x"]),
+            make_wheel(tmp_path / "up", "ok", "1.0"),
         ],
     )
     for name in [name for name in os.environ if name.startswith("PIP_")]:
@@ -42,12 +41,12 @@ def upstream(tmp_path: Path, dists: ModuleType, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.usefixtures("upstream")
 def test_third_parties_are_fetched_with_what_they_need_and_siblings_are_not(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
+    store: LocalStore, tmp_path: Path
 ) -> None:
-    torch = dists.make_wheel(
+    torch = make_wheel(
         tmp_path, "torch", "2.9.0", requires=["numpy", 'fancy[x]; extra == "more"'], extras=["more"]
     )
-    vision = dists.make_wheel(tmp_path, "torchvision", "1", requires=["torch==2.9.0"])
+    vision = make_wheel(tmp_path, "torchvision", "1", requires=["torch==2.9.0"])
     done = mirror(store, "staging", dists=[torch, vision])
     assert sorted(entry.filename.split("-py3")[0] for entry in done.added) == [
         "deep-1.1",
@@ -65,8 +64,8 @@ def test_exact_requirements_are_fetched_exactly(store: LocalStore) -> None:
 
 
 @pytest.mark.usefixtures("upstream")
-def test_what_the_channel_has_stays_as_it_is(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
-    own = dists.make_wheel(tmp_path, "deep", "1.1", content="OURS = 1\n")
+def test_what_the_channel_has_stays_as_it_is(store: LocalStore, tmp_path: Path) -> None:
+    own = make_wheel(tmp_path, "deep", "1.1", content="OURS = 1\n")
     publish(store, "staging", [own])
     assert [
         entry.filename.split("-")[0] for entry in mirror(store, "staging", requirements=["numpy"]).added
@@ -74,7 +73,7 @@ def test_what_the_channel_has_stays_as_it_is(store: LocalStore, tmp_path: Path, 
 
 
 @pytest.mark.usefixtures("upstream")
-def test_what_cannot_be_found_is_named(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
-    torch = dists.make_wheel(tmp_path, "torch", "2.9.0", requires=["rocm==7.10.0"])
+def test_what_cannot_be_found_is_named(store: LocalStore, tmp_path: Path) -> None:
+    torch = make_wheel(tmp_path, "torch", "2.9.0", requires=["rocm==7.10.0"])
     with pytest.raises(NetworkError, match=r"rocm==7\.10\.0, wanted by torch-2\.9\.0"):
         mirror(store, "staging", dists=[torch])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -23,6 +22,7 @@ from cairn.testing import record as records
 from cairn.testing.record import Counts, TestedWheel, TestRecord
 from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.wheelset import WheelSet
+from helpers.release import make_sdist, make_set, make_wheel, put
 
 pytestmark = pytest.mark.slow
 
@@ -49,27 +49,23 @@ def record_of(made: WheelSet, **changes: Any) -> TestRecord:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, dists: ModuleType, store: LocalStore) -> Stage:
+def stage(tmp_path: Path, store: LocalStore) -> Stage:
     """Stages torch (with an extra) and torchvision, an sdist that torch needs, and a third party."""
 
     def run(version: str = V, family: str = "cpu", targets: tuple[str, ...] = ("gfx942",)) -> WheelSet:
         folder = tmp_path / f"dist-{version}"
         requires = ["rocm==7.10.0", 'filelock; extra == "locks"']
         wheels = [
-            dists.make_wheel(folder, "torch", version, requires=requires, extras=["locks"]),
-            dists.make_wheel(folder, "torchvision", version, requires=[f"torch=={version}"]),
+            make_wheel(folder, "torch", version, requires=requires, extras=["locks"]),
+            make_wheel(folder, "torchvision", version, requires=[f"torch=={version}"]),
         ]
         others = [
-            dists.make_sdist(tmp_path, "rocm", "7.10.0"),
-            dists.make_wheel(tmp_path, "filelock", "3.20.0"),
+            make_sdist(tmp_path, "rocm", "7.10.0"),
+            make_wheel(tmp_path, "filelock", "3.20.0"),
         ]
         publish(store, "staging", others)
-        made = wheel_sets.make(
+        made = make_set(
             wheels,
-            manifest_sha256="0" * 64,
-            stack="sample",
-            python="3.11",
-            platform="linux_x86_64",
             family=family,
             targets=("cpu",) if family == "cpu" else targets,
         )
@@ -117,12 +113,10 @@ def test_a_target_that_no_record_is_of_is_untested(store: LocalStore, stage: Sta
     assert (report.untested_note, report.demands[1].outcome) == (None, "met")
 
 
-def test_the_gate_tells_all_that_does_not_hold(
-    store: LocalStore, stage: Stage, tmp_path: Path, dists: ModuleType
-) -> None:
+def test_the_gate_tells_all_that_does_not_hold(store: LocalStore, stage: Stage, tmp_path: Path) -> None:
     made = stage()
-    dists.put(store, "release", [dists.make_wheel(tmp_path / "x", "torch", "2.9.1")])
-    dists.put(store, "release", [dists.make_wheel(tmp_path / "x", "torchvision", V, content="OTHER = 1\n")])
+    put(store, "release", [make_wheel(tmp_path / "x", "torch", "2.9.1")])
+    put(store, "release", [make_wheel(tmp_path / "x", "torchvision", V, content="OTHER = 1\n")])
     (key,) = [key for key in store.list("files/") if "/filelock-" in key and key.endswith(".whl")]
     store.write(key, store.read(key).data + b"\0")
     before = sorted(store.list(""))

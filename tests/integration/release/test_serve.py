@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -17,6 +16,7 @@ from cairn.cli import main as program
 from cairn.errors import SystemFailureError
 from cairn.release.serve.server import Server, serving
 from cairn.store.folder import LocalStore
+from helpers.release import make_wheel, put
 
 JSON = "application/vnd.pypi.simple.v1+json"
 NAME = "torch-2.9.0+rocm7.10.0-py3-none-any.whl"
@@ -36,9 +36,9 @@ class Client:
 
 
 @pytest.fixture
-def wheel(store: LocalStore, tmp_path: Path, dists: ModuleType) -> Path:
-    path: Path = dists.make_wheel(tmp_path, "torch", "2.9.0+rocm7.10.0")
-    dists.put(store, "release", [path])
+def wheel(store: LocalStore, tmp_path: Path) -> Path:
+    path: Path = make_wheel(tmp_path, "torch", "2.9.0+rocm7.10.0")
+    put(store, "release", [path])
     return path
 
 
@@ -83,14 +83,12 @@ def test_parts_of_a_file(client: Client, store: LocalStore, wheel: Path) -> None
     assert client.ask(path, Range="bytes=0-3", If_Range='"other"')[2] == data
 
 
-def test_what_has_not_changed_is_not_sent_again(
-    client: Client, store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
+def test_what_has_not_changed_is_not_sent_again(client: Client, store: LocalStore, tmp_path: Path) -> None:
     _, headers, _ = client.ask("/release/simple/torch/")
     etag = headers["ETag"]
     status, _, body = client.ask("/release/simple/torch/", If_None_Match=etag)
     assert (status, body) == (304, b"")
-    dists.put(store, "release", [dists.make_wheel(tmp_path, "torch", "2.9.1")])
+    put(store, "release", [make_wheel(tmp_path, "torch", "2.9.1")])
     assert client.ask("/release/simple/torch/", If_None_Match=etag)[0] == 200
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from packaging.requirements import Requirement
@@ -16,13 +15,14 @@ from cairn.release.index.snapshot import Channel
 from cairn.release.publish import distribution
 from cairn.release.publish.files import publish, publish_dists
 from cairn.release.publish.resolve import Closure, Platform, closure
-from cairn.store.folder import LocalStore
+from cairn.store.memory import MemoryStore
+from helpers.release import make_sdist, make_wheel
 
 LINUX = Platform(python="3.11", tag="linux_x86_64")
 
 
 def resolved(
-    store: LocalStore, roots: Sequence[Path], *requirements: str, platform: Platform = LINUX
+    store: MemoryStore, roots: Sequence[Path], *requirements: str, platform: Platform = LINUX
 ) -> Closure:
     return closure(
         Channel(store, "staging").load(),
@@ -36,54 +36,51 @@ def names(found: Closure) -> list[str]:
     return [ref.filename for ref in found.files]
 
 
-def test_requirements_are_followed_to_the_end(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
-    make = dists.make_wheel
-    publish(store, "staging", [make(tmp_path, "a", "1.0", requires=["b>=1"]), make(tmp_path, "b", "1.5")])
-    root = make(tmp_path, "root", "1.0", requires=["a"])
+def test_requirements_are_followed_to_the_end(store: MemoryStore, tmp_path: Path) -> None:
+    publish(
+        store,
+        "staging",
+        [make_wheel(tmp_path, "a", "1.0", requires=["b>=1"]), make_wheel(tmp_path, "b", "1.5")],
+    )
+    root = make_wheel(tmp_path, "root", "1.0", requires=["a"])
     found = resolved(store, [root])
     assert names(found) == ["a-1.0-py3-none-any.whl", "b-1.5-py3-none-any.whl"]
     assert found.missing == ()
 
 
-def test_every_extra_of_a_root_and_the_asked_ones_of_others_count(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
-    make = dists.make_wheel
-    a = make(tmp_path, "a", "1.0", requires=['x; extra == "one"', 'y; extra == "two"'], extras=["one", "two"])
-    publish(store, "staging", [a, make(tmp_path, "x", "1"), make(tmp_path, "y", "1")])
-    root = make(tmp_path, "root", "1.0", requires=['a[one]; extra == "all"'], extras=["all"])
+def test_every_extra_of_a_root_and_the_asked_ones_of_others_count(store: MemoryStore, tmp_path: Path) -> None:
+    a = make_wheel(
+        tmp_path, "a", "1.0", requires=['x; extra == "one"', 'y; extra == "two"'], extras=["one", "two"]
+    )
+    publish(store, "staging", [a, make_wheel(tmp_path, "x", "1"), make_wheel(tmp_path, "y", "1")])
+    root = make_wheel(tmp_path, "root", "1.0", requires=['a[one]; extra == "all"'], extras=["all"])
     assert names(resolved(store, [root])) == ["a-1.0-py3-none-any.whl", "x-1-py3-none-any.whl"]
 
 
-def test_an_extra_asked_for_later_still_counts(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
-    make = dists.make_wheel
-    a = make(tmp_path, "a", "1.0", requires=['x; extra == "one"'], extras=["one"])
-    b = make(tmp_path, "b", "1.0", requires=["a[one]"])
-    publish(store, "staging", [a, b, make(tmp_path, "x", "1")])
-    root = make(tmp_path, "root", "1.0", requires=["a", "b"])
+def test_an_extra_asked_for_later_still_counts(store: MemoryStore, tmp_path: Path) -> None:
+    a = make_wheel(tmp_path, "a", "1.0", requires=['x; extra == "one"'], extras=["one"])
+    b = make_wheel(tmp_path, "b", "1.0", requires=["a[one]"])
+    publish(store, "staging", [a, b, make_wheel(tmp_path, "x", "1")])
+    root = make_wheel(tmp_path, "root", "1.0", requires=["a", "b"])
     assert "x-1-py3-none-any.whl" in names(resolved(store, [root]))
 
 
-def test_markers_are_those_of_the_platform_of_the_set(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
+def test_markers_are_those_of_the_platform_of_the_set(store: MemoryStore, tmp_path: Path) -> None:
     requires = [
         'win; sys_platform == "win32"',
         'lin; sys_platform == "linux"',
         'old; python_version < "3.12"',
     ]
-    root = dists.make_wheel(tmp_path, "root", "1.0", requires=requires)
-    publish(store, "staging", [dists.make_wheel(tmp_path, name, "1") for name in ("win", "lin", "old")])
+    root = make_wheel(tmp_path, "root", "1.0", requires=requires)
+    publish(store, "staging", [make_wheel(tmp_path, name, "1") for name in ("win", "lin", "old")])
     assert names(resolved(store, [root])) == ["lin-1-py3-none-any.whl", "old-1-py3-none-any.whl"]
     windows = Platform(python="3.12", tag="win_amd64")
     assert names(resolved(store, [root], platform=windows)) == ["win-1-py3-none-any.whl"]
 
 
-def test_everything_missing_is_named_with_who_wants_it(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
-    publish(store, "staging", [dists.make_wheel(tmp_path, "old", "1.0")])
-    root = dists.make_wheel(tmp_path, "root", "1.0", requires=["gone", "old>=2"])
+def test_everything_missing_is_named_with_who_wants_it(store: MemoryStore, tmp_path: Path) -> None:
+    publish(store, "staging", [make_wheel(tmp_path, "old", "1.0")])
+    root = make_wheel(tmp_path, "root", "1.0", requires=["gone", "old>=2"])
     said = [str(item) for item in resolved(store, [root]).missing]
     assert said == [
         "gone, wanted by root-1.0-py3-none-any.whl",
@@ -91,67 +88,60 @@ def test_everything_missing_is_named_with_who_wants_it(
     ]
 
 
-def test_the_highest_version_that_all_accept_is_taken(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
-    make = dists.make_wheel
-    wheels = [make(tmp_path, "a", v) for v in ("1.0", "1.5", "2.0", "3.0rc1")]
-    publish(store, "staging", [*wheels, make(tmp_path, "b", "1.0", requires=["a<2"])])
-    root = make(tmp_path, "root", "1.0", requires=["a", "b"])
+def test_the_highest_version_that_all_accept_is_taken(store: MemoryStore, tmp_path: Path) -> None:
+    wheels = [make_wheel(tmp_path, "a", v) for v in ("1.0", "1.5", "2.0", "3.0rc1")]
+    publish(store, "staging", [*wheels, make_wheel(tmp_path, "b", "1.0", requires=["a<2"])])
+    root = make_wheel(tmp_path, "root", "1.0", requires=["a", "b"])
     assert names(resolved(store, [root])) == ["a-1.5-py3-none-any.whl", "b-1.0-py3-none-any.whl"]
 
 
-def test_roots_satisfy_each_other_by_their_exact_versions(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
-    torch = dists.make_wheel(tmp_path, "torch", "2.9.0+rocm7.10.0")
-    good = dists.make_wheel(tmp_path, "vision", "1", requires=["torch==2.9.0+rocm7.10.0"])
-    bad = dists.make_wheel(tmp_path, "audio", "1", requires=["torch==2.9.0+rocm7.9.0"])
+def test_roots_satisfy_each_other_by_their_exact_versions(store: MemoryStore, tmp_path: Path) -> None:
+    torch = make_wheel(tmp_path, "torch", "2.9.0+rocm7.10.0")
+    good = make_wheel(tmp_path, "vision", "1", requires=["torch==2.9.0+rocm7.10.0"])
+    bad = make_wheel(tmp_path, "audio", "1", requires=["torch==2.9.0+rocm7.9.0"])
     assert resolved(store, [torch, good]) == Closure(files=(), missing=())
     (missing,) = resolved(store, [torch, bad]).missing
     assert (missing.requirement, missing.found) == ("torch==2.9.0+rocm7.9.0", ("2.9.0+rocm7.10.0",))
 
 
 def test_only_wheels_that_fit_are_taken_and_sdists_where_there_is_none(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
+    store: MemoryStore, tmp_path: Path
 ) -> None:
-    make, sdist = dists.make_wheel, dists.make_sdist
     tags = ("cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-linux_x86_64", "cp311-cp311-win_amd64")
-    fast = [make(tmp_path, "fast", "1.0", tag=tag) for tag in tags]
-    publish(store, "staging", [*fast, sdist(tmp_path, "fast", "1.0"), sdist(tmp_path, "slow", "1.0")])
-    root = make(tmp_path, "root", "1.0", requires=["fast", "slow"])
+    fast = [make_wheel(tmp_path, "fast", "1.0", tag=tag) for tag in tags]
+    publish(
+        store, "staging", [*fast, make_sdist(tmp_path, "fast", "1.0"), make_sdist(tmp_path, "slow", "1.0")]
+    )
+    root = make_wheel(tmp_path, "root", "1.0", requires=["fast", "slow"])
     assert names(resolved(store, [root])) == [f"fast-1.0-{tags[0]}.whl", "slow-1.0.tar.gz"]
 
 
-def test_what_an_sdist_needs_to_be_built_is_needed(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
-    publish(store, "staging", [dists.make_sdist(tmp_path, "slow", "1.0", build_requires=["builder>=3"])])
+def test_what_an_sdist_needs_to_be_built_is_needed(store: MemoryStore, tmp_path: Path) -> None:
+    publish(store, "staging", [make_sdist(tmp_path, "slow", "1.0", build_requires=["builder>=3"])])
     (missing,) = resolved(store, [], "slow").missing
     assert (missing.requirement, missing.wanted_by) == ("builder>=3", "slow-1.0.tar.gz")
 
 
 def test_requirements_of_an_sdist_that_decides_late_are_only_hints(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
+    store: MemoryStore, tmp_path: Path
 ) -> None:
-    sdist = dists.make_sdist(tmp_path, "rocm", "7.10.0", requires=["core==7.10.0", "libs-other==7.10.0"])
-    publish(store, "staging", [sdist, dists.make_wheel(tmp_path, "core", "7.10.0")])
+    sdist = make_sdist(tmp_path, "rocm", "7.10.0", requires=["core==7.10.0", "libs-other==7.10.0"])
+    publish(store, "staging", [sdist, make_wheel(tmp_path, "core", "7.10.0")])
     found = resolved(store, [], "rocm==7.10.0")
     assert names(found) == ["core-7.10.0-py3-none-any.whl", "rocm-7.10.0.tar.gz"]
     assert found.missing == ()
 
 
-def test_requirements_of_an_sdist_that_promises_them_are_demands(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
-    publish(store, "staging", [dists.make_sdist(tmp_path, "s", "1.0", requires=["gone"], dynamic=False)])
+def test_requirements_of_an_sdist_that_promises_them_are_demands(store: MemoryStore, tmp_path: Path) -> None:
+    publish(store, "staging", [make_sdist(tmp_path, "s", "1.0", requires=["gone"], dynamic=False)])
     assert [item.requirement for item in resolved(store, [], "s").missing] == ["gone"]
 
 
-def test_circles_end(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
-    make = dists.make_wheel
+def test_circles_end(store: MemoryStore, tmp_path: Path) -> None:
     publish(
-        store, "staging", [make(tmp_path, "a", "1", requires=["b"]), make(tmp_path, "b", "1", requires=["a"])]
+        store,
+        "staging",
+        [make_wheel(tmp_path, "a", "1", requires=["b"]), make_wheel(tmp_path, "b", "1", requires=["a"])],
     )
     assert names(resolved(store, [], "a")) == ["a-1-py3-none-any.whl", "b-1-py3-none-any.whl"]
 
@@ -171,9 +161,9 @@ def test_pages_of_what_others_depend_on_come_first(
 
 
 def test_one_file_that_says_nonsense_about_python_does_not_spoil_every_set(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
+    store: MemoryStore, tmp_path: Path
 ) -> None:
-    good, junk = (dists.make_wheel(tmp_path, "a", version) for version in ("1.0", "2.0"))
+    good, junk = (make_wheel(tmp_path, "a", version) for version in ("1.0", "2.0"))
     entry = distribution.read(junk)
     # As it was published before such a thing was refused.
     publish_dists(
@@ -181,12 +171,12 @@ def test_one_file_that_says_nonsense_about_python_does_not_spoil_every_set(
         [distribution.read(good), replace(entry, requires_python="junk")],
         "publish",
     )
-    root = dists.make_wheel(tmp_path, "root", "1.0", requires=["a"])
+    root = make_wheel(tmp_path, "root", "1.0", requires=["a"])
     assert names(resolved(store, [root])) == ["a-1.0-py3-none-any.whl"]
 
 
 @pytest.mark.parametrize("line", ["a b c", "", f"a; {'(' * 3_000}", f"a=={'9' * 5_000}"])
-def test_a_requirement_that_is_none_is_one_line(store: LocalStore, line: str) -> None:
+def test_a_requirement_that_is_none_is_one_line(store: MemoryStore, line: str) -> None:
     with pytest.raises(UsageError, match="is not a requirement"):
         resolved(store, [], line)
 
@@ -198,50 +188,52 @@ def test_a_platform_is_for_one_version_of_python(python: str) -> None:
 
 
 def test_an_older_version_is_taken_where_the_newest_needs_what_is_not_there(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
+    store: MemoryStore, tmp_path: Path
 ) -> None:
-    make = dists.make_wheel
-    picky = make(tmp_path, "b", "2.0", requires=["a>=3"])
-    publish(store, "staging", [make(tmp_path, "a", "1.0"), make(tmp_path, "b", "1.0", requires=["a"]), picky])
+    picky = make_wheel(tmp_path, "b", "2.0", requires=["a>=3"])
+    publish(
+        store,
+        "staging",
+        [make_wheel(tmp_path, "a", "1.0"), make_wheel(tmp_path, "b", "1.0", requires=["a"]), picky],
+    )
     assert names(resolved(store, [], "b")) == ["a-1.0-py3-none-any.whl", "b-1.0-py3-none-any.whl"]
     (missing,) = resolved(store, [], "b>=2").missing
     assert str(missing) == "a>=3, wanted by b-2.0-py3-none-any.whl (there: 1.0)"
 
 
-def test_requirements_that_exclude_each_other_are_explained(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
-    make = dists.make_wheel
-    users = [make(tmp_path, "b", "1", requires=["a<2"]), make(tmp_path, "c", "1", requires=["a>=2"])]
-    publish(store, "staging", [make(tmp_path, "a", "1.0"), make(tmp_path, "a", "2.0"), *users])
+def test_requirements_that_exclude_each_other_are_explained(store: MemoryStore, tmp_path: Path) -> None:
+    users = [
+        make_wheel(tmp_path, "b", "1", requires=["a<2"]),
+        make_wheel(tmp_path, "c", "1", requires=["a>=2"]),
+    ]
+    publish(store, "staging", [make_wheel(tmp_path, "a", "1.0"), make_wheel(tmp_path, "a", "2.0"), *users])
     with pytest.raises(StoreError, match="contradict each other: Because") as caught:
-        resolved(store, [make(tmp_path, "root", "1", requires=["b", "c"])])
+        resolved(store, [make_wheel(tmp_path, "root", "1", requires=["b", "c"])])
     assert "b depend on a<2" in str(caught.value)
     assert "c depend on a>=2" in str(caught.value)
 
 
-def test_what_roots_want_of_one_project_is_wanted_together(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
-    make = dists.make_wheel
-    publish(store, "staging", [make(tmp_path, "a", "1.0"), make(tmp_path, "a", "2.0")])
-    roots = [make(tmp_path, "b", "1", requires=["a<2"]), make(tmp_path, "c", "1", requires=["a>=1.5"])]
+def test_what_roots_want_of_one_project_is_wanted_together(store: MemoryStore, tmp_path: Path) -> None:
+    publish(store, "staging", [make_wheel(tmp_path, "a", "1.0"), make_wheel(tmp_path, "a", "2.0")])
+    roots = [
+        make_wheel(tmp_path, "b", "1", requires=["a<2"]),
+        make_wheel(tmp_path, "c", "1", requires=["a>=1.5"]),
+    ]
     assert {Requirement(item.requirement) for item in resolved(store, roots).missing} == {
         Requirement("a<2,>=1.5")
     }
 
 
-def test_roots_may_be_of_several_versions(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
-    make = dists.make_wheel
-    publish(store, "staging", [make(tmp_path, name, "1") for name in ("a", "b")])
-    roots = [make(tmp_path, "r", version, requires=[need]) for version, need in (("1", "a"), ("2", "b"))]
+def test_roots_may_be_of_several_versions(store: MemoryStore, tmp_path: Path) -> None:
+    publish(store, "staging", [make_wheel(tmp_path, name, "1") for name in ("a", "b")])
+    roots = [
+        make_wheel(tmp_path, "r", version, requires=[need]) for version, need in (("1", "a"), ("2", "b"))
+    ]
     assert names(resolved(store, roots)) == ["a-1-py3-none-any.whl", "b-1-py3-none-any.whl"]
 
 
-def test_a_yanked_version_does_for_an_exact_requirement_only(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
-    wheels = [dists.make_wheel(tmp_path, "a", version) for version in ("1.0", "2.0")]
+def test_a_yanked_version_does_for_an_exact_requirement_only(store: MemoryStore, tmp_path: Path) -> None:
+    wheels = [make_wheel(tmp_path, "a", version) for version in ("1.0", "2.0")]
     publish(store, "staging", wheels)
     channel = Channel(store, "staging")
     project = channel.load().project("a")
@@ -255,16 +247,14 @@ def test_a_yanked_version_does_for_an_exact_requirement_only(
     assert missing.requirement == "a>=2"
 
 
-def test_nothing_is_fetched_for_a_requirement_with_a_url(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
-    publish(store, "staging", [dists.make_wheel(tmp_path, "a", "1.0")])
-    root = dists.make_wheel(tmp_path, "root", "1", requires=["a @ file:///nowhere/a-9-py3-none-any.whl"])
+def test_nothing_is_fetched_for_a_requirement_with_a_url(store: MemoryStore, tmp_path: Path) -> None:
+    publish(store, "staging", [make_wheel(tmp_path, "a", "1.0")])
+    root = make_wheel(tmp_path, "root", "1", requires=["a @ file:///nowhere/a-9-py3-none-any.whl"])
     assert names(resolved(store, [root])) == ["a-1.0-py3-none-any.whl"]
 
 
 def test_settings_of_the_user_do_not_steer_the_resolution(
-    store: LocalStore, tmp_path: Path, dists: ModuleType, monkeypatch: pytest.MonkeyPatch
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "uv.toml").write_text("no-index = true\n")
     settings = {
@@ -278,22 +268,19 @@ def test_settings_of_the_user_do_not_steer_the_resolution(
     }
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    publish(store, "staging", [dists.make_wheel(tmp_path, "a", version) for version in ("1.0", "2.0")])
+    publish(store, "staging", [make_wheel(tmp_path, "a", version) for version in ("1.0", "2.0")])
     assert names(resolved(store, [], "a")) == ["a-2.0-py3-none-any.whl"]
 
 
-def test_a_platform_that_uv_cannot_name_is_resolved_only_there(store: LocalStore) -> None:
+def test_a_platform_that_uv_cannot_name_is_resolved_only_there(store: MemoryStore) -> None:
     with pytest.raises(UsageError, match="can be resolved only there"):
         resolved(store, [], platform=Platform(python="3.11", tag="linux_s390x"))
     assert resolved(store, [], platform=Platform.here()) == Closure(files=(), missing=())
 
 
-def test_a_pinned_prerelease_is_taken_beside_a_final_version(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
-    make = dists.make_wheel
-    sdk = [make(tmp_path, "rocm", version) for version in ("7.10.0", "7.11.0a20251015")]
-    publish(store, "staging", [*sdk, make(tmp_path, "torch", "1", requires=["rocm==7.11.0a20251015"])])
+def test_a_pinned_prerelease_is_taken_beside_a_final_version(store: MemoryStore, tmp_path: Path) -> None:
+    sdk = [make_wheel(tmp_path, "rocm", version) for version in ("7.10.0", "7.11.0a20251015")]
+    publish(store, "staging", [*sdk, make_wheel(tmp_path, "torch", "1", requires=["rocm==7.11.0a20251015"])])
     assert names(resolved(store, [], "torch")) == [
         "rocm-7.11.0a20251015-py3-none-any.whl",
         "torch-1-py3-none-any.whl",

@@ -2,7 +2,6 @@
 
 import dataclasses
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -19,9 +18,15 @@ from cairn.release.publish.files import publish
 from cairn.release.publish.mirror import mirror
 from cairn.release.publish.wheel_set import stage_set
 from cairn.store.folder import LocalStore
-from cairn.wheels import wheelset as wheel_sets
+from helpers.release import make_set, make_wheel
 
 A, B, C = "abcd" * 16, "abce" * 16, "1234" * 16
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    """A folder, which commands can open."""
+    return LocalStore(tmp_path / "store")
 
 
 @pytest.mark.parametrize(
@@ -50,13 +55,10 @@ def test_channels_and_their_families_are_indexes(name: str) -> None:
 
 @pytest.mark.parametrize("index", ["release", "nightly", "prerelease", "release/gfx110X-all"])
 def test_nothing_reaches_what_people_install_from_but_through_the_gate(
-    store: LocalStore, tmp_path: Path, dists: ModuleType, index: str
+    store: LocalStore, tmp_path: Path, index: str
 ) -> None:
-    wheel = dists.make_wheel(tmp_path, "a", "1.0")
-    made = wheel_sets.make(
-        [wheel], manifest_sha256="0" * 64, stack="s", python="3.11", platform="linux_x86_64", family="cpu",
-        targets=("cpu",),
-    )  # fmt: skip
+    wheel = make_wheel(tmp_path, "a", "1.0")
+    made = make_set([wheel])  # fmt: skip
     for act in (
         lambda: publish(store, index, [wheel]),
         lambda: publish(store, index, [wheel], dry_run=True),
@@ -70,9 +72,9 @@ def test_nothing_reaches_what_people_install_from_but_through_the_gate(
 
 
 def test_the_commands_refuse_a_gated_index_too(
-    store: LocalStore, tmp_path: Path, dists: ModuleType, capsys: pytest.CaptureFixture[str]
+    store: LocalStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wheel = str(dists.make_wheel(tmp_path, "a", "1.0"))
+    wheel = str(make_wheel(tmp_path, "a", "1.0"))
     at = ["--store", str(store.path)]
     assert main(["index", "publish", wheel, *at, "--channel", "release"]) == 10
     assert main(["index", "mirror", wheel, *at, "--index", "release"]) == 10
@@ -83,9 +85,9 @@ def test_the_commands_refuse_a_gated_index_too(
 
 @pytest.mark.parametrize(("name", "kind"), [("nope", UsageError), ("dev", StoreError)])
 def test_an_index_that_is_not_there_is_not_audited_as_good(
-    store: LocalStore, tmp_path: Path, dists: ModuleType, name: str, kind: type[Exception]
+    store: LocalStore, tmp_path: Path, name: str, kind: type[Exception]
 ) -> None:
-    publish(store, "staging", [dists.make_wheel(tmp_path, "a", "1.0")])
+    publish(store, "staging", [make_wheel(tmp_path, "a", "1.0")])
     for hashes in (False, True):
         with pytest.raises(kind, match=r"not a channel|no index dev") as caught:
             audit(store, name, hashes=hashes)
@@ -94,8 +96,8 @@ def test_an_index_that_is_not_there_is_not_audited_as_good(
         assert main(["index", command, "--store", str(store.path), "--channel", name]) != 0
 
 
-def test_an_index_of_one_family_is_whole(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
-    publish(store, "staging/gfx110X-all", [dists.make_wheel(tmp_path, "a", "1.0")])
+def test_an_index_of_one_family_is_whole(store: LocalStore, tmp_path: Path) -> None:
+    publish(store, "staging/gfx110X-all", [make_wheel(tmp_path, "a", "1.0")])
     assert existing(store) == ("staging/gfx110X-all",)
     assert audit(store, "staging/gfx110X-all", hashes=True) == ()
     page = store.path / "staging" / "gfx110X-all" / "simple" / "a"
@@ -106,13 +108,10 @@ def test_an_index_of_one_family_is_whole(store: LocalStore, tmp_path: Path, dist
 
 @pytest.mark.parametrize(("targets", "family"), [(("gfx942",), "gfx94X-dcgpu"), (("cpu",), "cpu")])
 def test_a_set_is_not_put_into_the_index_of_another_family(
-    store: LocalStore, tmp_path: Path, dists: ModuleType, targets: tuple[str, ...], family: str
+    store: LocalStore, tmp_path: Path, targets: tuple[str, ...], family: str
 ) -> None:
-    wheel = dists.make_wheel(tmp_path, "a", "1.0")
-    made = wheel_sets.make(
-        [wheel], manifest_sha256="0" * 64, stack="s", python="3.11", platform="linux_x86_64", family=family,
-        targets=targets,
-    )  # fmt: skip
+    wheel = make_wheel(tmp_path, "a", "1.0")
+    made = make_set([wheel], family=family, targets=targets)
     with pytest.raises(GateError, match=f"for {family}, not for gfx110X-all"):
         stage_set(store, "staging/gfx110X-all", made, [wheel])
     assert existing(store) == ()
@@ -122,13 +121,9 @@ def test_a_set_is_not_put_into_the_index_of_another_family(
     assert existing(store) == ("staging",)
 
 
-def test_a_set_goes_into_the_indexes_that_have_its_targets(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
-    wheel = dists.make_wheel(tmp_path, "a", "1.0")
-    made = wheel_sets.make(
-        [wheel], manifest_sha256="0" * 64, stack="s", python="3.11", platform="linux_x86_64",
-        family="gfx110X-all", targets=("gfx1100", "gfx1101"),
+def test_a_set_goes_into_the_indexes_that_have_its_targets(store: LocalStore, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, "a", "1.0")
+    made = make_set([wheel], family="gfx110X-all", targets=("gfx1100", "gfx1101"),
     )  # fmt: skip
     for index in ("staging", "staging/gfx110X-all", "staging/gfx110X-dgpu"):
         assert stage_set(store, index, made, [wheel]).set_id == made.set_id
@@ -172,13 +167,10 @@ def test_an_unknown_set_id_says_what_there_is(store: LocalStore) -> None:
 
 
 def test_promotion_takes_the_beginning_of_a_set_id_or_a_set_file(
-    store: LocalStore, tmp_path: Path, dists: ModuleType, capsys: pytest.CaptureFixture[str]
+    store: LocalStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wheel = dists.make_wheel(tmp_path, "a", "1.0")
-    made = wheel_sets.make(
-        [wheel], manifest_sha256="0" * 64, stack="s", python="3.11", platform="linux_x86_64", family="cpu",
-        targets=("cpu",),
-    )  # fmt: skip
+    wheel = make_wheel(tmp_path, "a", "1.0")
+    made = make_set([wheel])  # fmt: skip
     stage_set(store, "staging", made, [wheel])
     at = ["--store", str(store.path), "--dry-run"]
     assert main(["release", "promote", made.set_id[:8], *at]) == 10

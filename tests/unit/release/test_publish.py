@@ -4,7 +4,6 @@ import io
 import json
 import tarfile
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -15,53 +14,20 @@ from cairn.release.index.commit import recover
 from cairn.release.index.snapshot import Channel
 from cairn.release.publish import distribution
 from cairn.release.publish.files import publish
-from cairn.store.folder import LocalStore
+from cairn.store.memory import MemoryStore
+from helpers import release
+from helpers.release import Breaking, Broken, make_sdist, make_wheel, metadata
 
 
-class Broken(Exception):  # noqa: N818 - what a crash looks like from inside
-    pass
-
-
-class Breaking(LocalStore):
-    """A store whose n-th write, of any kind, does not happen; nor does any after it."""
-
-    def __init__(self, path: Path, left: int) -> None:
-        super().__init__(path)
-        self.left = left
-        self.written: list[str] = []
-
-    def _count(self, key: str) -> None:
-        if self.left <= 0:
-            raise Broken(key)
-        self.left -= 1
-        self.written.append(key)
-
-    def write(self, key: str, data: bytes) -> None:
-        self._count(key)
-        super().write(key, data)
-
-    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
-        self._count(key)
-        return super().write_if(key, data, etag=etag)
-
-    def put_file(self, key: str, source: Path) -> None:
-        self._count(key)
-        super().put_file(key, source)
-
-    def delete(self, key: str) -> None:
-        self._count(key)
-        super().delete(key)
-
-
-def filenames(store: LocalStore, channel: str, name: str) -> list[str]:
+def filenames(store: MemoryStore, channel: str, name: str) -> list[str]:
     page = store.read(f"{channel}/simple/{name}/index.json").data
     return [file["filename"] for file in json.loads(page)["files"]]
 
 
 def test_a_published_file_is_on_its_page_in_the_root_and_in_the_store(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
+    store: MemoryStore, tmp_path: Path
 ) -> None:
-    wheel = dists.make_wheel(tmp_path, "Torch", "2.9.0+rocm7.10.0")
+    wheel = make_wheel(tmp_path, "Torch", "2.9.0+rocm7.10.0")
     (entry,) = publish(store, "staging", [wheel]).added
     assert store.read(keys.file_key(entry.sha256, wheel.name)).data == wheel.read_bytes()
     assert filenames(store, "staging", "torch") == [wheel.name]
@@ -69,8 +35,8 @@ def test_a_published_file_is_on_its_page_in_the_root_and_in_the_store(
     assert audit(store, "staging", hashes=True) == ()
 
 
-def test_publishing_again_changes_nothing(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
-    wheel = dists.make_wheel(tmp_path, "a", "1.0")
+def test_publishing_again_changes_nothing(store: MemoryStore, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, "a", "1.0")
     publish(store, "staging", [wheel])
     before = {key: store.read(key).data for key in store.list("")}
     again = publish(store, "staging", [wheel])
@@ -78,31 +44,28 @@ def test_publishing_again_changes_nothing(store: LocalStore, tmp_path: Path, dis
     assert {key: store.read(key).data for key in store.list("")} == before
 
 
-def test_a_name_never_gets_other_bytes(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
-    publish(store, "staging", [dists.make_wheel(tmp_path / "1", "a", "1.0")])
+def test_a_name_never_gets_other_bytes(store: MemoryStore, tmp_path: Path) -> None:
+    publish(store, "staging", [make_wheel(tmp_path / "1", "a", "1.0")])
     before = sorted(store.list(""))
-    other = dists.make_wheel(tmp_path / "2", "a", "1.0", content="OTHER = 1\n")
+    other = make_wheel(tmp_path / "2", "a", "1.0", content="OTHER = 1\n")
     with pytest.raises(StoreError, match=r"other bytes under a-1\.0"):
-        publish(store, "staging", [dists.make_wheel(tmp_path / "2", "b", "1.0"), other])
+        publish(store, "staging", [make_wheel(tmp_path / "2", "b", "1.0"), other])
     assert sorted(store.list("")) == before
 
 
-def test_a_dry_run_says_what_it_would_do_and_writes_nothing(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
-    wheel = dists.make_wheel(tmp_path, "a", "1.0")
+def test_a_dry_run_says_what_it_would_do_and_writes_nothing(store: MemoryStore, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, "a", "1.0")
     assert [e.filename for e in publish(store, "staging", [wheel], dry_run=True).added] == [wheel.name]
-    assert not store.path.exists()
+    assert not store.objects
 
 
-def test_pages_are_written_dependencies_first_and_the_root_last(tmp_path: Path, dists: ModuleType) -> None:
-    make = dists.make_wheel
+def test_pages_are_written_dependencies_first_and_the_root_last(tmp_path: Path) -> None:
     wheels = [
-        make(tmp_path, "audio", "1", requires=["torch==2"]),
-        make(tmp_path, "torch", "2", requires=["triton==3"]),
-        make(tmp_path, "triton", "3"),
+        make_wheel(tmp_path, "audio", "1", requires=["torch==2"]),
+        make_wheel(tmp_path, "torch", "2", requires=["triton==3"]),
+        make_wheel(tmp_path, "triton", "3"),
     ]
-    store = Breaking(tmp_path / "store", left=1000)
+    store = Breaking(MemoryStore(), left=1000)
     publish(store, "staging", wheels)
     pages = [key for key in store.written if key.endswith("index.html")]
     assert pages == [f"staging/simple/{name}index.html" for name in ("triton/", "torch/", "audio/", "")]
@@ -110,35 +73,31 @@ def test_pages_are_written_dependencies_first_and_the_root_last(tmp_path: Path, 
     assert all(not key.startswith("files/") for key in store.written[first_page:])
 
 
-def test_only_what_changed_is_written(tmp_path: Path, dists: ModuleType) -> None:
-    publish(LocalStore(tmp_path / "store"), "staging", [dists.make_wheel(tmp_path, n, "1") for n in "abc"])
-    store = Breaking(tmp_path / "store", left=1000)
-    publish(store, "staging", [dists.make_wheel(tmp_path, "b", "2")])
+def test_only_what_changed_is_written(tmp_path: Path) -> None:
+    before = MemoryStore()
+    publish(before, "staging", [make_wheel(tmp_path, n, "1") for n in "abc"])
+    store = Breaking(before, left=1000)
+    publish(store, "staging", [make_wheel(tmp_path, "b", "2")])
     touched = {key.split("/")[2] for key in store.written if key.startswith("staging/simple/")}
     assert touched == {"b", "index.html", "index.json"}
 
 
-def writes_needed(tmp_path: Path, wheels: list[Path]) -> int:
-    store = Breaking(tmp_path / "counted", left=1000)
-    publish(store, "staging", wheels)
-    return len(store.written)
-
-
-def test_a_crash_at_any_write_is_finished_or_undone_by_the_next_run(
-    tmp_path: Path, dists: ModuleType
-) -> None:
-    old = dists.make_wheel(tmp_path, "a", "1.0")
+def test_a_crash_at_any_write_is_finished_or_undone_by_the_next_run(tmp_path: Path) -> None:
+    old = make_wheel(tmp_path, "a", "1.0")
     wheels = [
-        dists.make_wheel(tmp_path, "a", "2.0"),
-        dists.make_wheel(tmp_path, "b", "1.0", requires=["a==2.0"]),
+        make_wheel(tmp_path, "a", "2.0"),
+        make_wheel(tmp_path, "b", "1.0", requires=["a==2.0"]),
     ]
+    before = MemoryStore()
+    publish(before, "staging", [old])
+    counted = Breaking(before, left=1000)
+    publish(counted, "staging", wheels)
     outcomes = set()
-    for n in range(writes_needed(tmp_path, wheels)):
-        path = tmp_path / f"store{n}"
-        publish(LocalStore(path), "staging", [old])
+    for n in range(len(counted.written)):
+        broken = Breaking(before, left=n)
         with pytest.raises(Broken):
-            publish(Breaking(path, left=n), "staging", wheels)
-        store = LocalStore(path)
+            publish(broken, "staging", wheels)
+        store = MemoryStore(broken.objects)
         recover(store, "staging")
         assert audit(store, "staging", hashes=True) == (), f"after a crash at write {n}"
         assert journal.under_way(Channel(store, "staging")) == ()
@@ -150,8 +109,8 @@ def test_a_crash_at_any_write_is_finished_or_undone_by_the_next_run(
     assert outcomes == {(old_name,), (old_name, new_name)}
 
 
-def test_a_page_that_disagrees_is_found(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
-    wheel = dists.make_wheel(tmp_path, "a", "1.0")
+def test_a_page_that_disagrees_is_found(store: MemoryStore, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, "a", "1.0")
     (entry,) = publish(store, "staging", [wheel]).added
     key = "staging/simple/a/index.html"
     store.write(key, store.read(key).data.replace(b"1.0", b"1.1"))
@@ -168,10 +127,8 @@ def test_a_page_that_disagrees_is_found(store: LocalStore, tmp_path: Path, dists
         assert said in problems
 
 
-def test_changed_bytes_are_found_when_hashes_are_read(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
-    wheel = dists.make_wheel(tmp_path, "a", "1.0")
+def test_changed_bytes_are_found_when_hashes_are_read(store: MemoryStore, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, "a", "1.0")
     (entry,) = publish(store, "staging", [wheel]).added
     data = bytearray(wheel.read_bytes())
     data[-1] ^= 1
@@ -180,14 +137,12 @@ def test_changed_bytes_are_found_when_hashes_are_read(
     assert "has sha256" in "\n".join(audit(store, "staging", hashes=True))
 
 
-def test_a_changed_part_of_the_state_is_not_believed(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
-    publish(store, "staging", [dists.make_wheel(tmp_path, "a", "1.0")])
+def test_a_changed_part_of_the_state_is_not_believed(store: MemoryStore, tmp_path: Path) -> None:
+    publish(store, "staging", [make_wheel(tmp_path, "a", "1.0")])
     (key,) = store.list("staging/state/")
     store.write(key, store.read(key).data.replace(b"1.0", b"6.6"))
     with pytest.raises(StoreError, match="was changed"):
-        publish(store, "staging", [dists.make_wheel(tmp_path, "a", "2.0")])
+        publish(store, "staging", [make_wheel(tmp_path, "a", "2.0")])
     assert "cannot be read" in "\n".join(audit(store, "staging", hashes=False))
 
 
@@ -196,25 +151,23 @@ def test_a_changed_part_of_the_state_is_not_believed(
     [("a-1.0.tar.gz", b"no archive"), ("notes.txt", b""), ("torch.tar.gz", b"")],
 )
 def test_what_is_no_distribution_is_refused_in_one_line(
-    store: LocalStore, tmp_path: Path, name: str, content: bytes
+    store: MemoryStore, tmp_path: Path, name: str, content: bytes
 ) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(StoreError, match=name):
         publish(store, "staging", [tmp_path / name])
-    assert not store.path.exists()
+    assert not store.objects
 
 
-def test_metadata_of_another_project_is_refused(store: LocalStore, tmp_path: Path, dists: ModuleType) -> None:
-    wheel = dists.make_wheel(tmp_path, "a", "1.0").rename(tmp_path / "a-1.1-py3-none-any.whl")
+def test_metadata_of_another_project_is_refused(store: MemoryStore, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, "a", "1.0").rename(tmp_path / "a-1.1-py3-none-any.whl")
     with pytest.raises(StoreError, match=r"holds the metadata of a 1\.0"):
         publish(store, "staging", [wheel])
 
 
-def test_an_sdist_that_decides_late_offers_no_metadata(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
-) -> None:
-    late = dists.make_sdist(tmp_path, "late", "1.0")
-    fixed = dists.make_sdist(tmp_path, "fixed", "1.0", dynamic=False)
+def test_an_sdist_that_decides_late_offers_no_metadata(store: MemoryStore, tmp_path: Path) -> None:
+    late = make_sdist(tmp_path, "late", "1.0")
+    fixed = make_sdist(tmp_path, "fixed", "1.0", dynamic=False)
     offered = {e.filename: e.metadata_sha256 for e in publish(store, "staging", [late, fixed]).added}
     assert offered[late.name] is None
     assert offered[fixed.name] is not None
@@ -223,21 +176,18 @@ def test_an_sdist_that_decides_late_offers_no_metadata(
 @pytest.mark.parametrize(
     "channel", ["files", "..", "a/b", "", "Release", "relase", "release/gfx9", "staging/", "staging/gfx942/x"]
 )
-def test_a_channel_cannot_be_called_anything(
-    store: LocalStore, tmp_path: Path, dists: ModuleType, channel: str
-) -> None:
+def test_a_channel_cannot_be_called_anything(store: MemoryStore, tmp_path: Path, channel: str) -> None:
     with pytest.raises(UsageError, match=r"is not (a channel|an index)"):
-        publish(store, channel, [dists.make_wheel(tmp_path, "a", "1.0")])
+        publish(store, channel, [make_wheel(tmp_path, "a", "1.0")])
 
 
 def test_a_file_damaged_in_the_store_is_put_right_by_publishing_it_again(
-    store: LocalStore, tmp_path: Path, dists: ModuleType
+    store: MemoryStore, tmp_path: Path
 ) -> None:
-    wheel = dists.make_wheel(tmp_path, "torch", "2.9.0")
+    wheel = make_wheel(tmp_path, "torch", "2.9.0")
     publish(store, "staging", [wheel])
-    (stored,) = (store.path / key for key in store.list("files/") if key.endswith(".whl"))
-    with stored.open("r+b") as file:
-        file.write(b"damaged")
+    (stored,) = (key for key in store.list("files/") if key.endswith(".whl"))
+    store.objects[stored] = b"damaged" + store.objects[stored][7:]
     assert wheel.read_bytes()[:7] != b"damaged"
     assert audit(store, "staging", hashes=True) != ()
     publish(store, "staging", [wheel])
@@ -257,21 +207,21 @@ def test_a_file_damaged_in_the_store_is_put_right_by_publishing_it_again(
     ],
 )
 def test_metadata_that_no_installer_can_evaluate_is_refused(
-    store: LocalStore, tmp_path: Path, dists: ModuleType, about: dict[str, object], why: str
+    store: MemoryStore, tmp_path: Path, about: dict[str, object], why: str
 ) -> None:
-    wheel = dists.make_wheel(tmp_path, "a", "1.0", **about)
+    wheel = make_wheel(tmp_path, "a", "1.0", **about)
     with pytest.raises(StoreError, match=why):
         publish(store, "staging", [wheel])
-    assert not store.path.exists()
+    assert not store.objects
 
 
 @pytest.mark.parametrize("version", ["2", "2.x", "x", "2.2.1", "-1.0", "9" * 5_000, ""])
 def test_an_sdist_with_an_odd_metadata_version_is_published_and_not_relied_upon(
-    store: LocalStore, tmp_path: Path, dists: ModuleType, monkeypatch: pytest.MonkeyPatch, version: str
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    odd = dists.metadata("a", "1.0", (), (), None).replace("2.2", version, 1)
-    monkeypatch.setattr(dists, "metadata", lambda *_: odd)
-    (entry,) = publish(store, "staging", [dists.make_sdist(tmp_path, "a", "1.0", dynamic=False)]).added
+    odd = metadata("a", "1.0", (), (), None).replace("2.2", version, 1)
+    monkeypatch.setattr(release, "metadata", lambda *_: odd)
+    (entry,) = publish(store, "staging", [make_sdist(tmp_path, "a", "1.0", dynamic=False)]).added
     assert (entry.metadata_sha256 is not None) == (version == "2.2.1")
 
 
@@ -290,9 +240,7 @@ def test_an_sdist_whose_pyproject_says_nonsense_is_one_line(tmp_path: Path, text
 
 
 @pytest.mark.parametrize("name", ["<script>", "a'b", "é", "-a", "%2e", "a b"])
-def test_a_project_that_cannot_be_called_so_is_refused(
-    store: LocalStore, tmp_path: Path, dists: ModuleType, name: str
-) -> None:
+def test_a_project_that_cannot_be_called_so_is_refused(store: MemoryStore, tmp_path: Path, name: str) -> None:
     with pytest.raises(StoreError, match="has a name that no project can have"):
-        publish(store, "staging", [dists.make_sdist(tmp_path, name, "1.0")])
-    assert not store.path.exists()
+        publish(store, "staging", [make_sdist(tmp_path, name, "1.0")])
+    assert not store.objects

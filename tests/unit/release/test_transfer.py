@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -18,104 +16,54 @@ from cairn.release.promote import Proof, transfer
 from cairn.release.publish.files import publish
 from cairn.release.publish.wheel_set import read_set, stage_set
 from cairn.store.folder import LocalStore
-from cairn.wheels import wheelset as wheel_sets
+from cairn.store.memory import MemoryStore
+from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
+from helpers.release import Breaking, Broken, make_set, make_wheel, put
 
 Stage = Callable[..., WheelSet]
 
 
-class Broken(Exception):  # noqa: N818 - what a crash looks like from inside
-    pass
-
-
-class Breaking(LocalStore):
-    """A store whose n-th write, of any kind, does not happen; nor does any after it."""
-
-    def __init__(self, path: Path, left: int) -> None:
-        super().__init__(path)
-        self.left = left
-        self.written: list[str] = []
-
-    def _count(self, key: str) -> None:
-        if self.left <= 0:
-            raise Broken(key)
-        self.left -= 1
-        self.written.append(key)
-
-    def write(self, key: str, data: bytes) -> None:
-        self._count(key)
-        super().write(key, data)
-
-    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
-        self._count(key)
-        return super().write_if(key, data, etag=etag)
-
-    def put_file(self, key: str, source: Path) -> None:
-        self._count(key)
-        super().put_file(key, source)
-
-    def delete(self, key: str) -> None:
-        self._count(key)
-        super().delete(key)
-
-
 @pytest.fixture
-def stage(tmp_path: Path, dists: ModuleType) -> Stage:
+def stage(tmp_path: Path) -> Stage:
     """Stages torch, triton and torchvision of one version, each pinning the next, and numpy beside them."""
 
-    def run(store: LocalStore, version: str, *, mark: str = "", with_numpy: bool = True) -> WheelSet:
+    def run(store: Store, version: str, *, mark: str = "", with_numpy: bool = True) -> WheelSet:
         folder = tmp_path / f"dist-{version}{mark}"
-        make = dists.make_wheel
         content = f"MARK = {mark!r}\n"
         wheels = [
-            make(folder, "triton", version, content=content),
-            make(folder, "torch", version, requires=[f"triton=={version}", "numpy"], content=content),
-            make(folder, "torchvision", version, requires=[f"torch=={version}"], content=content),
+            make_wheel(folder, "triton", version, content=content),
+            make_wheel(folder, "torch", version, requires=[f"triton=={version}", "numpy"], content=content),
+            make_wheel(folder, "torchvision", version, requires=[f"torch=={version}"], content=content),
         ]
         if with_numpy:
-            publish(store, "staging", [make(tmp_path / "third", "numpy", "2.0")])
-        made = wheel_sets.make(
-            wheels,
-            manifest_sha256="0" * 64,
-            stack="sample",
-            python="3.11",
-            platform="linux_x86_64",
-            family="cpu",
-            targets=("cpu",),
-        )
+            publish(store, "staging", [make_wheel(tmp_path / "third", "numpy", "2.0")])
+        made = make_set(wheels)
         stage_set(store, "staging", made, wheels)
         return made
 
     return run
 
 
-def stage_part_of(made: WheelSet, store: LocalStore, folder: Path) -> WheelSet:
+def stage_part_of(made: WheelSet, store: Store, folder: Path) -> WheelSet:
     """Stage a set of torch and triton alone, of the same bytes."""
     wheels = [folder / w.file_name for w in made.wheels if w.distribution != "torchvision"]
-    part = wheel_sets.make(
-        wheels,
-        manifest_sha256="0" * 64,
-        stack="sample",
-        python="3.11",
-        platform="linux_x86_64",
-        family="cpu",
-        targets=("cpu",),
-    )
+    part = make_set(wheels)
     stage_set(store, "staging", part, wheels)
     return part
 
 
-def move(store: LocalStore, made: WheelSet, **more: object) -> tuple[str, ...]:
+def move(store: Store, made: WheelSet, **more: object) -> tuple[str, ...]:
     proof = Proof(untested=str(more["untested"]) if "untested" in more else None)
     return transfer(store, made.set_id, source="staging", target="release", proof=proof).added
 
 
-def versions(store: LocalStore, where: str) -> list[str]:
+def versions(store: Store, where: str) -> list[str]:
     plain: list[str] = json.loads(store.read(f"{where}/index.json").data)["versions"]
     return plain
 
 
-def test_the_index_of_a_set_holds_the_set_and_what_it_needs_alone(store: LocalStore, stage: Stage) -> None:
+def test_the_index_of_a_set_holds_the_set_and_what_it_needs_alone(store: MemoryStore, stage: Stage) -> None:
     old, new = stage(store, "2.9.0"), stage(store, "2.10.0")
     assert versions(store, "staging/simple/torch") == ["2.9.0", "2.10.0"]
     for made, version in ((old, "2.9.0"), (new, "2.10.0")):
@@ -127,13 +75,13 @@ def test_the_index_of_a_set_holds_the_set_and_what_it_needs_alone(store: LocalSt
     assert audit(store, "staging", hashes=True) == ()
 
 
-def test_a_set_is_not_staged_without_what_it_needs(store: LocalStore, stage: Stage) -> None:
+def test_a_set_is_not_staged_without_what_it_needs(store: MemoryStore, stage: Stage) -> None:
     with pytest.raises(StoreError, match=r"numpy, wanted by torch-2\.9\.0"):
         stage(store, "2.9.0", with_numpy=False)
     assert not Channel(store, "staging").load().state.sets
 
 
-def test_a_set_is_staged_from_its_own_files_alone(store: LocalStore, stage: Stage, tmp_path: Path) -> None:
+def test_a_set_is_staged_from_its_own_files_alone(store: MemoryStore, stage: Stage, tmp_path: Path) -> None:
     made = stage(store, "2.9.0")
     with pytest.raises(StoreError, match=r"not those of the set: torch-2\.9\.0"):
         folder = tmp_path / "dist-2.9.0"
@@ -142,14 +90,14 @@ def test_a_set_is_staged_from_its_own_files_alone(store: LocalStore, stage: Stag
         )
 
 
-def test_staging_again_changes_nothing(store: LocalStore, stage: Stage) -> None:
+def test_staging_again_changes_nothing(store: MemoryStore, stage: Stage) -> None:
     stage(store, "2.9.0")
     before = {key: store.read(key).data for key in store.list("")}
     stage(store, "2.9.0")
     assert {key: store.read(key).data for key in store.list("")} == before
 
 
-def test_promotion_moves_pages_and_not_one_file(store: LocalStore, stage: Stage) -> None:
+def test_promotion_moves_pages_and_not_one_file(store: MemoryStore, stage: Stage) -> None:
     made = stage(store, "2.9.0")
     files = list(store.list("files/"))
     assert [name.split("-")[0] for name in move(store, made)] == ["numpy", "triton", "torch", "torchvision"]
@@ -158,7 +106,7 @@ def test_promotion_moves_pages_and_not_one_file(store: LocalStore, stage: Stage)
     assert versions(store, f"release/sets/{made.set_id}/simple/torch") == ["2.9.0"]
 
 
-def test_promoting_again_changes_nothing(store: LocalStore, stage: Stage) -> None:
+def test_promoting_again_changes_nothing(store: MemoryStore, stage: Stage) -> None:
     made = stage(store, "2.9.0")
     move(store, made)
     before = {key: store.read(key).data for key in store.list("release/")}
@@ -166,7 +114,7 @@ def test_promoting_again_changes_nothing(store: LocalStore, stage: Stage) -> Non
     assert {key: store.read(key).data for key in store.list("release/")} == before
 
 
-def test_a_bypass_is_seen_on_the_files_of_the_set_alone(store: LocalStore, stage: Stage) -> None:
+def test_a_bypass_is_seen_on_the_files_of_the_set_alone(store: MemoryStore, stage: Stage) -> None:
     made = stage(store, "2.9.0")
     move(store, made, untested="untested on hardware: gfx942; bypassed by ann: no GPU")
     assert (
@@ -177,7 +125,7 @@ def test_a_bypass_is_seen_on_the_files_of_the_set_alone(store: LocalStore, stage
 
 
 def test_a_bypass_is_seen_in_the_index_of_its_set_though_another_set_of_the_same_files_was_tested(
-    store: LocalStore, stage: Stage, tmp_path: Path
+    store: MemoryStore, stage: Stage, tmp_path: Path
 ) -> None:
     whole = stage(store, "2.9.0")
     move(store, whole)
@@ -192,8 +140,9 @@ def test_a_bypass_is_seen_in_the_index_of_its_set_though_another_set_of_the_same
 
 
 def test_promotion_says_untested_of_a_set_of_which_no_judgement_was_kept(
-    store: LocalStore, stage: Stage, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    store = LocalStore(tmp_path / "store")
     made = stage(store, "2.9.0")
     move(store, made, untested="untested; bypassed by ann: no GPU")
     for more in ([], ["--json"]):
@@ -201,7 +150,7 @@ def test_promotion_says_untested_of_a_set_of_which_no_judgement_was_kept(
         assert "untested; bypassed by ann: no GPU" in capsys.readouterr().out
 
 
-def test_a_dry_run_writes_nothing(store: LocalStore, stage: Stage) -> None:
+def test_a_dry_run_writes_nothing(store: MemoryStore, stage: Stage) -> None:
     made = stage(store, "2.9.0")
     before = sorted(store.list(""))
     done = transfer(store, made.set_id, source="staging", target="release", proof=Proof(), dry_run=True)
@@ -209,12 +158,10 @@ def test_a_dry_run_writes_nothing(store: LocalStore, stage: Stage) -> None:
     assert sorted(store.list("")) == before
 
 
-def test_what_the_target_got_meanwhile_is_respected(
-    store: LocalStore, stage: Stage, tmp_path: Path, dists: ModuleType
-) -> None:
+def test_what_the_target_got_meanwhile_is_respected(store: MemoryStore, stage: Stage, tmp_path: Path) -> None:
     made = stage(store, "2.9.0")
-    dists.put(store, "release", [dists.make_wheel(tmp_path / "x", "triton", "2.9.0", content="OTHER = 1\n")])
-    dists.put(store, "release", [dists.make_wheel(tmp_path / "x", "torch", "2.9.1")])
+    put(store, "release", [make_wheel(tmp_path / "x", "triton", "2.9.0", content="OTHER = 1\n")])
+    put(store, "release", [make_wheel(tmp_path / "x", "torch", "2.9.1")])
     with pytest.raises(GateError) as caught:
         move(store, made)
     reasons = "\n".join(caught.value.reasons)
@@ -222,12 +169,12 @@ def test_what_the_target_got_meanwhile_is_respected(
     assert "torch 2.9.0 sorts below 2.9.1" in reasons
 
 
-def test_another_line_may_be_lower(store: LocalStore, stage: Stage) -> None:
+def test_another_line_may_be_lower(store: MemoryStore, stage: Stage) -> None:
     move(store, stage(store, "2.10.0"))
     assert len(move(store, stage(store, "2.9.0"))) == 3
 
 
-def complete(store: LocalStore) -> bool:
+def complete(store: Store) -> bool:
     """Whether the newest torchvision has the torch it pins, and that its triton, on the pages."""
     prefix = keys.simple_prefix("release")
     if not store.exists(f"{prefix}torchvision/index.json"):
@@ -239,17 +186,18 @@ def complete(store: LocalStore) -> bool:
 
 
 @pytest.mark.slow
-def test_a_crash_in_a_promotion_leaves_a_whole_release(tmp_path: Path, stage: Stage) -> None:
-    before = LocalStore(tmp_path / "before")
+def test_a_crash_in_a_promotion_leaves_a_whole_release(stage: Stage) -> None:
+    before = MemoryStore()
     move(before, stage(before, "2.8.0"))
     made = stage(before, "2.9.0")
-    counted = Breaking(copied(before, tmp_path / "counted"), left=10_000)
+    counted = Breaking(before, left=10_000)
     move(counted, made)
     outcomes = set()
     for n in range(len(counted.written)):
-        store = LocalStore(copied(before, tmp_path / f"store{n}"))
+        broken = Breaking(before, left=n)
         with pytest.raises(Broken):
-            move(Breaking(store.path, left=n), made)
+            move(broken, made)
+        store = MemoryStore(broken.objects)
         assert complete(store), f"after a crash at write {n}"
         recover(store, "release")
         assert audit(store, "release", hashes=True) == (), f"after a crash at write {n}"
@@ -262,11 +210,7 @@ def test_a_crash_in_a_promotion_leaves_a_whole_release(tmp_path: Path, stage: St
     assert outcomes == {("2.8.0",), ("2.8.0", "2.9.0")}
 
 
-def copied(store: LocalStore, to: Path) -> Path:
-    return shutil.copytree(store.path, to)
-
-
-def test_the_journal_says_what_was_done(store: LocalStore, stage: Stage) -> None:
+def test_the_journal_says_what_was_done(store: MemoryStore, stage: Stage) -> None:
     made = stage(store, "2.9.0")
     move(store, made, untested="untested on hardware: gfx942; bypassed by ann: no GPU")
     (key,) = [key for key in store.list("release/journal/") if "promote" in key]

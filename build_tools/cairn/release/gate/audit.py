@@ -15,7 +15,7 @@ from cairn.release.index import keys, write
 from cairn.release.index.generation import FileEntry, FileRef, ProjectState, StagedSet
 from cairn.release.index.render import Page, project_page, root_page
 from cairn.release.index.snapshot import Channel, Snapshot, missing
-from cairn.store.folder import MissingKeyError, Store
+from cairn.store.protocol import MissingKeyError, Store
 
 _CHUNK = 1 << 20
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from cairn.release.index import journal, write
 from cairn.release.index.generation import ChannelState, Pending, ProjectState, StagedSet
 from cairn.release.index.snapshot import Channel, Snapshot
-from cairn.store.folder import Store
+from cairn.store.protocol import Store
 
 
 @dataclass(frozen=True, kw_only=True)

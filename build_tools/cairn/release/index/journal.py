@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from cairn import jsonfile
 from cairn.release.index import keys
 from cairn.release.index.snapshot import Channel
-from cairn.store.folder import MissingKeyError
+from cairn.store.protocol import MissingKeyError
 
 Kind = Literal["publish", "stage", "promote", "yank"]
 Outcome = Literal["open", "done", "undone"]

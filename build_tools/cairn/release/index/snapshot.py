@@ -23,7 +23,7 @@ from cairn.release.index.generation import (
     encode_object,
     encode_state,
 )
-from cairn.store.folder import MissingKeyError, Store
+from cairn.store.protocol import MissingKeyError, Store
 
 Part = TypeVar("Part", ProjectState, StagedSet)
 

@@ -13,7 +13,7 @@ from cairn.release.index import keys
 from cairn.release.index.generation import FileEntry, FileRef, ProjectState, StagedSet
 from cairn.release.index.render import Page, project_page, root_page
 from cairn.release.index.snapshot import Channel, Snapshot
-from cairn.store.folder import Store
+from cairn.store.protocol import Store
 
 
 def write_channel_pages(channel: Channel, projects: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from cairn.release.index.generation import FileEntry, StagedSet
 from cairn.release.index.snapshot import Channel, Snapshot
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.distribution import Dist
-from cairn.store.folder import Store
+from cairn.store.protocol import Store
 
 _BLOCK = 1 << 20  # bytes
 

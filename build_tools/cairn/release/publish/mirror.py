@@ -14,7 +14,7 @@ from cairn.release.publish import distribution, rules
 from cairn.release.publish.distribution import Dist
 from cairn.release.publish.files import Published, publish
 from cairn.release.publish.resolve import Missing, Platform, closure, parsed
-from cairn.store.folder import Store
+from cairn.store.protocol import Store
 
 _ROUNDS = 5  # of asking what is still missing; one does unless an extra of a dependency brings more
 _TIMEOUT = 3600.0  # seconds

@@ -43,7 +43,7 @@ from cairn.release.index.generation import FileEntry, FileRef
 from cairn.release.index.snapshot import Snapshot
 from cairn.release.publish import distribution
 from cairn.release.publish.distribution import Dist, Needs
-from cairn.store.folder import MissingKeyError
+from cairn.store.protocol import MissingKeyError
 
 _TIMEOUT = 600.0  # seconds; a closure of hundreds of projects takes one or two
 

@@ -14,7 +14,7 @@ from cairn.release.publish import distribution, rules
 from cairn.release.publish.distribution import Dist
 from cairn.release.publish.files import publish_dists
 from cairn.release.publish.resolve import Platform, closure
-from cairn.store.folder import Store
+from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
 
 SET_FILE = "set.json"

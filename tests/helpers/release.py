@@ -13,7 +13,10 @@ from pathlib import Path
 from cairn.release.index.snapshot import Channel
 from cairn.release.publish import distribution
 from cairn.release.publish.files import publish_dists
-from cairn.store.folder import Store
+from cairn.store.memory import MemoryStore
+from cairn.store.protocol import Store
+from cairn.wheels import wheelset
+from cairn.wheels.wheelset import WheelSet
 
 # An in-tree build backend (PEP 517, backend-path): it needs nothing from any index.
 BACKEND = """
@@ -129,3 +132,51 @@ def _record(members: Mapping[str, str]) -> str:
 def put(store: Store, index: str, files: Sequence[Path]) -> None:
     """Have an index hold these files already, a gated one too."""
     publish_dists(Channel(store, index), [distribution.read(path) for path in files], "publish")
+
+
+def make_set(wheels: Sequence[Path], *, family: str = "cpu", targets: Sequence[str] = ("cpu",)) -> WheelSet:
+    """The set of these wheels, for Python 3.11 on Linux."""
+    return wheelset.make(
+        wheels,
+        manifest_sha256="0" * 64,
+        stack="sample",
+        python="3.11",
+        platform="linux_x86_64",
+        family=family,
+        targets=tuple(targets),
+    )
+
+
+class Broken(Exception):  # noqa: N818 - what a crash looks like from inside
+    pass
+
+
+class Breaking(MemoryStore):
+    """A copy of a store whose n-th write, of any kind, does not happen; nor does any after it."""
+
+    def __init__(self, before: MemoryStore, *, left: int) -> None:
+        super().__init__(before.objects)
+        self.left = left
+        self.written: list[str] = []
+
+    def _count(self, key: str) -> None:
+        if self.left <= 0:
+            raise Broken(key)
+        self.left -= 1
+        self.written.append(key)
+
+    def write(self, key: str, data: bytes) -> None:
+        self._count(key)
+        super().write(key, data)
+
+    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+        self._count(key)
+        return super().write_if(key, data, etag=etag)
+
+    def put_file(self, key: str, source: Path) -> None:
+        self._count(key)
+        super().write(key, source.read_bytes())
+
+    def delete(self, key: str) -> None:
+        self._count(key)
+        super().delete(key)
