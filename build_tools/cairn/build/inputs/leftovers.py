@@ -1,15 +1,18 @@
 """What builds leave in a tree, kept apart by the settings of the build.
 
 A build goes on where the last one in the same tree stopped, so that an edit of one file does not cost an
-hour. It must not go on with what a build of *other* settings left: setup.py of torch takes the
+hour. It must not go on with what a build of *different* settings left: setup.py of torch takes the
 CMakeCache.txt that it finds whatever it is told, and packs every library that lies in `torch/lib`. So what a
 build makes is noted, is moved out of the way (into the git directory) before a build with other settings, and
 is moved back when these settings return.
 
-Moved is only what can be told to be the build's: what appeared while it ran in a folder that setuptools or
+Moved is only what is known to be the build's: what appeared while it ran in a folder that setuptools or
 CMake make (`build`, `*.egg-info`), or is a compiler's product, or was packed into the wheel. What lay there
 before stays where it is; the key of the wheel covers it, as it does all else that git does not see
 (`cairn.build.plan`).
+
+The note's life: `kept` writes it with `ended` false before the build and with `ended` true after it. Where a
+kill comes between, the next build finds it open: all that is new since then may be the killed build's.
 """
 
 from __future__ import annotations
@@ -19,10 +22,11 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import shutil
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,33 +35,17 @@ from cairn.output import console, wording
 from cairn.sources.git.repository import ASIDE, Repository
 from cairn.sources.worktree import unseen
 
-_NOTE = "cairn-leftovers.json"
-# What compilers and linkers write and nobody writes by hand.
-_PRODUCTS = (".a", ".dll", ".dylib", ".exp", ".lib", ".o", ".obj", ".pyd", ".so")
+_NOTE = "cairn-leftovers.json"  # in the git directory, as is ASIDE
+# What compilers and linkers write and no one writes by hand; `.so.` as in libtorch.so.2.9.
+_PRODUCT = re.compile(r"\.(?:a|dll|dylib|exp|lib|o|obj|pyd|so)\Z|\.so\.[^/]*\Z")
 
-
-@dataclass(frozen=True, kw_only=True)
-class Leftovers:
-    """The note.
-
-    Attributes:
-        flavour: of the build that was last in the tree: what its settings were.
-        ended: it came to its end, and `files` is all that it left.
-        before: what git did not see when it began, besides what earlier builds of its flavour had left.
-        files: what builds of this flavour left, with the mark of each file.
-        movable: those of them that may be moved out of the way.
-    """
-
-    flavour: str
-    ended: bool
-    before: tuple[str, ...] = ()
-    files: Mapping[str, str] = field(default_factory=dict)
-    movable: tuple[str, ...] = ()
+IsOutput = Callable[[str], object]
+"""Whether a file, by its path from the root, is in a folder that setuptools or CMake make."""
 
 
 @dataclass(kw_only=True)
-class Kept:
-    """What a running build knows, and tells: the wheel it made, and where in the tree its members come from.
+class RunningBuild:
+    """A build under way in a tree; the build itself sets `wheel` and `source_dir` before it ends.
 
     Attributes:
         ours: what lies in the tree and builds of its flavour left there.
@@ -85,6 +73,39 @@ class Seen:
     cmake: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Note:
+    """What is known of the build that was last in a tree.
+
+    Attributes:
+        flavour: what its settings were: one text for all settings that are the same.
+        ended: it came to its end, and `files` is all that it left.
+        before: what git did not see when it began, besides what earlier builds of its flavour had left.
+        files: what builds of this flavour left, with the mark of each file.
+        movable: those of them that may be moved out of the way.
+    """
+
+    flavour: str
+    ended: bool
+    before: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    movable: tuple[str, ...] = ()
+
+    def has(self, name: str, path: Path, is_output: IsOutput) -> bool:
+        """Whether builds of this flavour are known to have left a file just as it is."""
+        if self.ended:
+            return name in self.files and self.files[name] == unseen.mark(path)
+        # It was killed: what it wrote since is not in the note.
+        return name in self.files or (name not in self.before and _is_made(name, is_output))
+
+    def movable_of(self, found: Mapping[str, Path], is_output: IsOutput) -> list[str]:
+        """Those of the files that may be moved out of the way."""
+        if self.ended:
+            return [n for n in self.movable if n in found and unseen.mark(found[n]) == self.files.get(n)]
+        new = (n for n in found if n not in self.before and _is_made(n, is_output))
+        return sorted({*new, *(n for n in self.movable if n in found)})
+
+
 def look(root: Repository, flavour: str, sources: Collection[str], *, clean: bool = False) -> Seen:
     """What the next build of a flavour would find in a tree; changes nothing.
 
@@ -94,57 +115,68 @@ def look(root: Repository, flavour: str, sources: Collection[str], *, clean: boo
         sources: folders that the build backend may be called in, by path from the root.
         clean: the build begins with `clear`.
     """
-    parts = unseen.parts(root)
+    parts, is_output = unseen.parts(root), _output_matcher(sources)
     note, ignored = _read(root), unseen.ignored(parts)
-    if clean:
-        ours = {*_movable(note, ignored, sources), *(n for n in ignored if _is_output(n, sources))}
-        start = None
-    elif note is not None and note.flavour == flavour:
-        ours = {n for n, path in ignored.items() if _is_known(note, n, path, sources)}
+    if not clean and note is not None and note.flavour == flavour:
+        ours = {n for n, path in ignored.items() if note.has(n, path, is_output)}
         start = _identity({n: ignored[n] for n in ours})
     else:
-        ours = set(_movable(note, ignored, sources))
+        ours = set(note.movable_of(ignored, is_output) if note else ())
         aside = root.git_dir / ASIDE / flavour
         start = _identity({path.relative_to(aside).as_posix(): path for path in files.walk(aside)})
+    if clean:
+        ours, start = ours | set(filter(is_output, ignored)), None
     foreign = {name: path for name, path in ignored.items() if name not in ours}
-    cmake = next((n for n in foreign if n.endswith("build/CMakeCache.txt") and _is_output(n, sources)), None)
+    cmake = next((n for n in foreign if n.endswith("build/CMakeCache.txt") and is_output(n)), None)
     return Seen(foreign=unseen.digest(foreign | unseen.hidden(parts)), start=start, cmake=cmake)
 
 
 @contextlib.contextmanager
-def kept(root: Repository, flavour: str, sources: Collection[str]) -> Iterator[Kept]:
+def kept(root: Repository, flavour: str, sources: Collection[str]) -> Iterator[RunningBuild]:
     """Run a build in the tree with what builds of its flavour left, and without what others left."""
-    _change(root, flavour, sources)
-    note, found = _read(root), _found(root, sources)
-    known = note if note is not None and note.flavour == flavour else Leftovers(flavour=flavour, ended=True)
-    before = {n: unseen.mark(p) for n, p in found.items() if not _is_known(known, n, p, sources)}
-    begun = dataclasses.replace(known, ended=False, before=tuple(sorted(before)))
-    _write(root, begun)
-    told = Kept(ours=frozenset(found.keys() - before.keys()))
+    is_output = _output_matcher(sources)
+    _change_flavour(root, flavour, is_output)
+    note, found = _read(root), _found(root, is_output)
+    known = note if note is not None and note.flavour == flavour else _Note(flavour=flavour, ended=True)
+    before = {n: unseen.mark(p) for n, p in found.items() if not known.has(n, p, is_output)}
+    _write(root, dataclasses.replace(known, ended=False, before=tuple(sorted(before))))
+    running = RunningBuild(ours=frozenset(found.keys() - before.keys()))
     try:
-        yield told
+        yield running
     finally:
         if root.exists():
-            _end(root, begun, before, told, sources)
+            marks = {name: unseen.mark(path) for name, path in _found(root, is_output).items()}
+            # A file that was there before counts as left by the build only where it is in an output folder
+            # and was rewritten; even then it is not moved.
+            left = {
+                name: mark
+                for name, mark in marks.items()
+                if mark and (name not in before or (mark != before[name] and is_output(name)))
+            }
+            new = left.keys() - before.keys()
+            movable = {n for n in new if n in known.movable or _is_made(n, is_output)}
+            movable |= _packed(root, running, new - movable)
+            _write(root, _Note(flavour=flavour, ended=True, files=left, movable=tuple(sorted(movable))))
 
 
 def clear(root: Repository, sources: Collection[str]) -> None:
     """Remove what builds of all flavours left: what may be moved, and all in `build` that git ignores."""
-    found, ignored = _found(root, sources), unseen.ignored(unseen.parts(root))
-    for name in {*_movable(_read(root), found, sources), *(n for n in ignored if _is_output(n, sources))}:
+    is_output, note = _output_matcher(sources), _read(root)
+    found, ignored = _found(root, is_output), unseen.ignored(unseen.parts(root))
+    for name in {*(note.movable_of(found, is_output) if note else ()), *filter(is_output, ignored)}:
         found[name].unlink(missing_ok=True)
         _prune(found[name].parent, root.work_tree)
     shutil.rmtree(root.git_dir / ASIDE, ignore_errors=True)
     (root.git_dir / _NOTE).unlink(missing_ok=True)
 
 
-def _change(root: Repository, flavour: str, sources: Collection[str]) -> None:
-    """Move what the last build left out of the way where it was of another flavour; bring back this one's."""
+def _change_flavour(root: Repository, flavour: str, is_output: IsOutput) -> None:
+    """Move what the last build left out of the way if its flavour was different; bring back this one's."""
     note = _read(root)
     if note is not None and note.flavour != flavour:
-        found, place = _found(root, sources), root.git_dir / ASIDE / note.flavour
-        names = _movable(note, found, sources)
-        if names and not note.ended:  # what is new since may be a person's: nobody noted who wrote it
+        found, place = _found(root, is_output), root.git_dir / ASIDE / note.flavour
+        names = note.movable_of(found, is_output)
+        if names and not note.ended:  # what is new since may be the user's: no one noted who wrote it
             console.current().warn(
                 f"a build of other settings was killed in {root.work_tree}: {wording.some(names)} "
                 f"moved to {place}, where they stay until such a build runs again or --clean is given"
@@ -153,105 +185,53 @@ def _change(root: Repository, flavour: str, sources: Collection[str]) -> None:
             _move(found[name], place / name)
             _prune(found[name].parent, root.work_tree)
     aside = root.git_dir / ASIDE / flavour
-    if aside.is_dir():
-        there = {path.relative_to(aside).as_posix(): path for path in files.walk(aside)}
-        fits = {n: p for n, p in there.items() if not os.path.lexists(root.work_tree / n)}
-        earlier = note if note is not None and note.flavour == flavour else None
-        marks = {**(earlier.files if earlier else {}), **{n: unseen.mark(p) or "" for n, p in fits.items()}}
-        # Before they are moved: those that a kill leaves there are brought back by the next run.
-        noted = Leftovers(flavour=flavour, ended=True, files=marks, movable=tuple(sorted(marks)))
-        _write(root, noted)
-        for name, path in fits.items():
-            _move(path, root.work_tree / name)
-        shutil.rmtree(aside)
+    if not aside.is_dir():
+        return
+    there = {path.relative_to(aside).as_posix(): path for path in files.walk(aside)}
+    fits = {n: p for n, p in there.items() if not os.path.lexists(root.work_tree / n)}
+    marks = dict(note.files) if note is not None and note.flavour == flavour else {}
+    marks |= {n: unseen.mark(p) or "" for n, p in fits.items()}
+    # Noted before they are moved: those that a kill leaves aside are brought back by the next run.
+    _write(root, _Note(flavour=flavour, ended=True, files=marks, movable=tuple(sorted(marks))))
+    for name, path in fits.items():
+        _move(path, root.work_tree / name)
+    shutil.rmtree(aside)
 
 
-def _end(
-    root: Repository,
-    begun: Leftovers,
-    before: Mapping[str, str | None],
-    told: Kept,
-    sources: Collection[str],
-) -> None:
-    marks = {name: unseen.mark(path) for name, path in _found(root, sources).items()}
-    left = {
-        name: mark
-        for name, mark in marks.items()
-        if mark and (name not in before or (mark != before[name] and _is_output(name, sources)))
-    }
-    new = left.keys() - before.keys()
-    packed = _packed(root, told, new)
-    movable = {n for n in new if n in packed or _is_output(n, sources) or _is_product(n)}
-    movable |= set(begun.movable) & new
-    ended = Leftovers(flavour=begun.flavour, ended=True, files=left, movable=tuple(sorted(movable)))
-    _write(root, ended)
-
-
-def _packed(root: Repository, told: Kept, names: Collection[str]) -> set[str]:
-    """Those of the files that the wheel has under the same path, with the same content."""
-    if told.wheel is None:
+def _packed(root: Repository, running: RunningBuild, names: Collection[str]) -> set[str]:
+    """Those of the files that the wheel has under the same path, with the same content (size and CRC-32)."""
+    if running.wheel is None:
         return set()
-    prefix = "" if told.source_dir == "." else f"{told.source_dir}/"
-    with zipfile.ZipFile(told.wheel) as archive:
+    prefix = "" if running.source_dir == "." else f"{running.source_dir}/"
+    with zipfile.ZipFile(running.wheel) as archive:
         members = {prefix + info.filename: (info.file_size, info.CRC) for info in archive.infolist()}
-    return {name for name in names if name in members and _checksum(root.work_tree / name) == members[name]}
+    found = set()
+    for name in members.keys() & set(names):
+        path, size, crc = root.work_tree / name, 0, 0
+        if path.is_symlink() or not path.is_file():
+            continue
+        with path.open("rb") as file:
+            while piece := file.read(1 << 20):
+                size, crc = size + len(piece), zlib.crc32(piece, crc)
+        if (size, crc) == members[name]:
+            found.add(name)
+    return found
 
 
-def _checksum(path: Path) -> tuple[int, int] | None:
-    if path.is_symlink() or not path.is_file():
-        return None
-    size = crc = 0
-    with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            size, crc = size + len(piece), zlib.crc32(piece, crc)
-    return size, crc
+def _output_matcher(sources: Collection[str]) -> IsOutput:
+    folders = "|".join(re.escape(f"{folder}/") for folder in sources if folder != ".")
+    return re.compile(rf"(?:{folders})?(?:build|[^/]*\.egg-info)/").match
 
 
-def _found(root: Repository, sources: Collection[str]) -> dict[str, Path]:
+def _is_made(name: str, is_output: IsOutput) -> bool:
+    return bool(is_output(name) or _PRODUCT.search(name))
+
+
+def _found(root: Repository, is_output: IsOutput) -> dict[str, Path]:
     """What git ignores, and what it does not know in the folders that build tools make."""
     found = unseen.ignored(unseen.parts(root))
     listed = root.run("ls-files", "--others", "--exclude-standard", "-z").split("\0")
-    return found | {n: root.work_tree / n for n in listed if _is_output(n, sources) and not n.endswith("/")}
-
-
-def _is_output(name: str, sources: Collection[str]) -> bool:
-    """Whether a file is in a folder that setuptools or CMake make."""
-    for folder in {".", *sources}:
-        inner = (
-            name
-            if folder == "."
-            else name.removeprefix(f"{folder}/")
-            if name.startswith(f"{folder}/")
-            else ""
-        )
-        first, slash, _ = inner.partition("/")
-        if slash and (first == "build" or first.endswith(".egg-info")):
-            return True
-    return False
-
-
-def _is_product(name: str) -> bool:
-    base = name.rpartition("/")[2]
-    return base.endswith(_PRODUCTS) or ".so." in base
-
-
-def _is_known(note: Leftovers, name: str, path: Path, sources: Collection[str]) -> bool:
-    """Whether builds of the note's flavour are known to have left a file just as it is."""
-    if note.ended:
-        return name in note.files and note.files[name] == unseen.mark(path)
-    # It was killed: what it wrote since is not in the note.
-    return name in note.files or (
-        name not in note.before and (_is_output(name, sources) or _is_product(name))
-    )
-
-
-def _movable(note: Leftovers | None, found: Mapping[str, Path], sources: Collection[str]) -> list[str]:
-    if note is None:
-        return []
-    if note.ended:
-        return [n for n in note.movable if n in found and unseen.mark(found[n]) == note.files.get(n)]
-    new = (n for n in found if n not in note.before and (_is_output(n, sources) or _is_product(n)))
-    return sorted({*new, *(n for n in note.movable if n in found)})
+    return found | {n: root.work_tree / n for n in listed if is_output(n) and not n.endswith("/")}
 
 
 def _identity(found: Mapping[str, Path]) -> str | None:
@@ -271,11 +251,11 @@ def _prune(folder: Path, root: Path) -> None:
             folder = folder.parent
 
 
-def _read(root: Repository) -> Leftovers | None:
-    """The note; None where there is none that can be read: then all that lies there counts as not ours."""
+def _read(root: Repository) -> _Note | None:
+    """The note; None where none can be read: then all that lies there counts as not ours."""
     try:
         data = json.loads((root.git_dir / _NOTE).read_bytes())
-        return Leftovers(
+        return _Note(
             flavour=str(data["flavour"]),
             ended=bool(data["ended"]),
             before=tuple(data["before"]),
@@ -286,6 +266,6 @@ def _read(root: Repository) -> Leftovers | None:
         return None
 
 
-def _write(root: Repository, note: Leftovers) -> None:
-    # Not by `jsonfile`, which sees to every one of what may be fifty thousand names.
+def _write(root: Repository, note: _Note) -> None:
+    # Not by `jsonfile`, which checks each of what may be fifty thousand names.
     files.write_text(root.git_dir / _NOTE, json.dumps(dataclasses.asdict(note)))
