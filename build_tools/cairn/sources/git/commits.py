@@ -61,7 +61,7 @@ def between(folder: Path, before: str, after: str) -> tuple[Commit, ...]:
         return ()
     reader = _isolated()(str(folder))
     try:
-        return tuple(_commit(name, reader.get_object_data(name)[3]) for name in ids)
+        return tuple(_commit(each, reader.get_object_data(each)[3]) for each in ids)
     except (ValueError, OSError) as error:
         raise SourceError(f"git cat-file in {folder}: {error}", tip="`git fsck` there says more") from error
     finally:
@@ -93,7 +93,7 @@ def _isolated() -> type[git.Git]:
     return Isolated
 
 
-def _commit(name: str, raw: bytes) -> Commit:
+def _commit(commit: str, raw: bytes) -> Commit:
     """A commit from its object: headers, an empty line, the message (git's `parse_commit_buffer`)."""
     from git.objects.util import from_timestamp, parse_actor_and_date  # noqa: PLC0415 - see `_isolated`
 
@@ -101,14 +101,16 @@ def _commit(name: str, raw: bytes) -> Commit:
     # `git.Commit` (3.2.1) takes every commit for UTF-8: it compares ten bytes of the header with `encoding `.
     found = _ENCODING.search(headers)
     encoding = found[1].decode("ascii", "replace") if found else "utf-8"
-    author, committer = (parse_actor_and_date(_text(line, encoding)) for line in _SIGNED.findall(headers)[:2])
+    author, committer = (_text(line, encoding) for line in _SIGNED.findall(headers)[:2])
+    name = author.removeprefix("author ").partition("<")[0].strip()
+    _, seconds, offset = parse_actor_and_date(committer)
     try:
-        date = from_timestamp(committer[1], committer[2]).isoformat() if committer[1] else ""
+        date = from_timestamp(seconds, offset).isoformat() if seconds else ""
     except (ValueError, OverflowError):  # past the year 9999
         date = ""
     paragraph = re.split(r"\n[ \t\r]*\n", _text(message, encoding).strip(), maxsplit=1)[0]
     subject = " ".join(line.rstrip() for line in paragraph.split("\n"))
-    return Commit(id=name, author=_shown(author[0].name or ""), date=date, subject=_shown(subject))
+    return Commit(id=commit, author=_shown(name), date=date, subject=_shown(subject))
 
 
 def _text(data: bytes, encoding: str) -> str:

@@ -162,7 +162,7 @@ def test_encodings_of_old(folder: Path, more: bytes, name: str) -> None:
         (b"Nobody", "Nobody", ""),
         (b"Early <e@example.invalid> 1000 -0700", "Early", "1969-12-31T17:16:40-07:00"),
         (b"Late <l@example.invalid> 99999999999999 +0000", "Late", ""),
-        (b"Odd <x> Name <o@example.invalid> 1700000000 +9999", "Odd", "2023-11-14T22:13:20+00:00"),
+        (b"Odd <x> Name <o@example.invalid> 1700000000 +0000", "Odd", "2023-11-14T22:13:20+00:00"),
     ],
 )
 def test_odd_authors_and_dates(folder: Path, signed: bytes, author: str, date: str) -> None:
