@@ -8,23 +8,24 @@ from pathlib import Path
 
 from cairn.errors import SourceError
 from cairn.output import wording
-from cairn.sources.checkout import local_commits, local_work
-from cairn.sources.checkout.local_commits import LocalCommit
+from cairn.sources.checkout import local_commits, local_work, rehipify
+from cairn.sources.git import repository
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
-from cairn.sources.patches import mail as patches_mail
+from cairn.sources.hipify import report as hipify_report
+from cairn.sources.hipify import run
+from cairn.sources.hipify.report import HipifyReport
+from cairn.sources.patches import patch_files
 from cairn.sources.patches import put as patches_put
-from cairn.sources.patches import rebuild
-from cairn.sources.patches import series as patches_series
 from cairn.sources.patches.export import base_of, parts_of
-from cairn.sources.patches.mail import Mail
+from cairn.sources.patches.patch_files import PatchFile
 from cairn.sources.patches.put import Ground, Outcome, Put
-from cairn.sources.worktree import state
+from cairn.sources.worktree import state, submodules
 from cairn.sources.worktree.copy import Part
 from cairn.stack import HipifyKind
 
 Say = Callable[[str], None]
 
-# What upstream calls the repositories of its projects in its folders of patches.
+# TheRock calls a project's folder of patches after its repository (external-builds/pytorch/patches).
 _UPSTREAMS_NAMES = {"torch": "pytorch", "audio": "pytorch_audio", "vision": "pytorch_vision"}
 
 
@@ -35,8 +36,8 @@ class Applied:
     Attributes:
         path: the submodule it is for; empty for the root.
         file: its path in the folder of patches.
-        commit: what it became; None where it became none.
-        outcome: why.
+        commit: the commit that it became, or None.
+        outcome: whether it was applied, and why not.
         beneath: it went beneath hipify's commit.
     """
 
@@ -73,12 +74,12 @@ class _Work:
     """The patches for one repository."""
 
     part: Part
-    base: tuple[Mail, ...]
-    hipified: tuple[Mail, ...]
+    base: tuple[PatchFile, ...]
+    hipified: tuple[PatchFile, ...]
 
 
 def apply(request: ApplyRequest, *, say: Say) -> tuple[Applied, ...]:
-    """Commit every `*.patch` below a folder; `series.read` says which repository each is for.
+    """Commit every `*.patch` below a folder; `patch_files.find` says which repository each is for.
 
     Patches for upstream's own files go beneath hipify's commit: hipify is run again on top of them. Authors,
     dates and messages stay. What a patch changes says whether it is there already, in a commit on top of
@@ -97,39 +98,29 @@ def apply(request: ApplyRequest, *, say: Say) -> tuple[Applied, ...]:
                 f"the checkout {root.work_tree} is unfinished", tip="run the `checkout` command again"
             )
         is_hipified = root.tag(HIPIFY_TAG) is not None
-        series = patches_series.read(
-            request.folder,
-            parts=parts,
-            root_names=_names(root, request, note.project if note else None),
-            is_hipified=is_hipified,
-        )
+        names = {root.work_tree.name, *filter(None, (note.project if note else None, request.project))}
+        names |= {_UPSTREAMS_NAMES[name] for name in names & _UPSTREAMS_NAMES.keys()}
+        found = patch_files.find(request.folder, parts=parts, root_names=names, is_hipified=is_hipified)
         local_work.refuse_edits(root, why="patches are not put on top of them")
         work = [
             _Work(
                 part=parts[path],
-                base=tuple(patches_mail.read(root, file) for file in files.base),
-                hipified=tuple(patches_mail.read(root, file) for file in files.hipified),
+                base=tuple(patch_files.read(root, file) for file in series.base),
+                hipified=tuple(patch_files.read(root, file) for file in series.hipified),
             )
-            for path, files in series.items()
+            for path, series in found.items()
         ]
         if is_hipified:
             return _on_hipified(root, tuple(parts.values()), work, request, say)
         return _on_upstreams(work, request, say)
 
 
-def _names(root: Repository, request: ApplyRequest, project: str | None) -> frozenset[str]:
-    """What a folder of the root's patches may be called."""
-    names = {root.work_tree.name, *filter(None, (project, request.project))}
-    return frozenset(names | {_UPSTREAMS_NAMES[name] for name in names & _UPSTREAMS_NAMES.keys()})
-
-
 def _on_upstreams(work: Sequence[_Work], request: ApplyRequest, say: Say) -> tuple[Applied, ...]:
     """On a checkout that is not hipified yet: what is for hipified files has to wait."""
     done: list[tuple[_Work, str, tuple[Put, ...]]] = []
     for one in work:
-        own = one.part.repository
-        head, puts = _put(one, one.base, base=base_of(own), say=say)
-        waiting = tuple(Put(mail=mail, outcome="waits for hipify") for mail in one.hipified)
+        head, puts = _put(one, one.base, base=base_of(one.part.repository), say=say)
+        waiting = tuple(Put(patch=patch, outcome="waits for hipify") for patch in one.hipified)
         done.append((one, head, puts + waiting))
     return _moved(done, request)
 
@@ -139,8 +130,7 @@ def _on_hipified(
 ) -> tuple[Applied, ...]:
     beneath: dict[str, tuple[str, tuple[Put, ...]]] = {}
     for one in work:
-        own = one.part.repository
-        head = _base(one.part)
+        own, head = one.part.repository, _hipified_from(one.part)
         ground = Ground(
             part=one.part, head=head, base=own.tag(UPSTREAM_TAG) or head, commits=local_commits.beneath(own)
         )
@@ -154,6 +144,51 @@ def _on_hipified(
     return _moved(done, request)
 
 
+def _hipified_from(part: Part) -> str:
+    """Upstream's commit, or the last of the patches that hipify was run on."""
+    return local_commits.hipified_from(part.repository) or part.commit
+
+
+def _put(one: _Work, patches: Sequence[PatchFile], *, base: str, say: Say) -> tuple[str, tuple[Put, ...]]:
+    own = one.part.repository
+    ground = Ground(
+        part=one.part,
+        head=own.head() or "",
+        base=own.tag(base) or base,
+        commits=local_commits.above(own, base),
+    )
+    say(f"applying {wording.count(patches, 'patch file')} to {own.work_tree}")
+    return patches_put.put(ground, patches)
+
+
+def _moved(done: Sequence[tuple[_Work, str, tuple[Put, ...]]], request: ApplyRequest) -> tuple[Applied, ...]:
+    for one, head, _ in done if not request.dry_run else ():
+        # Everything applies. Each of these steps is one of git's own, done or not; after a run that is killed
+        # between two of them, the next run finds the patches of the first part there already, and goes on.
+        one.part.repository.run("merge", "--quiet", "--ff-only", head)
+    return tuple(_applied(one, put, request.folder) for one, _, puts in done for put in puts)
+
+
+def _applied(one: _Work, put: Put, folder: Path) -> Applied:
+    return Applied(
+        path=one.part.path,
+        file=put.patch.path.relative_to(folder).as_posix(),
+        commit=put.commit,
+        outcome=put.outcome,
+        beneath=put.patch in one.base,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rebuilt:
+    """One repository as it will be: `hipified` is for the tag, `head` has the patches above it too."""
+
+    part: Part
+    hipified: str
+    head: str
+    done: tuple[Put, ...]
+
+
 def _with_new_hipify(
     root: Repository,
     parts: Sequence[Part],
@@ -162,16 +197,25 @@ def _with_new_hipify(
     request: ApplyRequest,
     say: Say,
 ) -> tuple[Applied, ...]:
-    """Hipify again on top of the new patches, and put those for hipified files on top of that."""
+    """Hipify a copy again on top of the new patches, put those for hipified files on top, and move there."""
     above = {one.part.path: one.hipified for one in work}
     for part in parts:
         _refuse_others(part, above.get(part.path, ()))
     bases = [
-        replace(part, commit=beneath[part.path][0] if part.path in beneath else _base(part)) for part in parts
+        replace(part, commit=beneath[part.path][0] if part.path in beneath else _hipified_from(part))
+        for part in parts
     ]
-    places, report = rebuild.rebuilt(bases, above, request.kind, python=request.python, say=say)
+    places: list[_Rebuilt] = []
+    with rehipify.hipified(bases, request.kind, python=request.python, say=say) as again:
+        changes = again.changes
+        report = run.report(again.copies[0].repository, request.kind, changes) if changes else None
+        for part, copied, commit in zip(bases, again.copies, again.commits, strict=True):
+            ground = Ground(part=part, head=commit, base=commit, commits=())
+            head, done = patches_put.put_on(copied.repository, ground, above.get(part.path, ()))
+            patches_put.keep(part.repository, copied.repository, head)
+            places.append(_Rebuilt(part=part, hipified=commit, head=head, done=done))
     if not request.dry_run:
-        rebuild.move(root, places, report)
+        _move(root, places, report)
     put = {place.part.path: place.done for place in places}
     return tuple(
         _applied(one, item, request.folder)
@@ -180,15 +224,10 @@ def _with_new_hipify(
     )
 
 
-def _base(part: Part) -> str:
-    return local_commits.hipified_from(part.repository) or part.commit
-
-
-def _refuse_others(part: Part, mails: Sequence[Mail]) -> None:
+def _refuse_others(part: Part, patches: Sequence[PatchFile]) -> None:
     """Commits on top of hipify's would have to move: only those that the patches make again may."""
     own = part.repository
-    mine: tuple[LocalCommit, ...] = patches_put.not_of(own, local_commits.above(own, base_of(own)), mails)
-    if mine:
+    if mine := patches_put.not_of(own, local_commits.above(own, base_of(own)), patches):
         shown = wording.some([f"{commit.id[:12]} {commit.subject}" for commit in mine])
         raise SourceError(
             f"{own.work_tree} has {wording.count(mine, 'commit')} on top of hipify's, "
@@ -197,31 +236,26 @@ def _refuse_others(part: Part, mails: Sequence[Mail]) -> None:
         )
 
 
-def _put(one: _Work, mails: Sequence[Mail], *, base: str, say: Say) -> tuple[str, tuple[Put, ...]]:
-    own = one.part.repository
-    ground = Ground(
-        part=one.part,
-        head=own.head() or "",
-        base=own.tag(base) or base,
-        commits=local_commits.above(own, base),
-    )
-    say(f"applying {wording.count(mails, 'patch file')} to {own.work_tree}")
-    return patches_put.put(ground, mails)
+def _move(root: Repository, places: Sequence[_Rebuilt], report: HipifyReport | None) -> None:
+    """Bring every repository of a checkout to its new commits; nothing in them is edited.
 
-
-def _moved(done: Sequence[tuple[_Work, str, tuple[Put, ...]]], request: ApplyRequest) -> tuple[Applied, ...]:
-    for one, head, _ in done if not request.dry_run else ():
-        # Everything applies. Each of these steps is git's own and whole; a run that is killed between
-        # two of them is carried on by the next.
-        one.part.repository.run("merge", "--quiet", "--ff-only", head)
-    return tuple(_applied(one, put, request.folder) for one, _, puts in done for put in puts)
-
-
-def _applied(one: _Work, put: Put, folder: Path) -> Applied:
-    return Applied(
-        path=one.part.path,
-        file=put.mail.path.relative_to(folder).as_posix(),
-        commit=put.commit,
-        outcome=put.outcome,
-        beneath=put.mail in one.base,
-    )
+    A run that is killed here leaves what a killed hipify leaves, and the next checkout undoes it. Where a
+    part has its patches already, it refuses first, as it does for all commits that no branch keeps.
+    """
+    note = state.read(root.git_dir)
+    if note is not None:
+        heads = {place.part.path: place.part.repository.tag(UPSTREAM_TAG) or "" for place in places}
+        state.write(root.git_dir, replace(note, phase="hipifying", heads=heads))
+    for place in places:
+        own = place.part.repository
+        # The branch moves too, if there is one: all that it changed is in the new commits, under the
+        # message and author of the patches.
+        local_work.keep_commits(own, place.head)
+        own.run("reset", "--quiet", "--hard", place.head)
+        repository.move_refs(own, {f"refs/tags/{HIPIFY_TAG}": place.hipified})
+    for place in places:
+        submodules.skip_gitlinks(place.part.repository)
+    if report is not None:
+        hipify_report.write(root.git_dir, report)
+    if note is not None:
+        state.write(root.git_dir, note)

@@ -29,13 +29,13 @@ _RECHECK = "check the project out again"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class Unexplained:
     """Something that nothing explains.
 
     Attributes:
         kind: what it is about.
         path: the submodule it is in; empty for the root.
-        text: for people, with what to do.
+        text: what is wrong.
         files: the files that differ, by paths from the root.
         commit: the commit that is not allowed.
         patch: its digest, for an entry of the allowlist.
@@ -51,7 +51,7 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True)
 class Explained:
-    """A commit of somebody's, above the second tag or beneath hipify's own, and the entry that allows it."""
+    """A commit above the second tag or beneath hipify's own, and the entry that allows it."""
 
     path: str
     commit: LocalCommit
@@ -71,7 +71,7 @@ class Audit:
 
     parts: int
     hipify: HipifyKind
-    problems: tuple[Problem, ...]
+    problems: tuple[Unexplained, ...]
     explained: tuple[Explained, ...]
 
 
@@ -100,7 +100,7 @@ def audit(request: AuditRequest, *, say: Say) -> Audit:
     """Explain everything in a checkout, or name what cannot be explained. Nothing in it is touched.
 
     Raises:
-        SourceError: it is no checkout, is unfinished, has no diff base, or hipify cannot be run again.
+        SourceError: it is not a checkout, is unfinished, has no diff base, or hipify cannot be run again.
     """
     root = root_at(request.checkout.absolute())
     base = _base(root)
@@ -109,15 +109,26 @@ def audit(request: AuditRequest, *, say: Say) -> Audit:
         problems = _flat(side_by_side(_tag_problems, parts))
         if not problems:
             say(f"explaining what is between the tags of {len(parts)} repositories")
-            bases = side_by_side(lambda part: replace(part, commit=_hipified_from(part)), parts)
+            # Patches that hipify was run on are looked up in the allowlist below, with those on top of it.
+            bases = side_by_side(
+                lambda p: replace(p, commit=local_commits.hipified_from(p.repository) or p.commit), parts
+            )
             differing = rehipify.differences(bases, request.kind, python=request.python, say=say)
-            problems += [_unexplained(part, files) for part, files in differing if files]
+            for part, files in differing:
+                if files:
+                    text = f"between the tags are edits that hipify does not make: {wording.some(files)}"
+                    problems.append(Unexplained(kind="hipify", path=part.path, text=text, files=files))
         allowed = [entry for entry in request.allowed if entry.project == request.project]
         local = side_by_side(functools.partial(_commits, allowed=allowed), parts)
         edits = _edits(root, parts)
         for part, (_, wrong) in zip(parts, local, strict=True):
             problems += wrong + edits[part.path]
-    problems += [_expired(entry) for entry in allowed if entry.expires < request.today]
+    for entry in allowed:
+        if entry.expires < request.today:
+            text = (
+                f"{entry.where}: {entry.commit[:12]} was allowed until {entry.expires}; owner: {entry.owner}"
+            )
+            problems.append(Unexplained(kind="expired", path=entry.path, text=text, commit=entry.commit))
     explained = _flat([found for found, _ in local])
     return Audit(parts=len(parts), hipify=request.kind, problems=tuple(problems), explained=tuple(explained))
 
@@ -160,12 +171,7 @@ def _base(root: Repository) -> str:
     return base
 
 
-def _hipified_from(part: Part) -> str:
-    """Upstream's commit, or the last of the patches that hipify was run on; each of those must be allowed."""
-    return local_commits.hipified_from(part.repository) or part.commit
-
-
-def _tag_problems(part: Part) -> list[Problem]:
+def _tag_problems(part: Part) -> list[Unexplained]:
     own = part.repository
     first, second = own.tags(UPSTREAM_TAG, HIPIFY_TAG)
     note = None if part.path else state.read(own.git_dir)
@@ -181,17 +187,12 @@ def _tag_problems(part: Part) -> list[Problem]:
             said.append(f"{HIPIFY_TAG} does not descend from {_short(part.commit)}")
         if own.head() != second and not own.at_or_above(second):
             said.append(f"HEAD does not descend from {HIPIFY_TAG}")
-    return [Problem(kind="tags", path=part.path, text=text) for text in said]
+    return [Unexplained(kind="tags", path=part.path, text=text) for text in said]
 
 
-def _unexplained(part: Part, files: tuple[str, ...]) -> Problem:
-    text = f"between the tags are edits that hipify does not make: {wording.some(files)}"
-    return Problem(kind="hipify", path=part.path, text=text, files=files)
-
-
-def _commits(part: Part, *, allowed: Sequence[Allowed]) -> tuple[list[Explained], list[Problem]]:
+def _commits(part: Part, *, allowed: Sequence[Allowed]) -> tuple[list[Explained], list[Unexplained]]:
     explained: list[Explained] = []
-    problems: list[Problem] = []
+    problems: list[Unexplained] = []
     upstream, hipified = part.repository.tags(UPSTREAM_TAG, HIPIFY_TAG)
     if hipified is None or (upstream == hipified == part.repository.head()):
         return explained, problems
@@ -205,7 +206,7 @@ def _commits(part: Part, *, allowed: Sequence[Allowed]) -> tuple[list[Explained]
             explained.append(Explained(path=part.path, commit=commit, entry=entry))
             continue
         text = f"{commit.id[:12]} {commit.subject!r} of {commit.author} is not on the allowlist"
-        problems.append(Problem(kind="commit", path=part.path, text=text, commit=commit.id, patch=digest))
+        problems.append(Unexplained(kind="commit", path=part.path, text=text, commit=commit.id, patch=digest))
     return explained, problems
 
 
@@ -218,28 +219,21 @@ def _digests(own: Repository, allowed: Sequence[Allowed]) -> dict[str, Allowed]:
     return found
 
 
-def _edits(root: Repository, parts: Sequence[Part]) -> dict[str, list[Problem]]:
+def _edits(root: Repository, parts: Sequence[Part]) -> dict[str, list[Unexplained]]:
     changed = side_by_side(lambda part: [part.named(name) for name in part.repository.changes()], parts)
     hidden = side_by_side(lambda part: [part.named(name) for name in part.repository.hidden()], parts)
     # Asked once for all: the report of a whole torch has thousands of names.
     edited = set(build_step.without_recorded(root, _flat(changed)))
-    problems: dict[str, list[Problem]] = {}
+    problems: dict[str, list[Unexplained]] = {}
     for part, names, unseen in zip(parts, changed, hidden, strict=True):
         found = problems.setdefault(part.path, [])
         if files := tuple(name for name in names if name in edited):
             text = f"{wording.count(files, 'edited or new file')} in no commit: {wording.some(files)}"
-            found.append(Problem(kind="edits", path=part.path, text=text, files=files))
+            found.append(Unexplained(kind="edits", path=part.path, text=text, files=files))
         if files := tuple(unseen):
-            text = f"{wording.count(files, 'file')} git was told not to look at: {wording.some(files)}"
-            found.append(Problem(kind="edits", path=part.path, text=text, files=files))
+            text = f"{wording.count(files, 'file')} git was told to ignore edits of: {wording.some(files)}"
+            found.append(Unexplained(kind="edits", path=part.path, text=text, files=files))
     return problems
-
-
-def _expired(entry: Allowed) -> Problem:
-    text = (
-        f"{entry.where}: {entry.commit[:12]} was allowed until {entry.expires}; {entry.owner} looks after it"
-    )
-    return Problem(kind="expired", path=entry.path, text=text, commit=entry.commit)
 
 
 def _short(commit: str | None) -> str:

@@ -1,4 +1,4 @@
-"""A person's commits as patch files, a folder per submodule, and back again."""
+"""A user's commits as patch files, a folder per submodule."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Patch:
+class ExportedPatch:
     """A patch file.
 
     Attributes:
         path: of the submodule it is for; empty for the root.
         file: its path in the folder of patches.
-        commit: what it was made of.
+        commit: that it was made of.
         subject: of the commit.
     """
 
@@ -45,14 +45,14 @@ class Exported:
         edits: edited or new files that are in no commit, and so in no patch.
     """
 
-    patches: tuple[Patch, ...]
+    patches: tuple[ExportedPatch, ...]
     edits: tuple[str, ...]
 
 
 def export(checkout: Path, output_dir: Path) -> Exported:
     """Write every commit above the diff base as a patch, submodules' in folders of their paths.
 
-    What hipify was run on goes into a folder `base` there: `series.read` has the layout.
+    What hipify was run on goes into a folder `base` there: `patch_files.find` has the layout.
 
     The files depend on the commits alone: exporting again writes the same bytes.
 
@@ -61,8 +61,8 @@ def export(checkout: Path, output_dir: Path) -> Exported:
         output_dir: where they go; those that an earlier export left there are replaced.
 
     Raises:
-        SourceError: it is no checkout, or a commit is a merge.
-        UsageError: the folder has files that no export made.
+        SourceError: it is not a checkout, or a commit is a merge.
+        UsageError: the folder has files other than patches.
     """
     root = root_at(checkout.absolute())
     parts = parts_of(root)
@@ -75,7 +75,7 @@ def export(checkout: Path, output_dir: Path) -> Exported:
 
 
 def base_of(own: Repository) -> str:
-    """The diff base that a person's commits are above.
+    """The diff base that the user's commits are above.
 
     Raises:
         SourceError: there is none.
@@ -95,7 +95,7 @@ def parts_of(root: Repository) -> tuple[Part, ...]:
     """The root and the submodules that are checked out.
 
     Raises:
-        SourceError: it is no checkout.
+        SourceError: it is not a checkout.
     """
     if not root.exists():
         raise SourceError(f"{root.work_tree} is not a git checkout", tip="name the folder of a checkout")
@@ -103,39 +103,41 @@ def parts_of(root: Repository) -> tuple[Part, ...]:
 
 
 def refuse_other_files(folder: Path) -> None:
-    """Raise a UsageError where replacing a folder would lose what is no patch."""
+    """Raise a UsageError where replacing a folder would lose what is not a patch."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file", tip="name a folder for the patches")
     found = folder.rglob("*") if folder.is_dir() else ()
     paths = (path for path in found if not path.is_dir() and path.name != owned.MARK)
     other = next((path for path in paths if path.suffix != ".patch"), None)
     if other is not None:
-        raise UsageError(f"{folder} has other files than patches ({other})", tip="name a folder of its own")
+        raise UsageError(f"{folder} has files other than patches ({other})", tip="name a folder of its own")
 
 
-def _export(part: Part, folder: Path) -> list[Patch]:
+def _export(part: Part, folder: Path) -> list[ExportedPatch]:
     own, base = part.repository, base_of(part.repository)
-    done = _write(part, folder, local_commits.above(own, base), f"{base}..HEAD", base)
-    if beneath := local_commits.beneath(own):
-        lower = f"{UPSTREAM_TAG}..{beneath[-1].id}"
-        done = _write(part, folder, beneath, lower, UPSTREAM_TAG, stage="base") + done
-    return done
+    above = _write(part, folder, local_commits.above(own, base), f"{base}..HEAD", base)
+    beneath = local_commits.beneath(own)
+    if not beneath:
+        return above
+    these = f"{UPSTREAM_TAG}..{beneath[-1].id}"
+    return _write(part, folder, beneath, these, UPSTREAM_TAG, stage="base") + above
 
 
 def _write(
     part: Part, folder: Path, commits: Sequence[LocalCommit], these: str, base: str, *, stage: str = ""
-) -> list[Patch]:
+) -> list[ExportedPatch]:
     own = part.repository
     if merge := next((commit for commit in commits if commit.is_merge), None):
         raise SourceError(
-            f"{merge.id[:12]} {merge.subject!r} in {own.work_tree} is a merge, which no patch can hold",
-            tip=f"put your commits in a row: git rebase {base}",
+            f"{merge.id[:12]} {merge.subject!r} in {own.work_tree} is a merge, which cannot be a patch",
+            tip=f"make your commits linear: git rebase {base}",
         )
     if not commits:
         return []
     place = PurePosixPath(part.path, stage)
     with tempfile.TemporaryDirectory(prefix="cairn-export-") as temporary:
-        # As written: subjects keep their [brackets], empty commits stay, no version of git is named.
+        # As committed: subjects keep their [brackets], empty commits stay; neither the version of git nor the
+        # id of the commit is named, so that the same change gives the same bytes (git-format-patch(1)).
         exact = ("--keep-subject", "--always", "--no-signature", "--zero-commit", "--no-stat", "--no-renames")
         bytes_ = ("--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--diff-algorithm=myers")
         where = f"--output-directory={temporary}"
@@ -146,6 +148,6 @@ def _write(
         for path in written:
             shutil.copyfile(path, target / path.name)
     return [
-        Patch(path=part.path, file=str(place / path.name), commit=commit.id, subject=commit.subject)
+        ExportedPatch(path=part.path, file=str(place / path.name), commit=commit.id, subject=commit.subject)
         for path, commit in zip(written, commits, strict=True)
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cairn.sources.patches.mail import _diff, files_of
+from cairn.sources.patches.patch_files import _diff, files_of
 
 TEXT = b"""\
 ---

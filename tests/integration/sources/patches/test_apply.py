@@ -153,7 +153,7 @@ def test_a_file_that_is_made_twice(long: Any, tmp_path: Path) -> None:
     commit(long, "new ü.txt", "1\n", "Make it")
     patch_of(long, tmp_path / "patches")
     commit(long, "new ü.txt", "2\n", "Make another")
-    with pytest.raises(SourceError, match=r"new ü\.txt exists already, and the patch makes it"):
+    with pytest.raises(SourceError, match=r"new ü\.txt exists already, and the patch creates it"):
         apply(long, tmp_path / "patches")
 
 
