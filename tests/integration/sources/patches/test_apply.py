@@ -90,7 +90,7 @@ def test_an_amended_patch_that_does_not_fit_names_the_commit_it_was(long: Any, t
     assert long.git("rev-parse", "HEAD") == old
 
 
-@pytest.mark.parametrize("options", [(), ("-U8",), ("--no-renames",), ("--retry", "-M")])
+@pytest.mark.parametrize("options", [(), ("-U8",), ("--no-renames",), ("--patience", "-M")])
 def test_the_same_change_written_otherwise_is_there_already(
     long: Any, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
