@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from cairn import jsonfile, pipes, requirements, targets
+from cairn import datafile, pipes, requirements, targets
 from cairn.build.inputs import variables
 from cairn.errors import CairnError
 from cairn.output import console, escaping, redact
@@ -225,8 +225,8 @@ def _files(folder: Path) -> dict[str, Case]:
             targets=(),
             wheels=wheels,
         )
-        text = jsonfile.dumps(whole)
-        return lambda: jsonfile.loads(text, WheelSet, name="set.json")
+        text = datafile.dumps(whole)
+        return lambda: datafile.loads(text, WheelSet, name="set.json")
 
     return {"JUnit": (1_000, suite), "set.json": (30, one_set)}
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import fnmatch
 import graphlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
-from cairn import jsonfile, requirements, tomlfile
+import msgspec
+
+from cairn import datafile, requirements
 from cairn.errors import UsageError
 from cairn.output import wording
 
@@ -32,8 +32,7 @@ _LINE = "{line}"  # in a hashtag: the name of the release line
 _PATTERN = re.compile(r"[*?\[]")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Origin:
+class Origin(datafile.Value):
     """Where a project's repository comes from; exactly one of `url`, `tree` and `sdist`.
 
     Attributes:
@@ -49,27 +48,24 @@ class Origin:
     sha256: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Line:
+class Line(datafile.Value):
     """What one release line changes for a project: its `origin` and `hashtag` where they are different."""
 
     origin: Origin | None = None
     hashtag: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Environment:
+class Environment(datafile.Value):
     """Environment variables of a build, as templates; placeholders: `cairn.build.inputs.variables`."""
 
-    always: Mapping[str, str] = field(default_factory=dict)
-    linux: Mapping[str, str] = field(default_factory=dict)
-    windows: Mapping[str, str] = field(default_factory=dict)
-    rocm: Mapping[str, str] = field(default_factory=dict)
-    cpu: Mapping[str, str] = field(default_factory=dict)
+    always: Mapping[str, str] = msgspec.field(default_factory=dict)
+    linux: Mapping[str, str] = msgspec.field(default_factory=dict)
+    windows: Mapping[str, str] = msgspec.field(default_factory=dict)
+    rocm: Mapping[str, str] = msgspec.field(default_factory=dict)
+    cpu: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Project:
+class Project(datafile.Value):
     """One upstream repository that becomes one wheel.
 
     Attributes:
@@ -105,16 +101,16 @@ class Project:
     flag: str | None = None
     origin: Origin
     hashtag: str
-    lines: Mapping[str, Line] = field(default_factory=dict)
+    lines: Mapping[str, Line] = msgspec.field(default_factory=dict)
     pin: PinKind | None = None
     hipify: HipifyKind = "none"
     source_dirs: tuple[str, ...] = (".",)
     version_file: str = "version.txt"
     version_edit: bool = False
-    environment: Environment = field(default_factory=Environment)
+    environment: Environment = msgspec.field(default_factory=Environment)
     build_requires: tuple[str, ...] = ()
     build_requires_file: str | None = None
-    config_settings: Mapping[str, str] = field(default_factory=dict)
+    config_settings: Mapping[str, str] = msgspec.field(default_factory=dict)
     needs: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     requires_rocm: tuple[str, ...] = ()
@@ -124,8 +120,7 @@ class Project:
     rocm_only: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sdk:
+class Sdk(datafile.Value):
     """The ROCm SDK a stack is built against.
 
     Attributes:
@@ -146,8 +141,7 @@ class Sdk:
     devices: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
-class Feature:
+class Feature(datafile.Value):
     """A part of the wheels that is on by default only where it can work.
 
     Attributes:
@@ -159,8 +153,7 @@ class Feature:
     targets: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stack:
+class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
     """The projects, the edges between them, and the defaults of a run.
 
     Attributes:
@@ -181,20 +174,18 @@ class Stack:
         folder: where the stack.toml is; set by `load`.
     """
 
-    SCHEMA: ClassVar[str] = "cairn.stack/1"
-
     name: str
     line: str
     targets: tuple[str, ...]
     projects: tuple[Project, ...]
-    lines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    environment: Environment = field(default_factory=Environment)
+    lines: Mapping[str, Mapping[str, str]] = msgspec.field(default_factory=dict)
+    environment: Environment = msgspec.field(default_factory=Environment)
     sdk: Sdk | None = None
     version_suffix: str | None = None
     extra_wheels: tuple[str, ...] = ()
     smoke_tests: tuple[str, ...] = ()
     install: tuple[str, ...] = ()
-    features: Mapping[str, Feature] = field(default_factory=dict)
+    features: Mapping[str, Feature] = msgspec.field(default_factory=dict)
     disk: int | None = None
     folder: str = ""
 
@@ -246,8 +237,8 @@ class Stack:
         for project in self.projects:
             there = project.lines.get(name, Line())
             origin, hashtag = there.origin or project.origin, there.hashtag or project.hashtag
-            projects.append(dataclasses.replace(project, origin=origin, hashtag=hashtag))
-        return dataclasses.replace(self, line=name, projects=tuple(projects))
+            projects.append(msgspec.structs.replace(project, origin=origin, hashtag=hashtag))
+        return msgspec.structs.replace(self, line=name, projects=tuple(projects))
 
 
 def load(path: Path) -> Stack:
@@ -259,7 +250,7 @@ def load(path: Path) -> Stack:
     given = path
     path = path / FILE if path.is_dir() else path
     try:
-        data = tomlfile.loads(path.read_bytes(), name=str(path))
+        data = datafile.parse_toml(path.read_bytes(), name=str(path))
     except FileNotFoundError as error:
         said = f"the folder {given} has no {FILE}" if given.is_dir() else f"there is no stack {given}"
         raise UsageError(said, tip=_meant(given)) from error
@@ -267,7 +258,7 @@ def load(path: Path) -> Stack:
         raise UsageError(
             f"cannot read the stack {path}: {error.strerror}", tip="name a stack.toml with --stack"
         ) from error
-    stack = jsonfile.from_plain(data, Stack, name=str(path))
+    stack = datafile.from_plain(data, Stack, name=str(path))
     _validate(stack, path)
     return _absolute(_with_defaults(stack, path), path.parent.absolute())
 
@@ -348,18 +339,17 @@ def _with_defaults(stack: Stack, path: Path) -> Stack:
     for project in stack.projects:
         shared, own = stack.environment, project.environment
         merged = {
-            kind.name: {**getattr(shared, kind.name), **getattr(own, kind.name)}
-            for kind in dataclasses.fields(Environment)
+            kind: {**getattr(shared, kind), **getattr(own, kind)} for kind in Environment.__struct_fields__
         }
         done.append(
-            dataclasses.replace(
+            msgspec.structs.replace(
                 project,
                 hashtag=project.hashtag.replace(_LINE, stack.line),
                 lines=_lines_of(project, stack, path),
                 environment=Environment(**merged),
             )
         )
-    return dataclasses.replace(stack, projects=tuple(done))
+    return msgspec.structs.replace(stack, projects=tuple(done))
 
 
 def _lines_of(project: Project, stack: Stack, path: Path) -> dict[str, Line]:
@@ -389,19 +379,19 @@ def _absolute(stack: Stack, root: Path) -> Stack:
     """The stack with the folders and files that it names below `root` as absolute paths."""
 
     def origin_at(origin: Origin) -> Origin:
-        return dataclasses.replace(origin, tree=str(root / origin.tree)) if origin.tree else origin
+        return msgspec.structs.replace(origin, tree=str(root / origin.tree)) if origin.tree else origin
 
     projects = []
     for project in stack.projects:
         lines = {
-            name: dataclasses.replace(line, origin=origin_at(line.origin)) if line.origin else line
+            name: msgspec.structs.replace(line, origin=origin_at(line.origin)) if line.origin else line
             for name, line in project.lines.items()
         }
-        projects.append(dataclasses.replace(project, origin=origin_at(project.origin), lines=lines))
+        projects.append(msgspec.structs.replace(project, origin=origin_at(project.origin), lines=lines))
     sdk = stack.sdk
     if sdk is not None and sdk.packages is not None:
-        sdk = dataclasses.replace(sdk, packages=str(root / sdk.packages))
-    return dataclasses.replace(
+        sdk = msgspec.structs.replace(sdk, packages=str(root / sdk.packages))
+    return msgspec.structs.replace(
         stack,
         folder=str(root),
         sdk=sdk,

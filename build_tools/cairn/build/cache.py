@@ -7,19 +7,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
-from cairn import files, jsonfile
+from cairn import datafile, files
 from cairn.errors import UsageError
 
 _FORMAT = "3"  # part of every key: raise it when a build of the same inputs gives another wheel
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
+class Entry(datafile.Value, tag_field="schema", tag="cairn.cache-entry/1"):
     """What the cache holds for one key."""
-
-    SCHEMA: ClassVar[str] = "cairn.cache-entry/1"
 
     file_name: str
     sha256: str
@@ -60,7 +56,7 @@ class WheelCache:
         """The wheel built from these inputs; None when there is none or when its bytes were damaged."""
         folder = self._folder(key)
         try:
-            entry = jsonfile.read(folder / "entry.json", Entry)
+            entry = datafile.read(folder / "entry.json", Entry)
             wheel = folder / entry.file_name
             if files.sha256_of(wheel) != entry.sha256:
                 return None
@@ -82,7 +78,7 @@ class WheelCache:
         )
         with files.folder_beside(self._folder(key)) as folder:
             files.link_or_copy(wheel, folder / wheel.name)
-            jsonfile.write(folder / "entry.json", entry)
+            datafile.write(folder / "entry.json", entry)
         kept = self._folder(key) / wheel.name
         return Hit(wheel=kept, sha256=entry.sha256, seconds=seconds, identity=entry.identity)
 

@@ -6,11 +6,9 @@ import contextlib
 import importlib.metadata
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
-from cairn import files, jsonfile, process, venv
+from cairn import datafile, files, process, venv
 from cairn import targets as gpu
 from cairn.build import cache
 from cairn.build.inputs import variables
@@ -25,11 +23,8 @@ from cairn.venv import PackageSource
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Marker:
+class _Marker(datafile.Value, tag_field="schema", tag="cairn.sdk-environment/1"):
     """What an SDK environment holds; written last, so that a half-made one has none."""
-
-    SCHEMA: ClassVar[str] = "cairn.sdk-environment/1"
 
     request: str
     digest: str
@@ -123,7 +118,7 @@ def install(env_dir: Path, wanted: WantedSdk, *, log: Path, say: Say) -> Install
     installed = _Marker(
         request=wanted.identity(), digest=digest, version=info.version, targets=info.targets, **folders
     )
-    jsonfile.write(marker, installed)
+    datafile.write(marker, installed)
     return InstalledSdk(environment=env.path, info=info, digest=digest)
 
 
@@ -155,7 +150,7 @@ def existing(env_dir: Path) -> InstalledSdk:
 
 def _found(env_dir: Path, marker: Path, asked: str | None) -> InstalledSdk | None:
     with contextlib.suppress(UsageError):
-        installed = jsonfile.read(marker, _Marker)
+        installed = datafile.read(marker, _Marker)
         if asked in (None, installed.request) and Path(installed.root).is_dir():
             return InstalledSdk(environment=env_dir, info=installed.info(), digest=installed.digest)
     return None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
-from cairn import jsonfile
+from cairn import datafile
 from cairn.cli import common, completers, paths
 from cairn.cli.parser import Subparsers
 from cairn.errors import UsageError
@@ -238,7 +238,7 @@ def _plain(checkout: Checkout) -> dict[str, object]:
         "version": checkout.version,
         "notes": list(checkout.notes),
         "submodules": [dataclasses.asdict(module) for module in checkout.submodules],
-        "report": jsonfile.to_plain(checkout.report) if checkout.report else None,
+        "report": datafile.to_plain(checkout.report) if checkout.report else None,
     }
 
 

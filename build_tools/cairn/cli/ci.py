@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from cairn import jsonfile
+from cairn import datafile
 from cairn import targets as gpu
 from cairn.cli import common, demands, paths
 from cairn.cli.parser import Subparsers
@@ -105,8 +105,8 @@ def _show(result: TrailResult) -> None:
 def _plain(result: TrailResult) -> dict[str, object]:
     return {
         "schema": "cairn.trail/1",
-        "set": jsonfile.to_plain(result.wheel_set),
-        "record": jsonfile.to_plain(result.record),
+        "set": datafile.to_plain(result.wheel_set),
+        "record": datafile.to_plain(result.record),
         "report": str(result.report),
         "pip": result.pip_line,
         "uv": result.uv_line,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from cairn import jsonfile
+from cairn import datafile
 from cairn import stack as stacks
 from cairn import targets as gpu
 from cairn.build.inputs import overrides, toolchain
@@ -166,7 +166,7 @@ def _create(options: argparse.Namespace) -> int:
     )
     manifest.write(options.output, made)
     if options.json:
-        console.current().json({"digest": made.digest(), **jsonfile.to_plain(made)})
+        console.current().json({"digest": made.digest(), **datafile.to_plain(made)})
     else:
         console.current().out(f"{options.output} sha256:{made.digest()}")
     return 0
@@ -290,7 +290,7 @@ def _diff(options: argparse.Namespace) -> int:
     if options.html:
         changelog_page.write_page(options.html, found)
     if options.json:
-        console.current().json(jsonfile.to_plain(found))
+        console.current().json(datafile.to_plain(found))
         return 0
     for line in changelog_page.lines(found):
         console.current().out(line)

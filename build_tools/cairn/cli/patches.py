@@ -6,7 +6,7 @@ import argparse
 import datetime as dt
 from pathlib import Path
 
-from cairn import jsonfile
+from cairn import datafile
 from cairn.cli import common, paths
 from cairn.cli.parser import Subparsers
 from cairn.errors import SourceError, UsageError
@@ -157,7 +157,7 @@ def _report(options: argparse.Namespace) -> int:
             tip="it is made by `cairn checkout`, or by the build of a project that hipifies then",
         )
     if options.json:
-        console.current().json(jsonfile.to_plain(report))
+        console.current().json(datafile.to_plain(report))
         return 0
     for line in hipify_report.in_full(report):
         console.current().out(line)
@@ -168,7 +168,7 @@ def _export(options: argparse.Namespace) -> int:
     done = patches_export.export(options.checkout, options.output_dir)
     show = console.current()
     if options.json:
-        show.json([jsonfile.to_plain(patch) for patch in done.patches])
+        show.json([datafile.to_plain(patch) for patch in done.patches])
     else:
         for patch in done.patches:
             show.out(str(options.output_dir / patch.file))
@@ -195,7 +195,7 @@ def _apply(options: argparse.Namespace) -> int:
         done = patches_apply.apply(request, say=stage.update)
     show = console.current()
     if options.json:
-        show.json([jsonfile.to_plain(applied) for applied in done])
+        show.json([datafile.to_plain(applied) for applied in done])
         return 0
     for applied in done:
         beneath = ", beneath hipify's commit" if applied.beneath and applied.commit else ""

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-from cairn import jsonfile
+from cairn import datafile
 from cairn import stack as stacks
 from cairn.cli import common, paths
 from cairn.cli.parser import Subparsers
@@ -84,7 +84,7 @@ def _smoke(options: argparse.Namespace) -> int:
     with console.current().stage(f"smoke tests of {len(request.wheel_set.wheels)} wheels") as stage:
         result = run_smoke(request, on_line=stage.update)
     if options.json:
-        console.current().json(jsonfile.to_plain(result.record))
+        console.current().json(datafile.to_plain(result.record))
     else:
         _show(result)
     require_passed(result)
@@ -165,7 +165,7 @@ def _judged(path: Path, floor: int, device_floor: int) -> tuple[junit.JUnit | No
 
 
 def _plain(path: Path, found: junit.JUnit | None, verdict: Judgement) -> dict[str, object]:
-    counts = jsonfile.to_plain(found.counts) if found else None
+    counts = datafile.to_plain(found.counts) if found else None
     return {"file": str(path), "verdict": verdict.verdict, "reason": verdict.reason, "counts": counts}
 
 

@@ -14,13 +14,11 @@ import platform
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar
 
 import cairn
-from cairn import files, jsonfile
+from cairn import datafile, files
 from cairn.build import cache
 from cairn.errors import UsageError
 from cairn.release.index import keys
@@ -39,8 +37,7 @@ _PACKAGE = Path(cairn.__file__).parent
 _PROGRAMS = ("cairn", "pip", "pytest", "uv")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+class Finding(datafile.Value, tag_field="schema", tag="cairn.kept/1"):
     """What was found.
 
     Attributes:
@@ -48,8 +45,6 @@ class Finding:
         when: for people to read.
         evidence: the files that it left, seen from this one's folder, with the sha256 of each.
     """
-
-    SCHEMA: ClassVar[str] = "cairn.kept/1"
 
     key: str
     when: str
@@ -64,7 +59,7 @@ def key(**inputs: object) -> str:
 def find(path: Path, key: str) -> Finding | None:
     """The finding that `write` left at `path`, if it rests on the same and its evidence is as it was."""
     try:
-        found = jsonfile.read(path, Finding)
+        found = datafile.read(path, Finding)
         whole = all(files.sha256_of(path.parent / file) == digest for file, digest in found.evidence.items())
     except (UsageError, OSError, ValueError):  # ValueError: what names no file
         return None
@@ -75,7 +70,7 @@ def write(path: Path, key: str, evidence: Iterable[Path] = ()) -> None:
     """Keep a finding for the runs to come."""
     digests = {os.path.relpath(file, path.parent): files.sha256_of(file) for file in evidence}
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    jsonfile.write(path, Finding(key=key, when=when, evidence=digests))
+    datafile.write(path, Finding(key=key, when=when, evidence=digests))
 
 
 def key_of_smoke(store: LocalStore, channel: str, asked: SmokeRequest) -> str:

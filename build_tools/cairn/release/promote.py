@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from packaging.utils import canonicalize_name
 
-from cairn import jsonfile
+from cairn import datafile
 from cairn.errors import GateError, StoreError, UsageError
 from cairn.release.gate import gate
 from cairn.release.gate.evidence import Bypass
@@ -128,8 +129,8 @@ def _kept(store: LocalStore, target: str, staged: StagedSet, *, dry_run: bool) -
 def _proof(records: Sequence[TestRecord], report: GateReport) -> Proof:
     words = [report.untested_note, *(str(demand.bypass) for demand in report.bypassed)]
     return Proof(
-        records=tuple(jsonfile.dumps(record).encode() for record in records),
-        judgement=jsonfile.dumps(report).encode(),
+        records=tuple(datafile.dumps(record).encode() for record in records),
+        judgement=datafile.dumps(report).encode(),
         untested="; ".join(word for word in words if word) or None,
     )
 
@@ -146,7 +147,7 @@ def _read_judgement(store: LocalStore, target: str, staged: StagedSet) -> GateRe
     data = store.read(key).data
     if hashlib.sha256(data).hexdigest() != staged.judgement:
         raise StoreError(f"{store.url}/{key} was changed", tip="restore it from a copy of the store")
-    return jsonfile.loads(data, GateReport, name=f"{store.url}/{key}")
+    return datafile.loads(data, GateReport, name=f"{store.url}/{key}")
 
 
 GATE_FILE = "gate.json"  # beside a set's index, like its set.json
@@ -225,7 +226,7 @@ class _Plan:
         projects = (self._project(target, name) for name in self._ordered())
         digests = tuple(hashlib.sha256(data).hexdigest() for data in self._proof.records)
         judged = self._proof.judgement
-        staged = replace(
+        staged = msgspec.structs.replace(
             self._staged,
             records=digests,
             judgement=None if judged is None else hashlib.sha256(judged).hexdigest(),
@@ -246,10 +247,12 @@ class _Plan:
         if entry is None:
             untested = self._proof.untested if of_set else None
             staged = write.entry_of(self._source, ref)
-            entry = replace(staged, upload_time=self._taken, sets=(), yanked=None, untested=untested)
+            entry = msgspec.structs.replace(
+                staged, upload_time=self._taken, sets=(), yanked=None, untested=untested
+            )
         if not of_set or self._staged.set_id in entry.sets:
             return entry
-        return replace(entry, sets=(*entry.sets, self._staged.set_id))
+        return msgspec.structs.replace(entry, sets=(*entry.sets, self._staged.set_id))
 
     def _ordered(self) -> tuple[str, ...]:
         needs: dict[str, set[str]] = {name: set() for name in write.projects_of(self._staged.closure)}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import ClassVar, Literal
+from typing import Literal
 
-from cairn import jsonfile, requirements, tomlfile
+import msgspec
+
+from cairn import datafile, requirements
 from cairn.errors import UsageError
 
 ComponentName = Literal["core", "libraries", "devel"]
@@ -17,8 +18,7 @@ COMPONENTS: tuple[ComponentName, ...] = ("core", "libraries", "devel")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # a Name of POSIX's shell
 
 
-@dataclass(frozen=True, kw_only=True)
-class Component:
+class Component(datafile.Value):
     """The share of one SDK package.
 
     Attributes:
@@ -35,8 +35,7 @@ class Component:
     requires: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wrap:
+class Wrap(datafile.Value):
     """A program of the machine that appears in the SDK's tools as a small script.
 
     Attributes:
@@ -49,13 +48,12 @@ class Wrap:
 
     path: str
     program: str
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     unset: tuple[str, ...] = ()
     hint: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Description:
+class Description(datafile.Value, tag_field="schema", tag="cairn.rocm-packages/1"):
     """How a ROCm tree becomes packages. A file goes to the first component that claims it.
 
     Attributes:
@@ -69,13 +67,11 @@ class Description:
         wrap: programs of the machine that stand in for tools.
     """
 
-    SCHEMA: ClassVar[str] = "cairn.rocm-packages/1"
-
     core: Component
     libraries: Component
     devel: Component
-    relocate: Mapping[str, str] = field(default_factory=dict)
-    preload: Mapping[str, str] = field(default_factory=dict)
+    relocate: Mapping[str, str] = msgspec.field(default_factory=dict)
+    preload: Mapping[str, str] = msgspec.field(default_factory=dict)
     preload_must_exist: bool = True
     system: tuple[str, ...] = ()
     wrap: tuple[Wrap, ...] = ()
@@ -98,7 +94,7 @@ def read(path: Path) -> Description:
     Raises:
         UsageError: it is missing, malformed or of another version.
     """
-    found = jsonfile.from_plain(tomlfile.read(path), Description, name=str(path))
+    found = datafile.from_plain(datafile.read_toml(path), Description, name=str(path))
     for wrap in found.wrap:
         _validate(wrap, path)
     for name in COMPONENTS:

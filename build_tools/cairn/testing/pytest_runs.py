@@ -19,7 +19,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from cairn import files, jsonfile, process
+from cairn import datafile, files, process
 from cairn.errors import PrerequisiteError, ProcessError, TestsFailedError
 from cairn.testing import junit, smoke_facts
 from cairn.testing.junit import JUnit
@@ -189,7 +189,7 @@ class Run:
 def run_builtin(bench: Bench, facts: SmokeFacts) -> Run:
     """Run the checks that hold for any stack, from outside the environment."""
     path = bench.work_dir / "facts.json"
-    jsonfile.write(path, facts)
+    datafile.write(path, facts)
     variables = {**bench.variables, smoke_facts.VARIABLE: str(path)}
     session = _session(bench, "builtin", variables)
     checks = importlib.resources.files("cairn.testing").joinpath("builtin_smoke")

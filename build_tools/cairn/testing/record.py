@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
-from cairn import jsonfile
+from cairn import datafile
 from cairn.errors import UsageError
 
 Kind = Literal["smoke", "suite"]
@@ -15,8 +14,7 @@ Verdict = Literal["passed", "failed", "invalid", "untested"]
 _HEX_DIGITS = 64  # of a sha256
 
 
-@dataclass(frozen=True, kw_only=True)
-class TestedWheel:
+class TestedWheel(datafile.Value):
     """One file that was installed for the tests, named by its bytes."""
 
     __test__ = False  # pytest would collect the name
@@ -25,16 +23,14 @@ class TestedWheel:
     sha256: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Skip:
+class Skip(datafile.Value):
     """A test that did not run, and why."""
 
     test: str
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Counts:
+class Counts(datafile.Value):
     """Tests by outcome.
 
     Attributes:
@@ -62,8 +58,7 @@ class Counts:
         return self.executed + self.skipped
 
 
-@dataclass(frozen=True, kw_only=True)
-class TestRecord:
+class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/1"):
     """What was run on which exact bytes on which hardware, and the verdict.
 
     Attributes:
@@ -84,8 +79,6 @@ class TestRecord:
     """
 
     __test__ = False  # pytest would collect the name
-    SCHEMA: ClassVar[str] = "cairn.record/1"
-
     set_id: str
     wheels: tuple[TestedWheel, ...]
     kind: Kind
@@ -108,7 +101,7 @@ class TestRecord:
 
 def write(path: Path, record: TestRecord) -> None:
     """Write a record atomically."""
-    jsonfile.write(path, record)
+    datafile.write(path, record)
 
 
 def read(path: Path) -> TestRecord:
@@ -118,7 +111,7 @@ def read(path: Path) -> TestRecord:
         UsageError: it is none, of another version, or says what cannot be: it `passed` with failures or
             without a passed test, a digest is none, it names no wheel.
     """
-    record = jsonfile.read(path, TestRecord)
+    record = datafile.read(path, TestRecord)
     if problem := _contradiction(record):
         raise UsageError(
             f"{path} contradicts itself: {problem}", tip="run the tests again to make a new record"
@@ -132,7 +125,7 @@ def _contradiction(record: TestRecord) -> str | None:
     impossible = {
         "it names no wheel": not record.wheels,
         "one of its digests is no sha256": not all(map(_is_digest, digests)),
-        "a count is negative": any(count < 0 for count in vars(counts).values()),
+        "a count is negative": any(count < 0 for count in datafile.to_plain(counts).values()),
         "more tests passed on a device than passed": counts.device_passed > counts.passed,
         "tests passed on a device, and there was none": counts.device_passed and not record.hardware,
         "it passed with failures": record.verdict == "passed" and counts.failed + counts.errors,

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from packaging.utils import canonicalize_name
 
+from cairn import datafile
 from cairn.wheels.wheelset import WheelSet
 
 VARIABLE = "CAIRN_SMOKE_FACTS"
 """The environment variable that holds the path of the file."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WheelFacts:
+class WheelFacts(datafile.Value):
     """One wheel of the set.
 
     Attributes:
@@ -33,8 +31,7 @@ class WheelFacts:
     modules: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SmokeFacts:
+class SmokeFacts(datafile.Value, tag_field="schema", tag="cairn.smoke-facts/1"):
     """A set and the environment it was installed into.
 
     Attributes:
@@ -44,8 +41,6 @@ class SmokeFacts:
         siblings: distribution to the version that requirements on it must pin.
         wheels: those of the set.
     """
-
-    SCHEMA: ClassVar[str] = "cairn.smoke-facts/1"
 
     python: str
     site_packages: tuple[str, ...]

@@ -5,18 +5,15 @@ from __future__ import annotations
 import collections
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
-from cairn import files, jsonfile
+from cairn import datafile, files
 from cairn.errors import WheelError
 from cairn.wheels.contents import binaries
 from cairn.wheels.metadata import wheel_info
 
 
-@dataclass(frozen=True, kw_only=True)
-class SetWheel:
+class SetWheel(datafile.Value):
     """One wheel of a set.
 
     Attributes:
@@ -38,8 +35,7 @@ class SetWheel:
     targets: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class WheelSet:
+class WheelSet(datafile.Value, tag_field="schema", tag="cairn.set/1"):
     """Wheels that are promoted whole or not at all.
 
     Attributes:
@@ -54,8 +50,6 @@ class WheelSet:
         requirements: what the set needs and no METADATA says, such as the packages that the `rocm` sdist
             chooses when it is installed.
     """
-
-    SCHEMA: ClassVar[str] = "cairn.set/1"
 
     set_id: str
     manifest_sha256: str
@@ -124,7 +118,7 @@ def id_of(digests: Iterable[str]) -> str:
 
 def write(path: Path, wheel_set: WheelSet) -> None:
     """Write a set atomically."""
-    jsonfile.write(path, wheel_set)
+    datafile.write(path, wheel_set)
 
 
 def read(path: Path) -> WheelSet:
@@ -134,7 +128,7 @@ def read(path: Path) -> WheelSet:
         UsageError: no such file, or malformed.
         WheelError: its id is not that of its wheels, or it names a distribution twice.
     """
-    found = jsonfile.read(path, WheelSet)
+    found = datafile.read(path, WheelSet)
     _check_distinct(found.wheels)
     if found.set_id != id_of(wheel.sha256 for wheel in found.wheels):
         raise WheelError(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cairn.cli.checkout import show
@@ -203,7 +203,7 @@ def test_an_origin_that_is_shallow_itself(bench: Any, upstream: Any, run_git: Gi
 
 
 def test_a_project_that_hipifies_at_build_gets_both_tags_at_one_commit(bench: Any, torch: Any) -> None:
-    done = bench(project=replace(torch, hipify="at-build"))
+    done = bench(project=msgspec.structs.replace(torch, hipify="at-build"))
     assert done.hipify_commit == done.commit
     names = bench.git("log", "-1", "--format=%D").split(", ")
     assert sorted(names) == ["HEAD", "origin/main", f"tag: {HIPIFY}", f"tag: {UPSTREAM}"]
@@ -290,7 +290,7 @@ def test_the_files_are_those_of_upstreams_procedure_by_hand(
 
 def test_torchs_hipify_needs_an_interpreter_that_has_torch(bench: Any, torch: Any) -> None:
     with pytest.raises(SourceError, match="No module named 'torch'") as error:
-        bench(project=replace(torch, hipify="torch-utils"))
+        bench(project=msgspec.structs.replace(torch, hipify="torch-utils"))
     assert "--python" in (error.value.tip or "")
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cairn.errors import SourceError
@@ -147,7 +148,7 @@ def test_a_program_that_leaves_no_notes_is_no_failure(bench: Any, upstream: Any)
 @pytest.fixture
 def vision(bench: Any, torch: Any) -> Any:
     """A checkout of a project that hipifies while it is built."""
-    request = replace(bench.request, project=replace(torch, hipify="at-build"))
+    request = replace(bench.request, project=msgspec.structs.replace(torch, hipify="at-build"))
     built = type(bench)(request)
     built()
     return built

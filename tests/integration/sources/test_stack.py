@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cairn.cli import checkout as command
@@ -63,7 +63,7 @@ def stack(upstream: Any, torch: Project, vision: Project, triton: Project) -> St
         },
         "Pin",
     )
-    torch = replace(torch, origin=Origin(url=upstream.origin("torch")), needs=("triton",))
+    torch = msgspec.structs.replace(torch, origin=Origin(url=upstream.origin("torch")), needs=("triton",))
     return Stack(name="mini", line="main", targets=("cpu",), projects=(triton, torch, vision))
 
 

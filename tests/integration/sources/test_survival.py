@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cairn.errors import SourceError
@@ -181,7 +181,7 @@ def test_an_emptied_cache_is_said_to_be_the_reason(bench: Any, torch: Any) -> No
     shutil.rmtree(Path(os.environ["CAIRN_CACHE_DIR"]) / "mirrors")
     with pytest.raises(SourceError, match=r"the mirror that .* borrows from is gone"):
         inspect(torch, bench.path)
-    vision = replace(torch, name="vision", distribution="torchvision", pin="related_commits")
+    vision = msgspec.structs.replace(torch, name="vision", distribution="torchvision", pin="related_commits")
     found = wanted(vision, default_origin="/d", torch_dir=bench.path, require_related_commit=True)
     assert found.hashtag == "1" * 40
     (bench.path / "related_commits").unlink()

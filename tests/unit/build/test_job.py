@@ -1,6 +1,7 @@
 import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cairn import stack as stacks
@@ -42,7 +43,7 @@ def test_a_feature_is_on_where_it_can_work_unless_chosen(
 @pytest.mark.parametrize("written", ["cpu", " cpu ", "cpu,"])
 def test_cpu_needs_no_sdk_however_it_is_written(written: str, tmp_path: Path) -> None:
     tree = repository(tmp_path / "t", {"version.txt": "1.0", "setup.py": ""})
-    stack = dataclasses.replace(STACK, sdk=Sdk(version="7.0"))
+    stack = msgspec.structs.replace(STACK, sdk=Sdk(version="7.0"))
     wanted = Job(
         stack=stack, checkouts={"torch": tree}, output_dir=tmp_path, targets=written, env_dir=tmp_path / "env"
     )
@@ -86,10 +87,10 @@ def test_suffixes_that_pep_440_allows_are_taken(suffix: str | None, tmp_path: Pa
 def rocm_only_job(tmp_path: Path, *, targets: str) -> Job:
     torch = repository(tmp_path / "t", {"version.txt": "1.0", "setup.py": ""})
     apex = repository(tmp_path / "a", {"version.txt": "1.0", "setup.py": ""})
-    own = dataclasses.replace(
+    own = msgspec.structs.replace(
         STACK.projects[0], name="apex", distribution="apex", checkout_dir="a", rocm_only=True
     )
-    stack = dataclasses.replace(STACK, sdk=Sdk(version="7.0"), projects=(*STACK.projects, own))
+    stack = msgspec.structs.replace(STACK, sdk=Sdk(version="7.0"), projects=(*STACK.projects, own))
     return Job(
         stack=stack,
         checkouts={"torch": torch, "apex": apex},

@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cairn import venv
@@ -80,9 +81,9 @@ def demo(request_for: MakeRequest, sdk: InstalledSdk) -> Demo:
 
     def make(*, rocm: bool = False, fail: bool = False, **changes: object) -> BuildRequest:
         variables = {"FLAVOUR": "rocm" if rocm else "cpu"} | ({"FAIL": "1"} if fail else {})
-        given = dataclasses.replace(only.environment, always=variables)
-        project = dataclasses.replace(only, rocm_init=INIT, environment=given)
-        stack = dataclasses.replace(request.stack, projects=(project,), sdk=StackSdk() if rocm else None)
+        given = msgspec.structs.replace(only.environment, always=variables)
+        project = msgspec.structs.replace(only, rocm_init=INIT, environment=given)
+        stack = msgspec.structs.replace(request.stack, projects=(project,), sdk=StackSdk() if rocm else None)
         made = dataclasses.replace(
             request, stack=stack, targets=("gfx942",) if rocm else ("cpu",), sdk=sdk if rocm else None
         )

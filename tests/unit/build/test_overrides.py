@@ -2,6 +2,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cairn import stack as stacks
@@ -90,8 +91,10 @@ def test_a_build_sees_what_is_given_to_it(request_for: MakeRequest, monkeypatch:
 def test_it_replaces_a_constant_of_the_stack(request_for: MakeRequest) -> None:
     request = request_for(a=SAYING)
     (project,) = request.stack.projects
-    given = dataclasses.replace(project.environment, always={"USE_X": "ON"})
-    stack = dataclasses.replace(request.stack, projects=(dataclasses.replace(project, environment=given),))
+    given = msgspec.structs.replace(project.environment, always={"USE_X": "ON"})
+    stack = msgspec.structs.replace(
+        request.stack, projects=(msgspec.structs.replace(project, environment=given),)
+    )
     with pytest.raises(BuildError) as caught:
         scheduler.run(plan.make(with_env(dataclasses.replace(request, stack=stack), "USE_X=OFF")))
     assert "it sees None OFF None" in caught.value.tail
@@ -110,7 +113,7 @@ def test_it_is_in_the_manifest_whose_digest_is_that_of_old_without_any() -> None
     without = manifest.create(
         [], stack="s", line="l", targets=("cpu",), pythons=("3.11",), platform="p", build_env={}
     )
-    given = dataclasses.replace(without, build_env={"torch:USE_FBGEMM": "0"})
+    given = msgspec.structs.replace(without, build_env={"torch:USE_FBGEMM": "0"})
     assert without.digest() != given.digest()
     (change,) = changelog.between(without, given, commits=False, say=lambda _line: None).values
     assert (change.name, change.before, change.after) == ("--build-env torch:USE_FBGEMM", None, "0")

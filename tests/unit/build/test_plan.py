@@ -2,6 +2,7 @@ import dataclasses
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cairn.build import plan
@@ -20,8 +21,8 @@ def key(request: BuildRequest) -> str:
 
 def with_project(request: BuildRequest, **changes: object) -> BuildRequest:
     (old,) = request.stack.projects
-    changed: Project = dataclasses.replace(old, **changes)  # type: ignore[arg-type]
-    return dataclasses.replace(request, stack=dataclasses.replace(request.stack, projects=(changed,)))
+    changed: Project = msgspec.structs.replace(old, **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(request, stack=msgspec.structs.replace(request.stack, projects=(changed,)))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_the_preloaded_libraries_and_the_sdk_are_in_the_key(request_for: MakeReq
 
     def preloading(*names: str) -> BuildRequest:
         return dataclasses.replace(
-            request, stack=dataclasses.replace(request.stack, sdk=StackSdk(preload=names))
+            request, stack=msgspec.structs.replace(request.stack, sdk=StackSdk(preload=names))
         )
 
     other = dataclasses.replace(preloading("a"), sdk=dataclasses.replace(sdk, digest="e"))
@@ -79,7 +80,7 @@ def test_the_preloaded_libraries_and_the_sdk_are_in_the_key(request_for: MakeReq
 
 def test_an_unused_feature_of_the_stack_is_not_in_the_key(request_for: MakeRequest) -> None:
     request = request_for(a="")
-    more = dataclasses.replace(request.stack, features={"f": Feature()})
+    more = msgspec.structs.replace(request.stack, features={"f": Feature()})
     assert key(dataclasses.replace(request, stack=more)) == key(request)
 
 

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from cairn.build import job
@@ -24,7 +25,7 @@ from cairn.venv import PackageSource
 from helpers.build import repository
 
 TORCH = Project(name="torch", distribution="torch", checkout_dir="t", origin=Origin(url="u"), hashtag="main")
-AUDIO = dataclasses.replace(
+AUDIO = msgspec.structs.replace(
     TORCH, name="audio", distribution="torchaudio", checkout_dir="a", needs=("torch",)
 )
 NOTE = state.State(project="torch", origin="u", hashtag="main", commit="0" * 40, phase="ready")
@@ -59,7 +60,7 @@ def refused(wanted: Job) -> CairnError:
 
 @pytest.mark.parametrize("phase", ["moving", "placed", "hipifying"])
 def test_an_unfinished_checkout(wanted: Job, phase: state.Phase) -> None:
-    state.write(wanted.checkouts["torch"] / ".git", dataclasses.replace(NOTE, phase=phase))
+    state.write(wanted.checkouts["torch"] / ".git", msgspec.structs.replace(NOTE, phase=phase))
     error = refused(wanted)
     assert isinstance(error, SourceError)
     assert "torch is unfinished" in str(error)
@@ -147,7 +148,7 @@ def test_a_folder_that_cannot_be_written(wanted: Job, tmp_path: Path) -> None:
 
 def test_all_that_is_wrong_is_said_at_once(wanted: Job) -> None:
     (wanted.checkouts["torch"] / "version.txt").write_text("2.9.0 beta")
-    state.write(wanted.checkouts["audio"] / ".git", dataclasses.replace(NOTE, phase="hipifying"))
+    state.write(wanted.checkouts["audio"] / ".git", msgspec.structs.replace(NOTE, phase="hipifying"))
     wrong = dataclasses.replace(wanted, targets="gfx9420", output_dir=Path("/proc/no"))
     error = refused(wrong)
     assert isinstance(error, ProblemsError)
@@ -166,7 +167,7 @@ def test_the_plan_says_so_too_and_asks_for_no_output_folder(wanted: Job) -> None
 
 
 def test_a_stack_without_rocm_has_no_gpu_targets(wanted: Job) -> None:
-    plain = dataclasses.replace(wanted, stack=dataclasses.replace(wanted.stack, sdk=None))
+    plain = dataclasses.replace(wanted, stack=msgspec.structs.replace(wanted.stack, sdk=None))
     assert "gfx942" in str(refused(plain))
 
 
@@ -176,8 +177,8 @@ def test_a_disk_that_is_full(wanted: Job, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_tree_that_is_not_hipified_is_not_built_for_rocm(wanted: Job) -> None:
-    torch = dataclasses.replace(TORCH, hipify="build_amd")
-    stack = dataclasses.replace(wanted.stack, projects=(torch, AUDIO))
+    torch = msgspec.structs.replace(TORCH, hipify="build_amd")
+    stack = msgspec.structs.replace(wanted.stack, projects=(torch, AUDIO))
     asked = dataclasses.replace(wanted, stack=stack, build_env=("TOKEN=1",))  # refused in any case
 
     def said(asked: Job) -> str:

@@ -2,6 +2,7 @@ import dataclasses
 import resource
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cairn.build import plan, scheduler
@@ -107,8 +108,8 @@ def test_what_setuptools_would_add_again_is_removed_where_it_builds(
     for name in folders:
         (tree / "python" / "build" / name).mkdir(parents=True)
     stack = request.stack
-    stack = dataclasses.replace(
-        stack, projects=tuple(dataclasses.replace(p, source_dirs=(".", "python")) for p in stack.projects)
+    stack = msgspec.structs.replace(
+        stack, projects=tuple(msgspec.structs.replace(p, source_dirs=(".", "python")) for p in stack.projects)
     )
     with pytest.raises(BuildError) as caught:
         scheduler.run(plan.make(dataclasses.replace(request, stack=stack)))

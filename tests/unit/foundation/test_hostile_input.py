@@ -22,7 +22,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cairn import jsonfile
+from cairn import datafile
 from cairn.cli.main import main
 from cairn.errors import CairnError
 from cairn.sources.pins import read as pins_read
@@ -395,7 +395,7 @@ def test_the_guard_is_there_and_has_nothing_to_do(tmp_path: Path) -> None:
         (COMMIT.encode() + b"\n", lambda path: pins_read.ci_commit_pin(path.parents[2], "triton")),
         (
             b'{"schema": "cairn.record/1", "set_id": "a", "kind": "smoke", "hardware": [], "counts": {}}',
-            lambda path: jsonfile.read(path, TestRecord),
+            lambda path: datafile.read(path, TestRecord),
         ),
     ],
 )

@@ -5,8 +5,10 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from cairn import datafile
 from cairn.build.model import BuiltWheel
 from cairn.pipeline.report import page as report_page
 from cairn.pipeline.report.page import Link
@@ -291,6 +293,9 @@ def hostile(value: object) -> object:
         return f"</style></svg>'\"><script>alert(1)</script><b onload=x>&amp;{value}"
     if isinstance(value, tuple):
         return tuple(hostile(item) for item in value)
+    if isinstance(value, datafile.Value):
+        changes = {name: hostile(getattr(value, name)) for name in value.__struct_fields__}
+        return msgspec.structs.replace(value, **changes)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         changes = {f.name: hostile(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return dataclasses.replace(value, **changes)
@@ -313,7 +318,7 @@ def test_whatever_the_values_hold_is_text() -> None:
 @pytest.mark.parametrize("unseen", ["\u202e", "\u2066", "\x1b[8m", "\0", "\u200b"])
 def test_nothing_on_the_page_turns_or_hides_what_stands_beside_it(unseen: str) -> None:
     command = f"pip install torch{unseen}"
-    stack = dataclasses.replace(REQUEST.stack, name=f"sample{unseen}")
+    stack = msgspec.structs.replace(REQUEST.stack, name=f"sample{unseen}")
     page = render(
         dataclasses.replace(RESULT, untested_note=f"untested {unseen}detset", pip_line=command),
         request=dataclasses.replace(REQUEST, stack=stack),
@@ -326,7 +331,7 @@ def test_nothing_on_the_page_turns_or_hides_what_stands_beside_it(unseen: str) -
 
 
 def test_a_reason_of_several_lines_keeps_them() -> None:
-    record = dataclasses.replace(RESULT.record, reason="one\ntwo")
+    record = msgspec.structs.replace(RESULT.record, reason="one\ntwo")
     assert "one\ntwo" in render(dataclasses.replace(RESULT, record=record))
 
 
@@ -349,7 +354,7 @@ def test_an_almost_empty_report_is_a_page_too() -> None:
         RESULT,
         checkouts=(),
         wheels=(),
-        wheel_set=dataclasses.replace(RESULT.wheel_set, wheels=()),
+        wheel_set=msgspec.structs.replace(RESULT.wheel_set, wheels=()),
         promotion=dataclasses.replace(RESULT.promotion, report=None),
         untested_note=None,
         rocm_version=None,

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from packaging.requirements import Requirement
 
@@ -238,7 +239,8 @@ def test_a_yanked_version_does_for_an_exact_requirement_only(store: MemoryStore,
     channel = Channel(store, "staging")
     project = channel.load().project("a")
     bad = ProjectState(
-        name="a", files=tuple(replace(f, yanked="bad") for f in project.files if f.version == "2.0")
+        name="a",
+        files=tuple(msgspec.structs.replace(f, yanked="bad") for f in project.files if f.version == "2.0"),
     )
     commit(channel, "yank", lambda _snapshot: Change(projects=(project.with_files(bad.files),)))
     assert names(resolved(store, [], "a")) == ["a-1.0-py3-none-any.whl"]

@@ -1,8 +1,8 @@
 """Which indexes there are, who may write to them, and how sets in them are named."""
 
-import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cairn import targets as gpu
@@ -132,7 +132,7 @@ def test_a_set_goes_into_the_indexes_that_have_its_targets(store: LocalStore, tm
 
 
 def snapshot(store: LocalStore, name: str, *ids: str) -> Snapshot:
-    state = dataclasses.replace(ChannelState(), sets=dict.fromkeys(ids, "0" * 64))
+    state = msgspec.structs.replace(ChannelState(), sets=dict.fromkeys(ids, "0" * 64))
     return Snapshot(channel=Channel(store, name), state=state, etag="x" if ids else None)
 
 

@@ -62,7 +62,7 @@ def test_therocks_description_is_valid_and_lets_no_library_into_two_packages() -
         ("schema = ", "is not TOML"),
         (
             "schema = 'cairn.rocm-packages/1'\n[core]\nfile = ['x']\n[libraries]\n[devel]",
-            "'file' was unexpected",
+            "unknown field `file`",
         ),
         ("schema = 'cairn.rocm-packages/1'\n[core]\n[devel]", "libraries"),
     ],

@@ -1,6 +1,6 @@
-import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cairn.errors import UsageError
@@ -48,7 +48,7 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
 def test_a_record_that_contradicts_itself_is_refused(
     tmp_path: Path, changes: dict[str, object], message: str
 ) -> None:
-    record.write(tmp_path / "r.json", dataclasses.replace(RECORD, **changes))  # type: ignore[arg-type]
+    record.write(tmp_path / "r.json", msgspec.structs.replace(RECORD, **changes))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=message):
         record.read(tmp_path / "r.json")
 

@@ -267,5 +267,5 @@ def _read(root: Repository) -> _Note | None:
 
 
 def _write(root: Repository, note: _Note) -> None:
-    # Not by `jsonfile`, which checks each of what may be fifty thousand names.
+    # Not by `datafile`, which checks each of what may be fifty thousand names.
     files.write_text(root.git_dir / _NOTE, json.dumps(dataclasses.asdict(note)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from cairn import jsonfile
+from cairn import datafile
 from cairn.cli.wheel import text
 from cairn.output import console
 from cairn.wheels.contents.diff import diff
@@ -15,7 +15,7 @@ def run(options: argparse.Namespace) -> int:
     found = diff(options.first, options.second)
     screen = console.current()
     if options.json:
-        screen.json(jsonfile.to_plain(found))
+        screen.json(datafile.to_plain(found))
     else:
         text.show_difference(screen, found)
     return 0

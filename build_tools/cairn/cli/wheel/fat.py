@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cairn import jsonfile
+from cairn import datafile
 from cairn.cli import main as program
 from cairn.cli import paths, wheel
 from cairn.cli.parser import Parser
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     with screen.stage(f"putting ROCm into {options.wheel.name}"):
         report = build.make(request)
     if options.json:
-        screen.json(jsonfile.to_plain(report))
+        screen.json(datafile.to_plain(report))
     else:
         _show(report)
     return 0

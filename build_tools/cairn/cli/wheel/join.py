@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from cairn import jsonfile
+from cairn import datafile
 from cairn.output import console
 from cairn.wheels.split.join import join
 
@@ -14,7 +14,7 @@ def run(options: argparse.Namespace) -> int:
     screen = console.current()
     made = join(options.host, options.devices, options.output_dir)
     if options.json:
-        libraries = [jsonfile.to_plain(library) for library in made.libraries]
+        libraries = [datafile.to_plain(library) for library in made.libraries]
         screen.json({"wheel": str(made.path), "libraries": libraries})
         return 0
     screen.out(str(made.path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from cairn import jsonfile
+from cairn import datafile
 from cairn.cli.wheel import text
 from cairn.output import console
 from cairn.wheels.contents.summary import summarise
@@ -15,7 +15,7 @@ def run(options: argparse.Namespace) -> int:
     found = [summarise(path) for path in options.wheels]
     screen = console.current()
     if options.json:
-        screen.json([jsonfile.to_plain(summary) for summary in found])
+        screen.json([datafile.to_plain(summary) for summary in found])
     for summary in () if options.json else found:
         text.show(screen, summary)
     return 0

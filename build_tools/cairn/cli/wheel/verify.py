@@ -7,7 +7,7 @@ import datetime as dt
 import re
 from dataclasses import replace
 
-from cairn import jsonfile
+from cairn import datafile
 from cairn.cli.wheel import text as wheel_text
 from cairn.errors import UsageError, WheelError
 from cairn.output import console
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     judged = allowed.judge(found, entries, today=dt.datetime.now(dt.UTC).date())
     screen = console.current()
     if options.json:
-        plain = {path: [jsonfile.to_plain(f) for f in findings] for path, findings in judged.findings.items()}
+        plain = {path: [datafile.to_plain(f) for f in findings] for path, findings in judged.findings.items()}
         screen.json({str(path): findings for path, findings in plain.items()})
     for path, findings in () if options.json else judged.findings.items():
         wheel_text.show_findings(screen, path, findings, judged.allowed[path])

@@ -13,9 +13,8 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
-from cairn import files, jsonfile
+from cairn import datafile, files
 from cairn.errors import UsageError, WheelError
 from cairn.formats.offload import bundle
 from cairn.formats.offload.unpack import Reader
@@ -27,8 +26,7 @@ _LONGEST_INDEX = 256 << 20
 _STEP = 1 << 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class Blob:
+class Blob(datafile.Value):
     """Bytes in a container.
 
     Attributes:
@@ -42,8 +40,7 @@ class Blob:
     sha256: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Code:
+class Code(datafile.Value):
     """One code object.
 
     Attributes:
@@ -59,8 +56,7 @@ class Code:
     blob: Blob
 
 
-@dataclass(frozen=True, kw_only=True)
-class Piece:
+class Piece(datafile.Value):
     """Bytes of an unpacked bundle that are no device code: its table above all.
 
     Attributes:
@@ -72,8 +68,7 @@ class Piece:
     blob: Blob
 
 
-@dataclass(frozen=True, kw_only=True)
-class Packed:
+class Packed(datafile.Value):
     """A bundle that was compressed.
 
     Attributes:
@@ -95,8 +90,7 @@ class Packed:
     pieces: tuple[Piece, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
+class Part(datafile.Value):
     """What came out of one bundle.
 
     Attributes:
@@ -114,8 +108,7 @@ class Part:
     packed: Packed | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Container:
+class Container(datafile.Value, tag_field="schema", tag="cairn.device/1"):
     """The index.
 
     Attributes:
@@ -127,8 +120,6 @@ class Container:
         processors: all that the library had code for.
         parts: what came out of each bundle with code for the processor.
     """
-
-    SCHEMA: ClassVar[str] = "cairn.device/1"
 
     library: str
     library_size: int
@@ -158,7 +149,7 @@ class Sink:
 
     def finish(self, container: Container, target: Path) -> None:
         """Write the container."""
-        index = jsonfile.dumps(container).encode()
+        index = datafile.dumps(container).encode()
         with files.writing_beside(target) as part, part.open("wb") as out:
             out.write(MAGIC + _LENGTH.pack(len(index)) + index)
             with self.path.open("rb") as data:
@@ -213,7 +204,7 @@ def parse(file: Reader, name: str) -> Container:
         WheelError: it is no container, or malformed.
     """
     try:
-        container = jsonfile.loads(_index(file, name), Container, name=name)
+        container = datafile.loads(_index(file, name), Container, name=name)
     except UsageError as error:
         raise WheelError(str(error), tip="fetch the device wheel again") from error
     _check(container, name)

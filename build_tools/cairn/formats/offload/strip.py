@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from cairn.errors import WheelError
 from cairn.formats import elf, pe
@@ -124,7 +126,8 @@ def _cut_bundle(view: BytesView, bundle: Bundle, sinks: Mapping[str, Sink]) -> I
                     size=bundle.size,
                     count=len(taken),
                     codes=tuple(_code(sink, plain, number, entry) for number, entry in codes),
-                    packed=packed and replace(packed, pieces=tuple(_pieces(bundle, plain, sink))),
+                    packed=packed
+                    and msgspec.structs.replace(packed, pieces=tuple(_pieces(bundle, plain, sink))),
                 )
             )
     if bundle.packing is None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from cairn import datafile
 from cairn.errors import UsageError
 from cairn.targets import CPU, in_order
 from cairn.testing import gpus
@@ -12,8 +12,7 @@ from cairn.testing.record import TestRecord
 from cairn.wheels.wheelset import WheelSet
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bypass:
+class Bypass(datafile.Value):
     """A person's word in place of a test record; the pages then show the set as untested.
 
     Attributes:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
+from cairn import datafile
 from cairn.release.gate.evidence import Bypass
 from cairn.targets import CPU
 
 Outcome = Literal["met", "bypassed", "not met"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Demand:
+class Demand(datafile.Value):
     """One demand and how it stands.
 
     Attributes:
@@ -45,8 +44,7 @@ class Demand:
         return f"{self.reason}; {self.bypass}" if self.bypass else self.reason
 
 
-@dataclass(frozen=True, kw_only=True)
-class GateReport:
+class GateReport(datafile.Value, tag_field="schema", tag="cairn.gate/1"):
     """All demands on one set, kept beside it in the channel that it was promoted to.
 
     Attributes:
@@ -55,8 +53,6 @@ class GateReport:
         demands: the six.
         untested: the targets of the set that no passed record is of, in natural order.
     """
-
-    SCHEMA: ClassVar[str] = "cairn.gate/1"
 
     set_id: str
     judged: str

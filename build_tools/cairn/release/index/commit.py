@@ -8,7 +8,9 @@ writes them. Pages follow in the order that the change gives, what others depend
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
 
 from cairn.release.index import journal, write
 from cairn.release.index.generation import ChannelState, Pending, ProjectState, StagedSet
@@ -81,7 +83,7 @@ def _changed(snapshot: Snapshot, change: Change, entry_id: str, pending: Pending
     channel, state = snapshot.channel, snapshot.state
     projects = {project.name: channel.put_part(project) for project in change.projects}
     sets = {staged.set_id: channel.put_part(staged) for staged in change.sets}
-    return replace(
+    return msgspec.structs.replace(
         state,
         projects={**state.projects, **projects},
         sets={**state.sets, **sets},
@@ -122,6 +124,6 @@ def finish(channel: Channel, entry_id: str, pending: Pending) -> None:
         if entry_id not in now.state.pending:
             return None
         left = {k: v for k, v in now.state.pending.items() if k != entry_id}
-        return replace(now.state, pending=left)
+        return msgspec.structs.replace(now.state, pending=left)
 
     channel.update(without)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import secrets
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import ClassVar, Literal
+from typing import Literal
 
-from cairn import jsonfile
+import msgspec
+
+from cairn import datafile
 from cairn.release.index import keys
 from cairn.release.index.snapshot import Channel
 from cairn.store.protocol import MissingKeyError
@@ -17,8 +17,7 @@ Kind = Literal["publish", "stage", "promote", "yank"]
 Outcome = Literal["open", "done", "undone"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
+class Entry(datafile.Value, tag_field="schema", tag="cairn.journal/1"):
     """A change of a channel.
 
     Attributes:
@@ -30,8 +29,6 @@ class Entry:
         sets: the sets it brings.
         note: who and why, where somebody said so.
     """
-
-    SCHEMA: ClassVar[str] = "cairn.journal/1"
 
     id: str
     kind: Kind
@@ -56,7 +53,7 @@ def new_id(kind: Kind, started: str) -> str:
 
 def begin(channel: Channel, entry: Entry) -> None:
     """Record that a change is under way."""
-    channel.store.write(keys.open_journal_key(channel.name, entry.id), jsonfile.dumps(entry).encode())
+    channel.store.write(keys.open_journal_key(channel.name, entry.id), datafile.dumps(entry).encode())
 
 
 def end(channel: Channel, entry_id: str, outcome: Outcome) -> None:
@@ -72,8 +69,8 @@ def end(channel: Channel, entry_id: str, outcome: Outcome) -> None:
     if entry is None:
         return
     if entry.outcome not in ("done", outcome):
-        ended = dataclasses.replace(entry, outcome=outcome, finished=now())
-        store.write(ended_key, jsonfile.dumps(ended).encode())
+        ended = msgspec.structs.replace(entry, outcome=outcome, finished=now())
+        store.write(ended_key, datafile.dumps(ended).encode())
     store.delete(open_key)
 
 
@@ -82,7 +79,7 @@ def _read(channel: Channel, key: str) -> Entry | None:
         data = channel.store.read(key).data
     except MissingKeyError:
         return None
-    return jsonfile.loads(data, Entry, name=key)
+    return datafile.loads(data, Entry, name=key)
 
 
 def under_way(channel: Channel) -> tuple[str, ...]:

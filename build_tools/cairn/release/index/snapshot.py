@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import random
 import re
@@ -11,7 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from cairn import jsonfile
+import msgspec
+
+from cairn import datafile
 from cairn.errors import StoreError, UsageError
 from cairn.output import wording
 from cairn.release.index import keys
@@ -153,7 +154,7 @@ class Channel:
                 raise StoreError(
                     f"{self.store.url}/{key} was changed", tip="restore it from a copy of the store"
                 )
-            self._parts[digest] = jsonfile.loads(data, cls, name=f"{self.store.url}/{key}")
+            self._parts[digest] = datafile.loads(data, cls, name=f"{self.store.url}/{key}")
         found = self._parts[digest]
         if not isinstance(found, cls):
             raise StoreError(f"{digest} is no {cls.__name__} in {self.name}")
@@ -182,7 +183,7 @@ class Channel:
             changed = change(snapshot)
             if changed is None:
                 return snapshot
-            next_state = dataclasses.replace(changed, generation=snapshot.state.generation + 1)
+            next_state = msgspec.structs.replace(changed, generation=snapshot.state.generation + 1)
             if self.store.write_if(keys.state_key(self.name), encode_state(next_state), etag=snapshot.etag):
                 return self.load()
             time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - spreads two writers, keeps no secret

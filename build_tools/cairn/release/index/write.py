@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
+import msgspec
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 
 from cairn.errors import StoreError
@@ -59,7 +59,7 @@ def set_projects(snapshot: Snapshot, staged: StagedSet) -> tuple[ProjectState, .
         entry = entry_of(snapshot, ref)
         if ref in staged.wheels:
             # The channel may have the file of another set, which was tested where this one was not.
-            entry = replace(entry, untested=staged.untested)
+            entry = msgspec.structs.replace(entry, untested=staged.untested)
         entries[project_of(ref.filename)].append(entry)
     return tuple(
         ProjectState(name=name, files=()).with_files(tuple(found)) for name, found in sorted(entries.items())

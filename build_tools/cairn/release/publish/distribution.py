@@ -22,7 +22,7 @@ from packaging.utils import (
     parse_sdist_filename,
 )
 
-from cairn import files, requirements, tomlfile
+from cairn import datafile, files, requirements
 from cairn.errors import StoreError
 from cairn.release.index.generation import FileRef
 from cairn.wheels.metadata import wheel_info as wheel_metadata
@@ -143,7 +143,7 @@ def build_requirements(stream: BinaryIO, *, filename: str) -> tuple[Requirement,
     if data is None:
         return _requirements(_NO_PYPROJECT, filename)
     name = f"the pyproject.toml of {filename}"
-    system = tomlfile.loads(data, name=name).get("build-system", {})
+    system = datafile.parse_toml(data, name=name).get("build-system", {})
     lines = system.get("requires", _NO_PYPROJECT) if isinstance(system, dict) else None
     if not isinstance(lines, list | tuple) or not all(isinstance(line, str) for line in lines):
         raise StoreError(f"{name} does not list what builds it")

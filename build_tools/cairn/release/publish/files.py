@@ -5,9 +5,10 @@ from __future__ import annotations
 import collections
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from packaging.utils import canonicalize_name
 
 from cairn.errors import StoreError
@@ -121,7 +122,7 @@ def _ordered(dists: Sequence[Dist], fresh: dict[str, list[FileEntry]]) -> tuple[
 def _with_set(entry: FileEntry, staged: StagedSet | None) -> FileEntry:
     if staged is None or staged.set_id in entry.sets:
         return entry
-    return replace(entry, sets=(*entry.sets, staged.set_id))
+    return msgspec.structs.replace(entry, sets=(*entry.sets, staged.set_id))
 
 
 def _entry(item: Dist, taken: str) -> FileEntry:

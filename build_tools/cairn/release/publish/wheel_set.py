@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from cairn import jsonfile
+from cairn import datafile
 from cairn.errors import StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import StagedSet
@@ -57,7 +57,7 @@ def stage_set(
     refs = tuple(sorted((item.ref for item in dists), key=lambda ref: ref.filename))
     whole = tuple(sorted({*refs, *found.files}, key=lambda ref: ref.filename))
     staged = StagedSet(set_id=wheel_set.set_id, wheels=refs, closure=whole)
-    store.write(keys.set_key(channel, wheel_set.set_id, SET_FILE), jsonfile.dumps(wheel_set).encode())
+    store.write(keys.set_key(channel, wheel_set.set_id, SET_FILE), datafile.dumps(wheel_set).encode())
     publish_dists(target, dists, "stage", staged=staged)
     return target.load().set(wheel_set.set_id)
 
@@ -65,7 +65,7 @@ def stage_set(
 def read_set(store: Store, channel: str, set_id: str) -> WheelSet:
     """The `set.json` kept beside a set's index."""
     key = keys.set_key(channel, set_id, SET_FILE)
-    return jsonfile.loads(store.read(key).data, WheelSet, name=f"{store.url}/{key}")
+    return datafile.loads(store.read(key).data, WheelSet, name=f"{store.url}/{key}")
 
 
 def _files_of(wheel_set: WheelSet, wheels: Sequence[Path]) -> tuple[Dist, ...]:

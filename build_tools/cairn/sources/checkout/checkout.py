@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
+
 from cairn.errors import SourceError
 from cairn.sources.checkout import hipify_step, lfs_pointers, local_work
 from cairn.sources.checkout.inspect import Checkout, Submodule, inspect
@@ -130,10 +132,10 @@ def hipify_checkout(
         if hipify_step.is_done(root, note, project.hipify):
             say(f"{path} is hipified already")
             if note.phase != "ready":  # by hand, after our own hipify had failed
-                state.write(root.git_dir, dataclasses.replace(note, phase="ready", hipify=True))
+                state.write(root.git_dir, msgspec.structs.replace(note, phase="ready", hipify=True))
         else:
             local_work.refuse_edits(root, why="hipify would mix its edits with them")
-            note = dataclasses.replace(note, hipify=True, committed=commit)
+            note = msgspec.structs.replace(note, hipify=True, committed=commit)
             hipify_step.hipify_tree(root, note, kind=project.hipify, python=python, say=say)
         return inspect(project, path)
 
@@ -197,7 +199,7 @@ def _wanted(request: CheckoutRequest, found: Found) -> State:
 def _renamed(note: State | None, wanted: State) -> State:
     """The note of a checkout that is where it should be, under the names it now goes by."""
     assert note is not None  # noqa: S101 - for the type checker; without a note nothing is current
-    return dataclasses.replace(note, origin=wanted.origin, hashtag=wanted.hashtag, project=wanted.project)
+    return msgspec.structs.replace(note, origin=wanted.origin, hashtag=wanted.hashtag, project=wanted.project)
 
 
 def _is_current(root: Repository, note: State | None, wanted: State) -> bool:
@@ -234,7 +236,7 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     parts, gone = local_work.moving(root, found.commit, mirror_path, plan)
     before = _refuse_to_lose_work(root, note, parts, force=request.force)
     repository.sweep_parts(root.git_dir)
-    state.write(root.git_dir, dataclasses.replace(wanted, phase="moving"))
+    state.write(root.git_dir, msgspec.structs.replace(wanted, phase="moving"))
     say(f"checking out {found.commit[:12]} in {request.checkout_dir}")
     repository.create(root)
     repository.name_origin(root, wanted.origin)
@@ -245,7 +247,7 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
         repository.place(root, found.commit)
         repository.move_refs(root, _refs(root, found, note, say))
     submodules.place_all(root, plan, before=before, how=how)
-    placed = dataclasses.replace(wanted, phase="placed")
+    placed = msgspec.structs.replace(wanted, phase="placed")
     state.write(root.git_dir, placed)
     if request.hipify:
         kind = request.project.hipify

@@ -8,6 +8,8 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from cairn import files
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
@@ -40,7 +42,7 @@ def hipify_tree(root: Repository, note: State, *, kind: HipifyKind, python: Path
     if run.runs_at_checkout(kind):
         say(f"hipifying {root.work_tree}")
         ignored = _remember_ignored(root)
-        begun = dataclasses.replace(note, phase="hipifying", heads=heads)
+        begun = msgspec.structs.replace(note, phase="hipifying", heads=heads)
         write(root.git_dir, begun)
         try:
             report = run.run(root, kind, ignored_before=ignored, python=python, say=say)
@@ -54,9 +56,9 @@ def hipify_tree(root: Repository, note: State, *, kind: HipifyKind, python: Path
     if report is not None:
         if not note.committed:
             made = build_step.ids(root, sorted({*report.changed, *report.generated}))
-            report = dataclasses.replace(report, contents=made)
+            report = msgspec.structs.replace(report, contents=made)
         hipify_report.write(root.git_dir, report)
-    write(root.git_dir, dataclasses.replace(note, phase="ready", heads={}, files=edited))
+    write(root.git_dir, msgspec.structs.replace(note, phase="ready", heads={}, files=edited))
 
 
 def _commit(
@@ -156,7 +158,7 @@ def _undo(root: Repository, note: State, *, made: Collection[str]) -> State:
     for name in made:
         (root.work_tree / name).unlink(missing_ok=True)
     hipify_report.forget(root.git_dir)
-    undone = dataclasses.replace(note, phase="placed", heads={})
+    undone = msgspec.structs.replace(note, phase="placed", heads={})
     write(root.git_dir, undone)
     return undone
 

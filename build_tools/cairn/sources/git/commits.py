@@ -14,10 +14,10 @@ import os
 import re
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import datafile
 from cairn.errors import SourceError
 from cairn.sources.git import command
 
@@ -28,8 +28,7 @@ _ENCODING = re.compile(rb"^encoding (\S+)$", re.MULTILINE)
 _SIGNED = re.compile(rb"^(?:author|committer) .*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Commit:
+class Commit(datafile.Value):
     """A commit, as a changelog shows it; control characters in it are replaced.
 
     Attributes:

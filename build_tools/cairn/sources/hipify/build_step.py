@@ -6,10 +6,11 @@ Without the record, the files it writes into the tree would look like a person's
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
+
+import msgspec
 
 from cairn.errors import SourceError
 from cairn.sources.git.repository import Repository, root_at
@@ -81,7 +82,7 @@ def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
         known=[*tracked, *generated],
         unsupported={},
     )
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         earlier,
         changed=tuple(changed),
         generated=tuple(generated),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
-from cairn import jsonfile
+import msgspec
+
+from cairn import datafile
 from cairn.errors import UsageError
 from cairn.output import wording
 from cairn.stack import HipifyKind
@@ -15,8 +16,7 @@ from cairn.stack import HipifyKind
 _NAME = "cairn.hipify.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class UnsupportedCall:
+class UnsupportedCall(datafile.Value):
     """A call of CUDA's that hipify has no HIP for.
 
     Attributes:
@@ -28,8 +28,7 @@ class UnsupportedCall:
     files: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class HipifyReport:
+class HipifyReport(datafile.Value, tag_field="schema", tag="cairn.hipify/1"):
     """What hipify did, by paths from the root (a submodule's with its own path before it).
 
     Attributes:
@@ -46,8 +45,6 @@ class HipifyReport:
         contents: git's ids of the files changed and generated, where no commit has them.
     """
 
-    SCHEMA: ClassVar[str] = "cairn.hipify/1"
-
     kind: HipifyKind
     when: Literal["checkout", "build"] = "checkout"
     read: tuple[str, ...] | None = None
@@ -57,7 +54,7 @@ class HipifyReport:
     unread: tuple[str, ...] = ()
     unsupported: tuple[UnsupportedCall, ...] = ()
     cuda_includes: tuple[str, ...] = ()
-    contents: Mapping[str, str] = field(default_factory=dict)
+    contents: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 def read(git_dir: Path) -> HipifyReport | None:
@@ -66,14 +63,14 @@ def read(git_dir: Path) -> HipifyReport | None:
     if not path.exists():
         return None
     try:
-        return jsonfile.read(path, HipifyReport)
+        return datafile.read(path, HipifyReport)
     except UsageError:
         return None  # of another version: as good as none
 
 
 def write(git_dir: Path, report: HipifyReport) -> None:
     """Keep a report, in place of an earlier one."""
-    jsonfile.write(git_dir / _NAME, report)
+    datafile.write(git_dir / _NAME, report)
 
 
 def forget(git_dir: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import ClassVar
 
+import msgspec
+
+from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.sources.git import commits as git_commits
@@ -19,8 +19,7 @@ from cairn.sources.mirror import mirror
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
+class Change(datafile.Value):
     """A value that is another one now, or came, or went; None where there was or is none."""
 
     name: str
@@ -28,8 +27,7 @@ class Change:
     after: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProjectChange:
+class ProjectChange(datafile.Value):
     """What became of one project.
 
     Attributes:
@@ -60,8 +58,7 @@ class ProjectChange:
         return self.before != self.after or bool(self.values or self.submodules)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Changelog:
+class Changelog(datafile.Value, tag_field="schema", tag="cairn.changelog/1"):
     """What changed from one manifest to another.
 
     Attributes:
@@ -72,8 +69,6 @@ class Changelog:
         values: SDK, targets, Pythons, platform, tools of the toolchain, variables given to builds.
         projects: all of both manifests, in the newer one's order of building.
     """
-
-    SCHEMA: ClassVar[str] = "cairn.changelog/1"
 
     stack: str
     line: str
@@ -183,8 +178,8 @@ def _with_commits(
         source.find(after.commit, say=say)
         source.find(before.commit, say=say)
     except SourceError as error:
-        return dataclasses.replace(change, note=f"no commits to show: {error}")
-    return dataclasses.replace(
+        return msgspec.structs.replace(change, note=f"no commits to show: {error}")
+    return msgspec.structs.replace(
         change,
         commits=git_commits.between(source.path, before.commit, after.commit),
         dropped=git_commits.between(source.path, after.commit, before.commit),

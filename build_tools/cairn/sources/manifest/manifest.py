@@ -6,11 +6,11 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import ClassVar
 
-from cairn import jsonfile
+import msgspec
+
+from cairn import datafile
 from cairn.errors import CairnError, UsageError
 from cairn.sources.checkout.inspect import Checkout, inspect
 from cairn.sources.manifest import therock
@@ -20,8 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SubmoduleSource:
+class SubmoduleSource(datafile.Value):
     """A submodule.
 
     Attributes:
@@ -37,8 +36,7 @@ class SubmoduleSource:
     tree: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class ProjectSource:
+class ProjectSource(datafile.Value):
     """One project's sources.
 
     Attributes:
@@ -71,8 +69,7 @@ class ProjectSource:
         return self.checkout_dir or self.name
 
 
-@dataclass(frozen=True, kw_only=True)
-class Manifest:
+class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
     """What a set was built from.
 
     Attributes:
@@ -87,8 +84,6 @@ class Manifest:
         build_env: variables given to the builds, by `NAME` or `project:NAME`, besides those of the stack.
     """
 
-    SCHEMA: ClassVar[str] = "cairn.manifest/1"
-
     stack: str
     line: str
     projects: tuple[ProjectSource, ...]
@@ -96,12 +91,12 @@ class Manifest:
     pythons: tuple[str, ...]
     platform: str
     sdk_version: str | None = None
-    toolchain: Mapping[str, str] = field(default_factory=dict)
-    build_env: Mapping[str, str] = field(default_factory=dict)
+    toolchain: Mapping[str, str] = msgspec.field(default_factory=dict)
+    build_env: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def digest(self) -> str:
         """The sha256 of the manifest in one canonical spelling (keys sorted, no white space, UTF-8)."""
-        plain = jsonfile.to_plain(self)
+        plain = datafile.to_plain(self)
         # Sealed sets name the digests of manifests that were written before there were such fields.
         if not plain["build_env"]:
             del plain["build_env"]
@@ -140,7 +135,7 @@ def create(  # noqa: PLR0913 - each is one independent input of a build
 
 def write(path: Path, manifest: Manifest) -> None:
     """Write a manifest atomically."""
-    jsonfile.write(path, manifest)
+    datafile.write(path, manifest)
 
 
 def read(path: Path) -> Manifest:
@@ -154,7 +149,7 @@ def read(path: Path) -> Manifest:
             f"{path} is a manifest of TheRock's, which has commits alone, neither trees nor submodules",
             tip="make its checkouts with `cairn manifest checkout`, and freeze them: `cairn manifest create`",
         )
-    found = jsonfile.read(path, Manifest)
+    found = datafile.read(path, Manifest)
     for project in found.projects:
         # A name becomes a folder, and a commit must be one: a branch would be another tomorrow.
         if not _NAME.fullmatch(project.name):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
-from typing import ClassVar
 
-from cairn import jsonfile, tomlfile
+import msgspec
+
+from cairn import datafile
 from cairn.errors import UsageError
 from cairn.sources.origins.fast_import import EXECUTABLE, FILE, GITLINK, Commit, Entry, Repository
 
@@ -18,8 +18,7 @@ _REFERENCE = re.compile(r"\{commit:([A-Za-z0-9_-]+):([^}\s]+)\}")
 _LEFT_BY_TOOLS = ("__pycache__", ".pytest_cache", ".ruff_cache", ".mypy_cache")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
+class Step(datafile.Value):
     """What one commit brings, on top of its parent.
 
     Attributes:
@@ -39,12 +38,11 @@ class Step:
     parent: str | None = None
     remove: tuple[str, ...] = ()
     tree: tuple[str, ...] = ()
-    write: Mapping[str, str] = field(default_factory=dict)
-    submodules: Mapping[str, str] = field(default_factory=dict)
+    write: Mapping[str, str] = msgspec.field(default_factory=dict)
+    submodules: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class History:
+class History(datafile.Value, tag_field="schema", tag="cairn.history/1"):
     """A repository's history.
 
     Attributes:
@@ -56,13 +54,11 @@ class History:
         executable: paths with the executable bit, which not every file system keeps.
     """
 
-    SCHEMA: ClassVar[str] = "cairn.history/1"
-
     author: str
     default_branch: str
     commits: tuple[Step, ...]
     branches: Mapping[str, str]
-    tags: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = msgspec.field(default_factory=dict)
     executable: tuple[str, ...] = ()
 
     def neighbours(self) -> tuple[str, ...]:
@@ -79,8 +75,8 @@ def load(folder: Path) -> History:
     """
     path = folder / "history.toml"
     tip = "the origin's `tree` must name a folder with a history.toml and a tree/ folder"
-    data = tomlfile.read(path, tip=tip)
-    history = jsonfile.from_plain(data, History, name=str(path))
+    data = datafile.read_toml(path, tip=tip)
+    history = datafile.from_plain(data, History, name=str(path))
     _validate(history, path)
     return history
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from cairn.errors import SourceError
 from cairn.output import wording
 from cairn.sources.checkout import local_commits, local_work, rehipify
@@ -245,7 +247,7 @@ def _move(root: Repository, places: Sequence[_Rebuilt], report: HipifyReport | N
     note = state.read(root.git_dir)
     if note is not None:
         heads = {place.part.path: place.part.repository.tag(UPSTREAM_TAG) or "" for place in places}
-        state.write(root.git_dir, replace(note, phase="hipifying", heads=heads))
+        state.write(root.git_dir, msgspec.structs.replace(note, phase="hipifying", heads=heads))
     for place in places:
         own = place.part.repository
         # The branch moves too, if there is one: all that it changed is in the new commits, under the

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from cairn import jsonfile
+from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.output import wording
@@ -143,7 +143,7 @@ def plain(found: Audit) -> dict[str, object]:
         "ok": not found.problems,
         "parts": found.parts,
         "hipify": found.hipify,
-        "problems": [jsonfile.to_plain(problem) for problem in found.problems],
+        "problems": [datafile.to_plain(problem) for problem in found.problems],
         "allowed": [
             {
                 "path": explained.path,

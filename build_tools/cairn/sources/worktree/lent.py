@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import ClassVar
 
-from cairn import files, jsonfile
+import msgspec
+
+from cairn import datafile, files
 from cairn.errors import SourceError, UsageError
 from cairn.sources.git.repository import Repository
 
 _NOTE = "cairn-lent.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lent:
+class Lent(datafile.Value, tag_field="schema", tag="cairn.lent/1"):
     """The note: path from the root to the sha256 of what was written there."""
 
-    SCHEMA: ClassVar[str] = "cairn.lent/1"
-
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 @contextlib.contextmanager
@@ -39,7 +36,7 @@ def lent(root: Repository, name: str, text: str) -> Iterator[None]:
     refuse_other(root, name)
     with files.writing_beside(path) as part:
         part.write_text(text, encoding="utf-8", newline="\n")
-        jsonfile.write(root.git_dir / _NOTE, Lent(files={name: files.sha256_of(part)}))
+        datafile.write(root.git_dir / _NOTE, Lent(files={name: files.sha256_of(part)}))
     try:
         yield
     finally:
@@ -57,7 +54,7 @@ def take_back(root: Repository) -> None:
     if not note.exists():
         return
     with contextlib.suppress(UsageError):  # a note that cannot be read proves nothing
-        for name, sha256 in jsonfile.read(note, Lent).files.items():
+        for name, sha256 in datafile.read(note, Lent).files.items():
             path = root.work_tree / name
             if not path.is_symlink() and path.is_file() and files.sha256_of(path) == sha256:
                 path.unlink()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
-from cairn import files, jsonfile
+import msgspec
+
+from cairn import datafile, files
 from cairn.errors import UsageError
 
 _NAME = "cairn.json"
@@ -20,8 +21,7 @@ Phase = Literal["moving", "placed", "hipifying", "ready"]
 `hipifying`: differences from `heads` are ours. `ready`: all that was asked for is done."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class State:
+class State(datafile.Value, tag_field="schema", tag="cairn.checkout/1"):
     """The note.
 
     Attributes:
@@ -37,8 +37,6 @@ class State:
         files: where hipify's edits are no commit, the state of the files that they led to.
     """
 
-    SCHEMA: ClassVar[str] = "cairn.checkout/1"
-
     project: str
     origin: str
     hashtag: str
@@ -47,7 +45,7 @@ class State:
     submodules: bool = True
     hipify: bool = True
     committed: bool = True
-    heads: Mapping[str, str] = field(default_factory=dict)
+    heads: Mapping[str, str] = msgspec.field(default_factory=dict)
     files: str | None = None
 
 
@@ -57,14 +55,14 @@ def read(git_dir: Path) -> State | None:
     if not path.exists():
         return None
     try:
-        return jsonfile.read(path, State)
+        return datafile.read(path, State)
     except UsageError:
         return None
 
 
 def write(git_dir: Path, state: State) -> None:
     """Write the note; the git directory is made when missing, so that a killed first run is recognised."""
-    jsonfile.write(git_dir / _NAME, state)
+    datafile.write(git_dir / _NAME, state)
 
 
 @contextlib.contextmanager

@@ -10,11 +10,9 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
-from cairn import jsonfile
+from cairn import datafile
 from cairn.errors import UsageError
 from cairn.sources.git.repository import Repository
 from cairn.sources.worktree import contents
@@ -25,16 +23,13 @@ _NAME = "cairn.placing.json"
 _PAGE = 4096
 
 
-@dataclass(frozen=True, kw_only=True)
-class Placing:
+class Placing(datafile.Value, tag_field="schema", tag="cairn.placing/1"):
     """A working tree on its way.
 
     Attributes:
         before: the tree of what was there; None where there was nothing.
         after: the commit that is to be there; None where the working tree is being removed.
     """
-
-    SCHEMA: ClassVar[str] = "cairn.placing/1"
 
     before: str | None
     after: str | None
@@ -43,7 +38,7 @@ class Placing:
 @contextlib.contextmanager
 def placing(own: Repository, *, before: str | None, after: str | None) -> Iterator[None]:
     """Note what is under way while the block runs; the note stays where the block does not end."""
-    jsonfile.write(own.git_dir / _NAME, Placing(before=before, after=after))
+    datafile.write(own.git_dir / _NAME, Placing(before=before, after=after))
     yield
     (own.git_dir / _NAME).unlink(missing_ok=True)
 
@@ -54,7 +49,7 @@ def read(own: Repository) -> Placing | None:
     if not path.exists():
         return None
     try:
-        return jsonfile.read(path, Placing)
+        return datafile.read(path, Placing)
     except UsageError:
         return None
 

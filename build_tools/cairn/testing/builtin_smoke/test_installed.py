@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cairn import jsonfile, process
+from cairn import datafile, process
 from cairn.formats import elf
 from cairn.formats.offload import code_object
 from cairn.targets import CPU, in_order, parse_target_id
@@ -33,7 +33,7 @@ _SYSTEM = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "
 
 @functools.cache
 def facts() -> SmokeFacts:
-    return jsonfile.read(Path(os.environ[smoke_facts.VARIABLE]), SmokeFacts)
+    return datafile.read(Path(os.environ[smoke_facts.VARIABLE]), SmokeFacts)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

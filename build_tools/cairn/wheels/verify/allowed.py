@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from cairn import tomlfile
+from cairn import datafile
 from cairn.errors import UsageError
 from cairn.wheels.verify.findings import CODES, NEVER_ALLOWED, Finding
 
@@ -77,7 +77,7 @@ def read(path: Path) -> tuple[Allowed, ...]:
     Raises:
         UsageError: it cannot be read, or is malformed; the message names the entry.
     """
-    data = tomlfile.read(path)
+    data = datafile.read_toml(path)
     if data.get("schema") != SCHEMA:
         raise UsageError(f"{path}: schema is {data.get('schema')!r}, expected {SCHEMA!r}")
     if unknown := sorted(data.keys() - {"schema", "finding"}):

@@ -104,10 +104,10 @@ def test_no_setting_and_no_variable_of_the_users_changes_what_is_read(
     # In a process of its own: GitPython looks at some of these once, when it is imported.
     code = f"""
 import json, pathlib, sys
-from cairn import jsonfile
+from cairn import datafile
 from cairn.sources.git import commits
 found = commits.between(pathlib.Path({str(folder)!r}), "first", "main")
-json.dump([jsonfile.to_plain(one) for one in found], sys.stdout)
+json.dump([datafile.to_plain(one) for one in found], sys.stdout)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()

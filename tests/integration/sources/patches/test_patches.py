@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cairn.cli.main import main
@@ -81,7 +82,7 @@ def test_a_fresh_checkout_is_explained_and_untouched(bench: Any) -> None:
 def test_a_checkout_without_submodules_or_at_build(bench: Any, torch: Any) -> None:
     bench(submodules=False)
     assert audit(bench).parts == 1
-    bench(project=torch.__class__(**{**vars(torch), "hipify": "at-build"}))
+    bench(project=msgspec.structs.replace(torch, hipify="at-build"))
     assert said(audit(bench, kind="at-build")) == []
 
 

@@ -1,0 +1,231 @@
+"""Our files in JSON and TOML, read into frozen values and written whole.
+
+What a file may hold is said once, by a subclass of `Value`: msgspec checks what is read against its fields,
+and gives the JSON schema. A file with a version names it in `schema`:
+
+    class WheelSet(Value, tag_field="schema", tag="cairn.set/1"):
+        wheels: tuple[SetWheel, ...]
+
+    found = datafile.read(path, WheelSet)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from cairn import files
+from cairn.errors import UsageError
+from cairn.output import wording
+
+V = TypeVar("V", bound="Value")
+
+_MAKE_AGAIN = "restore the file from a copy, or run the command that wrote it again"
+_CORRECT = "correct the file"
+_SHOWN = 300  # characters of what is wrong
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+_UNKNOWN_FIELD = re.compile(r"object contains unknown field `(.*)`", re.DOTALL)
+
+# `a.a.a. … = 1` costs tomllib the square of its length: 3 s for 16 KB. No file has a line such as this one.
+_MOST_DOTS = 2_000
+
+
+class _KeywordsOnly(msgspec.StructMeta):
+    """A `Struct` hands its other options down to its subclasses, but not `kw_only`."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **options: Any) -> Any:  # noqa: ANN401
+        return super().__new__(cls, name, bases, body, **{"kw_only": True, **options})
+
+
+@typing.dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class Value(msgspec.Struct, metaclass=_KeywordsOnly, frozen=True, forbid_unknown_fields=True):
+    """A value that a file holds; fields are JSON's scalars, `Literal`, `tuple`, `Mapping`, `Value`, or None.
+
+    Change one with `msgspec.structs.replace`.
+    """
+
+
+def json_schema(cls: type[Value]) -> dict[str, Any]:
+    """The JSON schema of the files that hold such a value."""
+    return msgspec.json.schema(cls)
+
+
+def to_plain(value: object) -> dict[str, Any]:
+    """A value, or a dataclass, as plain JSON values, with its `schema` first."""
+    return typing.cast("dict[str, Any]", msgspec.to_builtins(value))
+
+
+def dumps(value: Value) -> str:
+    """The text of a JSON file: stable order, two spaces, a newline at the end."""
+    return json.dumps(to_plain(value), indent=2, ensure_ascii=False) + "\n"
+
+
+def write(path: Path, value: Value) -> None:
+    """Write a value to `path` atomically, as JSON."""
+    files.write_text(path, dumps(value))
+
+
+def read(path: Path, cls: type[V], *, tip: str | None = None) -> V:
+    """Read a JSON file, or one whose name ends in `.toml`.
+
+    Args:
+        path: the file.
+        cls: what it holds.
+        tip: what to do where there is none.
+
+    Raises:
+        UsageError: no such file, not JSON (TOML), of another version, or with missing, unknown or mistyped
+            fields.
+    """
+    if path.suffix == ".toml":
+        return from_plain(read_toml(path, tip=tip), cls, name=str(path))
+    return loads(_bytes_of(path, tip), cls, name=str(path))
+
+
+def loads(text: bytes | str, cls: type[V], *, name: str) -> V:
+    """Like `read`, from the text of a JSON file; `name` stands for the file in errors."""
+    return from_plain(parse_json(text, name=name), cls, name=name)
+
+
+def from_plain(data: object, cls: type[V], *, name: str) -> V:
+    """The value that plain JSON or TOML values stand for."""
+    # Structs take a document without its tag.
+    expected = cls.__struct_config__.tag
+    if expected is not None and isinstance(data, dict) and data.get("schema") != expected:
+        raise UsageError(
+            f"{name} has schema {repr(data.get('schema'))[:100]}, expected {expected!r}",
+            tip="it was written by another version of Cairn; use that version or make the file again",
+        )
+    try:
+        return msgspec.convert(data, cls)
+    except msgspec.ValidationError:
+        place, kind, reason = _mistake(data, cls, "")
+        tip = _CORRECT if name.endswith(".toml") else _MAKE_AGAIN
+        if unknown := _UNKNOWN_FIELD.fullmatch(reason):
+            fields = [field.name for field in msgspec.structs.fields(kind)]
+            tip = wording.did_you_mean(unknown[1], fields, what="the fields are")
+        where = place.removeprefix(".")[:_SHOWN] or "the top"
+        raise UsageError(f"{name}, at {where}: {reason[:_SHOWN]}", tip=tip) from None
+
+
+def read_toml(path: Path, *, tip: str | None = None) -> dict[str, Any]:
+    """A TOML file of whatever shape; `tip` says what to do where there is none.
+
+    Raises:
+        UsageError: it cannot be read, is not UTF-8, or is not TOML.
+    """
+    return parse_toml(_bytes_of(path, tip), name=str(path))
+
+
+def parse_toml(data: bytes, *, name: str) -> dict[str, Any]:
+    """TOML out of bytes; `name` stands for the file in errors.
+
+    Raises:
+        UsageError: it is not UTF-8, or not TOML.
+    """
+    import tomllib  # noqa: PLC0415 - many commands read JSON only
+
+    if any(line.count(b".") > _MOST_DOTS for line in data.splitlines()):
+        raise UsageError(f"{name} is not TOML that can be read: a line has over {_MOST_DOTS} dots")
+    try:
+        return tomllib.loads(data.decode("utf-8-sig"))
+    except RecursionError as error:
+        raise UsageError(f"{name} is not TOML that can be read: it is nested too deep") from error
+    except ValueError as error:  # also of a number with more digits than Python converts
+        raise UsageError(f"{name} is not TOML: {error}", tip=_CORRECT) from error
+
+
+def parse_json(text: bytes | str, *, name: str) -> Any:  # noqa: ANN401 - what json gives
+    """JSON as RFC 8259 has it, and as every reader understands it alike.
+
+    Refused besides what is not JSON: a name that an object has twice, `NaN` and infinite numbers, halves of
+    surrogate pairs (which cannot be written to a file), more digits or levels than Python reads. (msgspec's
+    decoder takes the last of two equal names.)
+
+    Raises:
+        UsageError: it is not that; `name` stands for the file.
+    """
+    try:
+        text = text if isinstance(text, str) else text.decode("utf-8-sig")
+        found = json.loads(
+            text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_without_repeats
+        )
+        if _SURROGATE.search(text):
+            json.dumps(found, ensure_ascii=False).encode()
+    except RecursionError as error:
+        raise UsageError(f"{name} is nested too deep", tip=_MAKE_AGAIN) from error
+    except ValueError as error:
+        raise UsageError(f"{name} is not JSON: {error}", tip=_MAKE_AGAIN) from error
+    return found
+
+
+def _bytes_of(path: Path, tip: str | None) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", tip=tip) from error
+
+
+def _refuse_constant(text: str) -> Any:  # noqa: ANN401 - what json asks for
+    raise ValueError(f"{text} is not a number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text[:40]} is too large")
+    return value
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"an object has the name {name[:100]!r} twice")
+        found[name] = value
+    return found
+
+
+def _mistake(data: Any, kind: Any, place: str) -> tuple[str, Any, str]:  # noqa: ANN401 - any value and type hint
+    """Where the first mistake is, which type is expected there, and what is wrong.
+
+    msgspec's own path calls every key of a mapping `[...]`: an environment variable would have no name.
+    """
+    for step, value, inner in _parts(data, kind):
+        try:
+            msgspec.convert(value, inner)
+        except msgspec.ValidationError:
+            return _mistake(value, inner, place + step)
+    try:
+        msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        reason = str(error)
+        reason = reason[:1].lower() + reason[1:]
+        if typing.get_origin(kind) is typing.Literal:
+            reason += f", expected one of {', '.join(map(repr, typing.get_args(kind)))}"
+        return place, kind, reason
+    raise AssertionError("msgspec refused the whole, and takes each part")
+
+
+def _parts(data: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - any value and type hint
+    """What a value consists of: the step to each part, the part, and the type it must have."""
+    arguments = typing.get_args(kind)
+    if typing.get_origin(kind) in (types.UnionType, typing.Union) and data is not None:
+        # Unions in our formats are `X | None`.
+        yield from (("", data, argument) for argument in arguments if argument is not types.NoneType)
+    elif isinstance(data, dict) and isinstance(kind, type) and issubclass(kind, Value):
+        fields = msgspec.structs.fields(kind)
+        yield from ((f".{f.name}", data[f.name], f.type) for f in fields if f.name in data)
+    elif isinstance(data, dict) and arguments:
+        yield from ((f".{name}", value, arguments[1]) for name, value in data.items())
+    elif isinstance(data, list) and arguments:
+        yield from ((f"[{number}]", value, arguments[0]) for number, value in enumerate(data))

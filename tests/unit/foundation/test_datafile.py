@@ -1,0 +1,178 @@
+"""Our files, and the JSON and TOML of others: refused in one line that says where, in linear time."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cairn import datafile
+from cairn.errors import UsageError
+
+
+class Inner(datafile.Value):
+    name: str
+    count: int = 0
+
+
+class Outer(datafile.Value, tag_field="schema", tag="cairn.test/1"):
+    kind: Literal["a", "b"]
+    items: tuple[Inner, ...]
+    table: Mapping[str, Inner] = msgspec.field(default_factory=dict)
+    maybe: Inner | None = None
+    names: tuple[str, ...] | None = None
+
+
+inners = st.builds(Inner, name=st.text(), count=st.integers())
+outers = st.builds(
+    Outer,
+    kind=st.sampled_from(["a", "b"]),
+    items=st.lists(inners).map(tuple),
+    table=st.dictionaries(st.text(), inners),
+    maybe=st.none() | inners,
+    names=st.none() | st.lists(st.text()).map(tuple),
+)
+
+
+@given(outers)
+def test_round_trip(value: Outer) -> None:
+    assert datafile.loads(datafile.dumps(value), Outer, name="x") == value
+
+
+GOOD = {"schema": "cairn.test/1", "kind": "a", "items": []}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema": "cairn.test/2"},
+        {"schema": None},
+        {"kind": "c"},
+        {"items": [{"count": 1}]},
+        {"items": [{"name": 1}]},
+        {"extra": 1},
+        {"maybe": []},
+        {"names": [1]},
+    ],
+)
+def test_a_lie_is_refused_with_one_line(change: dict[str, object]) -> None:
+    with pytest.raises(UsageError) as caught:
+        datafile.loads(json.dumps(GOOD | change), Outer, name="some.json")
+    assert str(caught.value).startswith("some.json")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '"x"', "[" * 100_000])
+def test_what_is_not_our_json_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        datafile.loads(text, Outer, name="some.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"schema": "cairn.test/1", "kind": "a", "kind": "b", "items": []}', "the name 'kind' twice"),
+        ('{"a": NaN}', "NaN is not a number"),
+        ('{"a": -Infinity}', "-Infinity is not a number"),
+        ('{"a": 1e999}', "too large"),
+        ('{"a": ' + "9" * 5_000 + "}", "not JSON"),
+        ('{"a": "\\ud800"}', "surrogates not allowed"),
+        (b'{"a": "\xff"}', "not JSON"),
+        ('{"a": ' * 100_000, "nested too deep"),
+    ],
+)
+def test_what_readers_understand_in_several_ways_is_refused(text: str | bytes, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        datafile.loads(text, Outer, name="some.json")
+
+
+def test_a_whole_pair_of_surrogates_is_a_letter() -> None:
+    assert datafile.parse_json('"\\ud83d\\ude00"', name="some.json") == "\U0001f600"
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"absent\.json"):
+        datafile.read(tmp_path / "absent.json", Outer)
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "why"),
+    [
+        ({"items": [{"name": "a"}, {"name": 1}]}, "items[1].name", "expected `str`, got `int`"),
+        ({"items": [{}]}, "items[0]", "missing required field `name`"),
+        ({"kind": "c"}, "kind", "'c', expected one of 'a', 'b'"),
+        ({"table": {"x": {"name": "a"}, "y": {"name": "a", "count": True}}}, "table.y.count", "got `bool`"),
+        ({"maybe": {"name": 1}}, "maybe.name", "expected `str`, got `int`"),
+        ({"maybe": 1}, "maybe", "expected `object`, got `int`"),
+        ({"names": ["a", None]}, "names[1]", "got `null`"),
+        ({"itms": []}, "the top", "unknown field `itms`"),
+    ],
+)
+def test_the_message_says_where_the_mistake_is(change: dict[str, object], where: str, why: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        datafile.loads(json.dumps(GOOD | change), Outer, name="some.json")
+    said = str(caught.value)
+    assert said.startswith(f"some.json, at {where}: ")
+    assert why in said
+
+
+def test_a_mistyped_field_is_answered_with_the_one_that_was_meant() -> None:
+    with pytest.raises(UsageError) as caught:
+        datafile.loads(json.dumps(GOOD | {"itms": []}), Outer, name="some.json")
+    assert caught.value.tip is not None
+    assert "did you mean items?" in caught.value.tip
+
+
+def test_a_value_is_frozen_and_made_by_keywords() -> None:
+    with pytest.raises(TypeError):
+        Inner("a")  # type: ignore[call-arg]
+    with pytest.raises(AttributeError):
+        Inner(name="a").name = "b"  # type: ignore[misc]
+
+
+def test_a_file_of_no_version_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"has schema None, expected 'cairn\.test/1'"):
+        datafile.loads('{"kind": "a", "items": []}', Outer, name="some.json")
+
+
+def test_the_schema_takes_what_is_written_and_nothing_else() -> None:
+    schema = datafile.json_schema(Outer)
+    jsonschema.validate(json.loads(datafile.dumps(Outer(kind="a", items=(Inner(name="x"),)))), schema)
+    for change in ({"schema": "cairn.test/2"}, {"kind": "c"}, {"extra": 1}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(GOOD | change, schema)
+
+
+def test_toml_is_read_by_its_suffix(tmp_path: Path) -> None:
+    path = tmp_path / "some.toml"
+    path.write_text('schema = "cairn.test/1"\nkind = "a"\n[[items]]\nname = "x"\n')
+    assert datafile.read(path, Outer) == Outer(kind="a", items=(Inner(name="x"),))
+    path.write_text('schema = "cairn.test/1"\nkind = 1979-05-27\nitems = []\n')
+    with pytest.raises(UsageError, match=r"some\.toml, at kind: "):
+        datafile.read(path, Outer)
+
+
+@pytest.mark.parametrize("text", ["{} = 1", "[{}]", "x = {{ {} = 1 }}"])
+def test_a_key_of_very_many_parts_is_refused(text: str) -> None:
+    # tomllib takes the square of its length in time, and gives a table too deep to be used.
+    with pytest.raises(UsageError, match="over 2000 dots"):
+        datafile.parse_toml(text.format(".".join("a" * 3_000)).encode(), name="pyproject.toml")
+
+
+def test_long_texts_are_read() -> None:
+    text = "A sentence. " * 500
+    assert (
+        datafile.parse_toml(f'x = "{text}"\ny = """\n{text}\n{text}"""'.encode(), name="a.toml")["x"] == text
+    )
+
+
+@pytest.mark.parametrize(
+    "data", [b"a", b"\xff = 1", b"a = 1\na = 2", b"x = " + b"[" * 5_000, b"n = " + b"9" * 5_000]
+)
+def test_what_is_no_toml_is_refused_by_name(data: bytes) -> None:
+    with pytest.raises(UsageError, match=r"a\.toml is not TOML"):
+        datafile.parse_toml(data, name="a.toml")
