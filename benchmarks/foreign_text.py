@@ -22,11 +22,11 @@ from cairn.build.inputs import variables
 from cairn.errors import CairnError
 from cairn.output import console, escaping, redact
 from cairn.release.serve import negotiation
+from cairn.sources import pins
 from cairn.sources.checkout import local_commits
 from cairn.sources.git import failures, url
 from cairn.sources.hipify import leftovers
 from cairn.sources.patches import allowlist
-from cairn.sources.pins import read
 from cairn.testing import junit
 from cairn.wheels.contents.summary import summarise
 from cairn.wheels.fat import rocm_tree
@@ -157,7 +157,7 @@ def _git_texts(folder: Path) -> dict[str, Case]:
         "hipified source: calls": written("b.h", 4_000, source, "cublasA   ", include),
         "hipified source: one long word": written("c.h", 8_000, source, "cudaA", include),
         "related_commits": written(
-            "related", 500, read.related_commits, f"ubuntu|a|torch|b|{_COMMIT}|https://h/x\n"
+            "related", 500, pins.related_commits, f"ubuntu|a|torch|b|{_COMMIT}|https://h/x\n"
         ),
         "patches allowlist: blank lines": written("d.toml", 4_000, allowlist.load, "\n", allowed),
         "patches allowlist: tables": written("e.toml", 200, allowlist.load, "[[patch]]\n", allowed),

@@ -13,7 +13,7 @@ from cairn.concurrency import side_by_side
 from cairn.errors import UsageError
 from cairn.sources.checkout.checkout import Checkout, CheckoutRequest, checkout
 from cairn.sources.origins import materialize as declared
-from cairn.sources.pins.resolve import Wanted, wanted
+from cairn.sources.pins import Wanted, wanted
 from cairn.stack import Project, Stack
 
 Say = Callable[[str], None]

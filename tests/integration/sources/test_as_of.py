@@ -141,7 +141,7 @@ def test_the_commands(at: At, upstream: Any, tmp_path: Path, capsys: pytest.Capt
     assert then in capsys.readouterr().out
     with pytest.raises(SystemExit):
         program.main(["checkout", "all", "--stack", str(tmp_path), "--as-of", "yesterday"])
-    assert "'yesterday' is no date" in capsys.readouterr().err
+    assert "'yesterday' is not a valid date" in capsys.readouterr().err
 
 
 def test_how_a_moment_is_written() -> None:
@@ -154,5 +154,5 @@ def test_how_a_moment_is_written() -> None:
 
 @pytest.mark.parametrize("text", ["", "today", "24.11.2025", "2025-13-01", "2025-11-24T99:00", "2025"])
 def test_what_is_no_moment(text: str) -> None:
-    with pytest.raises(UsageError, match="is no date"):
+    with pytest.raises(UsageError, match="is not a valid date"):
         history.moment(text)

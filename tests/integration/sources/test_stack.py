@@ -14,7 +14,7 @@ from cairn.cli import main as program
 from cairn.errors import SourceError, UsageError
 from cairn.sources import checkout_stack
 from cairn.sources.manifest import manifest
-from cairn.sources.pins.resolve import wanted
+from cairn.sources.pins import wanted
 from cairn.stack import Origin, Project, Stack
 
 
@@ -123,9 +123,17 @@ def test_a_pin_of_another_system_is_not_passed_over_in_silence(
     assert (named.origin, named.hashtag) == ("/d", "main")
 
 
+def test_a_project_that_is_not_pinned_is_not_missed_among_pins(stack: Stack, tmp_path: Path) -> None:
+    torch = stack.project("torch")
+    (_, again) = (checkout_stack.checkout_stack(stack, tmp_path, names=["torch"]) for _ in range(2))
+    assert (tmp_path / "pytorch/related_commits").exists()
+    assert again[0].notes == ()
+    assert wanted(torch, default_origin="/d", torch_dir=tmp_path / "pytorch").note is None
+
+
 def test_required_pins_where_there_is_no_torch(bench: Any, vision: Project) -> None:
     torch_dir = bench(hipify=False, submodules=False).path
-    with pytest.raises(SourceError, match="no torch checkout"):
+    with pytest.raises(SourceError, match="is not a torch checkout"):
         wanted(vision, default_origin="/d", torch_dir=torch_dir / "no", require_related_commit=True)
 
 
@@ -133,7 +141,7 @@ def test_the_release_branch_of_torchs_triton_version(stack: Stack, triton: Proje
     checkout_stack.checkout_stack(stack, tmp_path / "src", names=["torch"])
     found = wanted(triton, default_origin="/d", torch_dir=tmp_path / "src/pytorch", release=True)
     assert found.hashtag == "release/3.5.x"
-    with pytest.raises(SourceError, match="no torch checkout"):
+    with pytest.raises(SourceError, match="is not a torch checkout"):
         wanted(triton, default_origin="/d", torch_dir=tmp_path / "nowhere")
     with pytest.raises(UsageError, match="exclude each other"):
         wanted(triton, default_origin="/d", hashtag="main", torch_dir=tmp_path / "src/pytorch", release=True)

@@ -16,7 +16,7 @@ import pytest
 
 from cairn.errors import SourceError
 from cairn.sources.checkout.checkout import Checkout, inspect
-from cairn.sources.pins.resolve import wanted
+from cairn.sources.pins import wanted
 
 # Runs a checkout in a process of its own, with a `git` in front of the real one that kills that process at
 # its N-th call: before git has run, or leaving git to run on without a parent.

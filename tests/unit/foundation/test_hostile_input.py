@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from cairn import datafile
 from cairn.cli.main import main
 from cairn.errors import CairnError
-from cairn.sources.pins import read as pins_read
+from cairn.sources import pins
 from cairn.testing.record import TestRecord
 
 ROOT = Path(__file__).parents[3]
@@ -389,10 +389,10 @@ def test_the_guard_is_there_and_has_nothing_to_do(tmp_path: Path) -> None:
     [
         (
             f"ubuntu|pytorch|torch|main|{COMMIT}|https://h/x\ncentos|a|b|c|{COMMIT}|d\n".encode(),
-            pins_read.related_commits,
+            pins.related_commits,
         ),
-        (b"3.5.0\n", lambda path: pins_read.triton_release(path.parents[2])),
-        (COMMIT.encode() + b"\n", lambda path: pins_read.ci_commit_pin(path.parents[2], "triton")),
+        (b"3.5.0\n", lambda path: pins.triton_release(path.parents[2])),
+        (COMMIT.encode() + b"\n", lambda path: pins.ci_commit_pin(path.parents[2], "triton")),
         (
             b'{"schema": "cairn.record/1", "set_id": "a", "kind": "smoke", "hardware": [], "counts": {}}',
             lambda path: datafile.read(path, TestRecord),

@@ -75,5 +75,5 @@ def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("bad", ["", " ", "--upload-pack=touch x", "-x"])
 def test_what_is_no_origin(bad: str) -> None:
-    with pytest.raises(SourceError, match="is no origin"):
+    with pytest.raises(SourceError, match="is not a valid origin"):
         url.absolute(bad)

@@ -24,9 +24,11 @@ def absolute(origin: str) -> str:
         UsageError: it is below a home folder that is not known.
     """
     if not origin.strip() or origin.startswith("-"):
-        raise SourceError(f"{origin!r} is no origin", tip="give a git URL or the path of a repository")
+        raise SourceError(
+            f"{origin!r} is not a valid origin", tip="give a git URL or the path of a repository"
+        )
     if is_local(origin):
-        return os.path.abspath(files.expanded(origin))  # noqa: PTH100 - links stay as the person wrote them
+        return os.path.abspath(files.expanded(origin))  # noqa: PTH100 - links stay as the user wrote them
     return origin
 
 
@@ -41,13 +43,13 @@ def without_credentials(origin: str) -> str:
 
 
 def identity(origin: str) -> str:
-    """What is equal for two spellings of one origin: no credentials, no `.git`, no slash at the end."""
+    """Two spellings of one origin have the same: no credentials, no `.git`, no slash at the end."""
     plain = without_credentials(origin).rstrip("/")
     return plain if is_local(origin) else plain.removesuffix(".git")
 
 
 def slug(origin: str) -> str:
-    """A file name for an origin that a person recognises and that no other origin has."""
+    """A file name for an origin that a user recognises and that no other origin has."""
     same = identity(origin)
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", "-".join(re.split(r"[/:\\]+", same)[-2:])).strip("-.")
     return f"{readable[-60:]}-{hashlib.sha256(same.encode()).hexdigest()[:12]}"

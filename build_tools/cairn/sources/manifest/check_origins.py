@@ -17,7 +17,8 @@ from cairn.sources.checkout.inspect import Checkout
 from cairn.sources.git import command, repository
 from cairn.sources.git.command import RetryPolicy
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
-from cairn.sources.mirror import fetch
+from cairn.sources.mirror import mirror
+from cairn.sources.mirror.mirror import Mirror
 from cairn.sources.worktree import submodules
 
 Say = Callable[[str], None]
@@ -80,15 +81,15 @@ def _has(claim: _Claim, *, retry: RetryPolicy, say: Say) -> bool:
         path = Path(temporary)
         command.run(path, "init", "--quiet", "--bare", ".")
         # The commit alone: neither its files nor what was before it.
-        ask = fetch.Source(origin=claim.origin, path=path, depth=1, only="tree:0", retry=retry, say=say)
+        ask = Mirror(origin=claim.origin, path=path, depth=1, only="tree:0", retry=retry)
         try:
-            fetch.fetch(ask, claim.commit)
+            mirror.fetch(ask, claim.commit, say=say)
         except command.UnknownRefError as error:
             if "unadvertised" not in str(error):
                 return False
             # Such a server answers for branches and tags only: look through all they lead to.
             everything = dataclasses.replace(ask, depth=None)
-            fetch.fetch(everything, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+            mirror.fetch(everything, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", say=say)
         return command.succeeds(path, "cat-file", "-e", claim.commit)
 
 

@@ -1,1 +1,4 @@
-"""One bare local mirror an origin, shared by every checkout: `mirror.of` gives it, `fetch` fills it."""
+"""One bare local mirror per origin, shared by every checkout, from which checkouts borrow their objects.
+
+`mirror.of` takes an origin and gives its `Mirror`; `Mirror.find` brings a branch, tag or commit into it.
+"""

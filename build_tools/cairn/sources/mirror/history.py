@@ -1,9 +1,9 @@
 """What a branch of an origin was at a moment.
 
-Of the commits that one meets walking from where it is now back along first parents, the
-first that was committed at that moment or before. First parents alone, since a merge brings in commits that
-are older than the moment they came; the time of the commit, since that of writing is older still. It is right
-for a branch that only ever grew; where one was rewritten, nobody but its host knows what it was.
+Walking back from where it is now along first parents, it is the first commit whose committer date is not
+later than that moment. First parents only, since a merge brings in commits that are older than the day they
+arrived; the committer date, since the author date may be older still. That is right for a branch that only
+ever grew; what a rewritten branch was, only its host knows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def moment(text: str) -> datetime:
         found = datetime.fromisoformat(text)
     except ValueError as error:
         raise UsageError(
-            f"{text!r} is no date", tip="write it as 2025-11-24, or with a time as 2025-11-24T06:00+00:00"
+            f"{text!r} is not a valid date",
+            tip="write it as 2025-11-24, or with a time as 2025-11-24T06:00+00:00",
         ) from error
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 

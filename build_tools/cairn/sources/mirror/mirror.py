@@ -1,4 +1,4 @@
-"""One bare local mirror per origin, shared by every checkout and every concurrent run.
+"""One bare local mirror per origin, shared by every checkout and every concurrent run; how it is filled.
 
 A mirror holds objects and, for each commit that a checkout was ever made of, a ref
 `refs/cairn/kept/<commit>`: checkouts borrow its objects (git's alternates), so `git gc` in it must never
@@ -8,6 +8,11 @@ never stored: they move. What is fetched is what a name needs, not the origin's 
 Shallow histories live in a mirror of their own, since a shallow commit would cut the history of every
 other checkout at that point. Commits alone, without their files, are enough for a changelog and for what a
 branch was at a date, and cheap: they too have a mirror of their own, where the whole one is not here.
+
+Git cannot continue a transfer: what came before the connection was lost is thrown away. The first fetch of a
+whole history is the one that is long enough to suffer. After a first failure it therefore goes on in pieces:
+the newest state (`--depth=1`), then the history behind it (`--deepen`), some generations at a time, fewer
+after each failure and more after each success. What a piece brought stays, for this run and for the next one.
 """
 
 from __future__ import annotations
@@ -20,16 +25,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cairn import files
-from cairn.errors import SourceError
+from cairn.errors import NetworkError, SourceError
 from cairn.sources.git import command, repository, url
-from cairn.sources.mirror import fetch
 
 Say = Callable[[str], None]
 
 _KEPT = "refs/cairn/kept"
+_PIECES = "refs/cairn/pieces"  # what has come so far: git offers only what a ref names
+_PIECES_NOTE = "cairn-pieces"  # a file that says which refs the pieces are of
+_GENERATIONS = 64  # of history, in the first piece
 _ABBREVIATED = re.compile(r"[0-9a-f]{7,39}")
+# What no ref may hold (git-check-ref-format(1)), and the revision syntax that only `rev-parse` understands.
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|^[-/+]|/$|\.lock$|^$")
 _PULL_REQUEST = re.compile(r"^#(\d+)$")
+# A line of FETCH_HEAD: `id<TAB>[not-for-merge]<TAB>branch 'name' of URL`, without `branch` for a commit or a
+# pull request's ref (git's builtin/fetch.c, append_fetch_head).
 _FETCHED = re.compile(r"^([0-9a-f]+)\t(?:not-for-merge)?\t(?:(?:(branch|tag) )?'([^']*)' of )?")
 _LOCK_WAIT = 4 * 3600.0  # seconds; the other holder may be at the first fetch of a big repository
 
@@ -59,10 +69,10 @@ class Mirror:
 
     Attributes:
         origin: its URL, credentials included, or absolute path.
-        path: the bare repository; made by the first fetch.
+        path: the bare repository; made by `find`.
         depth: commits of history wanted; None for all of it.
-        only: git's filter of what is wanted; None for everything.
-        retry: with network faults.
+        only: git's filter of what is wanted, such as `tree:0` for commits alone (git-rev-list(1), --filter).
+        retry: how often a network fault is tried again.
     """
 
     origin: str
@@ -80,7 +90,9 @@ class Mirror:
         """
         hashtag = _PULL_REQUEST.sub(r"refs/pull/\1/head", hashtag.strip())
         if _FORBIDDEN.search(hashtag):
-            raise SourceError(f"{hashtag!r} is no repo hashtag", tip="give a branch, a tag or a commit")
+            raise SourceError(
+                f"{hashtag!r} is not a valid repo hashtag", tip="give a branch, a tag or a commit"
+            )
         with self._held():
             if command.COMMIT_ID.fullmatch(hashtag) and (known := self._known(hashtag)) is not None:
                 return known
@@ -89,21 +101,22 @@ class Mirror:
 
     def _fetched(self, hashtag: str, say: Say) -> Found:
         try:
-            self._fetch(say, hashtag)
+            fetch(self, hashtag, say=say)
         except command.UnknownRefError as error:
-            # A server may refuse commits by id, and none knows an abbreviated one: look through all history.
+            # A server may refuse commits by id (git-config(1), uploadpack.allowReachableSHA1InWant), and none
+            # knows an abbreviated one: look through all history.
             if not (command.COMMIT_ID.fullmatch(hashtag) or _ABBREVIATED.fullmatch(hashtag)):
                 raise self._unknown(hashtag) from error
             return self._found_in_everything(hashtag, say)
         match = _FETCHED.match((self.path / "FETCH_HEAD").read_text(encoding="utf-8"))
         if match is None:
-            # Git takes nothing, and says nothing, where the origin has a part of the history only.
+            # From a shallow origin git takes nothing, and reports nothing (`--update-shallow` is off).
             raise SourceError(
                 f"{url.without_credentials(self.origin)} does not have the whole history of {hashtag}",
                 tip="pass --depth 1, or complete the origin with `git fetch --unshallow`",
             )
         found = replace(self._kept(match[1]), kind=match[2] or "", name=match[3] or "")
-        # Of a tag and a branch of one name, git fetches the tag (gitrevisions(7) has the order).
+        # Of a tag and a branch with the same name, git fetches the tag (gitrevisions(7) has the order).
         if found.kind == "tag" and found.name == hashtag and self._has_branch(hashtag, say):
             return replace(found, other=f"refs/heads/{hashtag}")
         return found
@@ -111,22 +124,11 @@ class Mirror:
     def _found_in_everything(self, hashtag: str, say: Say) -> Found:
         say(f"looking for {hashtag} in every branch")
         with contextlib.suppress(command.UnknownRefError):
-            self._fetch(say, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+            fetch(self, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", say=say)
         commit = self._commit_of(hashtag)
         if commit is None:
             raise self._unknown(hashtag)
         return self._kept(commit)
-
-    def _fetch(self, say: Say, *refs: str) -> None:
-        source = fetch.Source(
-            origin=self.origin,
-            path=self.path,
-            depth=self.depth,
-            only=self.only,
-            retry=self.retry,
-            say=say,
-        )
-        fetch.fetch(source, *refs)
 
     def _kept(self, target: str) -> Found:
         commit = self._commit_of(target)
@@ -137,12 +139,16 @@ class Mirror:
         return Found(commit=commit, target=target)
 
     def _known(self, target: str) -> Found | None:
-        """A commit or tag that is here with everything it needs; alone, it may be of a killed fetch."""
+        """A commit or tag that is here with everything it needs; None where it must be fetched.
+
+        An object may be here without what it names: a killed fetch leaves such, and so does a fetch of its
+        child with a filter. Only a ref of ours, or a walk through everything, proves that it is whole.
+        """
         if self.depth not in (None, 1):
             return None  # the history here may be shorter than the one asked for
         if kept := self._commit_of(f"{_KEPT}/{target}"):
             return Found(commit=kept, target=target)
-        if self.depth is not None or self.only is not None or fetch.is_unfinished(self.path):
+        if self.depth is not None or self.only is not None or _is_shallow(self.path):
             return None
         everything = ("rev-list", "--objects", "--quiet", target, "--not", f"--glob={_KEPT}/*")
         if self._commit_of(target) is None or not command.succeeds(self.path, *everything):
@@ -218,9 +224,102 @@ def _is_in_use(path: Path) -> bool:
 
 
 def _similar(hashtag: str, names: list[str]) -> str | None:
-    """What the origin has instead, for somebody who mistyped."""
+    """What the origin has instead, for a user who mistyped."""
     if close := difflib.get_close_matches(hashtag, names, n=4, cutoff=0.5):
         return f"it has {', '.join(dict.fromkeys(close))}"
     if names:
         return f"it has {len(names)} branches and tags, among them {', '.join(names[:4])}"
     return None
+
+
+def fetch(source: Mirror, *refs: str, say: Say) -> None:
+    """Fetch refs or commits into the mirror's repository, which exists; `FETCH_HEAD` there names them.
+
+    Raises:
+        UnknownRefError: the origin has no such ref or commit.
+        SourceError: there is no origin, or we may not read it.
+        NetworkError: the network failed more often in a row than `retry` allows, without bringing anything.
+    """
+    whole = source.depth is None and source.only is None
+    try:
+        if whole and (_is_shallow(source.path) or _is_empty(source.path)):
+            _fetch_in_pieces(source, refs, say)
+        else:
+            command.retrying(lambda: _fetch_once(source, refs), retry=source.retry, say=say)
+    except command.UnreachableError as error:
+        origin = url.without_credentials(source.origin)
+        raise SourceError(f"cannot read the origin {origin}: {error}", tip=error.tip) from error
+
+
+def _is_shallow(path: Path) -> bool:
+    """Whether history is cut; where whole histories are wanted, that is what an unfinished run left."""
+    return (path / "shallow").exists()
+
+
+def _fetch_once(source: Mirror, refs: tuple[str, ...], *extra: str) -> None:
+    options = ["--quiet", "--no-tags", "--no-recurse-submodules", "--force", *extra]
+    if source.depth is not None:
+        options.append(f"--depth={source.depth}")
+    if source.only is not None:
+        options.append(f"--filter={source.only}")
+    settings = {"remote.origin.url": source.origin}
+    command.run(source.path, "fetch", *options, "origin", *refs, config=settings, online=True)
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether nothing was ever fetched whole: only then is there much to fetch."""
+    return not command.line(path, "for-each-ref", "--count=1", "--format=%(refname)")
+
+
+def _fetch_in_pieces(source: Mirror, refs: tuple[str, ...], say: Say) -> None:
+    """Fetch everything at once if the network allows, else piece by piece; see the module's docstring."""
+    _drop_pieces_of_others(source.path, refs)
+    generations = _GENERATIONS if _is_shallow(source.path) else None  # None: everything at once
+    failures = 0  # in a row
+    while True:
+        try:
+            _fetch_piece(source, refs, generations)
+        except NetworkError as error:
+            failures += 1
+            if failures >= source.retry.attempts:
+                raise
+            command.wait_after(error, failures, retry=source.retry, say=say)
+            generations = max(1, generations // 8) if generations else _GENERATIONS
+        else:
+            if not _is_shallow(source.path):
+                break
+            failures, generations = 0, 2 * (generations or _GENERATIONS)
+    if generations is not None:
+        _delete_refs(source.path, _PIECES)
+        (source.path / _PIECES_NOTE).unlink(missing_ok=True)
+
+
+def _fetch_piece(source: Mirror, refs: tuple[str, ...], generations: int | None) -> None:
+    """Fetch so many generations more, the first time the newest one; everything at once for None."""
+    if generations is None:
+        _fetch_once(source, refs)
+        return
+    named = tuple(ref if ":" in ref else f"+{ref}:{_PIECES}/{n}" for n, ref in enumerate(refs))
+    if not _is_shallow(source.path):
+        files.write_text(source.path / _PIECES_NOTE, "\n".join(refs))
+        _fetch_once(source, named, "--depth=1")
+        return
+    before = (source.path / "shallow").read_bytes()
+    _fetch_once(source, named, f"--deepen={generations}")
+    # Deepening again what it did not change would never end: take all the rest at once.
+    if _is_shallow(source.path) and (source.path / "shallow").read_bytes() == before:
+        _fetch_once(source, named, "--unshallow")
+
+
+def _drop_pieces_of_others(path: Path, refs: tuple[str, ...]) -> None:
+    """Forget what an unfinished run fetched of other refs: deepening that would not lead to these."""
+    wanted = "\n".join(refs)
+    note = path / _PIECES_NOTE
+    if _is_shallow(path) and (not note.exists() or note.read_text(encoding="utf-8") != wanted):
+        (path / "shallow").unlink()
+        _delete_refs(path)
+
+
+def _delete_refs(path: Path, *below: str) -> None:
+    listed = command.run(path, "for-each-ref", "--format=delete %(refname)", *below)
+    command.run(path, "update-ref", "--stdin", stdin=listed.encode())
