@@ -31,9 +31,8 @@ from cairn.testing import junit
 from cairn.wheels.contents.summary import summarise
 from cairn.wheels.fat import rocm_tree
 from cairn.wheels.metadata import fields, record, wheel_info
-from cairn.wheels.verify.findings import Expectation
+from cairn.wheels.verify import Expectation, verify
 from cairn.wheels.verify.secrets import Scanner
-from cairn.wheels.verify.verify import verify
 from cairn.wheels.wheelset import SetWheel, WheelSet
 
 FACTOR = 8

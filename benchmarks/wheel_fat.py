@@ -52,7 +52,8 @@ OURS = """
 import pathlib, sys
 from cairn.wheels.fat import build, target_names
 wheel, rocm, folder = map(pathlib.Path, sys.argv[1:4])
-build.make(build.Request(wheel=wheel, rocm=rocm, output_dir=folder, targets=target_names.parse(sys.argv[4])))
+targets = target_names.parse(sys.argv[4])
+build.make(build.FatRequest(wheel=wheel, rocm=rocm, output_dir=folder, targets=targets))
 """
 
 

@@ -23,7 +23,7 @@ from cairn.wheels.contents import binaries, manylinux
 from cairn.formats.zip.reader import Archive
 with Archive.open(pathlib.Path(sys.argv[1])) as archive:
     symbols = manylinux.watched_symbols()
-    found = binaries.read_libraries(archive, device_code=False, look_for=symbols)
+    found = binaries.read_archive(archive, only="elf", device_code=False, look_for=symbols)
 print(len(found), manylinux.lowest(found, (), "x86_64"))
 """
 

@@ -70,7 +70,7 @@ def verified(wheel: Path) -> list[str]:
     """The findings on one wheel, as lines; those of one kind on many members are told together."""
     # Imported here, so that the list can be fetched by a Python without Cairn.
     from cairn.wheels.contents import providers  # noqa: PLC0415
-    from cairn.wheels.verify.verify import Expectation, verify  # noqa: PLC0415
+    from cairn.wheels.verify import Expectation, verify  # noqa: PLC0415
 
     supply = providers.supplies([wheel])[wheel]
     findings = verify(wheel, Expectation(beside=supply.versions, unread=supply.unread))

@@ -22,7 +22,7 @@ from cairn.wheels import sbom
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import auditwheel
 from cairn.wheels.rewrite import wheel as rewrite_wheel
-from cairn.wheels.verify import verify
+from cairn.wheels.verify import Expectation, verify
 
 _SHOWN = 5  # findings named in the error
 
@@ -120,7 +120,7 @@ def _edited(wheel: Path, context: Context, output_dir: Path) -> Path:
 def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
     """Refuse a wheel that `verify` has a finding on, among them paths of this machine in its files."""
     request, step = context.request, context.step
-    expected = verify.Expectation(
+    expected = Expectation(
         targets=request.targets if step.project.device_code else (gpu.CPU,),
         require_device_code=step.project.device_code and not request.for_cpu,
         siblings={request.stack.project(n).distribution: w.version for n, w in context.built.items()},
@@ -128,7 +128,7 @@ def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
         python=python_version(),
         forbidden_strings=(str(step.checkout), str(request.work_dir)),
     )
-    findings = verify.verify(wheel, expected)
+    findings = verify(wheel, expected)
     if findings:
         listed = "; ".join(f"{f.code} {f.member or ''}: {f.reason}" for f in findings[:_SHOWN])
         raise WheelError(

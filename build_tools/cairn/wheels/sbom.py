@@ -47,7 +47,7 @@ def add(wheel: Path, output_dir: Path, *, sources: Sequence[Source], rocm_versio
 
 def _bundled(archive: Archive) -> Iterator[dict[str, Any]]:
     """The libraries that a repair brought in, by their bytes."""
-    binaries = {member.name for member in contents_binaries.elf_members(archive)}
+    binaries = {member.name for member, _ in contents_binaries.binary_members(archive)}
     for member in sorted(archive.members, key=lambda member: member.name):
         if not member.name.rpartition("/")[0].endswith(_BUNDLED):
             continue

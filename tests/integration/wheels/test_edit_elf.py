@@ -17,7 +17,7 @@ from cairn.errors import WheelError
 from cairn.formats import elf
 from cairn.wheels.rewrite.elf import BinaryEdit, change
 from cairn.wheels.rewrite.wheel import Edit, apply
-from cairn.wheels.verify.verify import Expectation, verify
+from cairn.wheels.verify import Expectation, verify
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="builds and loads Linux libraries")
 

@@ -17,7 +17,7 @@ from cairn.wheels.contents import binaries
 from cairn.wheels.fat import build
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair.auditwheel import repair_linked
-from cairn.wheels.verify.verify import Expectation, verify
+from cairn.wheels.verify import Expectation, verify
 
 PREFIX = Path("/usr")
 HIP = "libamdhip64.so.5"
@@ -82,7 +82,7 @@ def test_a_fat_wheel_needs_no_sdk(extension: bytes, pack: Callable[..., Path], t
     wheel = pack(members, requires=requires)
     linked = repair_linked(wheel, tmp_path / "linked", exclude=(HIP,))
     assert verify(linked, Expectation(targets=TARGETS, provided_libraries=(HIP,))) == ()
-    report = build.make(build.Request(wheel=linked, rocm=PREFIX, output_dir=tmp_path / "fat"))
+    report = build.make(build.FatRequest(wheel=linked, rocm=PREFIX, output_dir=tmp_path / "fat"))
     made = Path(report.wheel)
     assert [path.name for path in (tmp_path / "fat").iterdir()] == [made.name]
     assert verify(made, Expectation()) == ()
@@ -93,8 +93,8 @@ def test_a_fat_wheel_needs_no_sdk(extension: bytes, pack: Callable[..., Path], t
     carried = {part.name: part for part in report.parts}
     # What is opened by name, and what that needs in turn.
     assert {"lib/libamd_comgr.so.2", "lib/libLLVM-15.so.1", f"lib/{HIP}"} <= carried.keys()
-    own = next(lib for lib in binaries.libraries_of(made) if lib.member == "demo/_hip.so")
-    assert (own.elf.rpath, own.elf.runpath) == (("$ORIGIN/lib",), ())
+    own = next(binary for binary in binaries.read_wheel(made) if binary.path == "demo/_hip.so")
+    assert (own.rpath, own.runpath) == (("$ORIGIN/lib",), ())
     assert own.code_objects == code_object.of_elf(extension)
 
     python = environment(tmp_path / "env")

@@ -22,7 +22,7 @@ from cairn.wheels.contents import binaries
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair.auditwheel import repair_linked
 from cairn.wheels.rewrite.wheel import Edit, apply
-from cairn.wheels.verify.verify import Expectation, verify
+from cairn.wheels.verify import Expectation, verify
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="builds and loads Linux libraries")
 
@@ -156,7 +156,7 @@ def test_a_missing_library_is_bundled_by_auditwheel(
     made = repair_linked(wheel, tmp_path / "out", exclude=())
     accepted(made)
     assert verify(made, Expectation()) == ()
-    names = {library.member for library in binaries.libraries_of(made)}
+    names = {binary.path for binary in binaries.read_wheel(made)}
     assert any(name.startswith("demo.libs/libfoo-") for name in names)
     with zipfile.ZipFile(made) as archive:
         assert archive.getinfo("demo/bin/tool").external_attr >> 16 & 0o111
@@ -187,7 +187,7 @@ def test_run_paths_to_the_sdk(
     wheel = pack({"demo/__init__.py": b"", "demo/lib/libanswer.so": core, "demo/ext.so": libraries["ext"]})
     made = repair_linked(wheel, tmp_path / "out", exclude=("libcore.so",), sdk=site)
     accepted(made)
-    found = {library.member: library.elf for library in binaries.libraries_of(made)}
+    found = {binary.path: binary for binary in binaries.read_wheel(made)}
     assert found["demo/lib/libanswer.so"].rpath == (
         "$ORIGIN/../../_rocm_sdk_core/lib",
         "$ORIGIN/../../_rocm_sdk_core/lib/rocm_sysdeps/lib",
@@ -229,7 +229,7 @@ def test_what_auditwheel_bundles_keeps_its_sbom(
     wheel = pack({"demo/__init__.py": b"", "demo/user.so": user})
     made = repair_linked(wheel, tmp_path / "out", exclude=(), sdk=site, search=(GOMP.parent,))
     assert verify(made, Expectation(provided_libraries=("libamdhip64.so.*",))) == ()
-    found = {library.member: library.elf for library in binaries.libraries_of(made)}
+    found = {binary.path: binary for binary in binaries.read_wheel(made)}
     assert found["demo/user.so"].rpath == ("$ORIGIN/../_rocm_sdk_core/lib", "$ORIGIN/../demo.libs")
     changed = apply(made, Edit(version="2.0"), tmp_path / "edited")
     for path, version in ((made, "1.0"), (changed, "2.0")):

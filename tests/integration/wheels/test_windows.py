@@ -20,7 +20,7 @@ from cairn.wheels.fat import build, target_names
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair.auditwheel import repair_linked
 from cairn.wheels.rewrite.wheel import Edit, apply
-from cairn.wheels.verify.verify import Expectation, verify
+from cairn.wheels.verify import Expectation, verify
 
 Build = Callable[..., Path]
 TAG = "cp311-cp311-win_amd64"
@@ -158,7 +158,7 @@ def test_repaired_made_fat_and_verified(wheel: Path, dlls: Path, rocm: Path, tmp
     assert verify(repaired, Expectation(provided_libraries=linked)) == ()
     codes = {finding.code for finding in verify(repaired, Expectation())}
     assert codes == {"needed"}
-    request = build.Request(
+    request = build.FatRequest(
         wheel=repaired, rocm=rocm, output_dir=tmp_path / "fat", targets=target_names.parse("gfx1100")
     )
     report = build.make(request)
@@ -187,10 +187,10 @@ def test_repaired_made_fat_and_verified(wheel: Path, dlls: Path, rocm: Path, tmp
 def test_a_missing_dll_or_hook_is_named(wheel: Path, rocm: Path, tmp_path: Path) -> None:
     targets = target_names.parse("gfx1100")
     with pytest.raises(WheelError, match=r"helper\.dll \(needed by ext\.pyd\)"):
-        build.make(build.Request(wheel=wheel, rocm=rocm, output_dir=tmp_path / "fat", targets=targets))
+        build.make(build.FatRequest(wheel=wheel, rocm=rocm, output_dir=tmp_path / "fat", targets=targets))
     unhooked = apply(wheel, Edit(replace_files={"demo/__init__.py": b""}), tmp_path / "edited")
     with pytest.raises(WheelError, match=r"demo/__init__\.py .* does not import _rocm_init"):
-        build.make(build.Request(wheel=unhooked, rocm=rocm, output_dir=tmp_path / "fat", targets=targets))
+        build.make(build.FatRequest(wheel=unhooked, rocm=rocm, output_dir=tmp_path / "fat", targets=targets))
     assert not (tmp_path / "fat").exists()
 
 

@@ -108,7 +108,7 @@ reason = "it is for later"
         (ENTRY + 'whel = "x"', "entry 1: unknown key whel"),
         (ENTRY.replace('reason = "nobody starts them"\n', ""), "entry 1: reason is missing"),
         (ENTRY.replace("nobody starts them", " "), "entry 1: reason is ' '"),
-        (ENTRY.replace('"rpath"', '"rpaths"'), "entry 1: verify finds no 'rpaths'"),
+        (ENTRY.replace('"rpath"', '"rpaths"'), "entry 1: verify has no finding 'rpaths'"),
         (ENTRY.replace('"rpath"', '"archive"'), "'archive' cannot be allowed"),
         (ENTRY.replace('"rpath"', "7"), "entry 1: code is 7"),
         (ENTRY + 'expires = "soon"', "entry 1: expires is 'soon'"),

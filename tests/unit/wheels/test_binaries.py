@@ -15,7 +15,7 @@ def test_targets_of_each_library_and_of_the_wheel(make_wheel: MakeWheel) -> None
     second = make_elf(sections={".hip_fatbin": make_bundle({"gfx942": b"a"}, 2, 1), ".data": b"1"})
     wheel = make_wheel(files={"demo/a.so": first, "demo/b.so": second, "demo/c.so": make_elf()})
     assert binaries.targets_of(wheel) == ("gfx942", "gfx1100")
-    assert [library.targets for library in binaries.libraries_of(wheel)] == [
+    assert [library.targets for library in binaries.read_wheel(wheel)] == [
         ("gfx942", "gfx1100"),
         ("gfx942",),
         (),
@@ -31,4 +31,4 @@ def test_code_objects_count_as_targets_of_a_wheel(make_wheel: MakeWheel) -> None
 def test_a_broken_library_is_named(make_wheel: MakeWheel) -> None:
     wheel = make_wheel(files={"demo/bad.so": make_elf(needed=("libc.so.6",))[:100]})
     with pytest.raises(WheelError, match=r"demo/bad\.so"):
-        binaries.libraries_of(wheel)
+        binaries.read_wheel(wheel)

@@ -13,7 +13,7 @@ import pytest
 
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.split.split import split
-from cairn.wheels.verify.verify import Expectation, Finding, verify
+from cairn.wheels.verify import Expectation, Finding, verify
 from helpers.formats import make_code_object, make_dll, make_elf, packed_bundle, plain_bundle
 from helpers.wheels import MakeWheel
 

@@ -17,10 +17,10 @@ from cairn.formats.offload import code_object as offload_code_object
 from cairn.targets import parse_target_id
 from cairn.wheels import sbom
 from cairn.wheels.fat import build, package_files
-from cairn.wheels.fat.report import Report
+from cairn.wheels.fat.report import FatReport
 from cairn.wheels.metadata import cyclonedx, wheel_info
 from cairn.wheels.rewrite import wheel as rewrite_wheel
-from cairn.wheels.verify.verify import Expectation, verify
+from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_elf
 from helpers.wheels import MakeWheel
 
@@ -96,8 +96,8 @@ def linked(make_wheel: MakeWheel) -> Callable[..., Path]:
     return make
 
 
-def make(wheel: Path, rocm: Rocm, output_dir: Path, **properties: object) -> Report:
-    return build.make(build.Request(wheel=wheel, rocm=rocm.root, output_dir=output_dir, **properties))  # type: ignore[arg-type]
+def make(wheel: Path, rocm: Rocm, output_dir: Path, **properties: object) -> FatReport:
+    return build.make(build.FatRequest(wheel=wheel, rocm=rocm.root, output_dir=output_dir, **properties))  # type: ignore[arg-type]
 
 
 def read(wheel: str, member: str) -> elf.Elf:
@@ -246,7 +246,7 @@ def test_wheels_that_cannot_be_fat(
     with pytest.raises(WheelError, match="device code"):
         make(make_wheel(tags=TAGS, pure=False), rocm, tmp_path / "out")
     with pytest.raises(UsageError, match="no folder"):
-        build.make(build.Request(wheel=linked(), rocm=tmp_path / "none", output_dir=tmp_path / "out"))
+        build.make(build.FatRequest(wheel=linked(), rocm=tmp_path / "none", output_dir=tmp_path / "out"))
 
 
 def test_libraries_that_cannot_be_bundled(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:

@@ -23,14 +23,13 @@ from cairn.wheels.contents.dependency_tree import needed_tree
 from cairn.wheels.contents.diff import diff
 from cairn.wheels.contents.summary import summarise
 from cairn.wheels.fat import build
-from cairn.wheels.fat.build import Request
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair.auditwheel import repair_linked
 from cairn.wheels.rewrite.elf import BinaryEdit, change
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.split.join import join
 from cairn.wheels.split.split import split
-from cairn.wheels.verify.verify import Expectation, verify
+from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
 from helpers.wheels import MakeWheel, add_member, record_hash, with_empty_blocks
 
@@ -163,7 +162,7 @@ def judge(wheel: Path) -> None:
         kind = email.parser.Parser().parsestr(other.read_dist_info("WHEEL"))
         assert (kind["Wheel-Version"], kind["Root-Is-Purelib"]) == ("1.0", "false")
         assert set(kind.get_all("Tag")) == set(wheel_info.read(wheel).tags)
-    needed = {found.member: found.elf.needed for found in binaries.libraries_of(wheel)}
+    needed = {found.path: found.needed for found in binaries.read_wheel(wheel, only="elf")}
     assert needed == dict(needed_by_others(wheel))
 
 
@@ -192,12 +191,13 @@ def test_what_is_let_through_is_true(
         assert not any("\n" in finding.reason + finding.fix for finding in findings)
         if not findings:
             judge(wheel)
-        attempt(lambda: list(needed_tree(summarise(wheel))))  # noqa: B023 - called at once, here and below
+        attempt(lambda: list(needed_tree(summarise(wheel).binaries)))  # noqa: B023 - called at once, here and below
         attempt(lambda: diff(good, wheel))  # noqa: B023
         attempt(lambda: apply(wheel, Edit(version="2.0", add_requirements=("a",)), out))  # noqa: B023
         attempt(lambda: repair_linked(wheel, out, exclude=ELSEWHERE))  # noqa: B023
-        target = parse_target_id("gfx942")
-        attempt(lambda: build.make(Request(wheel=wheel, rocm=rocm, output_dir=out, targets=(target,))))  # noqa: B023
+        targets = (parse_target_id("gfx942"),)
+        request = build.FatRequest(wheel=wheel, rocm=rocm, output_dir=out, targets=targets)
+        attempt(lambda: build.make(request))  # noqa: B023
         parts = attempt(lambda: split(wheel, out / "parts"))  # noqa: B023
         if isinstance(parts, tuple):
             joined = join(parts[0], parts[1:], out / "joined").path
@@ -239,7 +239,7 @@ def test_a_spoiled_rocm_tree_is_refused_or_bundled_as_it_is(
 ) -> None:
     wheel, rocm = make(system), make_rocm(system)
     dice = random.Random(system)  # noqa: S311 - a fixed sequence is the point
-    request = Request(
+    request = build.FatRequest(
         wheel=wheel, rocm=rocm, output_dir=tmp_path / "out", targets=(parse_target_id("gfx942"),)
     )
     build.make(request)
@@ -278,7 +278,7 @@ def test_a_library_with_numbers_of_an_attacker_is_refused_or_changed_as_asked(
     assert 0 < refused < 500
 
 
-@pytest.mark.parametrize("reader", [summarise, binaries.libraries_of, binaries.targets_of])
+@pytest.mark.parametrize("reader", [summarise, binaries.read_wheel, binaries.targets_of])
 @pytest.mark.parametrize("more", [-100, -1, 1, 1 << 20])
 def test_a_member_that_unpacks_to_less_or_more_than_both_its_headers_say(
     make_wheel: MakeWheel, library: bytes, reader: Callable[[Path], object], more: int
@@ -311,8 +311,8 @@ def test_a_binary_is_seen_by_all_however_late_its_first_byte_comes(
         seen = {(finding.code, finding.member) for finding in verify(wheel, Expectation())}
         assert {("needed", "demo/x.so"), ("not-executable", "demo/bin/run")} <= seen
         summary = summarise(wheel)
-        assert [library.member for library in summary.libraries] == ["demo/x.so"]
-        assert "demo/x.so" in list(needed_tree(summary))
+        assert [binary.path for binary in summary.binaries] == ["demo/x.so"]
+        assert "demo/x.so" in list(needed_tree(summary.binaries))
         assert binaries.targets_of(wheel) == TARGETS
         with pytest.raises(WheelError, match=r"libfar\.so"):
             repair_linked(wheel, tmp_path / name / "repaired", exclude=())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.wheels.verify.verify import Expectation, verify
+from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_dll, make_elf
 from helpers.wheels import MakeWheel
 

@@ -14,7 +14,7 @@ from cairn.wheels import sbom
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.sbom import Source
-from cairn.wheels.verify.verify import Expectation, verify
+from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_elf
 from helpers.wheels import MakeWheel
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
+from cairn.wheels.verify import Expectation, verify
 from cairn.wheels.verify.secrets import Scanner
-from cairn.wheels.verify.verify import Expectation, verify
 from helpers.formats import make_elf
 from helpers.wheels import MakeWheel
 

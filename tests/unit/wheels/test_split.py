@@ -21,7 +21,7 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.split.join import join
 from cairn.wheels.split.split import split
-from cairn.wheels.verify.verify import Expectation, verify
+from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
 from helpers.wheels import MakeWheel
 

@@ -14,10 +14,10 @@ from cairn.cli import wheel as command
 from cairn.cli.main import guarded
 from cairn.errors import WheelError
 from cairn.wheels.contents.dependency_tree import needed_tree
-from cairn.wheels.contents.diff import Change, diff
+from cairn.wheels.contents.diff import Delta, diff
 from cairn.wheels.contents.summary import summarise
 from cairn.wheels.rewrite.wheel import Edit, apply
-from cairn.wheels.verify.verify import Expectation, verify
+from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
 from helpers.wheels import MakeWheel
 
@@ -55,7 +55,7 @@ def cairn(*arguments: str | Path) -> int:
 
 
 def test_the_tree_shows_the_closure(linked: Path) -> None:
-    assert list(needed_tree(summarise(linked))) == [
+    assert list(needed_tree(summarise(linked).binaries)) == [
         "demo/_C.so",
         "├── libcore.so.1",
         "│   └── libc.so.6 (system)",
@@ -82,7 +82,7 @@ def for_windows(make_wheel: MakeWheel) -> Path:
 
 
 def test_the_tree_of_a_wheel_for_windows(for_windows: Path) -> None:
-    assert list(needed_tree(summarise(for_windows))) == [
+    assert list(needed_tree(summarise(for_windows).binaries)) == [
         "demo/_C.pyd",
         "├── core.dll",
         "│   └── vcruntime140.dll (system)",
@@ -93,12 +93,12 @@ def test_the_tree_of_a_wheel_for_windows(for_windows: Path) -> None:
 
 def test_the_summary_of_a_wheel_for_windows(for_windows: Path) -> None:
     summary = summarise(for_windows)
-    code, core = summary.libraries
-    assert (code.member, code.machine, code.targets, code.device_code_size) == (
+    code, core = summary.binaries
+    assert (code.path, code.machine, code.targets, code.device_code_size) == (
         *("demo/_C.pyd", "win_amd64", ("gfx942",)),
         3,
     )
-    assert (core.member, core.needed, core.targets) == ("demo/lib/core.dll", ("vcruntime140.dll",), ())
+    assert (core.path, core.needed, core.targets) == ("demo/lib/core.dll", ("vcruntime140.dll",), ())
 
 
 def test_a_chain_of_any_length_is_a_tree(make_wheel: MakeWheel) -> None:
@@ -107,7 +107,7 @@ def test_a_chain_of_any_length_is_a_tree(make_wheel: MakeWheel) -> None:
         f"demo/{i}.so": make_elf(soname=f"{i}.so", needed=(f"{i + 1}.so",) if i + 1 < count else ())
         for i in range(count)
     }
-    lines = list(needed_tree(summarise(make_wheel(tags=MANYLINUX, pure=False, files=files))))
+    lines = list(needed_tree(summarise(make_wheel(tags=MANYLINUX, pure=False, files=files)).binaries))
     assert (len(lines), lines[0]) == (count, "demo/0.so")
     assert lines[-1].endswith(f"└── {count - 1}.so")
 
@@ -115,16 +115,16 @@ def test_a_chain_of_any_length_is_a_tree(make_wheel: MakeWheel) -> None:
 def test_the_summary_counts(linked: Path) -> None:
     summary = summarise(linked)
     assert summary.targets == ("gfx942", "gfx1100")
-    code = next(library for library in summary.libraries if library.member == "demo/_C.so")
+    code = next(binary for binary in summary.binaries if binary.path == "demo/_C.so")
     assert (code.device_code_size, code.run_paths) == (sum(map(len, CODES.values())), ("$ORIGIN/lib",))
     assert summary.members == 12
-    assert summary.unpacked_size > sum(library.size for library in summary.libraries)
+    assert summary.unpacked_size > sum(binary.size for binary in summary.binaries)
 
 
 def test_a_wheel_does_not_differ_from_itself(linked: Path) -> None:
     found = diff(linked, linked)
     assert found.fields == {}
-    assert found.requirements == found.files == Change()
+    assert found.requirements == found.files == Delta()
     assert (found.changed, found.modes, found.libraries, found.order) == ((), (), (), False)
 
 
@@ -140,15 +140,15 @@ def test_every_kind_of_difference_is_told(linked: Path, tmp_path: Path) -> None:
     )
     found = diff(linked, apply(linked, edit, tmp_path / "out"))
     assert found.fields == {"version": ("1.0", "2.0")}
-    assert found.requirements == Change(removed=("triton==3.5.0",), added=("rocm==7.10.0",))
-    assert found.files == Change(removed=("demo/x.py",), added=("demo/y.py",))
+    assert found.requirements == Delta(removed=("triton==3.5.0",), added=("rocm==7.10.0",))
+    assert found.files == Delta(removed=("demo/x.py",), added=("demo/y.py",))
     assert "demo-*.dist-info/METADATA" in found.changed
     assert "demo/lib/libcore.so.1" in found.changed
     code, core = found.libraries
-    assert code.targets == Change(removed=("gfx1100", "gfx942"))
-    assert code.needed == Change(removed=("libamdhip64.so.6",))
-    assert core.needed == Change(removed=("libc.so.6",), added=("libm.so.6",))
-    assert core.version_needs == Change(removed=("libc.so.6: GLIBC_2.28",), added=("libc.so.6: GLIBC_2.34",))
+    assert code.targets == Delta(removed=("gfx1100", "gfx942"))
+    assert code.needed == Delta(removed=("libamdhip64.so.6",))
+    assert core.needed == Delta(removed=("libc.so.6",), added=("libm.so.6",))
+    assert core.version_needs == Delta(removed=("libc.so.6: GLIBC_2.28",), added=("libc.so.6: GLIBC_2.34",))
 
 
 def test_dlls_are_compared_too(for_windows: Path, tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ def test_dlls_are_compared_too(for_windows: Path, tmp_path: Path) -> None:
         for_windows, apply(for_windows, Edit(replace_files={"demo/_C.pyd": new}), tmp_path / "out")
     ).libraries
     assert change.member == "demo/_C.pyd"
-    assert change.needed == Change(removed=("amdhip64_7.dll", "kernel32.dll"), added=("rocblas.dll",))
-    assert change.targets == Change(added=("gfx1100",))
+    assert change.needed == Delta(removed=("amdhip64_7.dll", "kernel32.dll"), added=("rocblas.dll",))
+    assert change.targets == Delta(added=("gfx1100",))
 
 
 def test_show_for_people_and_programs(linked: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -183,7 +183,7 @@ def test_links_are_shown_and_refused(make_wheel: MakeWheel, capsys: pytest.Captu
     assert cairn("show", wheel) == 0
     assert "demo/lib/liba.so -> liba.so.1" in capsys.readouterr().out
     assert summarise(wheel).links == ("demo/lib/liba.so -> liba.so.1",)
-    assert [library.member for library in summarise(wheel).libraries] == ["demo/lib/liba.so.1"]
+    assert [binary.path for binary in summarise(wheel).binaries] == ["demo/lib/liba.so.1"]
     assert [finding.code for finding in verify(wheel, Expectation())] == ["archive"]
     with pytest.raises(WheelError, match="symbolic link"):
         apply(wheel, Edit(version="2.0"), wheel.parent / "out")
@@ -243,7 +243,7 @@ def test_a_new_version_loads_neither_what_draws_nor_what_other_commands_need(
 import sys
 from cairn.cli import main
 assert main.main(["wheel", "set-version", "--version", "2", "--output-dir", sys.argv[1], sys.argv[2]]) == 0
-heavy = ("rich", "auditwheel", "cairn.targets", "cairn.wheels.fat.build", "cairn.wheels.verify.verify")
+heavy = ("rich", "auditwheel", "cairn.targets", "cairn.wheels.fat.build", "cairn.wheels.verify")
 print([name for name in heavy if name in sys.modules])
 """
     command = [sys.executable, "-c", code, str(tmp_path), str(make_wheel())]

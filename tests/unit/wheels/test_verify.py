@@ -9,7 +9,7 @@ import pytest
 
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
-from cairn.wheels.verify.verify import Expectation, verify
+from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
 from helpers.wheels import MakeWheel, add_member, record_hash
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cairn.formats.zip.reader import Archive
-from cairn.wheels.contents import windows_dlls
-from cairn.wheels.verify.verify import Expectation, verify
+from cairn.wheels.contents import binaries, windows_dlls
+from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll
 from helpers.wheels import MakeWheel
 
@@ -19,7 +19,7 @@ def test_device_code_of_dlls(make_wheel: MakeWheel) -> None:
     dll = make_dll(("KERNEL32.dll",), sections={".hip_fat": code + bytes(64)})
     wheel = windows_wheel(make_wheel, {"demo/_C.pyd": dll})
     with Archive.open(wheel) as archive:
-        (library,) = windows_dlls.read_libraries(archive)
+        (library,) = binaries.read_archive(archive)
     assert library.targets == ("gfx1100", "gfx1101")
     assert verify(wheel, Expectation(targets=("gfx1100", "gfx1101"), require_device_code=True)) == ()
     found = {(f.code, f.member) for f in verify(wheel, Expectation(targets=("gfx1100", "gfx942")))}

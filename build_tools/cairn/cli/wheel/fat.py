@@ -14,7 +14,7 @@ from cairn.errors import UsageError
 from cairn.output import console
 from cairn.targets import sort_key
 from cairn.wheels.fat import build, target_names
-from cairn.wheels.fat.report import Report
+from cairn.wheels.fat.report import FatReport
 
 
 def main(argv: Sequence[str] | None = None, *, script: Path, windows: bool) -> int:
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     if options.windows is not None and options.windows != ("-win" in options.wheel.name):
         other = "patch_fat_wheel.py" if options.windows else "windows_patch_fat_wheel.py"
         raise UsageError(f"{options.wheel.name} is not for this script", tip=f"use {other}")
-    request = build.Request(
+    request = build.FatRequest(
         wheel=options.wheel,
         rocm=options.rocm,
         output_dir=options.output_dir,
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _show(report: Report) -> None:
+def _show(report: FatReport) -> None:
     screen = console.current()
     rows = [
         (part.name, console.size(part.size), str(part.files), _by_target(part.sizes)) for part in report.parts

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from cairn import datafile
 from cairn.cli.wheel import text
 from cairn.output import console
 from cairn.wheels.contents.summary import summarise
@@ -15,7 +14,7 @@ def run(options: argparse.Namespace) -> int:
     found = [summarise(path) for path in options.wheels]
     screen = console.current()
     if options.json:
-        screen.json([datafile.to_plain(summary) for summary in found])
+        screen.json([summary.to_plain() for summary in found])
     for summary in () if options.json else found:
         text.show(screen, summary)
     return 0

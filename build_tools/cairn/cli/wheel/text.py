@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cairn.output.console import Console, size
 from cairn.targets import product_of
 from cairn.wheels.contents.dependency_tree import needed_tree
-from cairn.wheels.contents.diff import Change, Difference
+from cairn.wheels.contents.diff import Delta, Difference
 from cairn.wheels.contents.summary import Summary
-from cairn.wheels.verify.allowed import Allowed
-from cairn.wheels.verify.verify import Finding
+
+if TYPE_CHECKING:
+    from cairn.wheels.verify.allowed import AllowedFinding
+    from cairn.wheels.verify.findings import Finding
 
 
 def show(screen: Console, summary: Summary) -> None:
@@ -31,13 +34,13 @@ def show(screen: Console, summary: Summary) -> None:
     screen.table(("", ""), rows)
     if summary.targets:
         screen.table(("target", "GPUs"), [(name, product_of(name)) for name in summary.targets])
-    with_code = [library for library in summary.libraries if library.targets]
+    with_code = [library for library in summary.binaries if library.targets]
     if with_code:
         screen.table(
             ("library", "size", "device code", "targets"),
-            [(b.member, size(b.size), size(b.device_code_size), ", ".join(b.targets)) for b in with_code],
+            [(b.path, size(b.size), size(b.device_code_size), ", ".join(b.targets)) for b in with_code],
         )
-    for line in needed_tree(summary):
+    for line in needed_tree(summary.binaries):
         screen.out(line)
 
 
@@ -61,7 +64,7 @@ def show_findings(
     screen: Console,
     wheel: Path,
     findings: Sequence[Finding],
-    known: Sequence[tuple[Finding, Allowed]] = (),
+    known: Sequence[tuple[Finding, AllowedFinding]] = (),
 ) -> None:
     """Print the verdict on a wheel and every breach; of those that are allowed how many, and the reasons."""
     count = len(findings)
@@ -75,5 +78,5 @@ def show_findings(
         screen.out(f"      what to do: {finding.fix}")
 
 
-def _signed(kind: str, change: Change) -> list[str]:
+def _signed(kind: str, change: Delta) -> list[str]:
     return [f"- {kind} {text}" for text in change.removed] + [f"+ {kind} {text}" for text in change.added]

@@ -13,8 +13,7 @@ from cairn.errors import UsageError, WheelError
 from cairn.output import console
 from cairn.targets import parse_targets
 from cairn.wheels.contents import providers
-from cairn.wheels.verify import allowed
-from cairn.wheels.verify.verify import Expectation, verify
+from cairn.wheels.verify import Expectation, allowed, verify
 
 _PYTHON = re.compile(r"3\.[0-9]{1,3}t?")
 

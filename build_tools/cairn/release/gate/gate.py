@@ -24,7 +24,7 @@ from cairn.store.folder import LocalStore
 from cairn.testing.record import TestRecord
 from cairn.wheels.contents import providers
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.verify.verify import Expectation, verify
+from cairn.wheels.verify import Expectation, verify
 from cairn.wheels.wheelset import SetWheel, WheelSet
 
 __all__ = ["Bypass", "Demand", "GateReport", "check"]

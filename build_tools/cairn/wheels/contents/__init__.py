@@ -1,5 +1,7 @@
 """What is in a wheel: its binaries, their targets and dependencies, and how two wheels differ.
 
-Takes an open archive, changes nothing: `binaries.read_libraries`, `summary.summarise`, `diff.diff`. Which tag
-the binaries justify is in `manylinux`, who brings what they need in `providers`.
+Takes a wheel or an open archive, changes nothing. `binaries.read_archive` gives every ELF and PE file as a
+`Binary`, the one value that all rooms above judge and edit by; `summary.summarise` gives what `cairn wheel
+show` prints. Which Linux tag binaries justify is in `manylinux`, what every Windows has in `windows_dlls`,
+what comes with required wheels in `providers`.
 """

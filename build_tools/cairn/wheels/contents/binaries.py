@@ -1,148 +1,235 @@
-"""The ELF files in a wheel: what they need, and their device code."""
+"""The one model of a binary, ELF or PE alike: what its loader looks for, and the device code in it.
+
+`read_wheel` and `read_archive` give those of a wheel, `read_file` one on disk, `read_view` one that is being
+unpacked anyway. Where the two formats have different words, Linux' are used: an import of a PE file is a
+library that it needs.
+"""
 
 from __future__ import annotations
 
+import mmap
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal, TypeAlias
 
 from cairn.errors import WheelError
-from cairn.formats import elf
-from cairn.formats.elf import Elf
+from cairn.formats import elf, pe
 from cairn.formats.offload import code_object
 from cairn.formats.offload import container as offload_container
+from cairn.formats.offload.bundle import Checker
+from cairn.formats.offload.code_object import CodeObject
 from cairn.formats.offload.unpack import ViewReader
-from cairn.formats.view import MemberView
+from cairn.formats.view import BytesView, MemberView, View
 from cairn.formats.zip import layout
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive, collector_paused
 from cairn.targets import in_order
-from cairn.wheels.contents import windows_dlls
-from cairn.wheels.contents.windows_dlls import PeLibrary
 
-if TYPE_CHECKING:
-    from cairn.formats.offload.bundle import Checker
-    from cairn.formats.offload.code_object import CodeObject
+Format: TypeAlias = Literal["elf", "pe"]
 
-_SMALLEST = 52  # an ELF header of 32 bits
-_PEEK = 512
-# Files that no loader opens; everything else is looked into.
-_TEXT = frozenset(
-    (
-        ".py",
-        ".pyi",
-        ".h",
-        ".hpp",
-        ".cuh",
-        ".inc",
-        ".c",
-        ".cc",
-        ".cpp",
-        ".cu",
-        ".cmake",
-        ".txt",
-        ".json",
-        ".md",
-    )
+_SMALLEST_ELF = 52  # bytes of an Elf32_Ehdr, the shorter of the two
+_SMALLEST_PE = 64  # bytes of an IMAGE_DOS_HEADER, which every PE file begins with
+_PE_SUFFIXES = (".dll", ".pyd", ".exe")
+_PEEK = 512  # compressed bytes that are enough to see the first four of a file
+# An ELF file may have any name, but not one of these endings: that spares 10,000 looks in a torch wheel.
+_TEXT = (
+    *(".py", ".pyi", ".h", ".hpp", ".cuh", ".inc", ".c", ".cc", ".cpp", ".cu"),
+    *(".cmake", ".txt", ".json", ".md"),
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Library:
-    """An ELF file in a wheel.
+class Binary:
+    """A program, library or code object, in a wheel or on disk.
 
     Attributes:
-        member: its path.
+        path: in the wheel, or on disk.
         size: bytes unpacked.
-        elf: what the loader reads of it.
+        format: which loader reads it: that of Linux (`elf`) or of Windows (`pe`).
+        machine: what it runs on, as platform tags have it (`x86_64`, `win_amd64`), `amdgpu` for a code object
+            that is a file of its own, or the bare number.
+        is_program: whether it is started, not loaded.
+        soname: the name that others find it by (DT_SONAME), or None where that is its file name.
+        needed: the libraries it needs (DT_NEEDED; the import and delay-load tables), in order. Those of a PE
+            file are in lower case, since Windows does not tell one case from the other.
+        rpath: folders of DT_RPATH, which are searched before LD_LIBRARY_PATH.
+        runpath: folders of DT_RUNPATH, which are searched after it.
+        version_needs: library to the symbol versions wanted of it (`GLIBC_2.28`); PE files have none.
+        undefined: those of the symbols looked for that it does not load without.
         code_objects: its device code.
     """
 
-    member: str
+    path: str
     size: int
-    elf: Elf
+    format: Format
+    machine: str
+    is_program: bool = False
+    soname: str | None = None
+    needed: tuple[str, ...] = ()
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
+    version_needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    undefined: frozenset[str] = frozenset()
     code_objects: tuple[CodeObject, ...] = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names by which others find it, DLLs in lower case."""
+        name = self.path.rpartition("/")[2]
+        return frozenset([name, self.soname or name] if self.format == "elf" else [name.lower()])
+
+    @property
+    def run_paths(self) -> tuple[str, ...]:
+        """Where it looks for libraries: the folders of DT_RPATH and DT_RUNPATH."""
+        return self.rpath + self.runpath
+
+    @property
+    def is_device_code(self) -> bool:
+        """Whether it is a code object itself, which no loader of the host ever opens."""
+        return self.machine == code_object.MACHINE
 
     @property
     def targets(self) -> tuple[str, ...]:
         """The targets it has code for, sorted."""
         return in_order(str(code.target) for code in self.code_objects)
 
+    @property
+    def device_code_size(self) -> int:
+        """Bytes of its device code, unpacked."""
+        return sum(code.size for code in self.code_objects)
 
-def libraries_of(wheel: Path, *, look_for: frozenset[str] = frozenset()) -> tuple[Library, ...]:
-    """Every ELF file in a wheel, by path; `look_for` as for `elf.read_view`.
 
-    Raises:
-        WheelError: the archive or a binary is malformed.
-    """
+def read_wheel(wheel: Path, *, only: Format | None = None) -> tuple[Binary, ...]:
+    """Like `read_archive`, from a file."""
     with Archive.open(wheel) as archive:
-        return read_libraries(archive, look_for=look_for)
+        return read_archive(archive, only=only)
 
 
-def read_libraries(
+def read_archive(
     archive: Archive,
     *,
+    only: Format | None = None,
     device_code: bool = True,
     look_for: frozenset[str] = frozenset(),
-) -> tuple[Library, ...]:
-    """Like `libraries_of`, from an open archive, on all cores.
+) -> tuple[Binary, ...]:
+    """Every binary in a wheel, on all cores: ELF files by path, then PE files by path.
 
     Args:
         archive: the wheel.
+        only: the format to read; both by default.
         device_code: whether to look for it, which means to unpack each binary to its end.
-        look_for: as for `elf.read_view`.
+        look_for: symbols to look for among those that an ELF file wants of others.
+
+    Raises:
+        WheelError: one of them is malformed; the message names it.
     """
-    binaries = sorted(elf_members(archive), key=lambda member: -member.size)
 
-    def one(member: Member) -> Library:
+    def one(found: tuple[Member, Format]) -> Binary:
+        member, kind = found
         view = MemberView(archive, member)
-        return read_library(view, member, device_code=device_code, look_for=look_for)
+        return read_view(view, member.name, kind, device_code=device_code, look_for=look_for)
 
+    # The largest first, so that no core waits for it at the end.
+    members = [found for found in binary_members(archive) if only in (None, found[1])]
+    members.sort(key=lambda found: -found[0].size)
     with collector_paused(), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return tuple(sorted(pool.map(one, binaries), key=lambda library: library.member))
+        return tuple(sorted(pool.map(one, members), key=lambda binary: (binary.format, binary.path)))
 
 
-def read_library(
-    view: MemberView,
-    member: Member,
+def read_file(path: Path, kind: Format, *, look_for: frozenset[str] = frozenset()) -> Binary:
+    """A binary on disk.
+
+    Raises:
+        WheelError: it is not of that format, or malformed.
+        ValueError: it is empty.
+    """
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return _read(BytesView(data), str(path), kind, device_code=True, look_for=look_for)
+
+
+def read_view(
+    view: View,
+    path: str,
+    kind: Format,
     *,
     device_code: bool = True,
     look_for: frozenset[str] = frozenset(),
     checker: Checker | None = None,
-) -> Library:
-    """One binary, the content of its bundles looked at by `checker`.
+) -> Binary:
+    """One binary, the content of its offload bundles looked at by `checker`; see `read_archive`."""
+    try:
+        return _read(view, path, kind, device_code=device_code, look_for=look_for, checker=checker)
+    except WheelError as error:
+        raise WheelError(f"{path}: {error}", tip=error.tip) from error
+
+
+def _read(
+    view: View,
+    path: str,
+    kind: Format,
+    *,
+    device_code: bool,
+    look_for: frozenset[str],
+    checker: Checker | None = None,
+) -> Binary:
+    if kind == "pe":
+        image = pe.read_view(view)
+        places = code_object.pe_ranges(image) if device_code else ()
+        return Binary(
+            path=path,
+            size=view.size,
+            format=kind,
+            machine=image.machine,
+            is_program=path.lower().endswith(".exe"),
+            needed=tuple(dict.fromkeys(name.lower() for name in (*image.imports, *image.delay_imports))),
+            code_objects=tuple(
+                code for place in places for code in code_object.read_range(view, *place, checker)
+            ),
+        )
+    # The section table, which tells where device code lies, stands at the end of the file.
+    parsed = elf.read_view(view, sections=device_code, look_for=look_for)
+    return Binary(
+        path=path,
+        size=view.size,
+        format=kind,
+        machine=parsed.machine,
+        is_program=parsed.is_program,
+        soname=parsed.soname,
+        needed=parsed.needed,
+        rpath=parsed.rpath,
+        runpath=parsed.runpath,
+        version_needs=parsed.version_needs,
+        undefined=parsed.wants,
+        code_objects=code_object.of_view(view, parsed, checker) if device_code else (),
+    )
+
+
+def format_of(name: str, size: int, head: bytes) -> Format | None:
+    """The format of a file that begins so; None where it is no binary.
+
+    Linux opens whatever is an ELF file, Windows what has the ending of a program, library or module.
+    """
+    if elf.is_elf(head):
+        return "elf"
+    on_windows = size >= _SMALLEST_PE and name.lower().endswith(_PE_SUFFIXES)
+    return "pe" if on_windows and pe.is_pe(head) else None
+
+
+def binary_members(archive: Archive) -> Iterator[tuple[Member, Format]]:
+    """The members that are binaries by their first bytes.
 
     Raises:
-        WheelError: it is malformed; the message names it.
+        WheelError: one of them cannot be unpacked.
     """
-    try:
-        parsed = elf.read_view(view, sections=device_code, look_for=look_for)
-        code = _device_code(view, parsed, checker) if device_code else ()
-    except WheelError as error:
-        raise WheelError(f"{member.name}: {error}", tip=error.tip) from error
-    return Library(member=member.name, size=member.size, elf=parsed, code_objects=code)
-
-
-def _device_code(view: MemberView, parsed: Elf, checker: Checker | None) -> tuple[CodeObject, ...]:
-    # Loaded here because what it takes to unpack bundles takes longer to load than many a wheel to read.
-    from cairn.formats.offload import code_object  # noqa: PLC0415
-
-    return code_object.of_view(view, parsed, checker)
-
-
-def elf_members(archive: Archive) -> Iterator[Member]:
-    """The members that are ELF files by their first bytes."""
     for member in archive.members:
-        if member.size >= _SMALLEST and not _is_text(member.name) and elf.is_elf(_head(archive, member)):
-            yield member
-
-
-def _is_text(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in _TEXT  # noqa: PTH122 - pathlib takes ten times as long
+        if member.size >= _SMALLEST_ELF and not member.name.lower().endswith(_TEXT):
+            kind = format_of(member.name, member.size, _head(archive, member))
+            if kind:
+                yield member, kind
 
 
 def _head(archive: Archive, member: Member) -> bytes:
@@ -156,8 +243,13 @@ def _head(archive: Archive, member: Member) -> bytes:
         raise WheelError(f"the compressed data of {member.name} is broken") from error
     if len(head) == len(elf.MAGIC):
         return head
-    # Any number of empty blocks may stand before them.
+    # RFC 1951, 3.2.4: any number of stored blocks of no bytes may stand before the first that has some.
     return MemberView(archive, member).read(0, len(elf.MAGIC))
+
+
+def shipped(binaries: Iterable[Binary]) -> frozenset[str]:
+    """The names by which the binaries of a wheel find each other."""
+    return frozenset(name for binary in binaries for name in binary.names)
 
 
 def targets_of(wheel: Path) -> tuple[str, ...]:
@@ -167,16 +259,16 @@ def targets_of(wheel: Path) -> tuple[str, ...]:
         WheelError: the archive or a binary is malformed.
     """
     with Archive.open(wheel) as archive:
-        return all_targets(archive, (*read_libraries(archive), *windows_dlls.read_libraries(archive)))
+        return all_targets(archive, read_archive(archive))
 
 
-def all_targets(archive: Archive, libraries: Iterable[Library | PeLibrary]) -> tuple[str, ...]:
-    """The targets of a wheel whose binaries have been read: theirs and those of containers.
+def all_targets(archive: Archive, binaries: Iterable[Binary]) -> tuple[str, ...]:
+    """The targets of a wheel whose binaries have been read: theirs and those of a split wheel's containers.
 
     Raises:
         WheelError: a container is malformed.
     """
-    found = {target for library in libraries for target in library.targets}
+    found = {target for binary in binaries for target in binary.targets}
     for member in archive.members:
         if member.name.endswith(offload_container.SUFFIX):
             view = MemberView(archive, member)

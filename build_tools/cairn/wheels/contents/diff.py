@@ -5,24 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
-from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
-from cairn.wheels.contents import binaries as contents_binaries
-from cairn.wheels.contents import windows_dlls
-from cairn.wheels.contents.binaries import Library
-from cairn.wheels.contents.windows_dlls import PeLibrary
+from cairn.wheels.contents import binaries
+from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.metadata.wheel_info import WheelInfo
 
-_Seen: TypeAlias = Mapping[str, tuple[str, ...]]
-_KINDS = ("needed", "run_paths", "targets", "version_needs")
 _FIELDS = ("name", "version", "build", "tags", "requires_python", "extras", "entry_points")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class Delta:
     """What was taken away and what came instead.
 
     Attributes:
@@ -50,10 +43,10 @@ class LibraryChange:
     """
 
     member: str
-    needed: Change
-    run_paths: Change
-    targets: Change
-    version_needs: Change
+    needed: Delta
+    run_paths: Delta
+    targets: Delta
+    version_needs: Delta
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +64,8 @@ class Difference:
     """
 
     fields: Mapping[str, tuple[str, ...]]
-    requirements: Change
-    files: Change
+    requirements: Delta
+    files: Delta
     changed: tuple[str, ...]
     modes: tuple[str, ...]
     libraries: tuple[LibraryChange, ...]
@@ -86,9 +79,7 @@ def diff(first: Path, second: Path) -> Difference:
         WheelError: one of them cannot be read.
     """
     one, other = _Side(first), _Side(second)
-    common = one.members.keys() & other.members.keys()
-    changed = {path for path in common if _content(one.members[path]) != _content(other.members[path])}
-    modes = {path for path in common if one.members[path].executable != other.members[path].executable}
+    pairs = {path: (one.members[path], other.members[path]) for path in one.members if path in other.members}
     return Difference(
         fields={
             name: (_text(getattr(one.info, name)), _text(getattr(other.info, name)))
@@ -97,10 +88,11 @@ def diff(first: Path, second: Path) -> Difference:
         },
         requirements=_change(one.info.requires_dist, other.info.requires_dist),
         files=_change(one.members, other.members),
-        changed=tuple(sorted(changed)),
-        modes=tuple(sorted(modes)),
-        libraries=tuple(_library_changes(one.libraries, other.libraries)),
-        order=_layout(one) != _layout(other),
+        changed=tuple(sorted(p for p, (a, b) in pairs.items() if (a.size, a.crc) != (b.size, b.crc))),
+        modes=tuple(sorted(path for path, (a, b) in pairs.items() if a.executable != b.executable)),
+        libraries=tuple(_library_changes(one.binaries, other.binaries)),
+        order=[(path, member.stamp) for path, member in one.members.items()]
+        != [(path, member.stamp) for path, member in other.members.items()],
     )
 
 
@@ -110,55 +102,41 @@ class _Side:
     def __init__(self, path: Path) -> None:
         name = wheel_info.parse_file_name(path.name)
         with Archive.open(path) as archive:
-            self.info: WheelInfo = wheel_info.read_archive(archive, name)
-            self._stem = self.info.dist_info.removesuffix(".dist-info")
-            self.members: dict[str, Member] = {self._neutral(m.name): m for m in archive.members}
-            binaries = contents_binaries.read_libraries(archive)
-            dlls = windows_dlls.read_libraries(archive)
-        self.libraries = {self._neutral(binary.member): _seen(binary) for binary in binaries}
-        self.libraries |= {self._neutral(dll.member): _seen_dll(dll) for dll in dlls}
+            self.info = wheel_info.read_archive(archive, name)
+            self.members = {self._neutral(member.name): member for member in archive.members}
+            self.binaries = {self._neutral(found.path): found for found in binaries.read_archive(archive)}
 
     def _neutral(self, path: str) -> str:
+        """The path, with `demo-*.dist-info` for `demo-1.0.dist-info`, and so for `.data`."""
+        stem = self.info.dist_info.removesuffix(".dist-info")
         top, slash, rest = path.partition("/")
         for end in (".dist-info", ".data"):
-            if top == self._stem + end:
-                return f"{self._stem.rpartition('-')[0]}-*{end}{slash}{rest}"
+            if top == stem + end:
+                return f"{stem.rpartition('-')[0]}-*{end}{slash}{rest}"
         return path
 
 
-def _library_changes(one: Mapping[str, _Seen], other: Mapping[str, _Seen]) -> Iterable[LibraryChange]:
+def _library_changes(one: Mapping[str, Binary], other: Mapping[str, Binary]) -> Iterable[LibraryChange]:
     for path in sorted(one.keys() & other.keys()):
-        changes = {kind: _change(one[path][kind], other[path][kind]) for kind in _KINDS}
-        if any(changes.values()):
-            yield LibraryChange(member=path, **changes)
+        a, b = one[path], other[path]
+        change = LibraryChange(
+            member=path,
+            needed=_change(a.needed, b.needed),
+            run_paths=_change(a.run_paths, b.run_paths),
+            targets=_change(a.targets, b.targets),
+            version_needs=_change(_versions(a), _versions(b)),
+        )
+        if change.needed or change.run_paths or change.targets or change.version_needs:
+            yield change
 
 
-def _change(one: Iterable[str], other: Iterable[str]) -> Change:
+def _versions(binary: Binary) -> list[str]:
+    return [f"{name}: {version}" for name, versions in binary.version_needs.items() for version in versions]
+
+
+def _change(one: Iterable[str], other: Iterable[str]) -> Delta:
     a, b = set(one), set(other)
-    return Change(removed=tuple(sorted(a - b)), added=tuple(sorted(b - a)))
-
-
-def _seen(library: Library) -> _Seen:
-    """What the loader sees of a binary, by the fields of `LibraryChange`."""
-    versions = library.elf.version_needs.items()
-    return {
-        "needed": library.elf.needed,
-        "run_paths": library.elf.rpath + library.elf.runpath,
-        "targets": library.targets,
-        "version_needs": tuple(f"{name}: {version}" for name, found in versions for version in found),
-    }
-
-
-def _seen_dll(library: PeLibrary) -> _Seen:
-    return {**dict.fromkeys(_KINDS, ()), "needed": library.needed, "targets": library.targets}
-
-
-def _content(member: Member) -> tuple[int, int]:
-    return member.size, member.crc
-
-
-def _layout(side: _Side) -> list[tuple[str, int]]:
-    return [(path, member.stamp) for path, member in side.members.items()]
+    return Delta(removed=tuple(sorted(a - b)), added=tuple(sorted(b - a)))
 
 
 def _text(value: object) -> str:

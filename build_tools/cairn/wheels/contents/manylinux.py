@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from cairn.errors import PrerequisiteError
-from cairn.wheels.contents.binaries import Library
+from cairn.wheels.contents.binaries import Binary, shipped
 
+# musl's C library: the linker of Alpine writes libc.musl-x86_64.so.1, the policies call it libc.so.
 _MUSL = re.compile(r"libc\.musl-[a-z0-9_]+\.so\.1")
-"""musl's C library, which the policies call `libc.so`."""
 
 LOADERS = ("ld-linux*.so*", "ld64.so*", "linux-vdso.so*")
-"""The dynamic loader is named by the kernel, and is on every system."""
+"""The dynamic loader, which each architecture calls differently and no policy has for all of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,8 @@ class Policy:
         aliases: older names, such as `manylinux2014`.
         libraries: those that may be taken from the system.
         versions: architecture to symbol prefix (`GLIBC`) to the versions that may be wanted of it.
-        blacklist: library to the symbols of it that must not be used.
+        blacklist: library to the symbols of it that must not be used: they came without a version of their
+            own, so that only their names tell that the library must be a later one.
     """
 
     name: str
@@ -44,32 +45,50 @@ class Policy:
     versions: Mapping[str, Mapping[str, frozenset[str]]]
     blacklist: Mapping[str, tuple[str, ...]]
 
-    def objections(self, library: Library, own: frozenset[str] = frozenset()) -> tuple[str, ...]:
-        """What `library` uses and this tag does not promise, as `library: symbol or version`.
+    def objections(self, binary: Binary, own: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """What `binary` uses and this tag does not promise, as `library: symbol or version`.
 
         Forbidden symbols are seen when `watched_symbols` were looked for as it was read.
 
         Args:
-            library: what uses them.
+            binary: what uses them.
             own: libraries that lie in the wheel: what is used of them, no system has to promise.
         """
-        allowed = self.versions.get(library.elf.machine, {})
-        forbidden = tuple(
+        forbidden = [
             f"{name}: {symbol}"
-            for name in library.elf.needed
+            for name in binary.needed
             for symbol in self.blacklist.get(name, ())
-            if symbol in library.elf.wants and name not in own
-        )
-        return forbidden + tuple(
-            f"{name}: {version}"
-            for name, versions in library.elf.version_needs.items()
-            for version in versions
-            if name not in own and not _is_allowed(version, allowed)
-        )
+            if symbol in binary.undefined and name not in own
+        ]
+        known = self.versions.get(binary.machine, {})
+        for name, versions in binary.version_needs.items():
+            for version in () if name in own else versions:
+                # `GLIBC_2.28`. Prefixes that no policy lists, such as libgomp's GOMP, may have any number:
+                # their library is judged by its name alone.
+                prefix, separator, number = version.partition("_")
+                if separator and number not in known.get(prefix, (number,)):
+                    forbidden.append(f"{name}: {version}")
+        return tuple(forbidden)
 
     def has(self, name: str) -> bool:
         """Whether a library may be taken from the system."""
         return _MUSL.sub("libc.so", name) in self.libraries or matches(name, LOADERS)
+
+    def runs(
+        self, binaries: Iterable[Binary], elsewhere: Sequence[str], *, beside: frozenset[str] = frozenset()
+    ) -> bool:
+        """Whether these binaries run, as they are, on every system that keeps the promise.
+
+        Args:
+            binaries: all that come together.
+            elsewhere: globs of libraries that something else than the system supplies.
+            beside: names of libraries that lie in the wheel too, and were judged before.
+        """
+        together = tuple(binaries)
+        own = shipped(together) | beside
+        needed = {name for binary in together for name in binary.needed} - own
+        on_system = all(self.has(name) or matches(name, elsewhere) for name in needed)
+        return on_system and not any(self.objections(binary, own) for binary in together)
 
 
 @functools.cache
@@ -93,21 +112,20 @@ def promise_of(platform: str) -> Policy | None:
 
 
 def _named(platform: str, known: Iterable[Policy]) -> Policy | None:
-    for policy in known:
-        if any(platform.startswith(f"{name}_") for name in (policy.name, *policy.aliases)):
-            return policy
-    return None
+    found = (p for p in known if platform.startswith(tuple(f"{name}_" for name in (p.name, *p.aliases))))
+    return next(found, None)
 
 
 @functools.cache
 def _policies(file: str) -> tuple[Policy, ...]:
-    # Found without being imported, which would cost more than reading it.
+    # auditwheel is found without being imported, which would take longer than all that is read here.
     spec = importlib.util.find_spec("auditwheel")
     try:
         folder = Path(spec.origin or "").parent if spec else Path()
         data = json.loads((folder / "policy" / file).read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise PrerequisiteError("auditwheel is not installed", tip="pip install auditwheel") from error
+    # The older the systems, the higher the priority; that of plain `linux`, which promises nothing, is 0.
     promising = [entry for entry in data if entry["priority"]]
     return tuple(map(_policy, sorted(promising, key=lambda entry: -int(entry["priority"]))))
 
@@ -123,61 +141,21 @@ def newest() -> Policy:
     return policies()[-1]
 
 
-def lowest(libraries: Iterable[Library], elsewhere: Sequence[str], machine: str) -> Policy | None:
+def lowest(binaries: Sequence[Binary], elsewhere: Sequence[str], machine: str) -> Policy | None:
     """The policy of the oldest systems that these binaries run on as they are; None when there is none.
 
     Args:
-        libraries: all binaries of a wheel.
+        binaries: all of a wheel.
         elsewhere: globs of libraries that something else than the system supplies.
         machine: the architecture of the wheel, such as `x86_64`.
     """
-    binaries = tuple(libraries)
     fitting = (policy for policy in policies() if machine in policy.versions)
-    return next((policy for policy in fitting if runs_on(policy, binaries, elsewhere)), None)
-
-
-def runs_on(
-    policy: Policy,
-    libraries: Sequence[Library],
-    elsewhere: Sequence[str],
-    *,
-    beside: frozenset[str] = frozenset(),
-) -> bool:
-    """Whether these binaries run, as they are, on every system that fulfils `policy`.
-
-    Args:
-        policy: what systems promise.
-        libraries: the binaries.
-        elsewhere: globs of libraries that something else than the system supplies.
-        beside: names of libraries that lie in the wheel too.
-    """
-    own = shipped(libraries) | beside
-    return all(_runs_on(policy, library, own, elsewhere) for library in libraries)
-
-
-def shipped(libraries: Iterable[Library]) -> frozenset[str]:
-    """The names by which these binaries find each other."""
-    pairs = ((library.member.rpartition("/")[2], library.elf.soname) for library in libraries)
-    return frozenset(name for pair in pairs for name in pair if name)
+    return next((policy for policy in fitting if policy.runs(binaries, elsewhere)), None)
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
     """Whether a library's name matches one of the globs."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
-def _runs_on(policy: Policy, library: Library, own: frozenset[str], elsewhere: Sequence[str]) -> bool:
-    foreign = [name for name in library.elf.needed if name not in own and not matches(name, elsewhere)]
-    on_system = all(map(policy.has, foreign))
-    return on_system and not policy.objections(library, own)
-
-
-def _is_allowed(version: str, allowed: Mapping[str, frozenset[str]]) -> bool:
-    prefix, separator, number = version.partition("_")
-    if not separator or prefix not in allowed:
-        # Libraries without a policy for their versions, such as libgomp's, are judged by name alone.
-        return True
-    return number in allowed[prefix]
 
 
 def _policy(entry: Mapping[str, Any]) -> Policy:

@@ -10,13 +10,13 @@ from pathlib import Path, PurePosixPath
 from cairn.errors import WheelError
 from cairn.targets import TargetId
 from cairn.wheels.fat import target_names
-from cairn.wheels.fat.libraries import Bundle, LeftOut
+from cairn.wheels.fat.libraries import LeftOut, LibraryBundle
 from cairn.wheels.fat.recipe import Data, Recipe
-from cairn.wheels.fat.rocm_tree import Tree
+from cairn.wheels.fat.rocm_tree import RocmTree
 
 
 @dataclass(frozen=True, kw_only=True)
-class Folder:
+class DataFolder:
     """The files of one library.
 
     Attributes:
@@ -46,8 +46,8 @@ class _Count:
 
 
 def collect(
-    bundle: Bundle, tree: Tree, recipe: Recipe, wanted: Sequence[TargetId]
-) -> tuple[tuple[Folder, ...], tuple[LeftOut, ...]]:
+    bundle: LibraryBundle, tree: RocmTree, recipe: Recipe, wanted: Sequence[TargetId]
+) -> tuple[tuple[DataFolder, ...], tuple[LeftOut, ...]]:
     """The data of every library that is bundled, and what of it is not to be had.
 
     Raises:
@@ -58,7 +58,7 @@ def collect(
         library = bundle.find(entry.library)
         if library is None:
             continue
-        source = _source(entry, Path(library.path).parent, tree)
+        source = _source(entry, Path(library.binary.path).parent, tree)
         if source is not None:
             folders.append(_folder(entry, source, wanted))
         elif entry.required:
@@ -71,12 +71,12 @@ def collect(
     return tuple(folders), tuple(missing)
 
 
-def _source(entry: Data, beside: Path, tree: Tree) -> Path | None:
+def _source(entry: Data, beside: Path, tree: RocmTree) -> Path | None:
     places = [base / source for source in entry.sources for base in (beside, tree.root)]
     return next((place for place in places if place.exists()), None)
 
 
-def _folder(entry: Data, source: Path, wanted: Sequence[TargetId]) -> Folder:
+def _folder(entry: Data, source: Path, wanted: Sequence[TargetId]) -> DataFolder:
     count = _Count()
     told_apart = False
     for path, relative in _files(source):
@@ -92,7 +92,7 @@ def _folder(entry: Data, source: Path, wanted: Sequence[TargetId]) -> Folder:
             count.sizes[name] = count.sizes.get(name, 0) + size
         count.served |= {target for target in wanted if named and target_names.serves(named, (target,))}
     lacking = tuple(str(target) for target in wanted if target not in count.served)
-    return Folder(
+    return DataFolder(
         target=entry.target,
         files=count.files,
         sizes=count.sizes,

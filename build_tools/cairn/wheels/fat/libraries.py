@@ -1,18 +1,25 @@
-"""Which libraries a fat wheel must carry: what it needs, what that needs, and what is opened by name."""
+"""Which libraries a fat wheel must carry: what it needs, what that needs, and what is opened by name.
+
+What is opened by name (dlopen, LoadLibrary) is in no table of any file: libamdhip64 opens libamd_comgr, torch
+opens what its `_rocm_init.py` lists. The recipe says who opens what.
+"""
 
 from __future__ import annotations
 
+import graphlib
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn.errors import WheelError
+from cairn.formats.offload.code_object import CodeObject
 from cairn.output import wording
 from cairn.wheels.contents import manylinux
-from cairn.wheels.fat.binaries import Binary, Platform
+from cairn.wheels.contents.binaries import Binary, shipped
+from cairn.wheels.fat.platform import WheelPlatform
 from cairn.wheels.fat.recipe import Recipe, plain
-from cairn.wheels.fat.rocm_tree import Tree, stem_of
+from cairn.wheels.fat.rocm_tree import RocmTree, stem_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,20 +31,40 @@ class LeftOut:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bundle:
+class BundledLibrary:
+    """A library of the ROCm tree that the wheel gets.
+
+    Attributes:
+        name: its file name in the wheel: its SONAME, by which others need it, or else its file name.
+        binary: what it is.
+        trimmed: device code that is to be taken out of it.
+    """
+
+    name: str
+    binary: Binary
+    trimmed: tuple[CodeObject, ...] = ()
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Target to bytes of the code it keeps for it."""
+        return sizes(code for code in self.binary.code_objects if code not in self.trimmed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryBundle:
     """The libraries of a fat wheel.
 
     Attributes:
         libraries: those of the tree that it gets, in the order in which they can be loaded.
-        names: library as somebody needs it to the name that it has in the wheel, where the two differ.
+        names: library as a binary needs it to the name that it has in the wheel, where the two differ.
         left_out: listed libraries that it does not get.
     """
 
-    libraries: tuple[Binary, ...]
+    libraries: tuple[BundledLibrary, ...]
     names: Mapping[str, str]
     left_out: tuple[LeftOut, ...]
 
-    def find(self, stem: str) -> Binary | None:
+    def find(self, stem: str) -> BundledLibrary | None:
         """The library of a stem, with or without `lib`."""
         wanted = plain(stem)
         return next((b for b in self.libraries if plain(stem_of(b.name)[0]) == wanted), None)
@@ -62,29 +89,13 @@ class Sought:
     strict: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """Where libraries are looked for.
-
-    Attributes:
-        tree: the ROCm tree.
-        recipe: the lists of what is taken from it.
-        platform: what they must be for.
-    """
-
-    tree: Tree
-    recipe: Recipe
-    platform: Platform
-
-
-def collect(sought: Sought, place: Place) -> Bundle:
+def collect(sought: Sought, tree: RocmTree, recipe: Recipe, platform: WheelPlatform) -> LibraryBundle:
     """Follow all needs through the tree.
 
     Raises:
         WheelError: libraries are missing (all are named), or one cannot be read.
     """
-    tree, recipe = place.tree, place.recipe
-    collector = _Collector(sought, place)
+    collector = _Collector(sought, tree, recipe, platform)
     for binary in sought.own:
         collector.need(binary.needed, binary.path)
     for shortname in sought.preloads:
@@ -101,139 +112,149 @@ def collect(sought: Sought, place: Place) -> Bundle:
 
 
 @dataclass(kw_only=True, eq=False)
-class _State:
-    binaries: dict[Path, Binary] = field(default_factory=dict)
+class _Found:
+    """What was found so far.
+
+    Attributes:
+        libraries: file in the tree, its links resolved, to the library.
+        names: library as a binary needs it to the name that it has in the wheel.
+        missing: what the tree has not, and who needs it.
+        left_out: stem without `lib` to what is not taken.
+    """
+
+    libraries: dict[Path, BundledLibrary] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: dict[str, LeftOut] = field(default_factory=dict)
 
 
 class _Collector:
-    def __init__(self, sought: Sought, place: Place) -> None:
-        self._tree = place.tree
-        self._recipe = place.recipe
-        self._platform = place.platform
-        self._own = {name for b in sought.own for name in (b.name, b.path.rpartition("/")[2])}
-        fold = str.lower if place.platform.name == "windows" else str
-        self._provided = tuple(map(fold, sought.provided))
-        self._state = _State()
-        self._waiting: deque[Binary] = deque()
+    """Takes libraries out of the tree, and what each of them needs and opens in turn."""
+
+    def __init__(self, sought: Sought, tree: RocmTree, recipe: Recipe, platform: WheelPlatform) -> None:
+        self._tree = tree
+        self._recipe = recipe
+        self._platform = platform
+        self._own = shipped(sought.own)
+        on_windows = platform.system == "windows"
+        self._provided = [glob.lower() if on_windows else glob for glob in sought.provided]
+        self._found = _Found()
+        self._waiting: deque[BundledLibrary] = deque()
 
     def need(self, names: Iterable[str], by: str) -> None:
         """Libraries that a binary names exactly."""
-        self._queue(names, by)
+        self._take_needed(names, by)
         self._follow()
 
     def open(self, stem: str, by: str, *, required: bool) -> bool:
         """A library that is opened by name; whether it is there."""
-        there = self._queue_stem(stem, by, required=required)
+        there = self._take_stem(stem, by, required=required)
         self._follow()
         return there
 
     def leave_out(self, name: str, reason: str) -> None:
-        self._state.left_out.append(LeftOut(name=name, reason=reason))
+        """Note that the wheel does not get a library; the first reason counts."""
+        self._found.left_out.setdefault(plain(name), LeftOut(name=name, reason=reason))
 
-    def finish(self) -> Bundle:
-        if self._state.missing:
-            raise _missing(self._state.missing, self._tree)
-        names = {given: name for given, name in self._state.names.items() if given != name}
-        _check_names(self._state.binaries.values())
-        ordered = _in_order(self._state.binaries.values(), self._loaded_before)
-        left_out = {plain(entry.name): entry for entry in reversed(self._state.left_out)}
-        return Bundle(libraries=ordered, names=names, left_out=tuple(reversed(left_out.values())))
+    def finish(self) -> LibraryBundle:
+        """All that was found, in the order in which it can be loaded.
 
-    def _loaded_before(self, binary: Binary) -> list[str]:
-        """The names of the libraries that one needs, or opens by name."""
-        stems = {entry.opened.lower() for entry in self._recipe.opened_by(stem_of(binary.name)[0])}
-        opened = [b.name for b in self._state.binaries.values() if plain(stem_of(b.name)[0]) in stems]
-        return [*(self._state.names.get(name, name) for name in binary.needed), *opened]
-
-    def _is_elsewhere(self, name: str) -> bool:
-        own = name in self._own or self._platform.on_system(name)
-        return own or manylinux.matches(name, self._provided)
-
-    def _take(self, name: str, path: Path) -> None:
-        real = path.resolve()
-        binary = self._state.binaries.get(real)
-        if binary is None:
-            binary = self._read(path, real)
-            self._state.binaries[real] = binary
-            self._waiting.append(binary)
-        self._state.names[name] = binary.name
-
-    def _read(self, path: Path, real: Path) -> Binary:
-        try:
-            found = self._platform.of_tree(real)
-        except (WheelError, ValueError) as error:  # ValueError: an empty file cannot be mapped
-            raise WheelError(f"{path} cannot be bundled: {error}", tip="repair the ROCm tree") from error
-        if found.library is not None and found.library.elf.soname is None:
-            return replace(found, name=path.name)
-        return found
+        Raises:
+            WheelError: libraries are missing, or two would have one name.
+        """
+        if self._found.missing:
+            listed = [f"{n} (needed by {by.rpartition('/')[2]})" for n, by in self._found.missing.items()]
+            raise WheelError(
+                f"{self._tree.root} has no {wording.some(listed)}",
+                tip="name a whole ROCm; say --provided GLOB for what another wheel supplies",
+            )
+        by_name: dict[str, BundledLibrary] = {}
+        for library in self._found.libraries.values():
+            other = by_name.setdefault(library.name, library)
+            if other is not library:
+                paths = f"{other.binary.path} and {library.binary.path}"
+                raise WheelError(
+                    f"two libraries would be {library.name} in the wheel: {paths}",
+                    tip="name a ROCm tree with one version of each library",
+                )
+        return LibraryBundle(
+            libraries=tuple(by_name[name] for name in _loading_order(self._loaded_before(by_name))),
+            names={given: name for given, name in self._found.names.items() if given != name},
+            left_out=tuple(self._found.left_out.values()),
+        )
 
     def _follow(self) -> None:
         while self._waiting:
-            binary = self._waiting.popleft()
-            self._queue(binary.needed, binary.path)
-            for entry in self._recipe.opened_by(stem_of(binary.name)[0]):
-                if not self._queue_stem(entry.opened, binary.path, required=entry.required):
-                    self.leave_out(
-                        entry.opened, f"the tree has none; {binary.name} opens it where there is one"
-                    )
+            library = self._waiting.popleft()
+            self._take_needed(library.binary.needed, library.binary.path)
+            for entry in self._recipe.opened_by(stem_of(library.name)[0]):
+                if not self._take_stem(entry.opened, library.binary.path, required=entry.required):
+                    reason = f"the tree has none; {library.name} opens it where there is one"
+                    self.leave_out(entry.opened, reason)
 
-    def _queue(self, names: Iterable[str], by: str) -> None:
+    def _take_needed(self, names: Iterable[str], by: str) -> None:
         for name in names:
-            if not (self._is_elsewhere(name) or name in self._state.names):
-                path = self._tree.find(name)
-                if path is None:
-                    self._state.missing.setdefault(name, by)
-                else:
-                    self._take(name, path)
+            elsewhere = name in self._own or self._platform.on_system(name)
+            if elsewhere or manylinux.matches(name, self._provided) or name in self._found.names:
+                continue
+            path = self._tree.find(name)
+            if path is None:
+                self._found.missing.setdefault(name, by)
+            else:
+                self._take(name, path)
 
-    def _queue_stem(self, stem: str, by: str, *, required: bool) -> bool:
+    def _take_stem(self, stem: str, by: str, *, required: bool) -> bool:
         # One of that stem is enough: two versions of a runtime in one process are one too many.
-        there = {*self._own, *(binary.name for binary in self._state.binaries.values())}
+        there = {*self._own, *(library.name for library in self._found.libraries.values())}
         if plain(stem) in {plain(stem_of(name)[0]) for name in there}:
             return True
         path = self._tree.find_stem(stem)
         if path is not None:
             self._take(path.name, path)
         elif required:
-            self._state.missing.setdefault(stem, by)
+            self._found.missing.setdefault(stem, by)
         return path is not None
 
+    def _take(self, name: str, path: Path) -> None:
+        """Take the library at `path`, which may be a link, for what is needed as `name`."""
+        real = path.resolve()
+        library = self._found.libraries.get(real)
+        if library is None:
+            try:
+                binary = self._platform.read_library(real)
+            except (WheelError, ValueError) as error:  # ValueError: an empty file cannot be mapped
+                raise WheelError(f"{path} cannot be bundled: {error}", tip="repair the ROCm tree") from error
+            library = BundledLibrary(name=binary.soname or path.name, binary=binary)
+            self._found.libraries[real] = library
+            self._waiting.append(library)
+        self._found.names[name] = library.name
 
-def _check_names(binaries: Iterable[Binary]) -> None:
-    by_name: dict[str, Binary] = {}
-    for binary in binaries:
-        other = by_name.setdefault(binary.name, binary)
-        if other is not binary:
-            raise WheelError(
-                f"two libraries would be {binary.name} in the wheel: {other.path} and {binary.path}",
-                tip="name a ROCm tree with one version of each library",
-            )
+    def _loaded_before(self, by_name: Mapping[str, BundledLibrary]) -> dict[str, list[str]]:
+        """Each library's name to those of what it needs or opens by name, in order."""
+        before = {}
+        for name, library in sorted(by_name.items()):
+            stems = {entry.opened.lower() for entry in self._recipe.opened_by(stem_of(name)[0])}
+            opened = [other for other in by_name if plain(stem_of(other)[0]) in stems]
+            needed = (self._found.names.get(wanted, wanted) for wanted in library.binary.needed)
+            before[name] = [other for other in (*needed, *opened) if other in by_name and other != name]
+        return before
 
 
-def _missing(missing: Mapping[str, str], tree: Tree) -> WheelError:
-    listed = [f"{name} (needed by {by.rpartition('/')[2]})" for name, by in missing.items()]
-    return WheelError(
-        f"{tree.root} has no {wording.some(listed)}",
-        tip="name a whole ROCm; say --provided GLOB for what another wheel supplies",
-    )
+def _loading_order(before: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """What others need first."""
+    graph = {name: dict.fromkeys(others) for name, others in before.items()}
+    while True:
+        try:
+            return tuple(graphlib.TopologicalSorter(graph).static_order())
+        except graphlib.CycleError as error:
+            # Libraries that need each other can be loaded in any order: the loader takes care of both.
+            first, second, *_ = error.args[1]
+            del graph[second][first]
 
 
-def _in_order(binaries: Iterable[Binary], before: Callable[[Binary], Iterable[str]]) -> tuple[Binary, ...]:
-    """What others need first; libraries that need each other in a circle as they come."""
-    by_name = {binary.name: binary for binary in binaries}
-    done: dict[str, Binary] = {}
-
-    def visit(binary: Binary, above: frozenset[str]) -> None:
-        if binary.name in done or binary.name in above:
-            return
-        for name in before(binary):
-            if name in by_name:
-                visit(by_name[name], above | {binary.name})
-        done.setdefault(binary.name, binary)
-
-    for name in sorted(by_name):
-        visit(by_name[name], frozenset())
-    return tuple(done.values())
+def sizes(codes: Iterable[CodeObject]) -> dict[str, int]:
+    """Target to bytes of its code."""
+    found: dict[str, int] = {}
+    for code in codes:
+        found[str(code.target)] = found.get(str(code.target), 0) + code.size
+    return found

@@ -1,49 +1,60 @@
-"""The changes of binaries in a fat wheel: each finds its libraries inside, under their names there."""
+"""The changes of binaries in a fat wheel: each finds its libraries inside, under their names there.
+
+A library from the tree gets the run path `$ORIGIN`, the folder that all of them lie in; one of the wheel
+keeps the run paths that stay inside the wheel, and gets one to that folder.
+
+Code for other targets is taken out of a plain offload bundle, as splitting a wheel does: its entries get ids
+that name no device, and the code becomes zeros, which cost next to nothing in a wheel. A compressed bundle
+stays whole.
+"""
 
 from __future__ import annotations
 
+import mmap
 import posixpath
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cairn.errors import WheelError
+from cairn.formats.offload import code_object, strip
+from cairn.formats.offload.strip import Patch
+from cairn.formats.view import BytesView
 from cairn.targets import TargetId
-from cairn.wheels.fat import trim
-from cairn.wheels.fat.binaries import Binary
-from cairn.wheels.fat.libraries import Bundle
+from cairn.wheels.contents.binaries import Binary
+from cairn.wheels.fat import target_names
+from cairn.wheels.fat.libraries import BundledLibrary, LibraryBundle
 from cairn.wheels.fat.recipe import Recipe
 from cairn.wheels.rewrite import elf
 from cairn.wheels.rewrite.elf import BinaryEdit
 
 _SDK_FOLDER = "_rocm_sdk_"
+_MOST_ZEROS = 40  # times what is left of a library
 
 
-def own_edits(own: Iterable[Binary], bundle: Bundle, package: str) -> Iterator[tuple[str, BinaryEdit]]:
-    """What must change in the wheel's own binaries, so that they find the libraries inside."""
-    bundled = {binary.name for binary in bundle.libraries}
+def own_edits(own: Iterable[Binary], bundle: LibraryBundle, package: str) -> Iterator[tuple[str, BinaryEdit]]:
+    """What must change in the wheel's own binaries, so that they find the libraries inside.
+
+    PE files have no run path: their loader is told of the folder when the package is imported.
+    """
+    bundled = {library.name for library in bundle.libraries}
     for binary in own:
-        if binary.library is None:
-            continue
-        parsed = binary.library.elf
-        names = {name: bundle.names.get(name, name) for name in parsed.needed}
+        names = {name: bundle.names.get(name, name) for name in binary.needed}
         uses = not bundled.isdisjoint(names.values())
-        paths = (*parsed.rpath, *parsed.runpath)
-        if not uses and not any(_SDK_FOLDER in path for path in paths):
+        to_sdk = any(_SDK_FOLDER in path for path in binary.run_paths)
+        if binary.format == "pe" or not (uses or to_sdk):
             continue
-        place = _relative(binary.path, f"{package}/lib")
-        kept = [path for path in paths if _stays_inside(binary.path, path)]
+        kept = [path for path in binary.run_paths if _stays_inside(binary.path, path)]
+        if uses:
+            lib = posixpath.relpath(f"{package}/lib", posixpath.dirname(binary.path) or ".")
+            kept.append("$ORIGIN" if lib == "." else f"$ORIGIN/{lib}")
         change = BinaryEdit(
-            run_path=tuple(dict.fromkeys([*kept, place] if uses else kept)),
+            run_path=tuple(dict.fromkeys(kept)),
             replace_needed={old: new for old, new in names.items() if old != new},
         )
-        if change.changes(parsed):
+        if change.changes(binary):
             yield binary.path, change
-
-
-def _relative(member: str, folder: str) -> str:
-    path = posixpath.relpath(folder, posixpath.dirname(member) or ".")
-    return "$ORIGIN" if path == "." else f"$ORIGIN/{path}"
 
 
 def _stays_inside(member: str, path: str) -> bool:
@@ -54,38 +65,68 @@ def _stays_inside(member: str, path: str) -> bool:
 
 
 def added(
-    bundle: Bundle, recipe: Recipe, package: str, targets: Sequence[TargetId], folder: Path
+    bundle: LibraryBundle, recipe: Recipe, package: str, targets: Sequence[TargetId], folder: Path
 ) -> Iterator[tuple[str, Path]]:
     """Path in the wheel to the file of each library; those that change get copies in `folder`.
 
     Raises:
         WheelError: one of them cannot be changed.
     """
-    for number, binary in enumerate(bundle.libraries):
-        change = _change(binary, bundle.names)
-        source = Path(binary.path)
-        if change is not None or binary.trimmed:
-            source = _changed_copy(binary, change, targets, folder / str(number))
-        for name in (binary.name, *recipe.aliases.get(binary.name, ())):
+    for number, library in enumerate(bundle.libraries):
+        source = Path(library.binary.path)
+        change = _edit_of(library.binary, bundle.names)
+        if change is not None or library.trimmed:
+            copy = folder / str(number)
+            shutil.copy(source, copy)
+            copy.chmod(copy.stat().st_mode | 0o200)
+            try:
+                if library.trimmed:
+                    _trim(copy, targets)
+                if change is not None:
+                    elf.change(copy, change)
+            except WheelError as error:
+                raise WheelError(f"{source} cannot be bundled: {error}", tip=error.tip) from error
+            source = copy
+        for name in (library.name, *recipe.aliases.get(library.name, ())):
             yield f"{package}/lib/{name}", source
 
 
-def _change(binary: Binary, names: Mapping[str, str]) -> BinaryEdit | None:
-    if binary.library is None:
-        return None
+def _edit_of(binary: Binary, names: Mapping[str, str]) -> BinaryEdit | None:
+    """What must change in a library of the tree; None where nothing must, and for DLLs."""
     renames = {name: names[name] for name in binary.needed if name in names}
     change = BinaryEdit(run_path=("$ORIGIN",), replace_needed=renames)
-    return change if change.changes(binary.library.elf) else None
+    return change if binary.format == "elf" and change.changes(binary) else None
 
 
-def _changed_copy(binary: Binary, change: BinaryEdit | None, targets: Sequence[TargetId], copy: Path) -> Path:
-    shutil.copy(binary.path, copy)
-    copy.chmod(copy.stat().st_mode | 0o200)
-    try:
-        if binary.trimmed:
-            trim.trim(copy, targets)
-        if change is not None:
-            elf.change(copy, change)
-    except WheelError as error:
-        raise WheelError(f"{binary.path} cannot be bundled: {error}", tip=error.tip) from error
-    return copy
+def trimmed(library: BundledLibrary, wanted: Sequence[TargetId]) -> BundledLibrary:
+    """The library, with the code for other targets marked as to be taken out.
+
+    Where next to nothing of the library would be left, it stays as it is: a file of zeros unpacks to so many
+    times its size that readers of wheels take it for a bomb.
+    """
+    codes = library.binary.code_objects
+    gone = tuple(c for c in codes if not (c.compressed or target_names.serves((c.target,), wanted)))
+    left = library.binary.size - sum(code.size for code in gone)
+    return library if left * _MOST_ZEROS < library.binary.size else replace(library, trimmed=gone)
+
+
+def _trim(path: Path, wanted: Sequence[TargetId]) -> None:
+    """Take the code for other targets out of a file of our own."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        found = list(strip.bundles_of(BytesView(data)))
+    patches: list[Patch] = []
+    for bundle in found:
+        if bundle.packing is not None:
+            continue
+        ids = {e.id for e in bundle.device_entries}
+        others = {i for i in ids if not target_names.serves((code_object.target_of_entry(i),), wanted)}
+        kept = [(e.offset, e.offset + e.size) for e in bundle.entries if e.id not in others]
+        for entry in (e for e in bundle.entries if e.id in others):
+            patches.append(
+                Patch(at=bundle.at + entry.id_at, size=len(strip.INERT_PREFIX), data=strip.INERT_PREFIX)
+            )
+            # Entries may share their bytes, and a lying table may point at itself.
+            shared = any(entry.offset < end and begin < entry.offset + entry.size for begin, end in kept)
+            if entry.offset >= bundle.table_size and not shared:
+                patches.append(Patch(at=bundle.at + entry.offset, size=entry.size))
+    strip.apply(path, patches)

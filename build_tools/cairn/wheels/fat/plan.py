@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
-from cairn.targets import TargetId, in_order, parse_target_id
+from cairn.targets import TargetId, parse_target_id
 from cairn.wheels.contents import binaries
-from cairn.wheels.fat import data_files, package_files, trim
-from cairn.wheels.fat import libraries as fat_libraries
-from cairn.wheels.fat import platform as fat_platform
-from cairn.wheels.fat.binaries import Binary, Platform
-from cairn.wheels.fat.data_files import Folder
-from cairn.wheels.fat.libraries import Bundle, Place, Sought
+from cairn.wheels.contents.binaries import Binary
+from cairn.wheels.fat import data_files, libraries, library_edits, package_files
+from cairn.wheels.fat.data_files import DataFolder
+from cairn.wheels.fat.libraries import LeftOut, LibraryBundle, Sought
+from cairn.wheels.fat.platform import WheelPlatform, platform_of
 from cairn.wheels.fat.recipe import Recipe, recipe
-from cairn.wheels.fat.rocm_tree import Tree, system_folders
+from cairn.wheels.fat.rocm_tree import RocmTree, system_folders
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class FatRequest:
     """A fat wheel to be made.
 
     Attributes:
@@ -48,7 +46,7 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class FatPlan:
     """All that is found out before anything is written.
 
     Attributes:
@@ -70,17 +68,17 @@ class Plan:
     rocm_version: str | None
     package: str
     hooked: bool
-    platform: Platform
+    platform: WheelPlatform
     recipe: Recipe
     own: tuple[Binary, ...]
     preloads: tuple[str, ...]
     targets: tuple[TargetId, ...]
-    bundle: Bundle
-    folders: tuple[Folder, ...]
-    left_out: tuple[fat_libraries.LeftOut, ...]
+    bundle: LibraryBundle
+    folders: tuple[DataFolder, ...]
+    left_out: tuple[LeftOut, ...]
 
 
-def make_plan(request: Request, archive: Archive) -> Plan:
+def make_plan(request: FatRequest, archive: Archive) -> FatPlan:
     """Read the wheel and the ROCm tree.
 
     Raises:
@@ -89,17 +87,28 @@ def make_plan(request: Request, archive: Archive) -> Plan:
     """
     info = wheel_info.read_archive(archive, wheel_info.parse_file_name(request.wheel.name))
     package_files.fat_version(info.version)  # refuses a wheel that is fat already
-    platform = fat_platform.platform_of(info)
+    platform = platform_of(info)
     package = package_files.package_of(archive, info)
-    hooked = package_files.is_hooked(archive, package, needed=platform.name == "windows")
-    own, preloads = platform.of_wheel(archive), package_files.preloads(archive, package)
-    targets = request.targets or _targets_of(request.wheel, own)
-    rules = recipe(platform.name)
-    tree = Tree(root=request.rocm, system=system_folders() if platform.name == "linux" else ())
-    bundle = _bundle(request, own, preloads, Place(tree=tree, recipe=rules, platform=platform))
-    bundle = replace(bundle, libraries=tuple(trim.trimmed(b, targets) for b in bundle.libraries))
+    # DLLs have no run path: without the hook nothing could tell Windows where they are.
+    hooked = package_files.is_hooked(archive, package, needed=platform.system == "windows")
+    own, preloads = platform.read_wheel(archive), package_files.preloads(archive, package)
+    targets = request.targets or _targets_of(request.wheel)
+    rules = recipe(platform.system)
+    tree = RocmTree(root=request.rocm, system=system_folders() if platform.system == "linux" else ())
+    sought = Sought(
+        own=own,
+        preloads=preloads,
+        extra=request.libraries,
+        provided=request.provided,
+        strict=request.strict,
+    )
+    bundle = libraries.collect(sought, tree, rules, platform)
+    if not bundle.libraries:
+        raise WheelError(f"{request.rocm} has no library for {request.wheel.name}", tip="name a ROCm tree")
+    trimmed = tuple(library_edits.trimmed(library, targets) for library in bundle.libraries)
+    bundle = replace(bundle, libraries=trimmed)
     folders, missing = data_files.collect(bundle, tree, rules, targets)
-    return Plan(
+    return FatPlan(
         info=info,
         rocm_version=tree.rocm_version,
         package=package,
@@ -115,25 +124,11 @@ def make_plan(request: Request, archive: Archive) -> Plan:
     )
 
 
-def _bundle(request: Request, own: tuple[Binary, ...], preloads: tuple[str, ...], place: Place) -> Bundle:
-    sought = Sought(
-        own=own,
-        preloads=preloads,
-        extra=request.libraries,
-        provided=request.provided,
-        strict=request.strict,
-    )
-    found = fat_libraries.collect(sought, place)
-    if not found.libraries:
-        raise WheelError(f"{request.rocm} has no library for {request.wheel.name}", tip="name a ROCm tree")
-    return found
-
-
-def _targets_of(wheel: Path, own: Sequence[Binary]) -> tuple[TargetId, ...]:
-    names = {name for binary in own for name in binary.sizes} or set(binaries.targets_of(wheel))
+def _targets_of(wheel: Path) -> tuple[TargetId, ...]:
+    names = binaries.targets_of(wheel)
     if not names:
         raise WheelError(
             f"{wheel.name} has no device code that would tell its targets",
             tip="name them: --targets gfx942,gfx1100",
         )
-    return tuple(parse_target_id(name) for name in in_order(names))
+    return tuple(map(parse_target_id, names))

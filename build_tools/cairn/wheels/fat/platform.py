@@ -1,22 +1,70 @@
-"""What platform a wheel is for, and which tag its fat wheel may have."""
+"""What platform a wheel is for, what its systems have, and which tag its fat wheel may have."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
 from cairn.errors import WheelError
-from cairn.wheels.contents import manylinux
-from cairn.wheels.contents.manylinux import Policy
-from cairn.wheels.fat.binaries import Binary, Linux, Platform, Windows
-from cairn.wheels.fat.libraries import Bundle
+from cairn.formats.zip.reader import Archive
+from cairn.wheels.contents import binaries, manylinux, windows_dlls
+from cairn.wheels.contents.binaries import Binary, Format, shipped
 from cairn.wheels.metadata.wheel_info import WheelInfo
 
 _LINUX = re.compile(r"(?P<policy>linux|manylinux[0-9]+|manylinux_[0-9]+_[0-9]+)_(?P<machine>.+)")
 _WINDOWS = re.compile(r"win(?:32|_amd64|_arm64)")
+# Microsoft's redistributable C and C++ runtime, which torch for Windows asks its users to install.
+_RUNTIME = re.compile(r"(?:concrt|msvcp|vccorlib|vcomp|vcruntime)140[0-9a-z_]*\.dll", re.IGNORECASE)
 
 
-def platform_of(info: WheelInfo) -> Platform:
+@dataclass(frozen=True, kw_only=True)
+class WheelPlatform:
+    """The platform of a wheel.
+
+    Attributes:
+        system: its operating system.
+        machine: the architecture of its binaries, such as `x86_64` or `win_amd64`.
+        judged: whether its tag has been justified by its binaries, as a plain `linux` tag has not.
+    """
+
+    system: Literal["linux", "windows"]
+    machine: str
+    judged: bool
+
+    @property
+    def format(self) -> Format:
+        """The format of its binaries."""
+        return "elf" if self.system == "linux" else "pe"
+
+    def read_wheel(self, archive: Archive) -> tuple[Binary, ...]:
+        """The binaries in a wheel, without their device code."""
+        watched = frozenset[str]() if self.judged else manylinux.watched_symbols()
+        found = binaries.read_archive(archive, only=self.format, device_code=False, look_for=watched)
+        return tuple(binary for binary in found if not binary.is_device_code)
+
+    def read_library(self, path: Path) -> Binary:
+        """A library of the ROCm tree.
+
+        Raises:
+            WheelError: it is malformed, or for a different machine.
+            ValueError: it is empty.
+        """
+        found = binaries.read_file(path, self.format, look_for=manylinux.watched_symbols())
+        if found.machine != self.machine:
+            raise WheelError(f"it is for {found.machine}, the wheel for {self.machine}")
+        return found
+
+    def on_system(self, name: str) -> bool:
+        """Whether every system that the wheel is for has that library."""
+        if self.system == "linux":
+            return manylinux.newest().has(name)
+        return bool(_RUNTIME.fullmatch(name)) or windows_dlls.on_system(name, self.machine)
+
+
+def platform_of(info: WheelInfo) -> WheelPlatform:
     """The platform of a wheel.
 
     Raises:
@@ -26,9 +74,10 @@ def platform_of(info: WheelInfo) -> Platform:
     linux = [match for tag in tags if (match := _LINUX.fullmatch(tag))]
     machines = {match["machine"] for match in linux}
     if len(linux) == len(tags) and len(machines) == 1:
-        return Linux(machines.pop(), judge=any(match["policy"] == "linux" for match in linux))
+        judged = all(match["policy"] != "linux" for match in linux)
+        return WheelPlatform(system="linux", machine=machines.pop(), judged=judged)
     if len(tags) == 1 and _WINDOWS.fullmatch(tags[0]):
-        return Windows(tags[0])
+        return WheelPlatform(system="windows", machine=tags[0], judged=True)
     raise WheelError(
         f"{info.file_name} is for {', '.join(tags)}, where there is no ROCm",
         tip="a fat wheel is made from a wheel for one Linux or Windows platform",
@@ -36,7 +85,13 @@ def platform_of(info: WheelInfo) -> Platform:
 
 
 def tags_of(
-    info: WheelInfo, platform: Platform, own: Sequence[Binary], bundle: Bundle, provided: Sequence[str]
+    info: WheelInfo,
+    platform: WheelPlatform,
+    own: Sequence[Binary],
+    added: Sequence[Binary],
+    *,
+    names: Collection[str],
+    provided: Sequence[str],
 ) -> tuple[str, ...] | None:
     """The tags of the fat wheel: of the oldest systems on which it runs, but none older than it had.
 
@@ -44,7 +99,8 @@ def tags_of(
         info: the wheel so far.
         platform: its platform.
         own: the binaries it has.
-        bundle: what it gets.
+        added: those it gets.
+        names: further names that the added ones are needed by.
         provided: globs of libraries that other wheels supply.
 
     Returns:
@@ -53,28 +109,20 @@ def tags_of(
     Raises:
         WheelError: no tag promises what the libraries need.
     """
-    if not isinstance(platform, Linux):
+    if platform.system != "linux":
         return None
-    # Those of a wheel with a manylinux tag were judged when it got it.
-    judged = [*own, *bundle.libraries] if platform.judge else bundle.libraries
-    beside = manylinux.shipped(binary.library for binary in own if binary.library is not None)
-    beside |= bundle.names.keys()
-    libraries = [binary.library for binary in judged if binary.library is not None]
-    for candidate in _candidates(info, platform.machine):
-        if manylinux.runs_on(candidate, libraries, provided, beside=beside):
-            tag = f"{candidate.name}_{platform.machine}"
+    known = [policy for policy in manylinux.policies() if platform.machine in policy.versions]
+    former = (manylinux.policy_of(tag.split("-")[2]) for tag in info.tags)
+    oldest = min((known.index(policy) for policy in former if policy in known), default=0)
+    judged = added if platform.judged else (*own, *added)
+    beside = shipped(own) | frozenset(names)
+    for policy in known[oldest:]:
+        if policy.runs(judged, provided, beside=beside):
+            tag = f"{policy.name}_{platform.machine}"
             return tuple(sorted({"-".join((*text.split("-")[:2], tag)) for text in info.tags}))
     newest = manylinux.newest()
-    wrong = {objection for library in libraries for objection in newest.objections(library)}
+    wrong = {objection for binary in judged for objection in newest.objections(binary)}
     raise WheelError(
         f"no manylinux tag promises what the libraries need: {', '.join(sorted(wrong)[:5])}",
         tip="take a ROCm that was built on an older system",
     )
-
-
-def _candidates(info: WheelInfo, machine: str) -> Sequence[Policy]:
-    """The policies that may become the tag, from the oldest systems on."""
-    known = [entry for entry in manylinux.policies() if machine in entry.versions]
-    platforms = {tag.split("-")[2] for tag in info.tags}
-    own = [known.index(found) for name in platforms if (found := manylinux.policy_of(name)) in known]
-    return known[min(own, default=0) :]

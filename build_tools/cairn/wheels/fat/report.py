@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from cairn.targets import TargetId, parse_target_id
+from cairn.targets import TargetId
 from cairn.wheels.fat import target_names
-from cairn.wheels.fat.binaries import sizes
-from cairn.wheels.fat.data_files import Folder
-from cairn.wheels.fat.libraries import Bundle, LeftOut
+from cairn.wheels.fat.data_files import DataFolder
+from cairn.wheels.fat.libraries import LeftOut, LibraryBundle, sizes
+from cairn.wheels.fat.plan import FatPlan
+from cairn.wheels.rewrite.wheel import Edit
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class CarriedPart:
     """A library, or the data of one.
 
     Attributes:
@@ -30,7 +32,7 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class FatReport:
     """What was made.
 
     Attributes:
@@ -48,7 +50,7 @@ class Report:
     wheel: str
     version: str
     targets: tuple[str, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[CarriedPart, ...]
     sizes: Mapping[str, int]
     changed: tuple[str, ...]
     dropped: tuple[str, ...]
@@ -56,41 +58,48 @@ class Report:
     size: int
 
 
-def parts_of(bundle: Bundle, folders: Sequence[Folder]) -> tuple[Part, ...]:
-    """Every library and every folder of data."""
-    libraries = [Part(name=f"lib/{b.name}", size=b.size, sizes=b.sizes) for b in bundle.libraries]
-    data = [
-        Part(
-            name=folder.target,
-            size=sum(path.stat().st_size for path in folder.files.values()),
-            sizes=folder.sizes,
-            files=len(folder.files),
-        )
-        for folder in folders
-    ]
-    return (*libraries, *data)
-
-
-def totals(parts: Sequence[Part]) -> dict[str, int]:
-    """Target to bytes, of all parts."""
-    found: dict[str, int] = {}
+def report(plan: FatPlan, change: Edit, made: Path) -> FatReport:
+    """What was made by a plan and its change of the wheel."""
+    parts = tuple(_parts(plan.bundle, plan.folders))
+    totals: dict[str, int] = {}
     for part in parts:
         for target, size in part.sizes.items():
-            found[target] = found.get(target, 0) + size
-    return dict(sorted(found.items()))
+            totals[target] = totals.get(target, 0) + size
+    return FatReport(
+        wheel=str(made),
+        version=str(change.version),
+        targets=tuple(map(str, plan.targets)),
+        parts=parts,
+        sizes=dict(sorted(totals.items())),
+        changed=tuple(change.binaries),
+        dropped=change.remove_requirements,
+        left_out=(*plan.left_out, *_shortfalls(plan.bundle, plan.folders, plan.targets)),
+        size=made.stat().st_size,
+    )
 
 
-def shortfalls(bundle: Bundle, folders: Sequence[Folder], wanted: Sequence[TargetId]) -> Iterator[LeftOut]:
-    """What parts have nothing for some of the wanted targets, and what data was left out."""
-    for binary in bundle.libraries:
-        there = [parse_target_id(name) for name in sizes((*binary.codes, *binary.trimmed))]
+def _parts(bundle: LibraryBundle, folders: Sequence[DataFolder]) -> Iterator[CarriedPart]:
+    """Every library and every folder of data."""
+    for library in bundle.libraries:
+        yield CarriedPart(name=f"lib/{library.name}", size=library.binary.size, sizes=library.sizes)
+    for folder in folders:
+        size = sum(path.stat().st_size for path in folder.files.values())
+        yield CarriedPart(name=folder.target, size=size, sizes=folder.sizes, files=len(folder.files))
+
+
+def _shortfalls(
+    bundle: LibraryBundle, folders: Sequence[DataFolder], wanted: Sequence[TargetId]
+) -> Iterator[LeftOut]:
+    """Which parts have nothing for some of the wanted targets, and what was left out of them."""
+    for library in bundle.libraries:
+        there = [code.target for code in library.binary.code_objects]
         lacking = [str(t) for t in wanted if there and not target_names.serves(there, (t,))]
         if lacking:
-            yield LeftOut(name=f"lib/{binary.name}", reason=f"it has no code for {', '.join(lacking)}")
-        if binary.trimmed:
-            gone = sizes(binary.trimmed)
+            yield LeftOut(name=f"lib/{library.name}", reason=f"it has no code for {', '.join(lacking)}")
+        if library.trimmed:
+            gone = sizes(library.trimmed)
             reason = f"its code for {', '.join(sorted(gone))} ({sum(gone.values())} bytes) was taken out"
-            yield LeftOut(name=f"lib/{binary.name}", reason=reason)
+            yield LeftOut(name=f"lib/{library.name}", reason=reason)
     for folder in folders:
         if folder.left_out:
             reason = f"{folder.left_out} files of {folder.left_out_size} bytes are for other targets"

@@ -27,7 +27,7 @@ _STEMS_WITH_DIGITS = re.compile(r"(?P<stem>.*64)(?:_(?P<version>[0-9]+))?\.dll",
 
 
 @dataclass(kw_only=True, eq=False)
-class Tree:
+class RocmTree:
     """A ROCm tree: a prefix such as `/opt/rocm` or `/usr`, or an installed package of the SDK.
 
     Attributes:

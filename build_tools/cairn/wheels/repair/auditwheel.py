@@ -1,4 +1,8 @@
-"""Giving a freshly built wheel the platform tag it deserves, and the libraries it lacks."""
+"""Giving a freshly built wheel the platform tag that its binaries justify, and the libraries it lacks.
+
+auditwheel is run only where something must be bundled: it unpacks the wheel, runs patchelf over its binaries
+and packs everything again, where a tag alone is a matter of three small files.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +10,36 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import files, process
 from cairn.errors import ProcessError, WheelError
 from cairn.formats.zip.reader import Archive
-from cairn.wheels.contents import binaries as contents_binaries
-from cairn.wheels.contents import manylinux
-from cairn.wheels.contents.binaries import Library
+from cairn.wheels.contents import binaries, manylinux
+from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.contents.manylinux import Policy
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.repair import delvewheel, rocm_rpath
-from cairn.wheels.repair.rocm_rpath import SdkLibraries
 from cairn.wheels.rewrite import record_check
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
 
 _UNREPAIRED = "linux_"
-_WINDOWS = "win"
 _TIMEOUT = 3600.0
 _DOS_EPOCH = "315532800"  # 1980-01-01, the earliest time that a ZIP archive can say
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    """What to repair, and where libraries are."""
+
+    wheel: Path
+    output_dir: Path
+    exclude: tuple[str, ...]
+    search: tuple[Path, ...]
 
 
 def repair_linked(
@@ -58,65 +69,54 @@ def repair_linked(
 
     Raises:
         UsageError: there is no SDK at `sdk`.
-        WheelError: the wheel cannot run on `platform`, a library that it needs is not to be found, or its
-            RECORD is wrong: the repaired one would vouch for content that nobody vouched for.
+        WheelError: the wheel cannot run on `platform`, a library that it needs cannot be found, or its RECORD
+            is wrong: the repaired one would vouch for content that nothing vouched for.
     """
-    info = _read(wheel)
-    found = rocm_rpath.read(sdk) if sdk else None
-    patterns = (*exclude, *(sorted(found.names) if found else ()))
+    libraries = rocm_rpath.read(sdk) if sdk else None
+    patterns = (*exclude, *(sorted(libraries.names) if libraries else ()))
     job = _Job(wheel=wheel, output_dir=output_dir, exclude=patterns, search=tuple(search))
-    if any(tag.split("-")[2].startswith(_WINDOWS) for tag in info.tags):
-        return _repaired_for_windows(job)
-    machine = _machine(info)
-    changes = dict(rocm_rpath.edits(host_binaries(wheel), found)) if found else {}
+    name = wheel_info.parse_file_name(wheel.name)
+    with Archive.open(wheel) as archive:
+        info = wheel_info.read_archive(archive, name)
+        record_check.require_right(archive, info)
+        if any(tag.split("-")[2].startswith("win") for tag in info.tags):
+            return _repaired_for_windows(job, binaries.read_archive(archive, only="pe"))
+        machine = _unrepaired_machine(info)
+        if machine is None and libraries is None:
+            return _taken_over(job)
+        found = binaries.read_archive(archive, only="elf", look_for=manylinux.watched_symbols())
+    host = [binary for binary in found if not binary.is_device_code]
+    changes = rocm_rpath.edits(host, libraries) if libraries else {}
     if machine is None:
         return rewrite_wheel.apply(wheel, Edit(binaries=changes), output_dir) if changes else _taken_over(job)
-    binaries = host_binaries(wheel)
-    chosen = _wanted(platform, machine) if platform else manylinux.lowest(binaries, patterns, machine)
-    if chosen is not None and manylinux.runs_on(chosen, binaries, patterns):
-        tags = tuple(_retagged(tag, f"{chosen.name}_{machine}") for tag in info.tags)
+    chosen = _policy_for(platform, machine) if platform else manylinux.lowest(host, patterns, machine)
+    if chosen is not None and chosen.runs(host, patterns):
+        tags = tuple("-".join((*tag.split("-")[:2], f"{chosen.name}_{machine}")) for tag in info.tags)
         return rewrite_wheel.apply(wheel, Edit(tags=tags, binaries=changes), output_dir)
-    return _bundled(job, platform=platform or "auto", sdk=found)
+    with _folder_beside(output_dir) as folder:
+        _run_auditwheel(job, folder, platform=platform or "auto")
+        made = _only_wheel(folder, job)
+        # The run paths to the SDK come last: auditwheel removes those that lead out of the wheel.
+        changes = rocm_rpath.edits(binaries.read_wheel(made, only="elf"), libraries) if libraries else {}
+        if changes:
+            return rewrite_wheel.apply(made, Edit(binaries=changes), output_dir)
+        return _moved(made, job)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Job:
-    """What to repair, and where libraries are."""
-
-    wheel: Path
-    output_dir: Path
-    exclude: tuple[str, ...]
-    search: tuple[Path, ...]
-
-
-def _repaired_for_windows(job: _Job) -> Path:
-    if not delvewheel.missing_libraries(job.wheel, job.exclude):
+def _repaired_for_windows(job: _Job, found: Iterable[Binary]) -> Path:
+    if not delvewheel.missing_libraries(found, job.exclude):
         return _taken_over(job)
     target = job.output_dir / job.wheel.name
     if target.exists() and target.samefile(job.wheel):
         # Its tags stay, so that the repaired wheel has the same name.
         raise WheelError(f"{target} would overwrite its own source", tip="choose another output folder")
-    with _working_beside(job.output_dir) as folder:
+    with _folder_beside(job.output_dir) as folder:
         delvewheel.run_delvewheel(job.wheel, folder, exclude=job.exclude, search=job.search)
-        return _moved(folder, job)
+        return _moved(_only_wheel(folder, job), job)
 
 
-def _read(wheel: Path) -> WheelInfo:
-    name = wheel_info.parse_file_name(wheel.name)
-    with Archive.open(wheel) as archive:
-        info = wheel_info.read_archive(archive, name)
-        record_check.require_right(archive, info)
-    return info
-
-
-def host_binaries(wheel: Path) -> tuple[Library, ...]:
-    """The ELF files of a wheel that run on the host."""
-    found = contents_binaries.libraries_of(wheel, look_for=manylinux.watched_symbols())
-    return tuple(library for library in found if library.elf.machine != "amdgpu")
-
-
-def _machine(info: WheelInfo) -> str | None:
-    """The architecture of an unrepaired wheel; None for any other wheel."""
+def _unrepaired_machine(info: WheelInfo) -> str | None:
+    """The architecture of a wheel with a plain `linux` tag; None for any other wheel."""
     platforms = {tag.split("-")[2] for tag in info.tags}
     found = {name.removeprefix(_UNREPAIRED) for name in platforms if name.startswith(_UNREPAIRED)}
     if len(found) > 1:
@@ -124,20 +124,18 @@ def _machine(info: WheelInfo) -> str | None:
     return next(iter(found), None)
 
 
-def _wanted(platform: str, machine: str) -> Policy:
+def _policy_for(platform: str, machine: str) -> Policy:
+    """The policy of the tag that was asked for, which must be one for the machine of the wheel."""
     found = manylinux.policy_of(platform)
     if found is None:
-        raise WheelError(f"{platform!r} is no manylinux platform", tip="write it like manylinux_2_28_x86_64")
+        raise WheelError(
+            f"{platform!r} is not a valid manylinux platform", tip="write it like manylinux_2_28_x86_64"
+        )
     if platform not in {f"{name}_{machine}" for name in (found.name, *found.aliases)}:
         raise WheelError(
             f"{platform!r} is not the platform of a wheel for {machine}", tip=f"write {found.name}_{machine}"
         )
     return found
-
-
-def _retagged(tag: str, platform: str) -> str:
-    python, abi, _ = tag.split("-")
-    return f"{python}-{abi}-{platform}"
 
 
 def _taken_over(job: _Job) -> Path:
@@ -147,40 +145,28 @@ def _taken_over(job: _Job) -> Path:
     return target
 
 
-def _bundled(job: _Job, *, platform: str, sdk: SdkLibraries | None) -> Path:
-    with _working_beside(job.output_dir) as folder:
-        _run_auditwheel(job, folder, platform=platform)
-        # Only now: auditwheel removes run paths that lead out of the wheel.
-        made = _one_wheel(folder, job)
-        changes = dict(rocm_rpath.edits(host_binaries(made), sdk)) if sdk else {}
-        if changes:
-            return rewrite_wheel.apply(made, Edit(binaries=changes), job.output_dir)
-        return _moved(folder, job)
-
-
 @contextlib.contextmanager
-def _working_beside(output_dir: Path) -> Iterator[Path]:
+def _folder_beside(output_dir: Path) -> Iterator[Path]:
+    """A folder on the file system of the output, from which a wheel can be moved there."""
     output_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".repair.", dir=output_dir) as folder:
         yield Path(folder)
 
 
-def _one_wheel(folder: Path, job: _Job) -> Path:
+def _only_wheel(folder: Path, job: _Job) -> Path:
     made = sorted(folder.glob("*.whl"))
     if len(made) != 1:
         raise WheelError(f"{len(made)} wheels were made of {job.wheel.name}, not one")
     return made[0]
 
 
-def _moved(folder: Path, job: _Job) -> Path:
-    made = _one_wheel(folder, job)
+def _moved(made: Path, job: _Job) -> Path:
     wheel_info.read(made)
-    target = job.output_dir / made.name
-    made.replace(target)
-    return target
+    return made.replace(job.output_dir / made.name)
 
 
 def _run_auditwheel(job: _Job, folder: Path, *, platform: str) -> None:
+    # Without --only-plat the file name would have the tags of all older systems that it runs on too.
     command = [sys.executable, "-m", "auditwheel", "repair", "--only-plat", "--plat", platform]
     command += ["--wheel-dir", str(folder)]
     for pattern in job.exclude:
@@ -189,6 +175,7 @@ def _run_auditwheel(job: _Job, folder: Path, *, platform: str) -> None:
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     env = {"SOURCE_DATE_EPOCH": _DOS_EPOCH, **os.environ, "PATH": path}
     if job.search:
+        # auditwheel looks where the loader would.
         folders = [*map(str, job.search), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         env["LD_LIBRARY_PATH"] = os.pathsep.join(folders)
     try:

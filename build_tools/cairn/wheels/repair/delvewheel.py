@@ -4,55 +4,50 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cairn import process
 from cairn.errors import ProcessError, WheelError
-from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import manylinux, windows_dlls
+from cairn.wheels.contents.binaries import Binary, shipped
 
 _TIMEOUT = 3600.0
+_DOS_EPOCH = "315532800"  # 1980-01-01, the earliest time that a ZIP archive can say
 
 
-def missing_libraries(wheel: Path, exclude: Sequence[str]) -> tuple[str, ...]:
-    """The DLLs that a wheel needs and that neither it, nor others, nor Windows have.
-
-    Raises:
-        WheelError: the wheel or a binary in it cannot be read.
-    """
-    patterns = tuple(pattern.lower() for pattern in exclude)
-    with Archive.open(wheel) as archive:
-        libraries = windows_dlls.read_libraries(archive)
-    own = windows_dlls.shipped(libraries)
-    needed = {(name, library.pe.machine) for library in libraries for name in library.needed}
-    return tuple(
-        sorted(
-            name
-            for name, machine in needed
-            if name not in own
-            and not manylinux.matches(name, patterns)
-            and not windows_dlls.on_system(name, machine)
-        )
-    )
+def missing_libraries(binaries: Iterable[Binary], exclude: Sequence[str]) -> tuple[str, ...]:
+    """The DLLs that the binaries of a wheel need and that neither it, nor others, nor Windows have."""
+    dlls = [binary for binary in binaries if binary.format == "pe"]
+    patterns = [pattern.lower() for pattern in exclude]
+    needed = {(name, dll.machine) for dll in dlls for name in dll.needed if name not in shipped(dlls)}
+    missing = {
+        name
+        for name, machine in needed
+        if not manylinux.matches(name, patterns) and not windows_dlls.on_system(name, machine)
+    }
+    return tuple(sorted(missing))
 
 
 def run_delvewheel(wheel: Path, folder: Path, *, exclude: Sequence[str], search: Sequence[Path]) -> None:
     """Write the wheel with the DLLs that it lacks into `folder`.
 
     Raises:
-        WheelError: a DLL is not to be found.
+        WheelError: a DLL cannot be found.
     """
-    # Unbuffered: what it prints must not come after the error that ends it.
+    # -u, unbuffered: what it prints must not come after the error that ends it.
+    # --ignore-existing: a DLL that the wheel ships is neither bundled again nor renamed.
+    # --analyze-existing: what such a DLL needs is bundled all the same.
     command = [sys.executable, "-u", "-m", "delvewheel", "repair", "--ignore-existing", "--analyze-existing"]
     command += ["--wheel-dir", str(folder)]
     if exclude:
         command += ["--exclude", os.pathsep.join(exclude)]
     if search:
         command += ["--add-path", os.pathsep.join(map(str, search))]
-    epoch = {"SOURCE_DATE_EPOCH": "315532800"}  # 1980-01-01, the earliest time that a ZIP archive can say
     try:
-        process.run([*command, str(wheel)], env={**epoch, **os.environ}, timeout=_TIMEOUT)
+        process.run(
+            [*command, str(wheel)], env={"SOURCE_DATE_EPOCH": _DOS_EPOCH, **os.environ}, timeout=_TIMEOUT
+        )
     except ProcessError as error:
         # The last line of a traceback: the kind of the error and what it says.
         last = " ".join(process.tail(error.output, 1)).removeprefix("FileNotFoundError: ")

@@ -1,7 +1,9 @@
 """Where an installed ROCm SDK keeps its libraries, and the run paths by which linked wheels find them there.
 
-Also libraries that are opened by name, and so are in nobody's table of needs, are found that way: every
-folder of the SDK that has libraries is on the run path of each binary that needs one of them.
+In site-packages the packages of the SDK are the neighbours of the wheel's own, so that paths which count from
+the binary (`$ORIGIN/../../_rocm_sdk_core/lib`) lead there in every environment. Each binary that needs one of
+the SDK's libraries gets all folders that have any: the libraries open others by name, as libamdhip64 does
+libamd_comgr, which no DT_NEEDED tells.
 
 Source of the folders: pytorch, .ci/manywheel/build_rocm.sh, where ROCM_HOME lies in `_rocm_sdk_*`.
 """
@@ -9,15 +11,16 @@ Source of the folders: pytorch, .ci/manywheel/build_rocm.sh, where ROCM_HOME lie
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.errors import UsageError
-from cairn.wheels.contents.binaries import Library
+from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.rewrite.elf import BinaryEdit
 
-_PACKAGES = ("_rocm_sdk_core", "_rocm_sdk_libraries*")
+_PACKAGES = ("_rocm_sdk_core", "_rocm_sdk_libraries*")  # libraries, or libraries_<family> before multi-arch
+# Its own libraries, its copies of those of the system (renamed librocm_sysdeps_*), OpenBLAS.
 _FOLDERS = ("lib", "lib/rocm_sysdeps/lib", "lib/host-math/lib")
 
 
@@ -56,14 +59,15 @@ def read(site_packages: Path) -> SdkLibraries:
     )
 
 
-def edits(libraries: Iterable[Library], sdk: SdkLibraries) -> Iterator[tuple[str, BinaryEdit]]:
+def edits(binaries: Iterable[Binary], sdk: SdkLibraries) -> dict[str, BinaryEdit]:
     """Path in the wheel to the change that lets a binary find the SDK's libraries before its own."""
-    for library in libraries:
-        if sdk.names.isdisjoint(library.elf.needed):
+    found: dict[str, BinaryEdit] = {}
+    for binary in binaries:
+        if binary.is_device_code or sdk.names.isdisjoint(binary.needed):
             continue
-        here = posixpath.dirname(library.member)
+        here = posixpath.dirname(binary.path)
         paths = [f"$ORIGIN/{posixpath.relpath(folder, here or '.')}" for folder in sdk.folders]
-        own = (*library.elf.rpath, *library.elf.runpath)
-        change = BinaryEdit(run_path=tuple(dict.fromkeys((*paths, *own))))
-        if change.changes(library.elf):
-            yield library.member, change
+        change = BinaryEdit(run_path=tuple(dict.fromkeys((*paths, *binary.run_paths))))
+        if change.changes(binary):
+            found[binary.path] = change
+    return found

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from cairn import process
 from cairn.errors import ProcessError, WheelError
@@ -24,6 +25,22 @@ from cairn.wheels.rewrite.elf_image import Dynamic, Image, Patch
 
 _RPATH, _RUNPATH, _SONAME, _NEEDED = 15, 29, 14, 1
 _TIMEOUT = 600.0
+
+
+class Linked(Protocol):
+    """What is known of a file that may have to change, be it a `formats.elf.Elf` or a `contents` binary."""
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The names of DT_NEEDED."""
+
+    @property
+    def rpath(self) -> tuple[str, ...]:
+        """The folders of DT_RPATH."""
+
+    @property
+    def runpath(self) -> tuple[str, ...]:
+        """The folders of DT_RUNPATH."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +57,7 @@ class BinaryEdit:
     run_path: tuple[str, ...] | None = None
     replace_needed: Mapping[str, str] = field(default_factory=dict)
 
-    def changes(self, parsed: elf.Elf) -> bool:
+    def changes(self, parsed: Linked) -> bool:
         """Whether it would change a file that was read as `parsed`."""
         if any(old in parsed.needed and old != new for old, new in self.replace_needed.items()):
             return True

@@ -10,13 +10,12 @@ from packaging.utils import canonicalize_name
 
 from cairn.errors import WheelError
 from cairn.formats.errors import BombError
-from cairn.formats.offload import code_object, strip
 from cairn.formats.offload import container as offload_container
+from cairn.formats.offload import strip
 from cairn.formats.zip.reader import Archive
 from cairn.targets import in_order
-from cairn.wheels.contents import binaries, windows_dlls
-from cairn.wheels.contents.binaries import Library
-from cairn.wheels.contents.windows_dlls import PeLibrary
+from cairn.wheels.contents import binaries
+from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import wheel as rewrite_wheel
@@ -39,9 +38,7 @@ def split(wheel: Path, output_dir: Path) -> tuple[Path, ...]:
     if target.exists() and target.samefile(wheel):
         raise WheelError(f"{target} would overwrite its own source", tip="choose another output folder")
     with Archive.open(wheel) as archive:
-        found: list[Library | PeLibrary] = [*binaries.read_libraries(archive)]
-        found += windows_dlls.read_libraries(archive)
-        libraries = [library for library in found if library.code_objects]
+        libraries = [binary for binary in binaries.read_archive(archive) if binary.code_objects]
         _check(info, libraries, archive)
         output_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".split.", dir=output_dir) as folder:
@@ -76,21 +73,21 @@ class _Work:
         self._folder = folder
         self._count = 0
 
-    def take(self, library: Library | PeLibrary) -> None:
+    def take(self, library: Binary) -> None:
         """Take the device code of one binary out of the wheel."""
         folder = self._folder / str(self._count)
         self._count += 1
         folder.mkdir()
-        file = extract(self._archive, library.member, folder)
-        if isinstance(library, Library) and library.elf.machine == code_object.MACHINE:
-            self.moved.append(library.member)
+        file = extract(self._archive, library.path, folder)
+        if library.is_device_code:
+            self.moved.append(library.path)
             (code,) = library.code_objects
-            self.code.setdefault(code.target.processor, {})[library.member] = file
+            self.code.setdefault(code.target.processor, {})[library.path] = file
             return
         for processor, container in strip.cut(file, folder).items():
-            path = f"{library.member}.{processor}{offload_container.SUFFIX}"
+            path = f"{library.path}.{processor}{offload_container.SUFFIX}"
             self.code.setdefault(processor, {})[path] = container
-        self.hosts[library.member] = file
+        self.hosts[library.path] = file
 
     def host_edit(self, info: WheelInfo) -> Edit:
         """What makes the host wheel of the whole one."""
@@ -111,7 +108,7 @@ def extract(archive: Archive, name: str, folder: Path) -> Path:
     return target
 
 
-def _check(info: WheelInfo, libraries: Sequence[Library | PeLibrary], archive: Archive) -> None:
+def _check(info: WheelInfo, libraries: Sequence[Binary], archive: Archive) -> None:
     version = str(wheel_info.parsed_version(info.version))
     named = wheel_info.parse_file_name(info.file_name)
     if (canonicalize_name(info.name), version) != (named.distribution, named.version):

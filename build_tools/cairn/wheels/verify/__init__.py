@@ -1,6 +1,72 @@
-"""Whether a wheel may be published: every check, and what it found.
+"""Whether a wheel may be published: every rule is checked, and every breach told.
 
-`verify.verify` takes a wheel and an `findings.Expectation` and gives `findings.Finding`s, one module a
-subject; `allowed.read` takes the file of those that are known and let through. Their codes:
-docs/reference/findings.md.
+`verify` takes a wheel and what it was asked to be, and gives its findings; `allowed.judge` tells those that a
+reviewed file lets through from those that stand. Their codes: docs/reference/findings.md.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cairn.errors import WheelError
+from cairn.formats.zip.reader import Archive
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata.wheel_info import FileName
+from cairn.wheels.verify import (
+    contents,
+    device_code,
+    extension_modules,
+    installability,
+    linking,
+    machines,
+    metadata,
+)
+from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
+
+__all__ = ["Expectation", "Finding", "verify"]
+
+
+def verify(wheel: Path, expected: Expectation) -> tuple[Finding, ...]:
+    """Everything that is wrong with a wheel, by member; nothing when it may be published.
+
+    The content is streamed: memory stays bounded whatever the wheel holds.
+
+    Args:
+        wheel: the wheel.
+        expected: what it was asked to be.
+    """
+    try:
+        name = wheel_info.parse_file_name(wheel.name)
+        with Archive.open(wheel) as archive:
+            found = dict.fromkeys(_verify_archive(archive, name, expected))
+    except WheelError as error:
+        return (_unreadable(FindingCode.ARCHIVE, error),)
+    return tuple(sorted(found, key=lambda finding: (finding.member or "", finding.code, finding.reason)))
+
+
+def _verify_archive(archive: Archive, name: FileName, expected: Expectation) -> list[Finding]:
+    found: list[Finding] = []
+    # What the wheel says about itself. Where that cannot be read, its files are looked at all the same.
+    info = None
+    try:
+        info = wheel_info.read_archive(archive, name)
+        found += metadata.check(info, name, expected)
+        found += metadata.check_requirements(info, name, expected)
+        found += installability.check(archive, info, name)
+        found += contents.check_listing(archive, info)
+    except WheelError as error:
+        found.append(_unreadable(FindingCode.METADATA, error))
+    # What is in it: every member is unpacked once, from front to back, and all binaries are read on the way.
+    read = contents.read(archive, info, expected)
+    found += read.findings
+    # What the loader and the interpreter will make of the binaries, once they are installed.
+    found += extension_modules.check([member.name for member in archive.members], read.binaries, name)
+    found += machines.check(read.binaries, name, expected)
+    found += linking.check(archive, read.binaries, name, expected)
+    found += device_code.check_targets(read.binaries, expected)
+    return found
+
+
+def _unreadable(code: FindingCode, error: WheelError) -> Finding:
+    fix = error.tip or "build the wheel again, or fetch it again where it was copied"
+    return Finding(code=code, reason=str(error), fix=fix)

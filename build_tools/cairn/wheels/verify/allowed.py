@@ -20,15 +20,17 @@ from pathlib import Path
 
 from cairn import datafile
 from cairn.errors import UsageError
-from cairn.wheels.verify.findings import CODES, NEVER_ALLOWED, Finding
+from cairn.wheels.verify.findings import Finding, FindingCode
 
 SCHEMA = "cairn.allow/1"
 _KEYS = frozenset(("wheel", "code", "member", "reason", "expires"))
 _REQUIRED = ("wheel", "code", "reason")
+# After these nothing, or not everything, was looked at.
+_NEVER_ALLOWED = frozenset((FindingCode.ARCHIVE, FindingCode.METADATA))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Allowed:
+class AllowedFinding:
     """One entry.
 
     Attributes:
@@ -41,7 +43,7 @@ class Allowed:
     """
 
     wheel: str
-    code: str
+    code: FindingCode
     member: str | None = None
     reason: str
     expires: dt.date | None = None
@@ -67,11 +69,11 @@ class Judged:
     """
 
     findings: Mapping[Path, tuple[Finding, ...]]
-    allowed: Mapping[Path, tuple[tuple[Finding, Allowed], ...]]
+    allowed: Mapping[Path, tuple[tuple[Finding, AllowedFinding], ...]]
     notes: tuple[str, ...]
 
 
-def read(path: Path) -> tuple[Allowed, ...]:
+def read(path: Path) -> tuple[AllowedFinding, ...]:
     """Read a file.
 
     Raises:
@@ -86,7 +88,7 @@ def read(path: Path) -> tuple[Allowed, ...]:
     if not isinstance(tables, list):
         raise UsageError(f"{path}: finding is not an array of tables: [[finding]]")
     entries = tuple(_entry(table, f"{path}, entry {n}") for n, table in enumerate(tables, start=1))
-    seen: dict[tuple[str, str, str | None], Allowed] = {}
+    seen: dict[tuple[str, str, str | None], AllowedFinding] = {}
     for entry in entries:
         first = seen.setdefault((entry.wheel, entry.code, entry.member), entry)
         if first is not entry:
@@ -94,11 +96,13 @@ def read(path: Path) -> tuple[Allowed, ...]:
     return entries
 
 
-def judge(found: Mapping[Path, Sequence[Finding]], entries: Sequence[Allowed], *, today: dt.date) -> Judged:
+def judge(
+    found: Mapping[Path, Sequence[Finding]], entries: Sequence[AllowedFinding], *, today: dt.date
+) -> Judged:
     """Tell the findings that stand from those that an entry lets through."""
     current = [entry for entry in entries if entry.expires is None or today < entry.expires]
     standing: dict[Path, tuple[Finding, ...]] = {}
-    allowed: dict[Path, tuple[tuple[Finding, Allowed], ...]] = {}
+    allowed: dict[Path, tuple[tuple[Finding, AllowedFinding], ...]] = {}
     for path, findings in found.items():
         by = {f: next((entry for entry in current if entry.covers(path.name, f)), None) for f in findings}
         standing[path] = tuple(finding for finding, entry in by.items() if entry is None)
@@ -107,7 +111,7 @@ def judge(found: Mapping[Path, Sequence[Finding]], entries: Sequence[Allowed], *
     return Judged(findings=standing, allowed=allowed, notes=tuple(_notes(entries, used, today)))
 
 
-def _notes(entries: Sequence[Allowed], used: set[str], today: dt.date) -> Iterator[str]:
+def _notes(entries: Sequence[AllowedFinding], used: set[str], today: dt.date) -> Iterator[str]:
     for entry in entries:
         if entry.expires is not None and today >= entry.expires:
             yield f"{entry.where}: expired on {entry.expires}, and counts no more"
@@ -116,7 +120,7 @@ def _notes(entries: Sequence[Allowed], used: set[str], today: dt.date) -> Iterat
             yield f"{entry.where}: no {entry.code} of {about} in any wheel that {entry.wheel} names here"
 
 
-def _entry(table: object, where: str) -> Allowed:
+def _entry(table: object, where: str) -> AllowedFinding:
     if not isinstance(table, dict):
         raise UsageError(f"{where}: it is not a table: [[finding]]")
     if unknown := sorted(table.keys() - _KEYS):
@@ -128,14 +132,14 @@ def _entry(table: object, where: str) -> Allowed:
             raise UsageError(f"{where}: expires is {value!r}, expected a date such as 2027-01-31")
         if key != "expires" and not (isinstance(value, str) and value.strip()):
             raise UsageError(f"{where}: {key} is {value!r}, expected a text")
-    _check_code(table["code"], where)
-    return Allowed(**table, where=where)
+    return AllowedFinding(**{**table, "code": _code(table["code"], where)}, where=where)
 
 
-def _check_code(code: str, where: str) -> None:
-    if code not in CODES:
+def _code(text: str, where: str) -> FindingCode:
+    if text not in set(FindingCode):
         raise UsageError(
-            f"{where}: verify finds no {code!r}", tip="docs/reference/findings.md lists the codes"
+            f"{where}: verify has no finding {text!r}", tip="docs/reference/findings.md lists the codes"
         )
-    if code in NEVER_ALLOWED:
-        raise UsageError(f"{where}: {code!r} cannot be allowed: nothing else of the wheel was looked at")
+    if text in _NEVER_ALLOWED:
+        raise UsageError(f"{where}: {text!r} cannot be allowed: nothing else of the wheel was looked at")
+    return FindingCode(text)

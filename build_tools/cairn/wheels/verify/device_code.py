@@ -1,6 +1,8 @@
-"""Whether code objects are whole ELF files of the target that they are listed for.
+"""Whether device code is there for the targets that were asked for, and each code object is whole.
 
-Everything is read from front to back, once: bundles of gigabytes are unpacked while they are looked at.
+A code object is an ELF file for one GPU target. It lies in an offload bundle inside a binary, in a file of
+its own (`.hsaco`), or, once a wheel has been split, in a container. Everything is read from front to back,
+once: bundles of gigabytes are unpacked while they are looked at.
 
 Source: LLVM's docs/AMDGPUUsage.rst, "ELF Code Object".
 """
@@ -13,24 +15,31 @@ from collections.abc import Iterator, Sequence
 from cairn.errors import WheelError
 from cairn.formats import elf
 from cairn.formats.offload import bundle, code_object
+from cairn.formats.offload import container as offload_container
 from cairn.formats.offload.bundle import Entry
 from cairn.formats.offload.unpack import Forward, ViewReader, exactly
-from cairn.formats.view import BytesView, View
-from cairn.targets import TargetId
-from cairn.wheels.verify.findings import Finding
+from cairn.formats.view import BytesView, MemberView, View
+from cairn.formats.zip.layout import Member
+from cairn.formats.zip.reader import Archive
+from cairn.targets import CPU, TargetId, in_order
+from cairn.wheels.contents.binaries import Binary
+from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
+# Elf64_Ehdr: e_ident, e_type, e_machine, e_version, e_entry, e_phoff, e_shoff, e_flags, e_ehsize,
+# e_phentsize, e_phnum, e_shentsize, e_shnum, e_shstrndx.
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
+# Elf64_Phdr: p_type, p_flags, p_offset, p_vaddr, p_paddr, p_filesz, p_memsz, p_align.
 _SEGMENT = struct.Struct("<IIQQQQQQ")
-_CLASS_64 = 2
-_AMDGPU = 224
-_LOAD, _RUNS = 1, 1
-_FARTHEST = 1 << 16  # where the table of segments may be: linkers put it after the header
+_CLASS_64 = 2  # ELFCLASS64 in e_ident[EI_CLASS], the fifth byte
+_AMDGPU = 224  # EM_AMDGPU
+_LOAD, _RUNS = 1, 1  # PT_LOAD, PF_X
+_FARTHEST = 1 << 16  # where the table of segments may begin: linkers put it right after the header
 _STEP = 1 << 18
 _AGAIN = "build it again; where it was whole before, look at what packed or moved it"
 
 
-class Checker:
-    """What is found in the bundles of one file.
+class CodeObjectChecker:
+    """Looks at the code objects of one file while it is unpacked; see `bundle.Checker`.
 
     Attributes:
         findings: every breach so far.
@@ -42,6 +51,7 @@ class Checker:
 
     def look(self, entries: Sequence[Entry], content: Forward) -> None:
         """See `bundle.Checker.look`."""
+        # Two entries may name the same bytes, which can be read only once.
         places: set[tuple[int, int]] = set()
         for entry in sorted(entries, key=lambda entry: (entry.offset, entry.size)):
             place = (entry.offset, entry.size)
@@ -58,11 +68,13 @@ class Checker:
             content.skip(offset - content.at)
             problem = problem_of(content, size, code_object.target_of_entry(name))
         if problem:
-            self._find("code-object-malformed", f"its code for {name.rpartition('--')[2]} {problem}")
+            self._find(
+                FindingCode.CODE_OBJECT_MALFORMED, f"its code for {name.rpartition('--')[2]} {problem}"
+            )
 
     def complain(self, reason: str) -> None:
         """See `bundle.Checker.complain`."""
-        self._find("bundle-malformed", reason)
+        self._find(FindingCode.BUNDLE_MALFORMED, reason)
 
     def look_at_file(self, view: View) -> None:
         """Look at a file of its own: a code object, or a bundle of them."""
@@ -76,10 +88,90 @@ class Checker:
             return
         problem = problem_of(Forward(ViewReader(view, 0, view.size)), view.size, None)
         if problem:
-            self._find("code-object-malformed", f"its code {problem}")
+            self._find(FindingCode.CODE_OBJECT_MALFORMED, f"its code {problem}")
 
-    def _find(self, code: str, reason: str) -> None:
+    def _find(self, code: FindingCode, reason: str) -> None:
         self.findings.append(Finding(code=code, member=self._member, reason=reason, fix=_AGAIN))
+
+
+def is_named_like_code(path: str) -> bool:
+    """Whether a name says that a file is device code; `.co` may be anything where no target is named."""
+    name = path.rpartition("/")[2].lower()
+    return name.endswith(".hsaco") or (name.endswith(".co") and "gfx" in name)
+
+
+def check_container(archive: Archive, member: Member) -> Iterator[Finding]:
+    """Breaches of a container, which holds the code that was split off a library; none of other members."""
+    if not member.name.endswith(offload_container.SUFFIX):
+        return
+    again = "split the wheel again"
+    view = MemberView(archive, member)
+    reader = ViewReader(view, 0, view.size)
+    try:
+        container = offload_container.parse(reader, member.name)
+    except WheelError as error:
+        yield Finding(code=FindingCode.CONTAINER_MALFORMED, member=member.name, reason=str(error), fix=again)
+        return
+    room = view.size - reader.at
+    blobs = offload_container.blobs(container)
+    if any(blob.at < 0 or blob.size < 0 or blob.at + blob.size > room for blob in blobs):
+        reason = "its index names bytes that it does not have"
+        yield Finding(code=FindingCode.CONTAINER_MALFORMED, member=member.name, reason=reason, fix=again)
+    else:
+        # In the order in which they lie there, each once: entries of several bundles may share a code object.
+        codes = [code for part in container.parts for code in part.codes if code.blob.size]
+        checker, content = CodeObjectChecker(member.name), Forward(ViewReader(view, reader.at, view.size))
+        seen: set[int] = set()
+        for code in sorted(codes, key=lambda code: code.blob.at):
+            if code.blob.at not in seen:
+                seen.add(code.blob.at)
+                checker.look_at(content, code.blob.at, code.blob.size, code.id)
+        yield from checker.findings
+    own_name = f"{container.library}.{container.processor}{offload_container.SUFFIX}"
+    if member.name.rpartition("/")[2] != own_name:
+        reason = f"its name is not that of the code of {container.library} for {container.processor}"
+        yield Finding(code=FindingCode.CONTAINER_NAME, member=member.name, reason=reason, fix=again)
+    empty = sorted({code.id for part in container.parts for code in part.codes if not code.blob.size})
+    if empty:
+        reason = f"its code for {', '.join(empty)} is empty"
+        yield Finding(code=FindingCode.CODE_OBJECT_EMPTY, member=member.name, reason=reason, fix=again)
+
+
+def check_targets(binaries: Sequence[Binary], expected: Expectation) -> Iterator[Finding]:
+    """Every binary with device code must have code for exactly the targets that were asked for."""
+    if expected.targets is None:
+        return
+    wanted = set(expected.targets) - {CPU}
+    with_code = [binary for binary in binaries if binary.code_objects]
+    if expected.require_device_code and wanted and not with_code:
+        yield Finding(
+            code=FindingCode.NO_DEVICE_CODE,
+            reason="it has no device code at all",
+            fix="pass the targets to the build: PYTORCH_ROCM_ARCH",
+        )
+    for binary in with_code:
+        there = set(binary.targets)
+        # A code object in a file of its own is for one target; its siblings may be for the others.
+        missing = set() if binary.is_device_code else wanted - there
+        for code, names, reason in (
+            (FindingCode.TARGETS_MISSING, missing, "it has no code for"),
+            (FindingCode.TARGETS_UNEXPECTED, there - wanted, "it has code that was not asked for:"),
+        ):
+            if names:
+                yield Finding(
+                    code=code,
+                    member=binary.path,
+                    reason=f"{reason} {', '.join(in_order(names))}",
+                    fix="build it for exactly the targets of the wheel",
+                )
+        empty = in_order(str(code.target) for code in binary.code_objects if not code.size)
+        if empty:
+            yield Finding(
+                code=FindingCode.CODE_OBJECT_EMPTY,
+                member=binary.path,
+                reason=f"its code for {', '.join(empty)} is empty",
+                fix="build it again and look for compiler warnings",
+            )
 
 
 def problem_of(content: Forward, size: int, target: TargetId | None) -> str | None:

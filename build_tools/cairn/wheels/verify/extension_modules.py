@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cairn.output import wording
+from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata.wheel_info import FileName
-from cairn.wheels.verify.findings import Finding
+from cairn.wheels.verify.findings import Finding, FindingCode
 
 ABI3 = "abi3"
 _UNIX = re.compile(
@@ -44,7 +45,7 @@ _MUSL_SINCE = 311  # before, CPython named modules for musl as those for glibc (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Module:
+class ExtensionModule:
     """What the name of an extension module says; None where it says nothing.
 
     Attributes:
@@ -62,14 +63,14 @@ class Module:
     platform: str | None
 
 
-def parse(member: str) -> Module | None:
+def parse(member: str) -> ExtensionModule | None:
     """What the name of a module says; None for one that every interpreter imports, and for any other file."""
     found = (_UNIX if member.endswith(".so") else _WINDOWS).fullmatch(member)
     if found is None:
         return None
     said = found.groupdict()
     if said.get("abi3"):
-        return Module(member=member, stem=said["stem"], python=None, abi=ABI3, platform=None)
+        return ExtensionModule(member=member, stem=said["stem"], python=None, abi=ABI3, platform=None)
     if said["cp"]:
         python = f"cp{said['cp']}"
         # `t` is free-threaded, `d` a debug build; `m` was in every name before 3.8 and tells nothing.
@@ -77,14 +78,22 @@ def parse(member: str) -> Module | None:
     else:
         python = f"pp{said['pp']}"
         abi, platform = f"pypy{said['pp']}_{said['pp_abi']}", said["pp_on"]
-    return Module(member=member, stem=said["stem"], python=python, abi=abi.lower(), platform=platform)
+    return ExtensionModule(
+        member=member, stem=said["stem"], python=python, abi=abi.lower(), platform=platform
+    )
 
 
-def check(members: Iterable[str], name: FileName) -> Iterator[Finding]:
-    """Breaches by module: those that no Python of the tags imports, and those that only one of many does."""
+def check(members: Iterable[str], binaries: Iterable[Binary], name: FileName) -> Iterator[Finding]:
+    """Breaches by module: those that no Python of the tags imports, and those that only one of many does.
+
+    Args:
+        members: all paths in the wheel, to be judged by their names.
+        binaries: the binaries among them, to be judged by what they are linked with.
+        name: the file name of the wheel.
+    """
     tags = [_Tag(*tag.split("-")) for tag in name.tags]
     suffix = ".pyd" if any(tag.platform.startswith("win") for tag in tags) else ".so"
-    named: dict[str, list[Module]] = {}
+    named: dict[str, list[ExtensionModule]] = {}
     plain = set()
     for member in members:
         if member.lower().endswith(suffix):
@@ -95,23 +104,23 @@ def check(members: Iterable[str], name: FileName) -> Iterator[Finding]:
                 plain.add(member[: -len(suffix)])
     for stem, modules in named.items():
         for module, reason in _problems(modules, tags, everywhere=stem in plain):
-            yield Finding(code="module-abi", member=module.member, reason=reason, fix=_FIX)
+            yield Finding(code=FindingCode.MODULE_ABI, member=module.member, reason=reason, fix=_FIX)
+    yield from _check_python_dll(binaries, tags)
 
 
-def check_dll(member: str, needed: Iterable[str], name: FileName) -> Iterator[Finding]:
-    """The same of what is linked for Windows, where each version of Python is a DLL of another name."""
-    tags = [_Tag(*tag.split("-")) for tag in name.tags]
-    for dll in needed:
-        found = _PYTHON_DLL.fullmatch(dll)
-        if found and parse(member) is None:
-            python = f"cp{found[1]}"
-            # A wheel for later versions too has none of their DLLs to go by but python3.dll.
-            fits = not any(tag.is_open for tag in tags) and any(
-                tag.python == python and (tag.abi[-1] == "t") == bool(found[2]) for tag in tags
+def _check_python_dll(binaries: Iterable[Binary], tags: Sequence[_Tag]) -> Iterator[Finding]:
+    """A plain `m.pyd` is imported by every Python, but each version of Python is a DLL of another name."""
+    for binary in binaries:
+        plain = binary.path.lower().endswith(".pyd") and parse(binary.path) is None
+        for dll in binary.needed if plain else ():
+            found = _PYTHON_DLL.fullmatch(dll)
+            fits = found and any(
+                tag.python == f"cp{found[1]}" and (tag.abi[-1] == "t") == bool(found[2]) for tag in tags
             )
-            if not fits and member.lower().endswith(".pyd"):
+            # A wheel for several versions may be linked with python3.dll alone, which they all have.
+            if found and (not fits or any(tag.is_open for tag in tags)):
                 reason = f"it is linked with {dll}, the wheel is for {_pythons(tags)}"
-                yield Finding(code="module-abi", member=member, reason=reason, fix=_FIX)
+                yield Finding(code=FindingCode.MODULE_ABI, member=binary.path, reason=reason, fix=_FIX)
 
 
 class _Tag(NamedTuple):
@@ -126,8 +135,8 @@ class _Tag(NamedTuple):
 
 
 def _problems(
-    modules: Sequence[Module], tags: Sequence[_Tag], *, everywhere: bool
-) -> Iterator[tuple[Module, str]]:
+    modules: Sequence[ExtensionModule], tags: Sequence[_Tag], *, everywhere: bool
+) -> Iterator[tuple[ExtensionModule, str]]:
     """What is wrong with the files of one module.
 
     Args:
@@ -152,7 +161,7 @@ def _pythons(tags: Sequence[_Tag]) -> str:
     return wording.some(sorted({f"{tag.python}-{tag.abi}" for tag in tags}))
 
 
-def _fits_python(module: Module, tag: _Tag) -> bool:
+def _fits_python(module: ExtensionModule, tag: _Tag) -> bool:
     if module.python is None:
         # What uses the stable ABI does not know the objects of a free-threaded Python (PEP 703).
         return not (tag.abi.startswith("cp") and tag.abi.endswith("t"))
@@ -160,7 +169,7 @@ def _fits_python(module: Module, tag: _Tag) -> bool:
     return not tag.is_open and tag.python == module.python and abi in (module.abi, "none")
 
 
-def _fits_platform(module: Module, platform: str) -> bool:
+def _fits_platform(module: ExtensionModule, platform: str) -> bool:
     said = module.platform
     if said is None:
         return True
@@ -175,7 +184,7 @@ def _fits_platform(module: Module, platform: str) -> bool:
     return system == "linux" and on_machine and _fits_libc(module, libc, platform)
 
 
-def _fits_libc(module: Module, libc: str, platform: str) -> bool:
+def _fits_libc(module: ExtensionModule, libc: str, platform: str) -> bool:
     if platform.startswith("musllinux"):
         version = int((module.python or "cp0")[2:])
         return libc.startswith("musl") or version < _MUSL_SINCE or module.abi.startswith("pypy")

@@ -4,58 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-CODES = frozenset(
-    (
-        "archive",
-        "binary-in-pure-wheel",
-        "binary-malformed",
-        "bundle-malformed",
-        "code-object-empty",
-        "code-object-malformed",
-        "container-malformed",
-        "container-name",
-        "content",
-        "data-folder",
-        "dll-folder",
-        "entry-point",
-        "forbidden-text",
-        "licence-missing",
-        "machine",
-        "metadata",
-        "metadata-invalid",
-        "module-abi",
-        "name-deceives",
-        "name-differs",
-        "name-twice",
-        "needed",
-        "no-device-code",
-        "not-executable",
-        "platform-tag",
-        "python-tag",
-        "record-absent",
-        "record-hash",
-        "record-missing",
-        "record-size",
-        "requirement-invalid",
-        "requirement-unmet",
-        "requirement-url",
-        "requires-itself",
-        "rpath",
-        "secret",
-        "sibling-not-exact",
-        "symbols-too-new",
-        "tags-differ",
-        "targets-missing",
-        "targets-unexpected",
-        "version-differs",
-        "wheel-header",
-    )
-)
-"""The codes of all findings that there are."""
 
-NEVER_ALLOWED = frozenset(("archive", "metadata"))
-"""Those after which nothing, or not all, was looked at."""
+class FindingCode(StrEnum):
+    """What may be wrong, in the order in which it is checked; docs/reference/findings.md explains each."""
+
+    ARCHIVE = "archive"
+
+    METADATA = "metadata"
+    METADATA_INVALID = "metadata-invalid"
+    NAME_DIFFERS = "name-differs"
+    VERSION_DIFFERS = "version-differs"
+    TAGS_DIFFER = "tags-differ"
+    PYTHON_TAG = "python-tag"
+
+    REQUIREMENT_INVALID = "requirement-invalid"
+    REQUIREMENT_URL = "requirement-url"
+    REQUIREMENT_UNMET = "requirement-unmet"
+    REQUIRES_ITSELF = "requires-itself"
+    SIBLING_NOT_EXACT = "sibling-not-exact"
+
+    WHEEL_HEADER = "wheel-header"
+    DATA_FOLDER = "data-folder"
+    ENTRY_POINT = "entry-point"
+    LICENCE_MISSING = "licence-missing"
+    NAME_DECEIVES = "name-deceives"
+    NAME_TWICE = "name-twice"
+
+    RECORD_MISSING = "record-missing"
+    RECORD_ABSENT = "record-absent"
+    RECORD_HASH = "record-hash"
+    RECORD_SIZE = "record-size"
+
+    CONTENT = "content"
+    FORBIDDEN_TEXT = "forbidden-text"
+    SECRET = "secret"  # noqa: S105 - the name of a rule
+    NOT_EXECUTABLE = "not-executable"
+
+    BINARY_MALFORMED = "binary-malformed"
+    MODULE_ABI = "module-abi"
+    BINARY_IN_PURE_WHEEL = "binary-in-pure-wheel"
+    PLATFORM_TAG = "platform-tag"
+    MACHINE = "machine"
+    SYMBOLS_TOO_NEW = "symbols-too-new"
+    NEEDED = "needed"
+    RPATH = "rpath"
+    DLL_FOLDER = "dll-folder"
+
+    BUNDLE_MALFORMED = "bundle-malformed"
+    CODE_OBJECT_MALFORMED = "code-object-malformed"
+    CODE_OBJECT_EMPTY = "code-object-empty"
+    CONTAINER_MALFORMED = "container-malformed"
+    CONTAINER_NAME = "container-name"
+    NO_DEVICE_CODE = "no-device-code"
+    TARGETS_MISSING = "targets-missing"
+    TARGETS_UNEXPECTED = "targets-unexpected"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +67,13 @@ class Finding:
     """One thing that a published wheel must not have.
 
     Attributes:
-        code: a short name of the rule, for programs.
+        code: the rule, for programs.
         member: the path in the wheel that it is about, or None for the wheel as a whole.
         reason: what is wrong, in one sentence.
         fix: what to do about it.
     """
 
-    code: str
+    code: FindingCode
     member: str | None = None
     reason: str
     fix: str

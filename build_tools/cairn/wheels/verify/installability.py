@@ -16,7 +16,7 @@ from cairn.output import escaping
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import parse_headers
 from cairn.wheels.metadata.wheel_info import FileName, WheelInfo
-from cairn.wheels.verify.findings import Finding
+from cairn.wheels.verify.findings import Finding, FindingCode
 
 _FORMAT = "1.0"
 _SCHEMES = frozenset(("purelib", "platlib", "headers", "scripts", "data"))
@@ -45,7 +45,7 @@ def _check_wheel(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
     try:
         wheel_info.decoded(data, "WHEEL")
     except WheelError as error:
-        yield Finding(code="wheel-header", member=path, reason=str(error), fix=_AGAIN)
+        yield Finding(code=FindingCode.WHEEL_HEADER, member=path, reason=str(error), fix=_AGAIN)
     for field, allowed in (
         ("Wheel-Version", [(_FORMAT,)]),
         ("Root-Is-Purelib", [("true",), ("false",)]),
@@ -56,14 +56,14 @@ def _check_wheel(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
             told = " and ".join(map(repr, values)) or "nothing"
             meant = " or ".join(repr(value[0]) for value in allowed if value and value[0]) or "nothing"
             reason = f"{field} says {told} where it must say {meant}"
-            yield Finding(code="wheel-header", member=path, reason=reason, fix=_AGAIN)
+            yield Finding(code=FindingCode.WHEEL_HEADER, member=path, reason=reason, fix=_AGAIN)
 
 
 def _check_letters(archive: Archive) -> Iterator[Finding]:
     for member in archive.members:
         if not member.name.isascii() and escaping.UNSEEN.search(member.name):
             yield Finding(
-                code="name-deceives",
+                code=FindingCode.NAME_DECEIVES,
                 member=member.name,
                 reason=f"its name is {member.name!a}, which is shown as another one",
                 fix="rename it",
@@ -78,7 +78,7 @@ def _check_data(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
             continue
         if top != own or len(rest) < 2 or rest[0] not in _SCHEMES:  # noqa: PLR2004 - a scheme and a file
             yield Finding(
-                code="data-folder",
+                code=FindingCode.DATA_FOLDER,
                 member=member.name,
                 reason=f"no installer knows where it goes: only {own}/<scheme>/ has a place",
                 fix=f"use one of the schemes {', '.join(sorted(_SCHEMES))}",
@@ -91,13 +91,19 @@ def _check_scripts(info: WheelInfo) -> Iterator[Finding]:
         for script, function in info.entry_points.get(group, {}).items():
             if escaping.UNSEEN.search(script):
                 reason = f"the name of the script {script!a} is shown as another one"
-                yield Finding(code="entry-point", member=path, reason=reason, fix="give it a plain name")
+                yield Finding(
+                    code=FindingCode.ENTRY_POINT, member=path, reason=reason, fix="give it a plain name"
+                )
             if not script.strip(".") or _SEPARATORS.intersection(script):
                 reason = f"the script {script!r} would be written outside of the folder for scripts"
-                yield Finding(code="entry-point", member=path, reason=reason, fix="give it a plain name")
+                yield Finding(
+                    code=FindingCode.ENTRY_POINT, member=path, reason=reason, fix="give it a plain name"
+                )
             if not _FUNCTION.fullmatch(function):
                 reason = f"the script {script!r} names no function: {function!r}"
-                yield Finding(code="entry-point", member=path, reason=reason, fix="write it module:function")
+                yield Finding(
+                    code=FindingCode.ENTRY_POINT, member=path, reason=reason, fix="write it module:function"
+                )
 
 
 def _check_licences(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
@@ -106,7 +112,7 @@ def _check_licences(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
         wheel_info.decoded(info.metadata, "METADATA")
         headers = parse_headers(info.metadata, name="METADATA")
     except WheelError as error:
-        yield Finding(code="metadata-invalid", member=path, reason=str(error), fix=_AGAIN)
+        yield Finding(code=FindingCode.METADATA_INVALID, member=path, reason=str(error), fix=_AGAIN)
         return
     if info.metadata_version < wheel_info.LICENCES_APART:
         return
@@ -114,7 +120,7 @@ def _check_licences(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
         if f"{info.dist_info}/licenses/{licence}" not in archive:
             reason = f"it names the licence {licence}, which is not in the folder licenses"
             yield Finding(
-                code="licence-missing", member=path, reason=reason, fix="ship it, or do not name it"
+                code=FindingCode.LICENCE_MISSING, member=path, reason=reason, fix="ship it, or do not name it"
             )
 
 
@@ -124,7 +130,7 @@ def _check_case(archive: Archive) -> Iterator[Finding]:
         other = seen.setdefault(unicodedata.normalize("NFC", member.name).casefold(), member.name)
         if other != member.name:
             yield Finding(
-                code="name-twice",
+                code=FindingCode.NAME_TWICE,
                 member=member.name,
                 reason=f"it is the same file as {other} on Windows and macOS",
                 fix="rename one of them",

@@ -1,4 +1,4 @@
-"""File name, METADATA, WHEEL and the dist-info folder must say the same."""
+"""File name, METADATA, WHEEL and the dist-info folder must say the same, and requirements must be met."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from packaging import tags
 from packaging.markers import UndefinedEnvironmentName
-from packaging.metadata import Metadata, RawMetadata
+from packaging.metadata import Metadata
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -18,7 +18,7 @@ from cairn.wheels.contents import providers
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import core_metadata
 from cairn.wheels.metadata.wheel_info import FileName, WheelInfo
-from cairn.wheels.verify.findings import Expectation, Finding
+from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
 _RETAG = "write the wheel with `cairn wheel set-version` or repair it again: both change all places together"
 
@@ -29,36 +29,35 @@ def check(info: WheelInfo, name: FileName, expected: Expectation) -> Iterator[Fi
     yield from _check_metadata(info)
     if info.wheel_tags != name.tags:
         yield Finding(
-            code="tags-differ",
+            code=FindingCode.TAGS_DIFFER,
             member=f"{info.dist_info}/WHEEL",
             reason=f"WHEEL has the tags {', '.join(info.wheel_tags)}, the file name {', '.join(name.tags)}",
             fix=_RETAG,
         )
     if expected.python and not any(_fits(tag, expected.python) for tag in name.tags):
         yield Finding(
-            code="python-tag",
+            code=FindingCode.PYTHON_TAG,
             reason=f"no tag of {', '.join(name.tags)} is for Python {expected.python}",
             fix=f"build it with Python {expected.python}",
         )
 
 
 def _check_identity(info: WheelInfo, name: FileName) -> Iterator[Finding]:
-    folder = info.dist_info.removesuffix(".dist-info").rpartition("-")
-    places = {
-        f"{info.dist_info}/METADATA": (canonicalize_name(info.name), info.version),
-        info.dist_info: (canonicalize_name(folder[0]), folder[2]),
-    }
-    for place, (distribution, version) in places.items():
+    project, _, folder_version = info.dist_info.removesuffix(".dist-info").rpartition("-")
+    for place, distribution, version in (
+        (f"{info.dist_info}/METADATA", canonicalize_name(info.name), info.version),
+        (info.dist_info, canonicalize_name(project), folder_version),
+    ):
         if distribution != name.distribution:
             yield Finding(
-                code="name-differs",
+                code=FindingCode.NAME_DIFFERS,
                 member=place,
                 reason=f"it names {distribution}, the file name {name.distribution}",
                 fix="build the wheel again",
             )
-        if not _same(version, name.version):
+        if not _same_version(version, name.version):
             yield Finding(
-                code="version-differs",
+                code=FindingCode.VERSION_DIFFERS,
                 member=place,
                 reason=f"it has version {version}, the file name {name.version}",
                 fix=_RETAG,
@@ -70,28 +69,21 @@ def _check_metadata(info: WheelInfo) -> Iterator[Finding]:
     raw = core_metadata(info.metadata, name="METADATA")
     if info.metadata_version < wheel_info.LICENCES_APART:
         raw.pop("license_files", None)  # setuptools wrote them long before there was such a field
-    for error in _errors(raw):
-        yield Finding(
-            code="metadata-invalid",
-            member=f"{info.dist_info}/METADATA",
-            reason=str(error),
-            fix="correct the project's metadata (core metadata specification) and build again",
-        )
-
-
-def _errors(raw: RawMetadata) -> Sequence[Exception]:
+    errors: Sequence[Exception] = ()
     try:
         Metadata.from_raw(raw)
     except ExceptionGroup as group:
-        return group.exceptions
-    except (ValueError, RecursionError) as error:  # packaging's own checks do not foresee these
-        return (error,)
-    return ()
+        errors = group.exceptions
+    except (ValueError, RecursionError) as error:  # what packaging's own checks do not foresee
+        errors = (error,)
+    for problem in errors:
+        fix = "correct the project's metadata (core metadata specification) and build again"
+        yield _of_metadata(info, FindingCode.METADATA_INVALID, str(problem), fix)
 
 
-def _same(text: str, version: str) -> bool:
+def _same_version(one: str, other: str) -> bool:
     try:
-        return Version(text) == Version(version)
+        return Version(one) == Version(other)
     except ValueError:
         return False
 
@@ -128,57 +120,41 @@ _ONE_PYTHON = re.compile(r"cp(\d)(\d+)")
 
 def check_requirements(info: WheelInfo, name: FileName, expected: Expectation) -> Iterator[Finding]:
     """Breaches by requirement."""
-    siblings: dict[str, str] = {
-        canonicalize_name(name): version for name, version in expected.siblings.items()
-    }
+    siblings = {str(canonicalize_name(sibling)): version for sibling, version in expected.siblings.items()}
     for text in info.requires_dist:
         try:
             wanted = wheel_info.requirement(text)
         except WheelError as error:
-            yield _finding(info, "requirement-invalid", str(error), "correct the project's requirements")
+            fix = "correct the project's requirements"
+            yield _of_metadata(info, FindingCode.REQUIREMENT_INVALID, str(error), fix)
             continue
-        yield from _check_one(info, wanted, siblings)
-        yield from _check_beside(info, wanted, name, expected)
+        required = canonicalize_name(wanted.name)
+        if wanted.url:
+            reason = f"{wanted} names a place instead of a version"
+            fix = "require a version that the index has"
+            yield _of_metadata(info, FindingCode.REQUIREMENT_URL, reason, fix)
+        if required == info.distribution and not wanted.extras:
+            reason = f"it requires itself: {wanted}"
+            yield _of_metadata(info, FindingCode.REQUIRES_ITSELF, reason, "remove the requirement")
+        elif required in siblings and not _pins(wanted, siblings[required]):
+            reason = f"it requires {wanted}, but was built against {required} {siblings[required]}"
+            fix = f"require {required}=={siblings[required]}"
+            yield _of_metadata(info, FindingCode.SIBLING_NOT_EXACT, reason, fix)
+        # What is installed with it must be what it requires.
+        there = expected.beside.get(required, ())
+        met = not there or any(providers.meets(version, wanted) for version in there)
+        if not met and _applies(wanted, name, expected.python):
+            reason = f"it requires {wanted}, but is installed with {', '.join(there)}"
+            fix = "build both in one run, or name the wheel that it requires"
+            yield _of_metadata(info, FindingCode.REQUIREMENT_UNMET, reason, fix)
 
 
-def _check_one(info: WheelInfo, wanted: Requirement, siblings: dict[str, str]) -> Iterator[Finding]:
-    name = canonicalize_name(wanted.name)
-    if wanted.url:
-        yield _finding(
-            info,
-            "requirement-url",
-            f"{wanted} names a place instead of a version",
-            "require a version that the index has",
-        )
-    if name == info.distribution and not wanted.extras:
-        yield _finding(info, "requires-itself", f"it requires itself: {wanted}", "remove the requirement")
-    elif name in siblings and not _pins(wanted, siblings[name]):
-        yield _finding(
-            info,
-            "sibling-not-exact",
-            f"it requires {wanted}, but was built against {name} {siblings[name]}",
-            f"require {name}=={siblings[name]}",
-        )
-
-
-def _check_beside(
-    info: WheelInfo, wanted: Requirement, name: FileName, expected: Expectation
-) -> Iterator[Finding]:
-    """What is installed with it must be what it requires."""
-    there = expected.beside.get(canonicalize_name(wanted.name), ())
-    if not there or any(providers.meets(version, wanted) for version in there):
-        return
+def _applies(wanted: Requirement, name: FileName, python: str | None) -> bool:
+    """Whether the marker of a requirement holds where the wheel is installed."""
     try:
-        concerned = wanted.marker is None or wanted.marker.evaluate(_environment(name, expected.python))
+        return wanted.marker is None or wanted.marker.evaluate(_environment(name, python))
     except UndefinedEnvironmentName:
-        concerned = False
-    if concerned:
-        yield _finding(
-            info,
-            "requirement-unmet",
-            f"it requires {wanted}, and {', '.join(there)} is what lies beside it",
-            "build both in one run, or name the wheel that it requires",
-        )
+        return False
 
 
 def _environment(name: FileName, python: str | None) -> dict[str, str]:
@@ -201,13 +177,9 @@ def _environment(name: FileName, python: str | None) -> dict[str, str]:
 def _pins(wanted: Requirement, version: str) -> bool:
     """Whether exactly `version` is wanted, its local part included."""
     specifiers = list(wanted.specifier)
-    if len(specifiers) != 1 or specifiers[0].operator not in ("==", "==="):
-        return False
-    try:
-        return Version(specifiers[0].version) == Version(version)
-    except ValueError:
-        return False
+    exact = len(specifiers) == 1 and specifiers[0].operator in ("==", "===")
+    return exact and _same_version(specifiers[0].version, version)
 
 
-def _finding(info: WheelInfo, code: str, reason: str, fix: str) -> Finding:
+def _of_metadata(info: WheelInfo, code: FindingCode, reason: str, fix: str) -> Finding:
     return Finding(code=code, member=f"{info.dist_info}/METADATA", reason=reason, fix=fix)

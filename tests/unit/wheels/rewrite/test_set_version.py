@@ -19,7 +19,7 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.rocm_version import with_rocm
 from cairn.wheels.rewrite.repin import Renamed, RocmChange, repinned
 from cairn.wheels.rewrite.set_version import Wanted, set_versions
-from cairn.wheels.verify.verify import Expectation, verify
+from cairn.wheels.verify import Expectation, verify
 from helpers.wheels import MakeWheel, rocm_versions, validated
 
 Stones = dict[str, Path]

@@ -10,7 +10,7 @@ from cairn.formats.errors import EscapingPathError, MissingMemberError
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite.wheel import Edit, apply
-from cairn.wheels.verify.verify import Expectation, verify
+from cairn.wheels.verify import Expectation, verify
 from helpers.wheels import MakeWheel, add_member, validated
 
 
