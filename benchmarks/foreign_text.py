@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from cairn import datafile, pipes, requirements, targets
+from cairn import datafile, process, requirements, targets
 from cairn.build.inputs import variables
 from cairn.errors import CairnError
 from cairn.output import console, escaping, redact
@@ -119,7 +119,7 @@ def _once(text: str) -> None:
 def _lines(block: int) -> Callable[[str], object]:
     def work(text: str) -> None:
         data = text.encode()
-        lines = pipes.Lines(on_line=lambda _line: None)
+        lines = process._Stream(lambda _line: None, None)  # noqa: SLF001
         for at in range(0, len(data), block):
             lines.add(data[at : at + block])
         lines.add(b"")

@@ -15,12 +15,13 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import index_probe, owned, platforms, process
 from cairn.errors import NetworkError, ProcessError
+from cairn.output import Progress
 
 _CREATE_TIMEOUT = 600.0  # seconds; it copies little, but the disk of a busy machine is slow
 _MISSING = re.compile(r"No matching distribution found for ([^\s;(]+)")
@@ -220,7 +221,7 @@ def install(  # noqa: PLR0913 - each is one independent property of the run
     log: Path,
     environ: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
-    on_line: Callable[[str], None] | None = None,
+    on_line: Progress | None = None,
     timeout: float | None = None,
 ) -> None:
     """Install requirements into an environment.

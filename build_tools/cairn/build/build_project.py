@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import build as pypa_build
@@ -24,7 +24,7 @@ from cairn.build.pip_install import pip_install
 from cairn.build.plan import Step, keys_of
 from cairn.build.postprocess import Context
 from cairn.errors import BuildError, CairnError, ProcessError, SourceError, WheelError
-from cairn.output import console, wording
+from cairn.output import Progress, console, wording
 from cairn.rocm.install import available_libraries
 from cairn.sources.git.repository import Repository, root_at
 from cairn.sources.hipify import build_step
@@ -99,7 +99,7 @@ def _environment(
     folder: Path,
     *,
     log: Path,
-    say: Callable[[str], None],
+    say: Progress,
 ) -> VirtualEnvironment:
     """A new environment with the project's build requirements, the SDK and the wheels it is built against."""
     say("making its environment")

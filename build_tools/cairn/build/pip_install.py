@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from cairn import process, venv
 from cairn.build.log import causes
 from cairn.errors import BuildError, ProcessError
+from cairn.output import Progress
 
 _SHOWN_LINES = 8
 
@@ -18,7 +19,7 @@ def pip_install(
     source: venv.PackageSource,
     *,
     log: Path,
-    on_line: Callable[[str], None] | None = None,
+    on_line: Progress | None = None,
 ) -> None:
     """Install requirements into an environment.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from cairn import datafile, files, process, venv
@@ -15,12 +15,11 @@ from cairn.build.inputs import variables
 from cairn.build.model import InstalledSdk, WantedSdk
 from cairn.build.pip_install import pip_install
 from cairn.errors import PrerequisiteError, UsageError
+from cairn.output import Progress
 from cairn.rocm import install as rocm
 from cairn.rocm import package
 from cairn.stack import Stack
 from cairn.venv import PackageSource
-
-Say = Callable[[str], None]
 
 
 class _Marker(datafile.Value, tag_field="schema", tag="cairn.sdk-environment/1"):
@@ -40,7 +39,9 @@ class _Marker(datafile.Value, tag_field="schema", tag="cairn.sdk-environment/1")
         return rocm.SdkInfo(version=self.version, targets=self.targets, **folders)
 
 
-def make(stack: Stack, targets: Sequence[str], work_dir: Path, *, log: Path, say: Say) -> tuple[Path, ...]:
+def make(
+    stack: Stack, targets: Sequence[str], work_dir: Path, *, log: Path, say: Progress
+) -> tuple[Path, ...]:
     """Make the SDK packages of a stack that brings its own SDK; nothing when they are there already.
 
     Args:
@@ -84,7 +85,7 @@ def make(stack: Stack, targets: Sequence[str], work_dir: Path, *, log: Path, say
     return tuple(sorted((folder / "dists").iterdir()))
 
 
-def install(env_dir: Path, wanted: WantedSdk, *, log: Path, say: Say) -> InstalledSdk:
+def install(env_dir: Path, wanted: WantedSdk, *, log: Path, say: Progress) -> InstalledSdk:
     """Install the SDK into the environment at `env_dir`, unless just this is installed there.
 
     Args:
@@ -156,7 +157,7 @@ def _found(env_dir: Path, marker: Path, asked: str | None) -> InstalledSdk | Non
     return None
 
 
-def _prefix(stack: Stack, targets: Sequence[str], folder: Path, *, log: Path, say: Say) -> Path:
+def _prefix(stack: Stack, targets: Sequence[str], folder: Path, *, log: Path, say: Progress) -> Path:
     assert stack.sdk is not None  # noqa: S101 - `make` has checked it
     say("making an environment for its tools")
     env = venv.create(folder / "tools")

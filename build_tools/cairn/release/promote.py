@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 
 from cairn import datafile
 from cairn.errors import GateError, StoreError, UsageError
+from cairn.output import Progress
 from cairn.release.gate import gate
 from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import GateReport
@@ -59,7 +60,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     bypass: Bypass | None = None,
     python: Path | None = None,
     dry_run: bool = False,
-    on_step: Callable[[str], None] = lambda _step: None,
+    on_step: Progress = lambda _step: None,
 ) -> Promotion:
     """Bring a set and what it needs from `source` to `target`; for a set that is there already, do nothing.
 

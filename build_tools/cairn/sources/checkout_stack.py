@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -11,12 +11,11 @@ from pathlib import Path
 from cairn import files
 from cairn.concurrency import side_by_side
 from cairn.errors import UsageError
+from cairn.output import Progress
 from cairn.sources.checkout.checkout import Checkout, CheckoutRequest, checkout
 from cairn.sources.origins import materialize as declared
 from cairn.sources.pins import Wanted, wanted
 from cairn.stack import Project, Stack
-
-Say = Callable[[str], None]
 
 _PINNING = "torch"  # the project whose checkout names the others' commits (cairn.stack.PinKind)
 
@@ -58,7 +57,7 @@ def checkout_stack(  # noqa: PLR0913 - each is one independent property
     hashtags: Mapping[str, str] | None = None,
     torch_dir: Path | None = None,
     options: Options | None = None,
-    say: Say = _silent,
+    say: Progress = _silent,
 ) -> tuple[Checkout, ...]:
     """Check projects of a stack out, each into its own folder of `root`.
 
@@ -106,7 +105,7 @@ def checkout_project(
     choice: Choice,
     torch_dir: Path | None,
     options: Options,
-    say: Say = _silent,
+    say: Progress = _silent,
 ) -> Checkout:
     """Check one project out, at what the person chose, torch pins, or the line has."""
     what = _what(project, choice, torch_dir)

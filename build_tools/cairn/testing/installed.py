@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.errors import TestsFailedError, UsageError
+from cairn.output import Progress
 from cairn.targets import CPU
 from cairn.testing import gpus as testing_gpus
 from cairn.testing import junit, pytest_runs
@@ -31,7 +31,7 @@ def run_here(
     arguments: tuple[str, ...],
     *,
     timeout: float = 3600.0,
-    on_line: Callable[[str], None] | None = None,
+    on_line: Progress | None = None,
 ) -> HereResult:
     """Run a folder of tests in this interpreter's own environment.
 

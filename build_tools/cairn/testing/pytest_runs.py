@@ -12,7 +12,7 @@ import importlib.metadata
 import importlib.resources
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from packaging.utils import canonicalize_name
 
 from cairn import datafile, files, process
 from cairn.errors import PrerequisiteError, ProcessError, TestsFailedError
+from cairn.output import Progress
 from cairn.testing import junit, smoke_facts
 from cairn.testing.junit import JUnit
 from cairn.testing.smoke_facts import SmokeFacts
@@ -67,14 +68,12 @@ class Ended:
     problem: str = ""
 
 
-def run_inside(
-    python: Path, tools: Path, session: Session, on_line: Callable[[str], None] | None = None
-) -> Ended:
+def run_inside(python: Path, tools: Path, session: Session, on_line: Progress | None = None) -> Ended:
     """Run pytest in a tested environment's interpreter, isolated from the caller; `tools` holds pytest."""
     return _run([python, "-I", "-c", _START, tools], session, on_line)
 
 
-def run_beside(session: Session, on_line: Callable[[str], None] | None = None) -> Ended:
+def run_beside(session: Session, on_line: Progress | None = None) -> Ended:
     """Run pytest in our own interpreter, for checks that look at an environment from outside."""
     return _run([sys.executable, "-P", "-m", "pytest"], session, on_line)
 
@@ -94,7 +93,7 @@ def copy_pytest(target: Path) -> None:
                 shutil.copy2(source, target / top)
 
 
-def _run(start: Sequence[str | Path], session: Session, on_line: Callable[[str], None] | None) -> Ended:
+def _run(start: Sequence[str | Path], session: Session, on_line: Progress | None) -> Ended:
     session.folder.mkdir(parents=True, exist_ok=True)
     session.junit.unlink(missing_ok=True)
     ini = session.folder / "pytest.ini"
@@ -166,7 +165,7 @@ class Bench:
     variables: Mapping[str, str]
     timeout: float
     log: Path
-    on_line: Callable[[str], None] | None = None
+    on_line: Progress | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from cairn import files, owned, venv
 from cairn.errors import ProcessError, TestsFailedError, UsageError
+from cairn.output import Progress
 from cairn.targets import CPU
 from cairn.testing import gpus as testing_gpus
 from cairn.testing import junit, pytest_runs, record, smoke_facts
@@ -99,7 +100,7 @@ class SmokeResult:
     failures: tuple[str, ...] = ()
 
 
-def run_smoke(request: SmokeRequest, *, on_line: Callable[[str], None] | None = None) -> SmokeResult:
+def run_smoke(request: SmokeRequest, *, on_line: Progress | None = None) -> SmokeResult:
     """Install a set into a fresh environment and test it; a verdict is returned, not raised.
 
     Raises:

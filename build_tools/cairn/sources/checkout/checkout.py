@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from cairn.errors import SourceError
+from cairn.output import Progress
 from cairn.sources.checkout import hipify_step, lfs_pointers, local_work
 from cairn.sources.checkout.inspect import Checkout, Submodule, inspect
 from cairn.sources.git import repository, url
@@ -27,8 +28,6 @@ from cairn.sources.worktree.state import State
 from cairn.stack import Project
 
 __all__ = ["Checkout", "CheckoutRequest", "Submodule", "checkout", "hipify_checkout", "inspect"]
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +71,7 @@ def _silent(_line: str) -> None:
     """Say nothing."""
 
 
-def checkout(request: CheckoutRequest, *, say: Say = _silent) -> Checkout:
+def checkout(request: CheckoutRequest, *, say: Progress = _silent) -> Checkout:
     """Check a project out as the request says, or bring an existing checkout there.
 
     Where nothing changed, nothing is touched: local edits and commits stay. Where the checkout must move,
@@ -111,7 +110,7 @@ def _ambiguity(request: CheckoutRequest, found: Found) -> Iterator[str]:
 
 
 def hipify_checkout(
-    project: Project, path: Path, *, commit: bool = True, python: Path | None = None, say: Say = _silent
+    project: Project, path: Path, *, commit: bool = True, python: Path | None = None, say: Progress = _silent
 ) -> Checkout:
     """Hipify a checkout that was made without, or by hand; one that is hipified stays as it is.
 
@@ -140,7 +139,7 @@ def hipify_checkout(
         return inspect(project, path)
 
 
-def _recovered(root: Repository, request: CheckoutRequest, *, say: Say) -> State | None:
+def _recovered(root: Repository, request: CheckoutRequest, *, say: Progress) -> State | None:
     """The note of an earlier run, after repairing what it left."""
     lent.take_back(root)
     note = state.read(root.git_dir) if root.git_dir.is_dir() else None
@@ -173,7 +172,7 @@ def _is_empty(path: Path) -> bool:
     return all(repository.is_part(entry.name) for entry in found)
 
 
-def _name(request: CheckoutRequest, source: Mirror, say: Say) -> str:
+def _name(request: CheckoutRequest, source: Mirror, say: Progress) -> str:
     """What to ask the origin for."""
     if request.commit is not None:
         return request.commit
@@ -227,7 +226,7 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     *,
     note: State | None,
     wanted: State,
-    say: Say,
+    say: Progress,
 ) -> None:
     how = _fetching(request, say)
     plan: submodules.Plan = ()
@@ -272,7 +271,7 @@ def _refuse_to_lose_work(
     return local_work.drop(found, lost) if lost else local_work.keep(found)
 
 
-def _refs(root: Repository, found: Found, note: State | None, say: Say) -> dict[str, str | None]:
+def _refs(root: Repository, found: Found, note: State | None, say: Progress) -> dict[str, str | None]:
     refs: dict[str, str | None] = {
         f"refs/tags/{UPSTREAM_TAG}": found.commit,
         f"refs/tags/{HIPIFY_TAG}": None,
@@ -289,6 +288,6 @@ def _refs(root: Repository, found: Found, note: State | None, say: Say) -> dict[
     return refs
 
 
-def _fetching(request: CheckoutRequest, say: Say) -> submodules.Fetching:
+def _fetching(request: CheckoutRequest, say: Progress) -> submodules.Fetching:
     jobs = request.jobs or os.cpu_count() or 1
     return submodules.Fetching(depth=request.depth, jobs=jobs, retry=request.retry, say=say)

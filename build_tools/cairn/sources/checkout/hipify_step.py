@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from cairn import files
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
+from cairn.output import Progress
 from cairn.sources.checkout import local_work
 from cairn.sources.checkout.local_work import Found
 from cairn.sources.git import repository
@@ -26,12 +27,12 @@ from cairn.sources.worktree import submodules, tree_hash, unfinished
 from cairn.sources.worktree.state import State, write
 from cairn.stack import HipifyKind, Project
 
-Say = Callable[[str], None]
-
 _IGNORED = "cairn.ignored"
 
 
-def hipify_tree(root: Repository, note: State, *, kind: HipifyKind, python: Path | None, say: Say) -> None:
+def hipify_tree(
+    root: Repository, note: State, *, kind: HipifyKind, python: Path | None, say: Progress
+) -> None:
     """Hipify, commit and tag as the note says; it is `ready` afterwards.
 
     A project that hipifies while it is built, or not at all, gets the second tag at the same commit.
@@ -82,7 +83,7 @@ def _commit(
 
 
 def recovered(
-    root: Repository, note: State | None, *, kind: HipifyKind, python: Path | None, force: bool, say: Say
+    root: Repository, note: State | None, *, kind: HipifyKind, python: Path | None, force: bool, say: Progress
 ) -> State | None:
     """The note, after undoing a hipify that was killed: every repository is as it was before.
 
@@ -101,7 +102,7 @@ def recovered(
 
 
 def _survey(
-    root: Repository, note: State, *, kind: HipifyKind, python: Path | None, say: Say
+    root: Repository, note: State, *, kind: HipifyKind, python: Path | None, say: Progress
 ) -> tuple[list[Found], set[str]]:
     """What is in each part that hipify did not write, and the ignored files that it made."""
     parts = [part for path in note.heads if (part := _part(root, path)).repository.is_begun()]

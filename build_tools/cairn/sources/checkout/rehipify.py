@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.concurrency import side_by_side
+from cairn.output import Progress
 from cairn.sources.checkout import hipify_step
 from cairn.sources.git.repository import HIPIFY_TAG, Repository
 from cairn.sources.hipify import commit as hipify_commit
@@ -16,11 +17,9 @@ from cairn.sources.worktree import copy, submodules
 from cairn.sources.worktree.copy import Part
 from cairn.stack import HipifyKind
 
-Say = Callable[[str], None]
-
 
 def differences(
-    parts: Sequence[Part], kind: HipifyKind, *, python: Path | None, say: Say
+    parts: Sequence[Part], kind: HipifyKind, *, python: Path | None, say: Progress
 ) -> Iterator[tuple[Part, tuple[str, ...]]]:
     """Per part, the files in which the second tag is not what hipify makes of the part's commit.
 
@@ -55,7 +54,9 @@ class Hipified:
 
 
 @contextlib.contextmanager
-def hipified(parts: Sequence[Part], kind: HipifyKind, *, python: Path | None, say: Say) -> Iterator[Hipified]:
+def hipified(
+    parts: Sequence[Part], kind: HipifyKind, *, python: Path | None, say: Progress
+) -> Iterator[Hipified]:
     """Copies of the parts, hipified, as long as the block runs."""
     with copy.copy(parts) as copies:
         if not run.runs_at_checkout(kind):

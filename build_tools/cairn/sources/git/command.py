@@ -25,7 +25,7 @@ from typing import TypeVar
 from cairn import files, process
 from cairn.concurrency import pause
 from cairn.errors import CairnError, NetworkError, SourceError, SystemFailureError
-from cairn.output import redact
+from cairn.output import Progress, redact
 
 T = TypeVar("T")
 
@@ -346,7 +346,7 @@ def error_of(args: Sequence[str], stderr: str, *, returncode: int) -> CairnError
     return SourceError(message)
 
 
-def retrying(what: Callable[[], T], *, retry: RetryPolicy, say: Callable[[str], None]) -> T:
+def retrying(what: Callable[[], T], *, retry: RetryPolicy, say: Progress) -> T:
     """What `what` returns; after a network fault it is called again, as often as `retry` says.
 
     Raises:
@@ -360,7 +360,7 @@ def retrying(what: Callable[[], T], *, retry: RetryPolicy, say: Callable[[str], 
     return what()
 
 
-def wait_after(error: NetworkError, failures: int, *, retry: RetryPolicy, say: Callable[[str], None]) -> None:
+def wait_after(error: NetworkError, failures: int, *, retry: RetryPolicy, say: Progress) -> None:
     """Report what failed, for the `failures`-th time in a row, and wait: longer each time."""
     wait = retry.wait * retry.factor ** (failures - 1)
     say(f"{error}; trying again in {wait:g} s ({failures} of {retry.attempts - 1})")

@@ -6,15 +6,14 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import process
 from cairn.errors import ProcessError, SourceError
+from cairn.output import Progress
 from cairn.stack import HipifyKind
-
-Say = Callable[[str], None]
 
 BUILD_AMD = "tools/amd_build/build_amd.py"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -33,7 +32,7 @@ class Notes:
     unsupported: Mapping[str, str]
 
 
-def execute(tree: Path, kind: HipifyKind, *, python: Path, say: Say) -> Notes:
+def execute(tree: Path, kind: HipifyKind, *, python: Path, say: Progress) -> Notes:
     """Run the program in a tree, which it edits.
 
     Args:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
+from cairn.output import Progress
 from cairn.sources.git.repository import Repository
 from cairn.sources.hipify import leftovers, program
 from cairn.sources.hipify.program import Notes
 from cairn.sources.hipify.report import HipifyReport
 from cairn.sources.worktree import submodules
 from cairn.stack import HipifyKind
-
-Say = Callable[[str], None]
 
 GPU_SUFFIXES = (".cu", ".cuh")
 _CUDA_INCLUDE = (
@@ -47,7 +46,7 @@ def runs_at_checkout(kind: HipifyKind) -> bool:
 
 
 def run(
-    root: Repository, kind: HipifyKind, *, ignored_before: Collection[str], python: Path | None, say: Say
+    root: Repository, kind: HipifyKind, *, ignored_before: Collection[str], python: Path | None, say: Progress
 ) -> HipifyReport:
     """Hipify a tree that is as upstream gave it, submodules included; arguments and errors as of `changes`.
 
@@ -58,7 +57,7 @@ def run(
 
 
 def changes(
-    root: Repository, kind: HipifyKind, *, ignored_before: Collection[str], python: Path | None, say: Say
+    root: Repository, kind: HipifyKind, *, ignored_before: Collection[str], python: Path | None, say: Progress
 ) -> Changes:
     """Hipify a tree that is as upstream gave it, submodules included.
 

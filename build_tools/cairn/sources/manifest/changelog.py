@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
+from cairn.output import Progress
 from cairn.sources.git import commits as git_commits
 from cairn.sources.git import url
 from cairn.sources.git.command import RetryPolicy
 from cairn.sources.git.commits import Commit
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
 from cairn.sources.mirror import mirror
-
-Say = Callable[[str], None]
 
 
 class Change(datafile.Value):
@@ -89,7 +88,7 @@ def between(
     *,
     commits: bool = True,
     retry: RetryPolicy | None = None,
-    say: Say,
+    say: Progress,
 ) -> Changelog:
     """What changed from `before` to `after`.
 
@@ -171,7 +170,7 @@ def _submodules(source: ProjectSource) -> dict[str, str | None]:
 
 
 def _with_commits(
-    change: ProjectChange, before: ProjectSource, after: ProjectSource, *, retry: RetryPolicy, say: Say
+    change: ProjectChange, before: ProjectSource, after: ProjectSource, *, retry: RetryPolicy, say: Progress
 ) -> ProjectChange:
     source = mirror.of_commits(after.origin, retry=retry)
     try:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.concurrency import side_by_side
+from cairn.output import Progress
 from cairn.sources.checkout import local_commits
 from cairn.sources.checkout.inspect import Checkout
 from cairn.sources.git import command, repository
@@ -20,8 +21,6 @@ from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.mirror import mirror
 from cairn.sources.mirror.mirror import Mirror
 from cairn.sources.worktree import submodules
-
-Say = Callable[[str], None]
 
 _JOBS = 8  # what is asked is small, and the time goes by waiting
 
@@ -33,7 +32,9 @@ class _Claim:
     commit: str
 
 
-def missing(checkouts: Sequence[Checkout], *, retry: RetryPolicy | None = None, say: Say) -> tuple[str, ...]:
+def missing(
+    checkouts: Sequence[Checkout], *, retry: RetryPolicy | None = None, say: Progress
+) -> tuple[str, ...]:
     """Commits, of projects and of submodules, that their origins do not have; each as a sentence.
 
     Every origin is asked, mirrors are not: a mirror also keeps what an origin has dropped since.
@@ -76,7 +77,7 @@ def _claims(checkout: Checkout) -> Iterator[_Claim]:
         yield _Claim(name=name, origin=module.origin, commit=module.commit)
 
 
-def _has(claim: _Claim, *, retry: RetryPolicy, say: Say) -> bool:
+def _has(claim: _Claim, *, retry: RetryPolicy, say: Progress) -> bool:
     with tempfile.TemporaryDirectory(prefix="cairn-ask-") as temporary:
         path = Path(temporary)
         command.run(path, "init", "--quiet", "--bare", ".")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cairn.concurrency import side_by_side
+from cairn.output import Progress
 from cairn.sources.checkout.checkout import Checkout, CheckoutRequest, checkout
 from cairn.sources.checkout_stack import Options
 from cairn.sources.manifest.manifest import Manifest, ProjectSource, project_of
 from cairn.sources.manifest.therock import UpstreamSource
 from cairn.stack import Project
-
-Say = Callable[[str], None]
 
 
 def reproduce(
@@ -21,7 +20,7 @@ def reproduce(
     *,
     origins: Mapping[str, str] | None = None,
     options: Options | None = None,
-    say: Say,
+    say: Progress,
 ) -> tuple[Checkout, ...]:
     """Check out what a manifest froze, or bring existing checkouts there.
 
@@ -60,7 +59,7 @@ def reproduce(
 
 
 def reproduce_upstreams(
-    sources: Sequence[tuple[Project, UpstreamSource]], root: Path, *, options: Options, say: Say
+    sources: Sequence[tuple[Project, UpstreamSource]], root: Path, *, options: Options, say: Progress
 ) -> tuple[Checkout, ...]:
     """Check out what a manifest of TheRock's names, each project in the folder that the manifest calls it by.
 

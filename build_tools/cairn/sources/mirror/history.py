@@ -9,14 +9,12 @@ ever grew; what a rewritten branch was, only its host knows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 
 from cairn.errors import SourceError, UsageError
+from cairn.output import Progress
 from cairn.sources.git import command, url
 from cairn.sources.mirror.mirror import Mirror
-
-Say = Callable[[str], None]
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d|\d{8}")
 
@@ -39,7 +37,7 @@ def moment(text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def as_of(source: Mirror, hashtag: str, when: datetime, *, say: Say) -> str:
+def as_of(source: Mirror, hashtag: str, when: datetime, *, say: Progress) -> str:
     """The commit that a branch was at a moment; a tag or a commit is what it is, and returned as it came.
 
     Args:

@@ -20,15 +20,14 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cairn import files
 from cairn.errors import NetworkError, SourceError
+from cairn.output import Progress
 from cairn.sources.git import command, repository, url
-
-Say = Callable[[str], None]
 
 _KEPT = "refs/cairn/kept"
 _PIECES = "refs/cairn/pieces"  # what has come so far: git offers only what a ref names
@@ -81,7 +80,7 @@ class Mirror:
     only: str | None = None
     retry: command.RetryPolicy = field(default_factory=command.RetryPolicy)
 
-    def find(self, hashtag: str, *, say: Say) -> Found:
+    def find(self, hashtag: str, *, say: Progress) -> Found:
         """Bring what `hashtag` names into the mirror, from the origin unless it is a commit we have.
 
         Raises:
@@ -99,7 +98,7 @@ class Mirror:
             say(f"fetching {hashtag} of {url.without_credentials(self.origin)}")
             return self._fetched(hashtag, say)
 
-    def _fetched(self, hashtag: str, say: Say) -> Found:
+    def _fetched(self, hashtag: str, say: Progress) -> Found:
         try:
             fetch(self, hashtag, say=say)
         except command.UnknownRefError as error:
@@ -121,7 +120,7 @@ class Mirror:
             return replace(found, other=f"refs/heads/{hashtag}")
         return found
 
-    def _found_in_everything(self, hashtag: str, say: Say) -> Found:
+    def _found_in_everything(self, hashtag: str, say: Progress) -> Found:
         say(f"looking for {hashtag} in every branch")
         with contextlib.suppress(command.UnknownRefError):
             fetch(self, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", say=say)
@@ -166,7 +165,7 @@ class Mirror:
         tip = _similar(hashtag, self._names())
         return SourceError(f"{origin} has no branch, tag or commit {hashtag!r}", tip=tip)
 
-    def _has_branch(self, name: str, say: Say) -> bool:
+    def _has_branch(self, name: str, say: Progress) -> bool:
         ref = f"refs/heads/{name}"
         listed = command.retrying(lambda: self._ask("--heads", "origin", ref), retry=self.retry, say=say)
         return any(line.partition("\t")[2] == ref for line in listed.splitlines())
@@ -232,7 +231,7 @@ def _similar(hashtag: str, names: list[str]) -> str | None:
     return None
 
 
-def fetch(source: Mirror, *refs: str, say: Say) -> None:
+def fetch(source: Mirror, *refs: str, say: Progress) -> None:
     """Fetch refs or commits into the mirror's repository, which exists; `FETCH_HEAD` there names them.
 
     Raises:
@@ -271,7 +270,7 @@ def _is_empty(path: Path) -> bool:
     return not command.line(path, "for-each-ref", "--count=1", "--format=%(refname)")
 
 
-def _fetch_in_pieces(source: Mirror, refs: tuple[str, ...], say: Say) -> None:
+def _fetch_in_pieces(source: Mirror, refs: tuple[str, ...], say: Progress) -> None:
     """Fetch everything at once if the network allows, else piece by piece; see the module's docstring."""
     _drop_pieces_of_others(source.path, refs)
     generations = _GENERATIONS if _is_shallow(source.path) else None  # None: everything at once

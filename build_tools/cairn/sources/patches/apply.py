@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from cairn.errors import SourceError
-from cairn.output import wording
+from cairn.output import Progress, wording
 from cairn.sources.checkout import local_commits, local_work, rehipify
 from cairn.sources.git import repository
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
@@ -24,8 +24,6 @@ from cairn.sources.patches.put import Ground, Outcome, Put
 from cairn.sources.worktree import state, submodules
 from cairn.sources.worktree.copy import Part
 from cairn.stack import HipifyKind
-
-Say = Callable[[str], None]
 
 # TheRock calls a project's folder of patches after its repository (external-builds/pytorch/patches).
 _UPSTREAMS_NAMES = {"torch": "pytorch", "audio": "pytorch_audio", "vision": "pytorch_vision"}
@@ -80,7 +78,7 @@ class _Work:
     hipified: tuple[PatchFile, ...]
 
 
-def apply(request: ApplyRequest, *, say: Say) -> tuple[Applied, ...]:
+def apply(request: ApplyRequest, *, say: Progress) -> tuple[Applied, ...]:
     """Commit every `*.patch` below a folder; `patch_files.find` says which repository each is for.
 
     Patches for upstream's own files go beneath hipify's commit: hipify is run again on top of them. Authors,
@@ -117,7 +115,7 @@ def apply(request: ApplyRequest, *, say: Say) -> tuple[Applied, ...]:
         return _on_upstreams(work, request, say)
 
 
-def _on_upstreams(work: Sequence[_Work], request: ApplyRequest, say: Say) -> tuple[Applied, ...]:
+def _on_upstreams(work: Sequence[_Work], request: ApplyRequest, say: Progress) -> tuple[Applied, ...]:
     """On a checkout that is not hipified yet: what is for hipified files has to wait."""
     done: list[tuple[_Work, str, tuple[Put, ...]]] = []
     for one in work:
@@ -128,7 +126,7 @@ def _on_upstreams(work: Sequence[_Work], request: ApplyRequest, say: Say) -> tup
 
 
 def _on_hipified(
-    root: Repository, parts: Sequence[Part], work: Sequence[_Work], request: ApplyRequest, say: Say
+    root: Repository, parts: Sequence[Part], work: Sequence[_Work], request: ApplyRequest, say: Progress
 ) -> tuple[Applied, ...]:
     beneath: dict[str, tuple[str, tuple[Put, ...]]] = {}
     for one in work:
@@ -151,7 +149,9 @@ def _hipified_from(part: Part) -> str:
     return local_commits.hipified_from(part.repository) or part.commit
 
 
-def _put(one: _Work, patches: Sequence[PatchFile], *, base: str, say: Say) -> tuple[str, tuple[Put, ...]]:
+def _put(
+    one: _Work, patches: Sequence[PatchFile], *, base: str, say: Progress
+) -> tuple[str, tuple[Put, ...]]:
     own = one.part.repository
     ground = Ground(
         part=one.part,
@@ -197,7 +197,7 @@ def _with_new_hipify(
     work: Sequence[_Work],
     beneath: Mapping[str, tuple[str, tuple[Put, ...]]],
     request: ApplyRequest,
-    say: Say,
+    say: Progress,
 ) -> tuple[Applied, ...]:
     """Hipify a copy again on top of the new patches, put those for hipified files on top, and move there."""
     above = {one.part.path: one.hipified for one in work}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -12,7 +12,7 @@ from typing import TypeVar
 from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
-from cairn.output import wording
+from cairn.output import Progress, wording
 from cairn.sources.checkout import local_commits, rehipify
 from cairn.sources.checkout.local_commits import LocalCommit
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
@@ -22,7 +22,6 @@ from cairn.sources.worktree import copy, state
 from cairn.sources.worktree.copy import Part
 from cairn.stack import HipifyKind
 
-Say = Callable[[str], None]
 T = TypeVar("T")
 
 _RECHECK = "check the project out again"
@@ -96,7 +95,7 @@ class AuditRequest:
     python: Path | None = None
 
 
-def audit(request: AuditRequest, *, say: Say) -> Audit:
+def audit(request: AuditRequest, *, say: Progress) -> Audit:
     """Explain everything in a checkout, or name what cannot be explained. Nothing in it is touched.
 
     Raises:

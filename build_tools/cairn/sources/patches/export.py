@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -15,8 +15,6 @@ from cairn.sources.checkout.local_commits import LocalCommit
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
 from cairn.sources.worktree import copy
 from cairn.sources.worktree.copy import Part
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from cairn.output import Progress
 from cairn.sources.git import repository
 from cairn.sources.git.command import RetryPolicy
 from cairn.sources.git.repository import Repository
@@ -12,9 +11,7 @@ from cairn.sources.worktree import submodules
 from cairn.sources.worktree.state import State
 
 
-def revive(
-    root: Repository, note: State, *, origin: str, retry: RetryPolicy, say: Callable[[str], None]
-) -> None:
+def revive(root: Repository, note: State, *, origin: str, retry: RetryPolicy, say: Progress) -> None:
     """Fetch again what a checkout needs, if a cache folder was emptied since it was made.
 
     Args:
@@ -37,9 +34,7 @@ def revive(
             level += submodules.of_commit(module.repository, "HEAD", origin=module.origin, prefix=prefix)
 
 
-def _lend(
-    borrower: Repository, origin: str, commit: str, *, retry: RetryPolicy, say: Callable[[str], None]
-) -> None:
+def _lend(borrower: Repository, origin: str, commit: str, *, retry: RetryPolicy, say: Progress) -> None:
     depth = 1 if (borrower.common_dir / "shallow").exists() else None
     source = mirror.of(origin, depth=depth, retry=retry)
     source.find(commit, say=say)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from cairn.concurrency import side_by_side
 from cairn.errors import NetworkError, SourceError
+from cairn.output import Progress
 from cairn.sources.git import command, repository
 from cairn.sources.git import url as git_url
 from cairn.sources.git.repository import GITLINK, UPSTREAM_TAG, Repository
 from cairn.sources.mirror import mirror
 from cairn.sources.worktree import unfinished
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +61,7 @@ class Fetching:
     depth: int | None
     jobs: int
     retry: command.RetryPolicy
-    say: Say
+    say: Progress
 
 
 def of_commit(
