@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.errors import UsageError
+from cairn.formats.elf import Elf
 from cairn.rocm import binaries
-from cairn.rocm.binaries import Binary
 from cairn.rocm.packages_toml import COMPONENTS, ComponentName, Description, matches
 from cairn.rocm.tree import GENERIC, Entry, Tree
 
@@ -26,7 +26,7 @@ class Member:
 
     path: str
     source: Path
-    binary: Binary | None = None
+    binary: Elf | None = None
 
     @property
     def executable(self) -> bool:
@@ -214,25 +214,21 @@ def unmet(layout: Layout, system: frozenset[str]) -> Iterator[tuple[str, str]]:
                     yield f"{package.folder}/{member.path}", name
 
 
-def rpath_of(package: Package, member: Member, core: Package) -> str:
-    """The RUNPATH for a file: its own folder, where its package has what it needs, then core's.
+def run_path_of(package: Package, member: Member, core: Package) -> str:
+    """The DT_RUNPATH for a file: its own folder, where its package has what it needs, then core's.
 
     Core's library folder is always there: the runtime opens some of its libraries by name.
     """
     assert member.binary is not None  # noqa: S101 - callers pass binaries
+    needed = member.binary.needed
     here = posixpath.dirname(f"{package.folder}/{member.path}")
     places = [here]
-    for provider in dict.fromkeys((package, core)):
-        folders = sorted({posixpath.dirname(m.path) for m in provider.members if _needs(member, m)})
-        places += [posixpath.join(provider.folder, folder).rstrip("/") for folder in folders]
+    for provider in (package,) if package is core else (package, core):
+        folders = {
+            posixpath.dirname(m.path) for m in provider.members if m.binary and m.binary.soname in needed
+        }
+        places += [posixpath.join(provider.folder, folder).rstrip("/") for folder in sorted(folders)]
     places.append(f"{core.folder}/lib")
-    return ":".join(_origin(place, here) for place in dict.fromkeys(places))
-
-
-def _needs(member: Member, other: Member) -> bool:
-    return bool(member.binary and other.binary and other.binary.soname in member.binary.needed)
-
-
-def _origin(place: str, here: str) -> str:
-    relative = posixpath.relpath(place, here)
-    return "$ORIGIN" if relative == "." else f"$ORIGIN/{relative}"
+    # $ORIGIN is the folder of the file itself (ld.so(8)); packages lie side by side in site-packages.
+    relative = [posixpath.relpath(place, here) for place in dict.fromkeys(places)]
+    return ":".join("$ORIGIN" if path == "." else f"$ORIGIN/{path}" for path in relative)

@@ -6,7 +6,7 @@ import json
 import posixpath
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from packaging.utils import canonicalize_name
 
 from cairn import __version__
 from cairn.errors import UsageError
+from cairn.formats.zip.writer import New
 from cairn.rocm import archive, assign_files, binaries
-from cairn.rocm.archive import File
 from cairn.rocm.assign_files import Layout, Member, Package
 from cairn.rocm.packages_toml import Description, Wrap, matches
 
@@ -59,11 +59,11 @@ def sdist_name(sdk: Sdk) -> str:
 
 def write_runtime_wheel(path: Path, package: Package, plan: Layout, sdk: Sdk, *, staging: Path) -> None:
     """Write core or one libraries package; files whose RUNPATH must change are copied to `staging` first."""
-    members = [File(path=f"{package.folder}/__init__.py", data=_init(sdk))]
+    members = [New(name=f"{package.folder}/__init__.py", content=_init(sdk))]
     members += (
-        File(
-            path=f"{package.folder}/{m.path}",
-            source=_staged(package, m, plan, staging),
+        New(
+            name=f"{package.folder}/{m.path}",
+            content=_staged(package, m, plan, staging),
             executable=m.executable,
         )
         for m in package.members
@@ -76,22 +76,24 @@ def write_devel_wheel(path: Path, plan: Layout, sdk: Sdk, *, staging: Path) -> N
     """Write devel: a tar of headers, CMake files, tools and links, unpacked when first asked for."""
     package = plan.devel
     tar = staging / "devel.tar"
-    wraps = [File(path=w.path, data=_wrapper(w), executable=True) for w in sdk.description.wrap]
+    wraps = [New(name=w.path, content=_wrapper(w), executable=True) for w in sdk.description.wrap]
     files = [
-        File(path=m.path, source=_staged(package, m, plan, staging), executable=m.executable)
+        New(name=m.path, content=_staged(package, m, plan, staging), executable=m.executable)
         for m in package.members
-        if m.path not in {w.path for w in wraps}
+        if m.path not in {w.name for w in wraps}
     ]
     inner = [
-        (link.path, _relative(link.path, link.target)) for link in plan.links if link.component == "devel"
+        (link.path, posixpath.relpath(link.target, posixpath.dirname(link.path) or "."))
+        for link in plan.links
+        if link.component == "devel"
     ]
-    archive.write_tar(tar, sorted([*files, *wraps, *inner], key=_path_of))
+    archive.write_tar(tar, sorted([*files, *wraps, *inner], key=_name_of))
     across = [[link.path, link.component, link.target] for link in plan.links if link.component != "devel"]
     pure = package.folder.removeprefix("_")
     members = [
-        File(path=f"{pure}/__init__.py", data=_init(sdk)),
-        File(path=f"{pure}/devel.tar", source=tar),
-        File(path=f"{pure}/links.json", data=json.dumps(across, indent=0).encode()),
+        New(name=f"{pure}/__init__.py", content=_init(sdk)),
+        New(name=f"{pure}/devel.tar", content=tar),
+        New(name=f"{pure}/links.json", content=json.dumps(across, indent=0).encode()),
     ]
     requires = [f"{plan.core.distribution}=={sdk.version}", f"rocm=={sdk.version}"]
     _write(path, package, members, sdk, requires)
@@ -102,10 +104,10 @@ def write_sdist(path: Path, plan: Layout, sdk: Sdk) -> None:
     top = f"rocm-{sdk.version}"
     files = {f"rocm_sdk/{path.name}": path.read_bytes() for path in _PAYLOAD.glob("*.py")}
     files["rocm_sdk/_version.py"] = _init(sdk)
-    files["rocm_sdk/_dist.json"] = _json(_dist(plan, sdk))
+    files["rocm_sdk/_dist.json"] = f"{json.dumps(_dist(plan, sdk), indent=2)}\n".encode()
     files["pyproject.toml"] = _PYPROJECT.encode()
     files["PKG-INFO"] = _PKG_INFO.format(version=sdk.version, python=_REQUIRES_PYTHON).encode()
-    archive.write_sdist(path, [File(path=f"{top}/{name}", data=files[name]) for name in sorted(files)])
+    archive.write_sdist(path, [New(name=f"{top}/{name}", content=files[name]) for name in sorted(files)])
 
 
 _PYPROJECT = """\
@@ -169,39 +171,35 @@ def _shortnames(plan: Layout, description: Description) -> dict[str, list[str]]:
 def _staged(package: Package, member: Member, plan: Layout, staging: Path) -> Path:
     if member.binary is None:
         return member.source
-    wanted = assign_files.rpath_of(package, member, plan.core)
-    if wanted == member.binary.rpath:
+    wanted = assign_files.run_path_of(package, member, plan.core)
+    if wanted == binaries.run_path(member.binary):
         return member.source
     copy = staging / package.folder / member.path
     copy.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(member.source, copy)
-    binaries.set_rpath(copy, wanted)
+    binaries.set_run_path(copy, wanted)
     return copy
 
 
-def _write(path: Path, package: Package, members: list[File], sdk: Sdk, requires: list[str]) -> None:
+def _write(path: Path, package: Package, members: list[New], sdk: Sdk, requires: list[str]) -> None:
     info = f"{_escaped(package.distribution)}-{sdk.version}.dist-info"
     tag = path.stem.split("-", 2)[2]
     wheel = f"Wheel-Version: 1.0\nGenerator: cairn {__version__}\nRoot-Is-Purelib: false\nTag: {tag}\n"
-    requires = [*requires, *sdk.description.component(package.component).requires]
-    head = [
-        File(path=f"{info}/METADATA", data=_metadata(package.distribution, sdk, requires)),
-        File(path=f"{info}/WHEEL", data=wheel.encode()),
-    ]
-    # dist-info comes last, as PEP 427 recommends; the contents sorted, whatever the tree's order was.
-    archive.write_wheel(path, [*sorted(members, key=_path_of), *head], dist_info=info)
-
-
-def _metadata(name: str, sdk: Sdk, requires: Iterable[str]) -> bytes:
-    lines = [
+    metadata = [
         "Metadata-Version: 2.1",
-        f"Name: {name}",
+        f"Name: {package.distribution}",
         f"Version: {sdk.version}",
         "Summary: ROCm SDK",
         f"Requires-Python: {_REQUIRES_PYTHON}",
-        *(f"Requires-Dist: {requirement}" for requirement in requires),
+        *(f"Requires-Dist: {text}" for text in requires),
+        *(f"Requires-Dist: {text}" for text in sdk.description.component(package.component).requires),
     ]
-    return ("\n".join(lines) + "\n").encode()
+    head = [
+        New(name=f"{info}/METADATA", content=("\n".join(metadata) + "\n").encode()),
+        New(name=f"{info}/WHEEL", content=wheel.encode()),
+    ]
+    # dist-info comes last, as PEP 427 recommends; the contents sorted, whatever the tree's order was.
+    archive.write_wheel(path, [*sorted(members, key=_name_of), *head], dist_info=info)
 
 
 def _init(sdk: Sdk) -> bytes:
@@ -220,17 +218,9 @@ def _wrapper(wrap: Wrap) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _json(value: object) -> bytes:
-    return (json.dumps(value, indent=2) + "\n").encode()
-
-
 def _escaped(name: str) -> str:
     return canonicalize_name(name).replace("-", "_")
 
 
-def _relative(path: str, target: str) -> str:
-    return posixpath.relpath(target, posixpath.dirname(path) or ".")
-
-
-def _path_of(member: File | tuple[str, str]) -> str:
-    return member[0] if isinstance(member, tuple) else member.path
+def _name_of(member: New | tuple[str, str]) -> str:
+    return member[0] if isinstance(member, tuple) else member.name

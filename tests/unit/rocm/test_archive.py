@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from installer.sources import WheelFile
 
+from cairn.formats.zip.writer import New
 from cairn.rocm import archive
-from cairn.rocm.archive import File
 
 
 def wheel(folder: Path) -> Path:
@@ -17,11 +17,12 @@ def wheel(folder: Path) -> Path:
     source = folder / "program"
     source.write_bytes(b"#!/bin/sh\n")
     members = [
-        File(path="x/program, with comma", source=source, executable=True),
-        File(path="x/__init__.py", data=b"text"),
-        File(path="x-1.dist-info/METADATA", data=b"Metadata-Version: 2.1\nName: x\nVersion: 1\n"),
-        File(
-            path="x-1.dist-info/WHEEL", data=b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        New(name="x/program, with comma", content=source, executable=True),
+        New(name="x/__init__.py", content=b"text"),
+        New(name="x-1.dist-info/METADATA", content=b"Metadata-Version: 2.1\nName: x\nVersion: 1\n"),
+        New(
+            name="x-1.dist-info/WHEEL",
+            content=b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         ),
     ]
     archive.write_wheel(path, members, dist_info="x-1.dist-info")
@@ -54,13 +55,13 @@ def test_bytes_depend_on_content_alone(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_wheel_is_whole_or_not_there(tmp_path: Path) -> None:
     path = tmp_path / "x-1-py3-none-any.whl"
     with pytest.raises(FileNotFoundError):
-        archive.write_wheel(path, [File(path="x", source=tmp_path / "missing")], dist_info="x-1.dist-info")
+        archive.write_wheel(path, [New(name="x", content=tmp_path / "missing")], dist_info="x-1.dist-info")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_tar_keeps_links_and_executable_bits(tmp_path: Path) -> None:
     archive.write_tar(
-        tmp_path / "a.tar", [File(path="bin/real", data=b"x", executable=True), ("bin/tool", "real")]
+        tmp_path / "a.tar", [New(name="bin/real", content=b"x", executable=True), ("bin/tool", "real")]
     )
     with tarfile.open(tmp_path / "a.tar") as opened:
         opened.extraction_filter = getattr(tarfile, "data_filter", None)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from cairn.formats.zip.writer import New
 from cairn.rocm import archive
-from cairn.rocm.archive import File
 from cairn.rocm.runtime import _devel, _dist, _gpu
 
 DIST = {
@@ -89,7 +89,7 @@ def test_the_devel_tree_unpacks_where_tarfile_has_no_filters(
 ) -> None:
     package = tmp_path / "rocm_sdk_devel"
     package.mkdir()
-    archive.write_tar(package / "devel.tar", [File(path="bin/hipcc", data=b"x", executable=True)])
+    archive.write_tar(package / "devel.tar", [New(name="bin/hipcc", content=b"x", executable=True)])
     (package / "links.json").write_text(json.dumps([]), encoding="utf-8")
     extractall: Callable[..., None] = tarfile.TarFile.extractall
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError
+from cairn.formats.elf import Elf
 from cairn.rocm import assign_files
 from cairn.rocm import tree as rocm_tree
 from cairn.rocm.assign_files import Link, Member, Package
-from cairn.rocm.binaries import Binary
 from cairn.rocm.packages_toml import Component, Description
 from cairn.rocm.tree import Entry, Tree
 
@@ -19,8 +19,8 @@ DESCRIBED = Description(
 )
 
 
-def binary(*needed: str, soname: str | None = None) -> Binary:
-    return Binary(machine="x86_64", soname=soname, needed=needed, rpath="", versions=frozenset())
+def binary(*needed: str, soname: str | None = None) -> Elf:
+    return Elf(bits=64, machine="x86_64", type="shared", soname=soname, needed=needed, version_needs={})
 
 
 def member(path: str, *needed: str) -> Member:
@@ -116,13 +116,13 @@ def test_runpaths_cross_from_one_package_to_another() -> None:
         component="libraries", family="gfx94X-dcgpu", members=(blas, member("lib/x/libtensile.so.1"))
     )
     assert libraries.folder == "_rocm_sdk_libraries_gfx94X_dcgpu"
-    assert assign_files.rpath_of(libraries, blas, core).split(":") == [
+    assert assign_files.run_path_of(libraries, blas, core).split(":") == [
         "$ORIGIN",
         "$ORIGIN/x",
         "$ORIGIN/../../_rocm_sdk_core/lib",
         "$ORIGIN/../../_rocm_sdk_core/lib/rocm_sysdeps/lib",
     ]
-    assert assign_files.rpath_of(core, core.members[1], core) == "$ORIGIN:$ORIGIN/../.."
+    assert assign_files.run_path_of(core, core.members[1], core) == "$ORIGIN:$ORIGIN/../.."
 
 
 def test_needs_that_nothing_provides_are_named() -> None:
