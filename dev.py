@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def prepare(options: argparse.Namespace) -> str | None:
-    """See to it that there is room on the disk and that `.venv` is ready; returns what is in the way."""
+    """Check that there is room on the disk and make `.venv` ready; returns the problem, if any."""
     is_ready = ready(options.extra)
     if problem := too_little_room(options, is_ready=is_ready):
         return problem
@@ -161,8 +161,8 @@ def missing_prerequisite() -> str | None:
 
 
 def too_little_room(options: argparse.Namespace, *, is_ready: bool) -> str | None:
-    """Say how much disk a first run takes; returns what to do where there is less, None otherwise."""
-    import tomllib  # noqa: PLC0415 - an older Python has none, and is told so before
+    """Say how much disk a first run takes; returns what to do if it is not there, None otherwise."""
+    import tomllib  # noqa: PLC0415 - an older Python has none; main() has refused it before
 
     needed = 0 if is_ready else VENV_DISK[options.extra]
     stack = getattr(options, "stack", None)
@@ -177,7 +177,7 @@ def too_little_room(options: argparse.Namespace, *, is_ready: bool) -> str | Non
     )
     if free >= needed or free + size_of(VENV, ROOT / ".cairn") >= needed:
         return None
-    return "too little disk is free: free some space, or clone Cairn to another disk"
+    return "too little disk is free: free some space, or clone Cairn to a different disk"
 
 
 def size_of(*folders: Path) -> int:
@@ -193,12 +193,12 @@ def force_utf8_locale() -> None:
 
 
 def interpreter() -> str:
-    """The Python that runs this; an environment made with another one is made anew."""
+    """The Python that runs this; an environment made with a different one is replaced."""
     return f"{sys.version_info[:3]} {sys.base_prefix} {ROOT}"
 
 
 def stamp(extra: str) -> str:
-    """What the virtual environment was made from; another value means that it must be installed again."""
+    """What the virtual environment was made from; a different value means that it must be installed again."""
     asked = b"".join((ROOT / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
     digest = hashlib.sha256(asked).hexdigest()
     return f"{interpreter()}\n{digest} {extra}"
@@ -288,7 +288,7 @@ def install(extra: str) -> None:
 
 
 def pip_install(asked: Sequence[str], progress: Progress) -> None:
-    """Install into `.venv`, whatever a person's settings say about where packages go."""
+    """Install into `.venv`, regardless of the user's settings on where packages go."""
     where = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_QUIET", "PIP_VERBOSE", "PIP_LOG")
     env = {name: value for name, value in os.environ.items() if name not in where}
     env |= {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
@@ -338,7 +338,7 @@ class PipOutput:
         """What to show now."""
         if self._unpacking is not None:
             total, before = self._unpacking
-            # Of a package that takes another's place, the old one goes first.
+            # pip removes the old version of a package before it unpacks the new one.
             return f"unpacking: {max(0, installed() - before)} of {total} packages"
         return f"packages: {len(self._found)}, {self._step}" if self._found else self._step
 

@@ -13,23 +13,23 @@ from cairn import process
 A = TypeVar("A")
 B = TypeVar("B")
 
-_FEW = 4  # of git, which waits for the disk as much as it works
-_of_thread = threading.local()  # `.crew`: the _Crew of a thread that works for one
+_DEFAULT_JOBS = 4  # of git, which waits for the disk as much as it works
+_of_thread = threading.local()  # `.group`: the _TaskGroup of a thread that works for one
 
 
-class _Crew:
+class _TaskGroup:
     """The threads of one piece of work, those of its parts included: they end together."""
 
     def __init__(self) -> None:
         self.failure: BaseException | None = None
         self.ended = threading.Event()
-        self._group = process.Group()
+        self._programs = process.Group()
         self._lock = threading.Lock()
 
     def join(self) -> None:
-        """Make the calling thread one of the crew."""
-        _of_thread.crew = self
-        self._group.join()
+        """Make the calling thread one of the group."""
+        _of_thread.group = self
+        self._programs.join()
 
     def fail(self, failure: BaseException) -> None:
         """Remember the first failure, which is the cause of all others, and end every program."""
@@ -38,45 +38,45 @@ class _Crew:
                 return
             self.failure = failure
         self.ended.set()
-        self._group.end()
+        self._programs.end()
 
 
-def side_by_side(work: Callable[[A], B], items: Iterable[A], *, jobs: int = _FEW) -> tuple[B, ...]:
+def side_by_side(work: Callable[[A], B], items: Iterable[A], *, jobs: int = _DEFAULT_JOBS) -> tuple[B, ...]:
     """What `work` gives for each item, in their order.
 
     A failure, or an interrupt, ends the programs that run for other items, at whatever depth such calls are
     within each other, and is raised; what has not begun is dropped.
     """
-    crew = getattr(_of_thread, "crew", None) or _Crew()
+    group = getattr(_of_thread, "group", None) or _TaskGroup()
 
     def one(item: A) -> B:
         try:
             return work(item)
         except BaseException as error:
-            crew.fail(error)
+            group.fail(error)
             raise
 
-    pool = ThreadPoolExecutor(max(1, jobs), initializer=crew.join)
+    pool = ThreadPoolExecutor(max(1, jobs), initializer=group.join)
     try:
-        return _results([pool.submit(one, item) for item in items], crew)
+        return _results([pool.submit(one, item) for item in items], group)
     except BaseException as error:
-        crew.fail(error)
+        group.fail(error)
         raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 def pause(seconds: float) -> None:
-    """Wait, but not on when the crew of the calling thread has ended."""
-    crew: _Crew | None = getattr(_of_thread, "crew", None)
-    if crew is None:
+    """Wait, but not on when the group of the calling thread has ended."""
+    group: _TaskGroup | None = getattr(_of_thread, "group", None)
+    if group is None:
         time.sleep(seconds)
     else:
-        crew.ended.wait(seconds)
+        group.ended.wait(seconds)
 
 
-def _results(futures: list[Future[B]], crew: _Crew) -> tuple[B, ...]:
+def _results(futures: list[Future[B]], group: _TaskGroup) -> tuple[B, ...]:
     done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-    if crew.failure is not None and any(future.exception() for future in done):
-        raise crew.failure
+    if group.failure is not None and any(future.exception() for future in done):
+        raise group.failure
     return tuple(future.result() for future in futures)

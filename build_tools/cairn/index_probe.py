@@ -54,10 +54,10 @@ def page_problem(url: str, *, named: str | None = None) -> str | None:
     if kind in _INDEX_TYPES:
         return None
     if kind != "text/html":
-        return f"{named} is not a package index: it answers with {kind or 'something of no type'}"
+        return f"{named} is not a package index: it answers with {kind or 'no content type'}"
     problem = _web_page_problem(body)
-    led = f", at {answer.url.partition('?')[0]}" if answer.history else ""
-    return f"{named} is not a package index: it answers with {problem}{led}" if problem else None
+    redirected = f", at {answer.url.partition('?')[0]}" if answer.history else ""
+    return f"{named} is not a package index: it answers with {problem}{redirected}" if problem else None
 
 
 def _web_page_problem(body: str) -> str | None:
@@ -72,7 +72,7 @@ def _web_page_problem(body: str) -> str | None:
 
 
 class _Page(html.parser.HTMLParser):
-    """What tells the page of an index from another one."""
+    """What tells the page of an index from any other web page."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,10 @@
-"""Folders and files that Cairn made, told from all others by a mark: only these does it remove."""
+"""What Cairn made, marked as such: it never removes or replaces a folder or file without its mark.
+
+`empty_folder` and `empty_places` make room for output, `replace_files` replaces a set of files; each
+refuses, before it changes anything, where a name is taken by something that is not ours. The mark is the
+file `.cairn-made`. In a folder that is ours as a whole it says just that; where we share a folder with the
+user, it lists the files that are ours.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +18,11 @@ from cairn.errors import UsageError
 from cairn.output import wording
 
 MARK = ".cairn-made"
-_TEXT = "Cairn made this and removes it again when it makes it anew.\n"
+_TEXT = "Cairn made this, and will replace it when the command runs again.\n"
 
 
 def empty_folder(path: Path) -> None:
-    """Make an empty folder at `path`, in place of one that was made in this way.
+    """Make an empty folder at `path`, in place of an earlier one of ours.
 
     Raises:
         UsageError: something else is there.
@@ -26,7 +32,8 @@ def empty_folder(path: Path) -> None:
             raise _foreign(path.parent, [path.name])
         shutil.rmtree(path)
     path.mkdir(parents=True, exist_ok=True)
-    # First of all: a run that is killed here must know the folder again.
+    # Written before anything else, so that a run which is killed now does not leave a folder that looks
+    # foreign.
     files.write_text(path / MARK, _TEXT)
 
 
@@ -63,7 +70,8 @@ def replace_files(folder: Path, made: Path) -> None:
     """Move every file below `made` into a folder, in place of those that the last call moved there.
 
     Raises:
-        UsageError: a name is taken by another file, or a file was edited since; nothing was changed then.
+        UsageError: a name is taken by a file of the user's, or one of ours was edited since; nothing was
+        changed then.
     """
     mark = folder / MARK
     lines = mark.read_text(encoding="utf-8").splitlines() if mark.is_file() else []
@@ -77,7 +85,7 @@ def replace_files(folder: Path, made: Path) -> None:
             foreign.append(name)
     if foreign:
         raise _foreign(folder, foreign)
-    files.write_text(mark, _listed(known | new))  # both, should the run be killed
+    files.write_text(mark, _listed(known | new))  # old and new: a run that is killed below owns both
     names = {name for _, name in new}
     for name in {name for _, name in known} - names:
         (folder / name).unlink(missing_ok=True)
@@ -101,5 +109,5 @@ def _is_empty(path: Path) -> bool:
 def _foreign(folder: Path, names: Collection[str]) -> UsageError:
     return UsageError(
         f"{folder} has {wording.some(sorted(names))}, which Cairn did not make",
-        tip="name another folder, or move that away",
+        tip="name a different folder, or move that away",
     )

@@ -4,9 +4,9 @@
 because four things may end it, and none may leave a compiler behind that goes on writing:
 
 - its time is over (`timeout`): its group is killed, and what it has written so far goes into the error; -
-we are interrupted, or a callback raises: the exception passes through `run`, which kills the group on its
-way; - another thread ends everything (`terminate_all`, or the `Group` that the calling thread belongs to);
-- it ends by itself, but a child of its own holds its output open: see `_Dialogue`.
+we are interrupted, or a callback raises: the exception passes through `run`, which ends the group on its
+way; - a different thread ends everything (`terminate_all`, or the `Group` that the calling thread belongs
+to); - it ends by itself, but a child of its own holds its output open: see `_Dialogue`.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def terminate_all() -> None:
 
 
 class Group:
-    """Threads whose programs end together: after `end`, none of them can start another."""
+    """Threads whose programs end together: after `end`, none of them can start one."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -159,7 +159,7 @@ class Group:
         _of_thread.group = self
 
     def end(self) -> None:
-        """End every program that is running, and let the threads of the group start no other."""
+        """End every program that is running, and let the threads of the group start no more."""
         with _live_lock:
             self.ended = True
         terminate_all()
@@ -371,7 +371,7 @@ def _opened_log(log: Path | None, command: tuple[str, ...]) -> Iterator[Callable
 
         def write(line: str) -> None:
             file.write(line)
-            file.flush()  # somebody may be watching it
+            file.flush()  # a user may be watching it
 
         yield write
 

@@ -71,7 +71,7 @@ def make(
             say("packaging it")
             with files.folder_beside(folder / "dists") as part:
                 package.package(
-                    package.Request(
+                    package.PackageRequest(
                         prefix=prefix,
                         description=Path(stack.sdk.packages),
                         version=stack.sdk.version,

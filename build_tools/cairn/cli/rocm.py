@@ -60,7 +60,7 @@ def _register_package(commands: Subparsers) -> None:
 
 
 def _package(options: argparse.Namespace) -> int:
-    request = packaging.Request(
+    request = packaging.PackageRequest(
         prefix=options.prefix,
         artifacts=options.artifacts,
         description=options.description,
@@ -79,7 +79,7 @@ def _package(options: argparse.Namespace) -> int:
     return 0
 
 
-def _plain(dist: packaging.Dist) -> dict[str, object]:
+def _plain(dist: packaging.WrittenPackage) -> dict[str, object]:
     return {
         "path": str(dist.path),
         "distribution": dist.distribution,

@@ -11,11 +11,11 @@ from cairn.errors import UsageError
 from cairn.formats.elf import Elf
 from cairn.rocm import binaries
 from cairn.rocm.packages_toml import COMPONENTS, ComponentName, Description, matches
-from cairn.rocm.tree import GENERIC, Entry, Tree
+from cairn.rocm.tree import GENERIC, RocmTree, TreeEntry
 
 
 @dataclass(frozen=True, kw_only=True)
-class Member:
+class PackageMember:
     """A file of a package.
 
     Attributes:
@@ -35,7 +35,7 @@ class Member:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Link:
+class DevelLink:
     """A link of the devel package, which is unpacked where links can be.
 
     Attributes:
@@ -55,7 +55,7 @@ class Package:
 
     component: ComponentName
     family: str = ""
-    members: tuple[Member, ...]
+    members: tuple[PackageMember, ...]
 
     @property
     def folder(self) -> str:
@@ -82,7 +82,7 @@ class Layout:
     core: Package
     libraries: tuple[Package, ...]
     devel: Package
-    links: tuple[Link, ...]
+    links: tuple[DevelLink, ...]
 
     @property
     def packages(self) -> tuple[Package, ...]:
@@ -90,7 +90,7 @@ class Layout:
         return (self.core, *self.libraries, self.devel)
 
 
-def plan(tree: Tree, description: Description, families: Mapping[str, tuple[str, ...]]) -> Layout:
+def plan(tree: RocmTree, description: Description, families: Mapping[str, tuple[str, ...]]) -> Layout:
     """Share out the files of a tree.
 
     Args:
@@ -122,8 +122,8 @@ def plan(tree: Tree, description: Description, families: Mapping[str, tuple[str,
     return Layout(core=core, libraries=libraries, devel=devel, links=links)
 
 
-def _claims(tree: Tree, description: Description) -> dict[ComponentName, list[Entry]]:
-    claims: dict[ComponentName, list[Entry]] = {name: [] for name in COMPONENTS}
+def _claims(tree: RocmTree, description: Description) -> dict[ComponentName, list[TreeEntry]]:
+    claims: dict[ComponentName, list[TreeEntry]] = {name: [] for name in COMPONENTS}
     for entry in tree.entries:
         name = next((n for n in COMPONENTS if _claimed(entry, description, n)), None)
         if name is not None:
@@ -131,14 +131,14 @@ def _claims(tree: Tree, description: Description) -> dict[ComponentName, list[En
     return claims
 
 
-def _claimed(entry: Entry, description: Description, name: ComponentName) -> bool:
+def _claimed(entry: TreeEntry, description: Description, name: ComponentName) -> bool:
     component = description.component(name)
     if entry.artifact and not matches(entry.artifact, component.artifacts):
         return False
     return matches(entry.path, component.files) and not matches(entry.path, component.exclude)
 
 
-def _of_family(entries: list[Entry], family: str, targets: tuple[str, ...]) -> list[Entry]:
+def _of_family(entries: list[TreeEntry], family: str, targets: tuple[str, ...]) -> list[TreeEntry]:
     mine = {GENERIC, family, *targets}
     return [e for e in entries if e.target in mine or e.target.partition(":")[0] in mine]
 
@@ -147,15 +147,15 @@ def _of_family(entries: list[Entry], family: str, targets: tuple[str, ...]) -> l
 class _Sharing:
     """A tree under its description: turns entries into members and links."""
 
-    tree: Tree
+    tree: RocmTree
     description: Description
 
-    def members(self, entries: list[Entry], before: tuple[Package, ...]) -> tuple[Member, ...]:
+    def members(self, entries: list[TreeEntry], before: tuple[Package, ...]) -> tuple[PackageMember, ...]:
         """Files under the name others need them by.
 
         A link becomes a file where the one it leads to is neither here nor in a package that comes `before`.
         """
-        found: dict[str, Member] = {}
+        found: dict[str, PackageMember] = {}
         files = [e for e in entries if not e.source.is_symlink()]
         present = {e.source.resolve() for e in files} | {m.source for p in before for m in p.members}
         for entry in (*files, *(e for e in entries if e.source.is_symlink())):
@@ -168,17 +168,17 @@ class _Sharing:
                 raise UsageError(f"two files for {member.path}: {other.source} and {source}")
         return tuple(found[path] for path in sorted(found))
 
-    def _member(self, entry: Entry, source: Path) -> Member:
+    def _member(self, entry: TreeEntry, source: Path) -> PackageMember:
         path, binary = self.description.relocated(entry.path), binaries.read(source)
         if binary is not None and binary.soname and "/" not in binary.soname:
             path = posixpath.join(posixpath.dirname(path), binary.soname)
-        return Member(path=path, source=source, binary=binary)
+        return PackageMember(path=path, source=source, binary=binary)
 
-    def links(self, entries: list[Entry], packages: tuple[Package, ...]) -> tuple[Link, ...]:
+    def links(self, entries: list[TreeEntry], packages: tuple[Package, ...]) -> tuple[DevelLink, ...]:
         """The links of devel: to every file of the other packages, under each of its names, and its own."""
         homes = {m.source: (p.component, m.path) for p in reversed(packages) for m in p.members}
         links = {
-            member.path: Link(path=member.path, component=package.component, target=member.path)
+            member.path: DevelLink(path=member.path, component=package.component, target=member.path)
             for package in packages[:-1]
             for member in package.members
         }
@@ -189,19 +189,19 @@ class _Sharing:
         taken = {m.path for m in packages[-1].members}
         return tuple(links[path] for path in sorted(links) if path not in taken)
 
-    def _link(self, entry: Entry, homes: Mapping[Path, tuple[ComponentName, str]]) -> Link | None:
+    def _link(self, entry: TreeEntry, homes: Mapping[Path, tuple[ComponentName, str]]) -> DevelLink | None:
         """What a link, or a library under another name than its own, becomes in devel."""
         path, source = self.description.relocated(entry.path), self.tree.leads_to(entry)
         if source is None:
             return None
         if source in homes:
             component, target = homes[source]
-            return Link(path=path, component=component, target=target)
+            return DevelLink(path=path, component=component, target=target)
         root = entry.root.resolve()
         if not source.is_dir() or not source.is_relative_to(root):
             return None
         inside = self.description.relocated(source.relative_to(root).as_posix())
-        return Link(path=path, component="devel", target=inside)
+        return DevelLink(path=path, component="devel", target=inside)
 
 
 def unmet(layout: Layout, system: frozenset[str]) -> Iterator[tuple[str, str]]:
@@ -214,7 +214,7 @@ def unmet(layout: Layout, system: frozenset[str]) -> Iterator[tuple[str, str]]:
                     yield f"{package.folder}/{member.path}", name
 
 
-def run_path_of(package: Package, member: Member, core: Package) -> str:
+def run_path_of(package: Package, member: PackageMember, core: Package) -> str:
     """The DT_RUNPATH for a file: its own folder, where its package has what it needs, then core's.
 
     Core's library folder is always there: the runtime opens some of its libraries by name.

@@ -34,11 +34,11 @@ class InstallRequest:
     Attributes:
         python: the interpreter of the environment, or the environment's folder.
         index_url: the only package index; None leaves pip's own.
-        find_links: folders or pages with packages, besides.
+        find_links: folders or pages with packages, in addition.
         pip_cache_dir: pip's cache; None leaves pip's own.
         version: ROCm's version; None takes the newest.
         pre: accept pre-releases, such as nightlies.
-        extras: what to install besides the runtime.
+        extras: what to install in addition to the runtime.
         family: the target family to install libraries for; None lets the SDK choose.
     """
 
@@ -143,7 +143,7 @@ def _ask(python: Path, *words: str) -> str:
     done = process.run([python, "-m", "rocm_sdk", *words], check=False, separate_stderr=True)
     if done.returncode == 0:
         return done.output.strip()
-    last = (process.tail(done.stderr, 1) or ("it said nothing",))[0]
+    last = (process.tail(done.stderr, 1) or ("rocm-sdk failed without a message",))[0]
     if "No module named rocm_sdk" in last:
         last = f"there is no ROCm SDK in the environment of {python}"
     raise PrerequisiteError(
@@ -178,7 +178,7 @@ def _problem_of(request: InstallRequest) -> str | None:
 
 
 def _refuse_unknown_extras(request: InstallRequest, done: Completed) -> None:
-    # pip only warns, and exits with 0 (it does not know that we cannot go on without).
+    # pip only warns about an extra that a package does not have, and exits with 0.
     unknown = tuple(dict.fromkeys(_UNKNOWN_EXTRA.findall(done.output)))
     if any(name in request.extras for name in unknown):
         raise UsageError(

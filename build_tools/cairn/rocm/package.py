@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,13 +14,14 @@ from cairn.rocm import assign_files, binaries, packages_toml, write_packages
 from cairn.rocm import tree as rocm_tree
 from cairn.rocm.assign_files import Layout
 from cairn.rocm.packages_toml import Description
-from cairn.rocm.write_packages import Sdk
+from cairn.rocm.tree import RocmTree
+from cairn.rocm.write_packages import SdkRelease
 
 _NAME = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class PackageRequest:
     """What to package.
 
     Attributes:
@@ -43,7 +44,7 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dist:
+class WrittenPackage:
     """One file that was, or would be, written.
 
     Attributes:
@@ -61,71 +62,61 @@ class Dist:
     sha256: str = ""
 
 
-def package(request: Request, *, dry_run: bool = False) -> tuple[Dist, ...]:
+def package(request: PackageRequest, *, dry_run: bool = False) -> tuple[WrittenPackage, ...]:
     """Make the packages of an SDK: core, libraries of every family, devel, and the `rocm` sdist.
 
     Raises:
         UsageError: the tree, its description, the version or the targets make no sense.
         WheelError: a file needs a library that nothing provides.
     """
-    _check_version(request.version)
-    described = _description(request)
-    tree = _tree(request, described)
+    try:
+        normal = str(requirements.version(request.version))
+    except ValueError:
+        normal = ""
+    if normal != request.version:
+        raise UsageError(
+            f"{request.version!r} is not a version of ROCm as packages spell it",
+            tip=f"write {normal}" if normal else "write 7.10.0, or 7.10.0a20251124 for a nightly",
+        )
+    tree, described = _read(request)
     families = _families(request, tree)
     plan = assign_files.plan(tree, described, families)
     _check_needs(plan, described)
-    sdk = Sdk(version=request.version, families=families, description=described)
-    return tuple(_write_all(plan, sdk, request.output_dir, dry_run=dry_run))
+    release = SdkRelease(version=request.version, families=families, description=described)
+    with tempfile.TemporaryDirectory(prefix="cairn-rocm-") as staging:
+        return tuple(_write_all(plan, release, request.output_dir, Path(staging), dry_run=dry_run))
 
 
-def _check_version(version: str) -> None:
-    try:
-        normal = str(requirements.version(version))
-    except ValueError:
-        normal = ""
-    if normal != version:
-        raise UsageError(
-            f"{version!r} is not a version of ROCm as packages spell it",
-            tip=f"write {normal}" if normal else "write 7.10.0, or 7.10.0a20251124 for a nightly",
-        )
-
-
-def _description(request: Request) -> Description:
+def _read(request: PackageRequest) -> tuple[RocmTree, Description]:
+    """The tree that a request names, and what describes it."""
     if (request.prefix is None) == (request.artifacts is None):
         raise UsageError("name one tree to package", tip="either --prefix or --artifacts")
-    if request.description is not None:
-        return packages_toml.read(request.description)
+    own = None if request.description is None else packages_toml.read(request.description)
     if request.artifacts is not None:
-        return packages_toml.therock()
-    raise UsageError("a prefix needs a packages.toml", tip="name it with --description")
+        return rocm_tree.read_artifacts(request.artifacts), own or packages_toml.therock()
+    if own is None:
+        raise UsageError("a prefix needs a packages.toml", tip="name it with --description")
+    assert request.prefix is not None  # noqa: S101 - see the first lines
+    return rocm_tree.read_prefix(request.prefix, own), own
 
 
-def _tree(request: Request, described: Description) -> rocm_tree.Tree:
-    if request.artifacts is not None:
-        return rocm_tree.read_artifacts(request.artifacts)
-    assert request.prefix is not None  # noqa: S101 - _description refused neither
-    return rocm_tree.read_prefix(request.prefix, described)
-
-
-def _families(request: Request, tree: rocm_tree.Tree) -> dict[str, tuple[str, ...]]:
+def _families(request: PackageRequest, tree: RocmTree) -> dict[str, tuple[str, ...]]:
+    """Family to targets, one package of libraries each."""
+    names: Iterable[str] = tree.targets
     if request.targets:
         if request.family and not _NAME.fullmatch(request.family):
             raise UsageError(
                 f"{request.family!r} cannot be part of a package's name",
                 tip="a family is named like gfx110X-all",
             )
-        wanted = targets.parse_targets(request.targets)
-        name = request.family or targets.family_of(wanted)
-        return {name: wanted} if not tree.targets else _grouped(wanted)
-    if not tree.targets:
+        names = targets.parse_targets(request.targets)
+        if not tree.targets:  # a prefix: its libraries are for all of them at once
+            return {request.family or targets.family_of(names): tuple(names)}
+    elif not tree.targets:
         raise UsageError(
             "for which GPU targets is this tree?", tip="name them, such as --targets gfx942,gfx1100"
         )
-    return _grouped(tree.targets)
-
-
-def _grouped(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Families as the artifacts are named: by a family, or by a target that stands for its own package."""
+    # Artifacts are named by a family, or by a target that gets a package of its own.
     known: Mapping[str, tuple[str, ...]] = targets.families()
     return {name: known.get(name, (name,)) for name in names}
 
@@ -144,27 +135,24 @@ def _check_needs(plan: Layout, described: Description) -> None:
         )
 
 
-def _write_all(plan: Layout, sdk: Sdk, folder: Path, *, dry_run: bool) -> Iterable[Dist]:
-    with tempfile.TemporaryDirectory(prefix="cairn-rocm-") as temporary:
-        staging = Path(temporary)
-        for item in plan.packages:
-            if item.component == "libraries" and not item.members:
-                continue
-            path = folder / write_packages.wheel_name(item, sdk, write_packages.tag_of(item, plan))
-            if not dry_run and item.component == "devel":
-                write_packages.write_devel_wheel(path, plan, sdk, staging=staging)
-            elif not dry_run:
-                write_packages.write_runtime_wheel(path, item, plan, sdk, staging=staging)
-            yield _dist(path, item.distribution, len(item.members), written=not dry_run)
-        path = folder / write_packages.sdist_name(sdk)
-        if not dry_run:
-            write_packages.write_sdist(path, plan, sdk)
-        yield _dist(path, "rocm", 0, written=not dry_run)
+def _write_all(
+    plan: Layout, release: SdkRelease, folder: Path, staging: Path, *, dry_run: bool
+) -> Iterator[WrittenPackage]:
+    for item in plan.packages:
+        if item.component == "libraries" and not item.members:
+            continue
+        path = folder / write_packages.wheel_name(item, release, write_packages.tag_of(item, plan))
+        if not dry_run and item.component == "devel":
+            write_packages.write_devel_wheel(path, plan, release, staging=staging)
+        elif not dry_run:
+            write_packages.write_runtime_wheel(path, item, plan, release, staging=staging)
+        yield _written(path, item.distribution, len(item.members), dry_run=dry_run)
+    path = folder / write_packages.sdist_name(release)
+    if not dry_run:
+        write_packages.write_sdist(path, plan, release)
+    yield _written(path, "rocm", 0, dry_run=dry_run)
 
 
-def _dist(path: Path, name: str, count: int, *, written: bool) -> Dist:
-    if not written:
-        return Dist(path=path, distribution=name, files=count)
-    return Dist(
-        path=path, distribution=name, files=count, size=path.stat().st_size, sha256=files.sha256_of(path)
-    )
+def _written(path: Path, name: str, count: int, *, dry_run: bool) -> WrittenPackage:
+    size, sha256 = (0, "") if dry_run else (path.stat().st_size, files.sha256_of(path))
+    return WrittenPackage(path=path, distribution=name, files=count, size=size, sha256=sha256)

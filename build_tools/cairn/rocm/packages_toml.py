@@ -23,10 +23,10 @@ class Component(datafile.Value):
 
     Attributes:
         files: globs over paths in the tree (`*` stays inside a folder, `**` does not).
-        exclude: globs over paths that are left out again.
+        exclude: globs over paths that it does not take after all.
         artifacts: globs over `NAME_COMPONENT` of the artifacts it takes files from, when the tree is one
             of artifacts; `files` then narrows them.
-        requires: requirements of the package besides its exact siblings.
+        requires: requirements of the package, in addition to its exact siblings.
     """
 
     files: tuple[str, ...] = ("**",)
@@ -63,7 +63,7 @@ class Description(datafile.Value, tag_field="schema", tag="cairn.rocm-packages/1
         relocate: folders of the tree that appear elsewhere in the packages; the longest match counts.
         preload: shortname of a library to a glob over library names (`libamdhip64.so.*`).
         preload_must_exist: refuse a tree without one of the libraries of `preload`.
-        system: libraries that the user's machine has, besides those of the manylinux policy.
+        system: libraries that the user's machine has, in addition to those of the manylinux policy.
         wrap: programs of the machine that stand in for tools.
     """
 
@@ -92,7 +92,7 @@ def read(path: Path) -> Description:
     """Read a packages.toml.
 
     Raises:
-        UsageError: it is missing, malformed or of another version.
+        UsageError: it is missing, malformed or of an unknown version.
     """
     found = datafile.from_plain(datafile.read_toml(path), Description, name=str(path))
     for wrap in found.wrap:
@@ -110,7 +110,7 @@ def _validate_requirement(text: str, path: Path) -> None:
         raise UsageError(f"{path}: {text!r} is not a requirement") from error
     # It becomes a line of METADATA.
     if not text.isprintable():
-        raise UsageError(f"{path}: the requirement {text!r} has a line end or another control character")
+        raise UsageError(f"{path}: the requirement {text!r} has a line end or other control character")
 
 
 def _validate(wrap: Wrap, path: Path) -> None:

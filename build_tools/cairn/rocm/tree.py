@@ -24,7 +24,7 @@ _ARTIFACT = re.compile(r"(?P<name>[^_]+)_(?P<component>[^_]+)_(?P<target>[^_]+)"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class TreeEntry:
     """One file or link of a ROCm tree; folders are implied.
 
     Attributes:
@@ -46,24 +46,24 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tree:
+class RocmTree:
     """All that may be packaged.
 
     Attributes:
         entries: sorted by path.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TreeEntry, ...]
 
     @property
     def targets(self) -> tuple[str, ...]:
         """Targets that some artifact is for."""
         return in_order({e.target for e in self.entries} - {GENERIC})
 
-    def leads_to(self, entry: Entry) -> Path | None:
+    def leads_to(self, entry: TreeEntry) -> Path | None:
         """The file or folder an entry stands for on disk; None for a link that leads nowhere.
 
-        A link may lead into another artifact: `dev` holds `libx.so`, a link to what `lib` holds.
+        A link may lead into a different artifact: `dev` holds `libx.so`, a link to what `lib` holds.
         """
         path = entry.path
         for _ in range(_MAX_LINKS):
@@ -76,11 +76,11 @@ class Tree:
         return None
 
     @functools.cached_property
-    def _index(self) -> dict[str, Entry]:
+    def _index(self) -> dict[str, TreeEntry]:
         return {entry.path: entry for entry in reversed(self.entries)}
 
 
-def read_prefix(prefix: Path, description: Description) -> Tree:
+def read_prefix(prefix: Path, description: Description) -> RocmTree:
     """Read an installed prefix, as far as the description's globs reach.
 
     Raises:
@@ -92,10 +92,10 @@ def read_prefix(prefix: Path, description: Description) -> Tree:
         )
     globs = [glob for name in COMPONENTS for glob in description.component(name).files]
     found = {entry.path: entry for folder in _outermost(globs) for entry in _walk(prefix, folder)}
-    return Tree(entries=tuple(found[path] for path in sorted(found)))
+    return RocmTree(entries=tuple(found[path] for path in sorted(found)))
 
 
-def read_artifacts(folder: Path) -> Tree:
+def read_artifacts(folder: Path) -> RocmTree:
     """Read a tree of artifacts: folders `NAME_COMPONENT_TARGET`, each with a list of its base folders.
 
     Source: ROCm/TheRock, build_tools/_therock_utils/artifacts.py.
@@ -113,7 +113,7 @@ def read_artifacts(folder: Path) -> Tree:
         raise UsageError(
             f"no artifact in {folder}", tip=f"an artifact is a folder NAME_COMPONENT_TARGET with {MANIFEST}"
         )
-    return Tree(entries=tuple(sorted(entries, key=lambda e: (e.path, e.artifact, e.target))))
+    return RocmTree(entries=tuple(sorted(entries, key=lambda e: (e.path, e.artifact, e.target))))
 
 
 def _artifacts(folder: Path) -> Iterator[tuple[Path, re.Match[str]]]:
@@ -138,16 +138,16 @@ def _bases(artifact: Path) -> Iterator[Path]:
 
 
 def _outermost(globs: Iterable[str]) -> list[str]:
-    """The folders that hold every match, none inside another: a whole /usr need not be walked."""
+    """The folders that hold every match, none inside a different one: a whole /usr need not be walked."""
     folders = sorted({literal_folder(glob) for glob in globs})
     return [f for f in folders if not any(f != o and (not o or f.startswith(f"{o}/")) for o in folders)]
 
 
-def _walk(root: Path, folder: str) -> Iterator[Entry]:
+def _walk(root: Path, folder: str) -> Iterator[TreeEntry]:
     for at, folders, files in os.walk(root / folder):
         folders.sort()
         links = [name for name in folders if Path(at, name).is_symlink()]
         for name in sorted([*files, *links]):
             source = Path(at, name)
             if source.is_symlink() or source.is_file():
-                yield Entry(root=root, path=source.relative_to(root).as_posix())
+                yield TreeEntry(root=root, path=source.relative_to(root).as_posix())

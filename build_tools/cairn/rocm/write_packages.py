@@ -16,7 +16,7 @@ from cairn import __version__
 from cairn.errors import UsageError
 from cairn.formats.zip.writer import New
 from cairn.rocm import archive, assign_files, binaries
-from cairn.rocm.assign_files import Layout, Member, Package
+from cairn.rocm.assign_files import Layout, Package, PackageMember
 from cairn.rocm.packages_toml import Description, Wrap, matches
 
 _REQUIRES_PYTHON = ">=3.10"
@@ -25,7 +25,7 @@ _GENERATED = "Made by cairn rocm package"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sdk:
+class SdkRelease:
     """What all packages of one SDK have in common.
 
     Attributes:
@@ -47,19 +47,21 @@ def tag_of(package: Package, plan: Layout) -> str:
     return binaries.platform_tag(found)
 
 
-def wheel_name(package: Package, sdk: Sdk, tag: str) -> str:
+def wheel_name(package: Package, release: SdkRelease, tag: str) -> str:
     """The file name (PEP 427, with the name normalised as the binary distribution format says)."""
-    return f"{_escaped(package.distribution)}-{sdk.version}-py3-none-{tag}.whl"
+    return f"{_escaped(package.distribution)}-{release.version}-py3-none-{tag}.whl"
 
 
-def sdist_name(sdk: Sdk) -> str:
+def sdist_name(release: SdkRelease) -> str:
     """The file name of the `rocm` sdist (PEP 625)."""
-    return f"rocm-{sdk.version}.tar.gz"
+    return f"rocm-{release.version}.tar.gz"
 
 
-def write_runtime_wheel(path: Path, package: Package, plan: Layout, sdk: Sdk, *, staging: Path) -> None:
+def write_runtime_wheel(
+    path: Path, package: Package, plan: Layout, release: SdkRelease, *, staging: Path
+) -> None:
     """Write core or one libraries package; files whose RUNPATH must change are copied to `staging` first."""
-    members = [New(name=f"{package.folder}/__init__.py", content=_init(sdk))]
+    members = [New(name=f"{package.folder}/__init__.py", content=_init(release))]
     members += (
         New(
             name=f"{package.folder}/{m.path}",
@@ -68,15 +70,15 @@ def write_runtime_wheel(path: Path, package: Package, plan: Layout, sdk: Sdk, *,
         )
         for m in package.members
     )
-    requires = [] if package.component == "core" else [f"{plan.core.distribution}=={sdk.version}"]
-    _write(path, package, members, sdk, requires)
+    requires = [] if package.component == "core" else [f"{plan.core.distribution}=={release.version}"]
+    _write(path, package, members, release, requires)
 
 
-def write_devel_wheel(path: Path, plan: Layout, sdk: Sdk, *, staging: Path) -> None:
+def write_devel_wheel(path: Path, plan: Layout, release: SdkRelease, *, staging: Path) -> None:
     """Write devel: a tar of headers, CMake files, tools and links, unpacked when first asked for."""
     package = plan.devel
     tar = staging / "devel.tar"
-    wraps = [New(name=w.path, content=_wrapper(w), executable=True) for w in sdk.description.wrap]
+    wraps = [New(name=w.path, content=_wrapper(w), executable=True) for w in release.description.wrap]
     files = [
         New(name=m.path, content=_staged(package, m, plan, staging), executable=m.executable)
         for m in package.members
@@ -91,22 +93,22 @@ def write_devel_wheel(path: Path, plan: Layout, sdk: Sdk, *, staging: Path) -> N
     across = [[link.path, link.component, link.target] for link in plan.links if link.component != "devel"]
     pure = package.folder.removeprefix("_")
     members = [
-        New(name=f"{pure}/__init__.py", content=_init(sdk)),
+        New(name=f"{pure}/__init__.py", content=_init(release)),
         New(name=f"{pure}/devel.tar", content=tar),
         New(name=f"{pure}/links.json", content=json.dumps(across, indent=0).encode()),
     ]
-    requires = [f"{plan.core.distribution}=={sdk.version}", f"rocm=={sdk.version}"]
-    _write(path, package, members, sdk, requires)
+    requires = [f"{plan.core.distribution}=={release.version}", f"rocm=={release.version}"]
+    _write(path, package, members, release, requires)
 
 
-def write_sdist(path: Path, plan: Layout, sdk: Sdk) -> None:
+def write_sdist(path: Path, plan: Layout, release: SdkRelease) -> None:
     """Write `rocm`: the `rocm_sdk` package and a build backend that chooses the dependencies."""
-    top = f"rocm-{sdk.version}"
+    top = f"rocm-{release.version}"
     files = {f"rocm_sdk/{path.name}": path.read_bytes() for path in _PAYLOAD.glob("*.py")}
-    files["rocm_sdk/_version.py"] = _init(sdk)
-    files["rocm_sdk/_dist.json"] = f"{json.dumps(_dist(plan, sdk), indent=2)}\n".encode()
+    files["rocm_sdk/_version.py"] = _init(release)
+    files["rocm_sdk/_dist.json"] = f"{json.dumps(_dist(plan, release), indent=2)}\n".encode()
     files["pyproject.toml"] = _PYPROJECT.encode()
-    files["PKG-INFO"] = _PKG_INFO.format(version=sdk.version, python=_REQUIRES_PYTHON).encode()
+    files["PKG-INFO"] = _PKG_INFO.format(version=release.version, python=_REQUIRES_PYTHON).encode()
     archive.write_sdist(path, [New(name=f"{top}/{name}", content=files[name]) for name in sorted(files)])
 
 
@@ -128,21 +130,21 @@ Dynamic: Provides-Extra
 """
 
 
-def _dist(plan: Layout, sdk: Sdk) -> dict[str, object]:
+def _dist(plan: Layout, release: SdkRelease) -> dict[str, object]:
     return {
-        "version": sdk.version,
-        "default_family": next(iter(sdk.families)),
-        "families": {family: list(targets) for family, targets in sdk.families.items()},
+        "version": release.version,
+        "default_family": next(iter(release.families)),
+        "families": {family: list(targets) for family, targets in release.families.items()},
         "folders": {"core": plan.core.folder, "devel": plan.devel.folder}
         | {f"libraries/{p.family}": p.folder for p in plan.libraries if p.members},
-        "requires": [f"{plan.core.distribution}=={sdk.version}"],
+        "requires": [f"{plan.core.distribution}=={release.version}"],
         "extras": {
-            "devel": [f"{plan.devel.distribution}=={sdk.version}"],
+            "devel": [f"{plan.devel.distribution}=={release.version}"],
             "libraries": {
-                p.family: [f"{p.distribution}=={sdk.version}"] for p in plan.libraries if p.members
+                p.family: [f"{p.distribution}=={release.version}"] for p in plan.libraries if p.members
             },
         },
-        "libraries": _shortnames(plan, sdk.description),
+        "libraries": _shortnames(plan, release.description),
     }
 
 
@@ -168,7 +170,7 @@ def _shortnames(plan: Layout, description: Description) -> dict[str, list[str]]:
     return found
 
 
-def _staged(package: Package, member: Member, plan: Layout, staging: Path) -> Path:
+def _staged(package: Package, member: PackageMember, plan: Layout, staging: Path) -> Path:
     if member.binary is None:
         return member.source
     wanted = assign_files.run_path_of(package, member, plan.core)
@@ -181,18 +183,20 @@ def _staged(package: Package, member: Member, plan: Layout, staging: Path) -> Pa
     return copy
 
 
-def _write(path: Path, package: Package, members: list[New], sdk: Sdk, requires: list[str]) -> None:
-    info = f"{_escaped(package.distribution)}-{sdk.version}.dist-info"
+def _write(
+    path: Path, package: Package, members: list[New], release: SdkRelease, requires: list[str]
+) -> None:
+    info = f"{_escaped(package.distribution)}-{release.version}.dist-info"
     tag = path.stem.split("-", 2)[2]
     wheel = f"Wheel-Version: 1.0\nGenerator: cairn {__version__}\nRoot-Is-Purelib: false\nTag: {tag}\n"
     metadata = [
         "Metadata-Version: 2.1",
         f"Name: {package.distribution}",
-        f"Version: {sdk.version}",
+        f"Version: {release.version}",
         "Summary: ROCm SDK",
         f"Requires-Python: {_REQUIRES_PYTHON}",
         *(f"Requires-Dist: {text}" for text in requires),
-        *(f"Requires-Dist: {text}" for text in sdk.description.component(package.component).requires),
+        *(f"Requires-Dist: {text}" for text in release.description.component(package.component).requires),
     ]
     head = [
         New(name=f"{info}/METADATA", content=("\n".join(metadata) + "\n").encode()),
@@ -202,8 +206,8 @@ def _write(path: Path, package: Package, members: list[New], sdk: Sdk, requires:
     archive.write_wheel(path, [*sorted(members, key=_name_of), *head], dist_info=info)
 
 
-def _init(sdk: Sdk) -> bytes:
-    return f'"""{_GENERATED}."""\n\n__version__ = "{sdk.version}"\n'.encode()
+def _init(release: SdkRelease) -> bytes:
+    return f'"""{_GENERATED}."""\n\n__version__ = "{release.version}"\n'.encode()
 
 
 def _wrapper(wrap: Wrap) -> bytes:

@@ -95,7 +95,7 @@ def read(path: Path) -> JUnit:
             f"the test run left no results: {path}: {error.strerror}",
             tip="the runner crashed or was killed; read its log",
         ) from error
-    reader = _Reader()
+    reader = _ExpatReader()
     try:
         reader.parse(data)
     except (expat.ExpatError, ValueError) as error:
@@ -141,7 +141,7 @@ class _Open:
         )
 
 
-class _Reader:
+class _ExpatReader:
     """Turns expat's events into cases."""
 
     def __init__(self) -> None:

@@ -1,13 +1,14 @@
 """Running pytest on an environment without installing pytest into it.
 
 pytest brings packages of its own (packaging, pygments, ...). Installed into the tested environment, they
-would hide that a wheel forgot to require them, so they lie in a folder apart that stands last on the path,
+would hide that a wheel forgot to require them, so they lie in a separate folder that comes last on the path,
 after all that the environment has. What even that could hide, the built-in checks see: they import every
-module in a process of its own that has never heard of pytest.
+module in a process of its own, without pytest.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.resources
 import shutil
@@ -56,97 +57,20 @@ class Session:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
-    """How a run of pytest ended.
+class Run:
+    """One run of pytest, ended and read.
 
     Attributes:
-        exit_code: pytest's, or -1 when it had to be killed.
-        problem: why it was killed, or empty.
+        exit_code: pytest's, -1 when it had to be killed.
+        outcome: its results; None when it left none that can be believed.
+        problem: why there are none, or why it was killed; empty otherwise.
+        junit: its JUnit XML.
     """
 
     exit_code: int
-    problem: str = ""
-
-
-def run_inside(python: Path, tools: Path, session: Session, on_line: Progress | None = None) -> Ended:
-    """Run pytest in a tested environment's interpreter, isolated from the caller; `tools` holds pytest."""
-    return _run([python, "-I", "-c", _START, tools], session, on_line)
-
-
-def run_beside(session: Session, on_line: Progress | None = None) -> Ended:
-    """Run pytest in our own interpreter, for checks that look at an environment from outside."""
-    return _run([sys.executable, "-P", "-m", "pytest"], session, on_line)
-
-
-def copy_pytest(target: Path) -> None:
-    """Put pytest and what it needs into a folder, from our own environment; no index is asked.
-
-    Raises:
-        PrerequisiteError: pytest is not installed in a way that can be copied.
-    """
-    for name in sorted(_closure("pytest")):
-        for top, source in _top_level(importlib.metadata.distribution(name)):
-            if source.is_dir():
-                shutil.copytree(source, target / top, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
-                target.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(source, target / top)
-
-
-def _run(start: Sequence[str | Path], session: Session, on_line: Progress | None) -> Ended:
-    session.folder.mkdir(parents=True, exist_ok=True)
-    session.junit.unlink(missing_ok=True)
-    ini = session.folder / "pytest.ini"
-    files.write_text(ini, _INI)
-    options = ["-p", "no:cacheprovider", "--import-mode=importlib", "-ra", "--color=no", "--tb=short"]
-    # Ours come last: a person's own arguments must not send the results elsewhere.
-    fixed = [f"--config-file={ini}", f"--rootdir={session.tests.parent}", f"--junit-xml={session.junit}"]
-    # The shared folder of all pytest runs may be another person's, or too full to be cleaned in time.
-    fixed.append(f"--basetemp={session.folder / 'pytest-tmp'}")
-    try:
-        done = process.run(
-            [*start, *options, *session.arguments, *fixed, session.tests],
-            cwd=session.folder,
-            env=session.variables,
-            log=session.log,
-            on_line=on_line,
-            timeout=session.timeout,
-            check=False,
-        )
-    except ProcessError:
-        return Ended(
-            exit_code=_TIMED_OUT, problem=f"the tests did not end within {session.timeout:g} seconds"
-        )
-    return Ended(exit_code=done.returncode)
-
-
-def _closure(name: str) -> set[str]:
-    found: set[str] = set()
-    waiting = [name]
-    while waiting:
-        current = canonicalize_name(waiting.pop())
-        if current in found:
-            continue
-        found.add(current)
-        waiting += _needed(current)
-    return found
-
-
-def _needed(name: str) -> list[str]:
-    try:
-        texts = importlib.metadata.distribution(name).requires or []
-    except importlib.metadata.PackageNotFoundError as error:
-        raise PrerequisiteError(f"{name}, which the smoke tests need, is not installed") from error
-    requirements = map(Requirement, texts)
-    return [r.name for r in requirements if r.marker is None or r.marker.evaluate({"extra": ""})]
-
-
-def _top_level(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
-    tops = {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}
-    if not tops:
-        raise PrerequisiteError(f"{distribution.name} cannot be copied: it has no list of files")
-    for top in sorted(tops):
-        yield top, Path(str(distribution.locate_file(top)))
+    outcome: JUnit | None
+    problem: str
+    junit: Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,33 +92,15 @@ class Bench:
     on_line: Progress | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """One run of pytest, ended and read.
-
-    Attributes:
-        exit_code: pytest's, -1 when it had to be killed.
-        outcome: its results; None when it left none that can be believed.
-        problem: why there are none, or why it was killed; empty otherwise.
-        junit: its JUnit XML.
-    """
-
-    exit_code: int
-    outcome: JUnit | None
-    problem: str
-    junit: Path
-
-
 def run_builtin(bench: Bench, facts: SmokeFacts) -> Run:
     """Run the checks that hold for any stack, from outside the environment."""
     path = bench.work_dir / "facts.json"
     datafile.write(path, facts)
-    variables = {**bench.variables, smoke_facts.VARIABLE: str(path)}
-    session = _session(bench, "builtin", variables)
+    session = _session(bench, "builtin", {**bench.variables, smoke_facts.VARIABLE: str(path)})
     checks = importlib.resources.files("cairn.testing").joinpath("builtin_smoke")
     with importlib.resources.as_file(checks) as folder:
-        _copy_tests(folder, session.tests)
-    return _read(session, run_beside(session, bench.on_line))
+        copy_tests(folder, session.tests)
+    return run_beside(session, bench.on_line)
 
 
 def run_stack(
@@ -205,8 +111,8 @@ def run_stack(
     copy_pytest(tools)
     session = _session(bench, "stack", bench.variables, arguments)
     for number, source in enumerate(tests):
-        _copy_tests(source, session.tests / (source.stem if len(tests) == 1 else f"{source.stem}_{number}"))
-    return _read(session, run_inside(environment.python, tools, session, bench.on_line))
+        copy_tests(source, session.tests / (source.stem if len(tests) == 1 else f"{source.stem}_{number}"))
+    return run_inside(environment.python, tools, session, bench.on_line)
 
 
 def _session(
@@ -224,7 +130,8 @@ def _session(
     )
 
 
-def _copy_tests(source: Path, target: Path) -> None:
+def copy_tests(source: Path, target: Path) -> None:
+    """Copy a folder or file of tests, to run them where nothing of their source tree can be imported."""
     if source.is_dir():
         shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", ".*"))
     else:
@@ -232,11 +139,84 @@ def _copy_tests(source: Path, target: Path) -> None:
         shutil.copy2(source, target / source.name)
 
 
-def _read(session: Session, ended: Ended) -> Run:
+def run_inside(python: Path, tools: Path, session: Session, on_line: Progress | None = None) -> Run:
+    """Run pytest in a tested environment's interpreter, isolated from the caller; `tools` holds pytest."""
+    return _run([python, "-I", "-c", _START, tools], session, on_line)
+
+
+def run_beside(session: Session, on_line: Progress | None = None) -> Run:
+    """Run pytest in our own interpreter, for checks that look at an environment from outside."""
+    # -P: the working folder is not put on sys.path.
+    return _run([sys.executable, "-P", "-m", "pytest"], session, on_line)
+
+
+def _run(start: Sequence[str | Path], session: Session, on_line: Progress | None) -> Run:
+    session.folder.mkdir(parents=True, exist_ok=True)
+    session.junit.unlink(missing_ok=True)
+    ini = session.folder / "pytest.ini"
+    files.write_text(ini, _INI)
+    options = ["-p", "no:cacheprovider", "--import-mode=importlib", "-ra", "--color=no", "--tb=short"]
+    # Ours come last: the user's own arguments must not send the results elsewhere.
+    fixed = [f"--config-file={ini}", f"--rootdir={session.tests.parent}", f"--junit-xml={session.junit}"]
+    # The folder that all pytest runs share may belong to a different user, or be too full to be cleaned in
+    # time.
+    fixed.append(f"--basetemp={session.folder / 'pytest-tmp'}")
+    exit_code, problem = _TIMED_OUT, f"the tests did not end within {session.timeout:g} seconds"
+    with contextlib.suppress(ProcessError):
+        done = process.run(
+            [*start, *options, *session.arguments, *fixed, session.tests],
+            cwd=session.folder,
+            env=session.variables,
+            log=session.log,
+            on_line=on_line,
+            timeout=session.timeout,
+            check=False,
+        )
+        exit_code, problem = done.returncode, ""
     outcome: JUnit | None = None
-    problem = ended.problem
     try:
         outcome = junit.read(session.junit)
     except TestsFailedError as error:
         problem = problem or str(error)
-    return Run(exit_code=ended.exit_code, outcome=outcome, problem=problem, junit=session.junit)
+    return Run(exit_code=exit_code, outcome=outcome, problem=problem, junit=session.junit)
+
+
+def copy_pytest(target: Path) -> None:
+    """Put pytest and what it needs into a folder, from our own environment; no index is asked.
+
+    Raises:
+        PrerequisiteError: pytest is not installed in a way that can be copied.
+    """
+    for name in sorted(_closure("pytest")):
+        for top, source in _top_level(importlib.metadata.distribution(name)):
+            if source.is_dir():
+                shutil.copytree(source, target / top, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                target.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target / top)
+
+
+def _closure(name: str) -> set[str]:
+    """The canonical names of a distribution and of everything it needs here, its extras aside."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        current = canonicalize_name(waiting.pop())
+        if current in found:
+            continue
+        found.add(current)
+        try:
+            texts = importlib.metadata.distribution(current).requires or []
+        except importlib.metadata.PackageNotFoundError as error:
+            raise PrerequisiteError(f"{current}, which the smoke tests need, is not installed") from error
+        needed = map(Requirement, texts)
+        waiting += [r.name for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})]
+    return found
+
+
+def _top_level(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
+    tops = {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}
+    if not tops:
+        raise PrerequisiteError(f"{distribution.name} cannot be copied: it has no list of files")
+    for top in sorted(tops):
+        yield top, Path(str(distribution.locate_file(top)))

@@ -108,8 +108,9 @@ def read(path: Path) -> TestRecord:
     """Read a record.
 
     Raises:
-        UsageError: it is none, of another version, or says what cannot be: it `passed` with failures or
-            without a passed test, a digest is none, it names no wheel.
+        UsageError: it is not a record, or of an unknown version, or contradicts itself: it `passed` with
+        failures
+            or without a passed test, a digest is not a sha256, it names no wheel.
     """
     record = datafile.read(path, TestRecord)
     if problem := _contradiction(record):
@@ -124,7 +125,7 @@ def _contradiction(record: TestRecord) -> str | None:
     digests = [record.set_id, *record.sha256s, *([record.junit_sha256] if record.junit_sha256 else [])]
     impossible = {
         "it names no wheel": not record.wheels,
-        "one of its digests is no sha256": not all(map(_is_digest, digests)),
+        "one of its digests is not a sha256": not all(map(_is_digest, digests)),
         "a count is negative": any(count < 0 for count in datafile.to_plain(counts).values()),
         "more tests passed on a device than passed": counts.device_passed > counts.passed,
         "tests passed on a device, and there was none": counts.device_passed and not record.hardware,

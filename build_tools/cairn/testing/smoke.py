@@ -1,10 +1,10 @@
-"""Smoke tests: a set, installed the way a person installs it, into an environment that has nothing else."""
+"""Smoke tests: a set, installed the way a user installs it, into an environment that has nothing else."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,8 +41,8 @@ class SmokeRequest:
 
     Attributes:
         wheel_set: the set; each of its files must be installed with exactly its bytes.
-        work_dir: holds the environment, the log, the results and the record, each made anew; nothing else in
-            it is touched.
+        work_dir: holds the environment, the log, the results and the record, which replace those of an
+            earlier run; nothing else in it is touched.
         index_url: the only index; None where `find_links` has everything.
         find_links: folders or pages that pip looks into as well.
         requirements: installed too, such as `rocm[libraries]==7.10.0`.
@@ -108,35 +108,53 @@ def run_smoke(request: SmokeRequest, *, on_line: Progress | None = None) -> Smok
         NetworkError: the index could not be reached.
         TestsFailedError: the set cannot be installed from there, or other bytes came than the set names.
     """
-    _check(request)
+    if request.index_url is None and not request.find_links:
+        raise UsageError("no index to install from", tip="name one with --index-url")
+    for tests in request.smoke_tests:
+        if not tests.exists():
+            raise UsageError(
+                f"there are no smoke tests at {tests}", tip="see `smoke_tests` of the stack.toml"
+            )
     started, began = datetime.now(UTC), time.monotonic()
     owned.empty_places(request.work_dir, of_files=_FILES, of_folders=_FOLDERS)
+    family = request.wheel_set.family
+    choice = {} if family == CPU else {"ROCM_SDK_TARGET_FAMILY": family}
     bench = Bench(
         work_dir=request.work_dir,
-        variables=_variables(request),
+        variables={**venv.variables(Isolation.TEST), **choice, **request.environment},
         timeout=request.timeout,
         log=request.log or request.work_dir / "smoke.log",
         on_line=on_line,
     )
     environment = _install(request, bench)
-    runs = _run_all(request, environment, bench)
+    facts = smoke_facts.collect(
+        request.wheel_set,
+        python=environment.python,
+        site_packages=environment.sites,
+        imports=request.imports,
+        siblings=request.siblings,
+    )
+    runs = [pytest_runs.run_builtin(bench, facts)]
+    if request.smoke_tests:
+        runs.append(pytest_runs.run_stack(bench, environment, request.smoke_tests, request.pytest_args))
     junit_path, record_path = request.work_dir / "junit.xml", request.work_dir / "record.json"
     if whole := [run.junit for run in runs if run.outcome is not None]:
         junit.merge(whole, junit_path)
     made = _record(request, runs, junit_path, started=started, seconds=time.monotonic() - began)
     record.write(record_path, made)
+    failed = [case for case in _together(runs).cases if case.outcome in ("failed", "error")]
     return SmokeResult(
         record=made,
         record_path=record_path,
         junit_path=junit_path,
         environment=environment.path,
         log=bench.log,
-        failures=_failures(runs),
+        failures=tuple(f"{c.name}: {c.reason}" for c in failed[:_SHOWN_FAILURES]),
     )
 
 
 def require_passed(result: SmokeResult) -> None:
-    """Raise what a person should read when the verdict is not `passed`.
+    """Raise what the user should read when the verdict is not `passed`.
 
     Raises:
         TestsFailedError: always, then.
@@ -147,22 +165,6 @@ def require_passed(result: SmokeResult) -> None:
         f"the smoke tests {_PHRASES[result.record.verdict]}: {result.record.reason}",
         tip=f"read {result.log}",
     )
-
-
-def _check(request: SmokeRequest) -> None:
-    if request.index_url is None and not request.find_links:
-        raise UsageError("no index to install from", tip="name one with --index-url")
-    for tests in request.smoke_tests:
-        if not tests.exists():
-            raise UsageError(
-                f"there are no smoke tests at {tests}", tip="see `smoke_tests` of the stack.toml"
-            )
-
-
-def _variables(request: SmokeRequest) -> dict[str, str]:
-    family = request.wheel_set.family
-    choice = {} if family == CPU else {"ROCM_SDK_TARGET_FAMILY": family}
-    return {**venv.variables(Isolation.TEST), **choice, **request.environment}
 
 
 def _install(request: SmokeRequest, bench: Bench) -> VirtualEnvironment:
@@ -208,21 +210,7 @@ def _check_bytes(wheel_set: WheelSet, installed: tuple[InstalledFile, ...], wher
             )
 
 
-def _run_all(request: SmokeRequest, environment: VirtualEnvironment, bench: Bench) -> tuple[Run, ...]:
-    facts = smoke_facts.collect(
-        request.wheel_set,
-        python=environment.python,
-        site_packages=environment.sites,
-        imports=request.imports,
-        siblings=request.siblings,
-    )
-    runs = [pytest_runs.run_builtin(bench, facts)]
-    if request.smoke_tests:
-        runs.append(pytest_runs.run_stack(bench, environment, request.smoke_tests, request.pytest_args))
-    return tuple(runs)
-
-
-def _judge(request: SmokeRequest, runs: tuple[Run, ...], gpus: tuple[str, ...]) -> Judgement:
+def _judge(request: SmokeRequest, runs: Sequence[Run], gpus: tuple[str, ...]) -> Judgement:
     """The first verdict of a single run that is not `passed`, else that of all tests together.
 
     One by one first: checks of imports must not outweigh a stack whose own tests were all skipped.
@@ -244,23 +232,19 @@ def _judge(request: SmokeRequest, runs: tuple[Run, ...], gpus: tuple[str, ...]) 
     )
 
 
-def _together(runs: tuple[Run, ...]) -> JUnit:
+def _together(runs: Sequence[Run]) -> JUnit:
     outcomes = [run.outcome for run in runs if run.outcome is not None]
     cases = tuple(case for outcome in outcomes for case in outcome.cases)
     return JUnit(cases=cases, announced=sum(outcome.announced for outcome in outcomes))
 
 
-def _gpus(request: SmokeRequest) -> tuple[str, ...]:
-    if not request.devices:
-        return ()
-    return testing_gpus.visible(testing_gpus.seen(request.gpus), os.environ.get("ROCR_VISIBLE_DEVICES"))
-
-
 def _record(
-    request: SmokeRequest, runs: tuple[Run, ...], junit_path: Path, *, started: datetime, seconds: float
+    request: SmokeRequest, runs: Sequence[Run], junit_path: Path, *, started: datetime, seconds: float
 ) -> TestRecord:
     wheel_set = request.wheel_set
-    gpus = _gpus(request)
+    gpus: tuple[str, ...] = ()
+    if request.devices:
+        gpus = testing_gpus.visible(testing_gpus.seen(request.gpus), os.environ.get("ROCR_VISIBLE_DEVICES"))
     verdict, results = _judge(request, runs, gpus), _together(runs)
     return TestRecord(
         set_id=wheel_set.set_id,
@@ -277,8 +261,3 @@ def _record(
         reason=verdict.reason,
         skips=tuple(Skip(test=c.name, reason=c.reason) for c in results.cases if c.outcome == "skipped"),
     )
-
-
-def _failures(runs: tuple[Run, ...]) -> tuple[str, ...]:
-    cases = [c for c in _together(runs).cases if c.outcome in ("failed", "error")]
-    return tuple(f"{case.name}: {case.reason}" for case in cases[:_SHOWN_FAILURES])

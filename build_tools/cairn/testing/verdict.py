@@ -57,9 +57,9 @@ def _wrong_hardware(outcome: JUnit | None, targets: Sequence[str], hardware: Seq
             f"the GPUs of this machine ({_names(hardware)}) are not all among the targets ({_names(targets)})"
         )
     used = [case.device for case in outcome.cases if case.device] if outcome else []
-    strangers = [name for name in used if name.startswith("gfx") and not gpus.matches([name], targets)]
-    if strangers:
-        return f"tests computed on {_names(strangers)}, which is not among the targets ({_names(targets)})"
+    untargeted = [name for name in used if name.startswith("gfx") and not gpus.matches([name], targets)]
+    if untargeted:
+        return f"tests computed on {_names(untargeted)}, which is not among the targets ({_names(targets)})"
     return None
 
 

@@ -113,8 +113,8 @@ def build_prefix(prefix: Path) -> Path:
     return prefix
 
 
-def request_for(prefix: Path, output_dir: Path) -> package.Request:
-    return package.Request(
+def request_for(prefix: Path, output_dir: Path) -> package.PackageRequest:
+    return package.PackageRequest(
         prefix=prefix,
         description=SAMPLE / "packages.toml",
         version=VERSION,

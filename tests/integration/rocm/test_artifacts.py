@@ -10,7 +10,7 @@ import pytest
 
 from cairn.errors import UsageError
 from cairn.rocm import install, package
-from cairn.rocm.package import Request
+from cairn.rocm.package import PackageRequest
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def artifacts(prefix: Path, tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_every_family_gets_its_own_libraries(artifacts: Path, tmp_path: Path, new_environment: Path) -> None:
     dists = package.package(
-        Request(artifacts=artifacts, version="7.10.0a20251124", output_dir=tmp_path / "dists")
+        PackageRequest(artifacts=artifacts, version="7.10.0a20251124", output_dir=tmp_path / "dists")
     )
     assert [d.distribution for d in dists] == [
         "rocm-sdk-core",
@@ -80,12 +80,12 @@ def test_every_family_gets_its_own_libraries(artifacts: Path, tmp_path: Path, ne
 def test_a_manifest_cannot_reach_outside_its_artifact(artifacts: Path, tmp_path: Path) -> None:
     (artifacts / "rand_lib_gfx942" / "artifact_manifest.txt").write_text("../core-hip_lib_generic\n")
     with pytest.raises(UsageError, match="outside its folder"):
-        package.package(Request(artifacts=artifacts, version="7.10.0", output_dir=tmp_path / "dists"))
+        package.package(PackageRequest(artifacts=artifacts, version="7.10.0", output_dir=tmp_path / "dists"))
     assert not (tmp_path / "dists").exists()
 
 
 def test_a_dry_run_names_the_files_and_writes_none(artifacts: Path, tmp_path: Path) -> None:
-    request = Request(artifacts=artifacts, version="7.10.0.dev0+abc123", output_dir=tmp_path / "dists")
+    request = PackageRequest(artifacts=artifacts, version="7.10.0.dev0+abc123", output_dir=tmp_path / "dists")
     names = [dist.path.name for dist in package.package(request, dry_run=True)]
     assert names[0] == "rocm_sdk_core-7.10.0.dev0+abc123-py3-none-manylinux_2_28_x86_64.whl"
     assert names[-1] == "rocm-7.10.0.dev0+abc123.tar.gz"

@@ -30,7 +30,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def debian_dists(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("debian")
-    request = package.Request(
+    request = package.PackageRequest(
         prefix=Path("/usr"), description=DESCRIPTION, version="5.2.3", targets=TARGETS, output_dir=folder
     )
     package.package(request)

@@ -8,9 +8,9 @@ from cairn.errors import UsageError
 from cairn.formats.elf import Elf
 from cairn.rocm import assign_files
 from cairn.rocm import tree as rocm_tree
-from cairn.rocm.assign_files import Link, Member, Package
+from cairn.rocm.assign_files import DevelLink, Package, PackageMember
 from cairn.rocm.packages_toml import Component, Description
-from cairn.rocm.tree import Entry, Tree
+from cairn.rocm.tree import RocmTree, TreeEntry
 
 DESCRIBED = Description(
     core=Component(files=("lib/libcore*", "share/**")),
@@ -23,8 +23,10 @@ def binary(*needed: str, soname: str | None = None) -> Elf:
     return Elf(bits=64, machine="x86_64", type="shared", soname=soname, needed=needed, version_needs={})
 
 
-def member(path: str, *needed: str) -> Member:
-    return Member(path=path, source=Path("/", path), binary=binary(*needed, soname=path.rpartition("/")[2]))
+def member(path: str, *needed: str) -> PackageMember:
+    return PackageMember(
+        path=path, source=Path("/", path), binary=binary(*needed, soname=path.rpartition("/")[2])
+    )
 
 
 @pytest.fixture
@@ -58,13 +60,13 @@ def test_files_are_shared_out_and_devel_links_to_what_others_hold(prefix: Path) 
     assert [m.path for m in plan.libraries[0].members] == ["lib/libmath.so.3"]
     assert [m.path for m in plan.devel.members] == ["bin/real", "include/a.h"]
     assert plan.links == (
-        Link(path="bin/tool", component="devel", target="bin/real"),
-        Link(path="headers", component="devel", target="include"),
-        Link(path="lib/libcore.so", component="core", target="lib/libcore.so.1.2"),
-        Link(path="lib/libcore.so.1", component="core", target="lib/libcore.so.1.2"),
-        Link(path="lib/libcore.so.1.2", component="core", target="lib/libcore.so.1.2"),
-        Link(path="lib/libmath.so.3", component="libraries", target="lib/libmath.so.3"),
-        Link(path="share/data", component="core", target="share/data"),
+        DevelLink(path="bin/tool", component="devel", target="bin/real"),
+        DevelLink(path="headers", component="devel", target="include"),
+        DevelLink(path="lib/libcore.so", component="core", target="lib/libcore.so.1.2"),
+        DevelLink(path="lib/libcore.so.1", component="core", target="lib/libcore.so.1.2"),
+        DevelLink(path="lib/libcore.so.1.2", component="core", target="lib/libcore.so.1.2"),
+        DevelLink(path="lib/libmath.so.3", component="libraries", target="lib/libmath.so.3"),
+        DevelLink(path="share/data", component="core", target="share/data"),
     )
 
 
@@ -83,8 +85,8 @@ def test_a_link_may_lead_into_another_artifact(tmp_path: Path) -> None:
     (lib / "lib/liba.so.1").touch()
     (dev / "lib/liba.so").symlink_to("liba.so.1")
     (dev / "lib/loop").symlink_to("loop")
-    link, loop = Entry(root=dev, path="lib/liba.so"), Entry(root=dev, path="lib/loop")
-    tree = Tree(entries=(link, Entry(root=lib, path="lib/liba.so.1"), loop))
+    link, loop = TreeEntry(root=dev, path="lib/liba.so"), TreeEntry(root=dev, path="lib/loop")
+    tree = RocmTree(entries=(link, TreeEntry(root=lib, path="lib/liba.so.1"), loop))
     assert tree.leads_to(link) == (lib / "lib/liba.so.1").resolve()
     assert tree.leads_to(loop) is None
 
@@ -96,9 +98,9 @@ def test_two_files_for_one_place_are_refused(tmp_path: Path) -> None:
     described = Description(
         core=Component(artifacts=("*",)), libraries=Component(artifacts=()), devel=Component(artifacts=())
     )
-    entries = tuple(Entry(root=tmp_path / name, path="x", artifact=f"{name}_lib") for name in ("a", "b"))
+    entries = tuple(TreeEntry(root=tmp_path / name, path="x", artifact=f"{name}_lib") for name in ("a", "b"))
     with pytest.raises(UsageError, match="two files for x"):
-        assign_files.plan(Tree(entries=entries), described, {"gfx942": ("gfx942",)})
+        assign_files.plan(RocmTree(entries=entries), described, {"gfx942": ("gfx942",)})
 
 
 def test_a_tree_without_a_runtime_is_refused(tmp_path: Path) -> None:

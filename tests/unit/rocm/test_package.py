@@ -10,7 +10,7 @@ from cairn.cli import rocm
 from cairn.errors import UsageError
 from cairn.output import console
 from cairn.rocm import install, package
-from cairn.rocm.package import Request
+from cairn.rocm.package import PackageRequest
 
 DESCRIPTION = """
 schema = "cairn.rocm-packages/1"
@@ -33,7 +33,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def request(tree: Path, **changes: object) -> Request:
+def request(tree: Path, **changes: object) -> PackageRequest:
     values: dict[str, object] = {
         "prefix": tree / "prefix",
         "description": tree / "packages.toml",
@@ -41,7 +41,7 @@ def request(tree: Path, **changes: object) -> Request:
         "targets": ("gfx942",),
         "output_dir": tree / "dist",
     }
-    return Request(**(values | changes))  # type: ignore[arg-type]
+    return PackageRequest(**(values | changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

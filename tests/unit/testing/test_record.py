@@ -41,8 +41,8 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
         ({"counts": Counts(passed=1, skipped=-1)}, "negative"),
         ({"hardware": ()}, "there was none"),
         ({"wheels": ()}, "names no wheel"),
-        ({"set_id": "A" * 64}, "no sha256"),
-        ({"junit_sha256": "abc"}, "no sha256"),
+        ({"set_id": "A" * 64}, "not a sha256"),
+        ({"junit_sha256": "abc"}, "not a sha256"),
     ],
 )
 def test_a_record_that_contradicts_itself_is_refused(

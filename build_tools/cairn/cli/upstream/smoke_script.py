@@ -9,7 +9,7 @@ from cairn.cli.main import guarded
 from cairn.cli.parser import Parser
 from cairn.errors import TestsFailedError
 from cairn.output import console
-from cairn.testing.installed import run_here
+from cairn.testing.installed import run_installed
 
 
 def main(*, script: Path) -> int:
@@ -30,7 +30,7 @@ def _parser(script: Path) -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
-    result = run_here(options.tests, tuple(options.pytest_args), on_line=console.current().out)
+    result = run_installed(options.tests, tuple(options.pytest_args), on_line=console.current().out)
     judgement = result.judgement
     if judgement.verdict != "passed":
         raise TestsFailedError(

@@ -33,7 +33,7 @@ def main(request_path: str, answer_path: str) -> None:
 def _import(name: str, answer: dict) -> None:  # type: ignore[type-arg]
     try:
         module = importlib.import_module(name)
-    except BaseException as error:  # noqa: BLE001 - whatever a broken wheel raises is the answer
+    except BaseException as error:  # noqa: BLE001 - a broken wheel may raise anything
         summary = traceback.format_exception_only(error)[-1].strip()
         answer["import_errors"][name] = f"import {name}: {summary}\n{traceback.format_exc(limit=-3)}"
     else:
@@ -52,7 +52,7 @@ def _open(path: str) -> str | None:
 
 
 def _unresolved(path: str, loaded: set[str]) -> str | None:
-    """Which libraries a program needs that nobody brought; it is not started (see ld.so(8)).
+    """Which libraries a program needs and cannot find; it is not started (LD_TRACE_LOADED_OBJECTS, ld.so(8)).
 
     A library that the loader does not find from there, but that this process has loaded, is there all the
     same: PyTorch's wheels hold test programs without a run path, and linked wheels preload ROCm's libraries.

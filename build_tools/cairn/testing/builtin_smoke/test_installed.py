@@ -76,10 +76,10 @@ def test_libraries_load(wheel: WheelFacts) -> None:
 def test_libraries_come_from_the_environment_or_the_system(wheel: WheelFacts) -> None:
     answer = probed(wheel)
     allowed = [Path(prefix).resolve() for prefix in (*answer["prefixes"], *_SYSTEM)]
-    strangers = [
+    outside = [
         path for path in answer["mapped"] if not any(Path(path).resolve().is_relative_to(a) for a in allowed)
     ]
-    require(not strangers, f"libraries from elsewhere were loaded: {', '.join(strangers)}")
+    require(not outside, f"libraries from elsewhere were loaded: {', '.join(outside)}")
 
 
 def test_code_objects_are_what_was_asked_for(wheel: WheelFacts) -> None:
@@ -176,6 +176,6 @@ def named(targets: Iterable[str]) -> str:
 
 
 def require(holds: object, message: str) -> None:
-    """Fail with a message that a person can read, and no traceback through this file."""
+    """Fail with a message that a user can read, and no traceback through this file."""
     if not holds:
         pytest.fail(message, pytrace=False)
