@@ -16,9 +16,9 @@ from cairn.output import Progress
 from cairn.release.gate import gate
 from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import GateReport
-from cairn.release.index import journal, keys, order, write
+from cairn.release.index import keys, write
 from cairn.release.index.commit import Change, commit, recover
-from cairn.release.index.generation import FileEntry, FileRef, ProjectState, StagedSet
+from cairn.release.index.generation import FileEntry, FileRef, ProjectState, StagedSet, now
 from cairn.release.index.snapshot import Channel, Snapshot, whole_id
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.wheel_set import SET_FILE, read_set
@@ -200,7 +200,7 @@ class _Plan:
         self._source = Channel(store, source).load()
         self._staged = self._source.set(set_id)
         self._proof = proof
-        self._taken = journal.now()
+        self._taken = now()
 
     def carry_out(self, target: str, *, dry_run: bool) -> Transferred:
         channel = Channel(self._store, target)
@@ -261,7 +261,7 @@ class _Plan:
             data = self._store.read(keys.sidecar_key(ref.sha256, ref.filename)).data
             requires = distribution.needs_of(data, filename=ref.filename).requires
             needs[write.project_of(ref.filename)] |= {str(canonicalize_name(r.name)) for r in requires}
-        return order.dependencies_first(needs)
+        return write.dependencies_first(needs)
 
     def _keep_evidence(self, target: str) -> None:
         set_id = self._staged.set_id

@@ -11,8 +11,8 @@ from packaging.requirements import Requirement
 from cairn.errors import StoreError, UsageError
 from cairn.release.index.commit import Change, commit
 from cairn.release.index.generation import ProjectState
-from cairn.release.index.order import dependencies_first
 from cairn.release.index.snapshot import Channel
+from cairn.release.index.write import dependencies_first
 from cairn.release.publish import distribution
 from cairn.release.publish.files import publish, publish_dists
 from cairn.release.publish.resolve import Closure, Platform, closure

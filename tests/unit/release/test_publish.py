@@ -9,8 +9,8 @@ import pytest
 
 from cairn.errors import StoreError, UsageError
 from cairn.release.gate.audit import audit
-from cairn.release.index import journal, keys
-from cairn.release.index.commit import recover
+from cairn.release.index import keys
+from cairn.release.index.commit import recover, under_way
 from cairn.release.index.snapshot import Channel
 from cairn.release.publish import distribution
 from cairn.release.publish.files import publish
@@ -100,7 +100,7 @@ def test_a_crash_at_any_write_is_finished_or_undone_by_the_next_run(tmp_path: Pa
         store = MemoryStore(broken.objects)
         recover(store, "staging")
         assert audit(store, "staging", hashes=True) == (), f"after a crash at write {n}"
-        assert journal.under_way(Channel(store, "staging")) == ()
+        assert under_way(Channel(store, "staging")) == ()
         outcomes.add(tuple(filenames(store, "staging", "a")))
         publish(store, "staging", wheels)
         assert audit(store, "staging", hashes=True) == ()
@@ -244,3 +244,27 @@ def test_a_project_that_cannot_be_called_so_is_refused(store: MemoryStore, tmp_p
     with pytest.raises(StoreError, match="has a name that no project can have"):
         publish(store, "staging", [make_sdist(tmp_path, name, "1.0")])
     assert not store.objects
+
+
+class Forgetful(MemoryStore):
+    """A store whose first answer to a write of the state is lost: it wrote, and says it did not."""
+
+    lost = False
+
+    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+        written = super().write_if(key, data, etag=etag)
+        if written and not self.lost:
+            self.lost = True
+            return False
+        return written
+
+
+def test_a_write_whose_answer_was_lost_is_known_by_its_entry(tmp_path: Path) -> None:
+    store = Forgetful()
+    done = publish(store, "staging", [make_wheel(tmp_path, "a", "1.0")])
+    assert [entry.filename for entry in done.added] == ["a-1.0-py3-none-any.whl"]
+    assert filenames(store, "staging", "a") == ["a-1.0-py3-none-any.whl"]
+    (key,) = store.list("staging/journal/")
+    assert json.loads(store.read(key).data)["outcome"] == "done"
+    assert not Channel(store, "staging").load().state.pending
+    assert audit(store, "staging", hashes=True) == ()

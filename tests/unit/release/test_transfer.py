@@ -9,8 +9,8 @@ import pytest
 from cairn.cli.main import main
 from cairn.errors import GateError, StoreError
 from cairn.release.gate.audit import audit
-from cairn.release.index import journal, keys
-from cairn.release.index.commit import recover
+from cairn.release.index import keys
+from cairn.release.index.commit import recover, under_way
 from cairn.release.index.snapshot import Channel
 from cairn.release.promote import Proof, transfer
 from cairn.release.publish.files import publish
@@ -201,7 +201,7 @@ def test_a_crash_in_a_promotion_leaves_a_whole_release(stage: Stage) -> None:
         assert complete(store), f"after a crash at write {n}"
         recover(store, "release")
         assert audit(store, "release", hashes=True) == (), f"after a crash at write {n}"
-        assert journal.under_way(Channel(store, "release")) == ()
+        assert under_way(Channel(store, "release")) == ()
         assert complete(store)
         outcomes.add(tuple(versions(store, "release/simple/torch")))
         move(store, made)

@@ -14,8 +14,8 @@ from cairn.release.gate import evidence, install_check
 from cairn.release.gate.audit import file_problems
 from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import Demand, GateReport, Outcome
-from cairn.release.index import journal, keys, write
-from cairn.release.index.generation import FileRef, StagedSet
+from cairn.release.index import keys, write
+from cairn.release.index.generation import FileRef, StagedSet, now
 from cairn.release.index.snapshot import Channel, Snapshot
 from cairn.release.publish.rules import name_clashes, sorting_below
 from cairn.release.publish.wheel_set import read_set
@@ -87,7 +87,7 @@ def check(  # noqa: PLR0913 - each is one independent piece of evidence
     )
     return GateReport(
         set_id=set_id,
-        judged=journal.now(),
+        judged=now(),
         demands=tuple(_judged(case)),
         untested=evidence.untested(case.wheel_set, records),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
@@ -15,6 +16,11 @@ from cairn.errors import StoreError, UsageError
 
 ProjectStatus = Literal["active", "archived", "quarantined", "deprecated"]
 """The statuses of PEP 792."""
+
+
+def now() -> str:
+    """The time as RFC 3339 in UTC with microseconds, as PEP 700 has it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class FileRef(datafile.Value):
@@ -63,7 +69,7 @@ class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/1"):
     Attributes:
         name: normalised (PEP 503).
         files: sorted by version, then by name.
-        status: PEP 792, with `status_reason` where somebody gave one.
+        status: PEP 792, with `status_reason` where one was given.
     """
 
     name: str

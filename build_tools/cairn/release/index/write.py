@@ -1,9 +1,16 @@
-"""Writing the pages of a channel and of its sets."""
+"""Writing the pages of a channel and of its sets, in an order of which every moment installs whole.
+
+An installer reads the page of a project, then those of what it depends on. With the page of `triton` written
+before that of `torch`, which pins it, nobody is led to a version that is not there yet; the root, which only
+lists names, comes last. Pages are written over whatever is there: the own-write rule of `write_channel_pages`
+makes the last one right.
+"""
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Sequence
+import graphlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
@@ -19,10 +26,12 @@ from cairn.store.protocol import Store
 def write_channel_pages(channel: Channel, projects: Sequence[str]) -> None:
     """Make the pages of these projects, in this order, and the root say what the state says.
 
-    Another writer may commit while we write. Whoever writes a page looks at the state again afterwards and
-    writes once more if it moved, so the last page written is never older than the last state.
+    The own-write rule: a writer that wrote a page reads the state once more, and writes the page again if the
+    project has moved since. Of two writers that make the same page from different states, the one with the
+    older state may write last; but then it reads the newer state afterwards, and writes last of all. So when
+    all are done, or all but those that died (whom `recover` finishes), each page is that of the last state.
     """
-    written: dict[str, str | None] = {}
+    written: dict[str, str | None] = {}  # project -> digest of the state that its page was made from
     root: tuple[str, ...] | None = None
     prefix = keys.simple_prefix(channel.name)
     while True:
@@ -32,6 +41,7 @@ def write_channel_pages(channel: Channel, projects: Sequence[str]) -> None:
         if not stale and names == root:
             return
         for name in stale:
+            # A reader may meet the new JSON beside the old HTML: each is whole, and of one state.
             page = project_page(snapshot.project(name), prefix=prefix)
             put_page(channel.store, f"{prefix}{name}/", page)
             written[name] = snapshot.state.projects.get(name)
@@ -41,7 +51,10 @@ def write_channel_pages(channel: Channel, projects: Sequence[str]) -> None:
 
 
 def write_set_pages(snapshot: Snapshot, staged: StagedSet) -> None:
-    """Write the index that holds exactly a set and what it needs, once and for all, the root last."""
+    """Write the index that holds exactly a set and what it needs, once and for all, the root last.
+
+    What is there is never written again: a set does not change. Its root tells that all of it is there.
+    """
     channel = snapshot.channel
     prefix = keys.simple_prefix(channel.name, staged.set_id)
     if channel.store.exists(f"{prefix}index.html"):
@@ -50,6 +63,22 @@ def write_set_pages(snapshot: Snapshot, staged: StagedSet) -> None:
     for project in projects:
         put_page(channel.store, f"{prefix}{project.name}/", project_page(project, prefix=prefix))
     put_page(channel.store, prefix, root_page(project.name for project in projects))
+
+
+def dependencies_first(needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
+    """The keys of `needs`, each after those of its needs that are keys too, else by name.
+
+    Where projects need each other there is no right order, and their exact pins decide what installs: then
+    the first by name waits for the others.
+    """
+    graph = {name: sorted(needs.keys() & needs[name]) for name in sorted(needs)}
+    while True:
+        try:
+            return tuple(graphlib.TopologicalSorter(graph).static_order())
+        except graphlib.CycleError as error:
+            cycle: list[str] = error.args[1]  # each needed by the next, and the last is the first again
+            waits = min(cycle)
+            graph[cycle[cycle.index(waits) + 1]].remove(waits)
 
 
 def set_projects(snapshot: Snapshot, staged: StagedSet) -> tuple[ProjectState, ...]:

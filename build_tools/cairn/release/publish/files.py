@@ -12,9 +12,9 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from cairn.errors import StoreError
-from cairn.release.index import journal, keys, order
-from cairn.release.index.commit import Change, commit
-from cairn.release.index.generation import FileEntry, StagedSet
+from cairn.release.index import keys, write
+from cairn.release.index.commit import Change, Kind, commit
+from cairn.release.index.generation import FileEntry, StagedSet, now
 from cairn.release.index.snapshot import Channel, Snapshot
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.distribution import Dist
@@ -64,13 +64,13 @@ def publish(store: Store, channel: str, files: Sequence[Path], *, dry_run: bool 
 def publish_dists(
     channel: Channel,
     dists: Sequence[Dist],
-    kind: journal.Kind,
+    kind: Kind,
     *,
     staged: StagedSet | None = None,
     dry_run: bool = False,
 ) -> Published:
     """Like `publish`, for distributions that were read already, and with the set that they are."""
-    taken = journal.now()
+    taken = now()
     published = Published(added=())
 
     def plan(snapshot: Snapshot) -> Change:
@@ -116,7 +116,7 @@ def _ordered(dists: Sequence[Dist], fresh: dict[str, list[FileEntry]]) -> tuple[
     for item in dists:
         if item.name in needs:
             needs[item.name] |= {str(canonicalize_name(r.name)) for r in item.needs.requires}
-    return order.dependencies_first(needs)
+    return write.dependencies_first(needs)
 
 
 def _with_set(entry: FileEntry, staged: StagedSet | None) -> FileEntry:
