@@ -1,4 +1,8 @@
-"""Built wheels kept by what went into them, so that nothing is built twice."""
+"""Built wheels kept by what went into them, so that nothing is built twice.
+
+A folder per key, `ab/abcd…/`, with the wheel under its own name and `entry.json`. An entry appears whole (its
+folder is renamed into place) and is never changed; one whose bytes do not have the noted sha256 is a miss.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,8 @@ from cairn.errors import UsageError
 _FORMAT = "3"  # part of every key: raise it when a build of the same inputs gives another wheel
 
 
-class Entry(datafile.Value, tag_field="schema", tag="cairn.cache-entry/1"):
-    """What the cache holds for one key."""
+class CacheEntry(datafile.Value, tag_field="schema", tag="cairn.cache-entry/1"):
+    """What the cache notes of a wheel; the fields mean what they mean in `Hit`."""
 
     file_name: str
     sha256: str
@@ -56,7 +60,7 @@ class WheelCache:
         """The wheel built from these inputs; None when there is none or when its bytes were damaged."""
         folder = self._folder(key)
         try:
-            entry = datafile.read(folder / "entry.json", Entry)
+            entry = datafile.read(folder / "entry.json", CacheEntry)
             wheel = folder / entry.file_name
             if files.sha256_of(wheel) != entry.sha256:
                 return None
@@ -73,7 +77,7 @@ class WheelCache:
             seconds: what its build took.
             identity: the key it was first built under, when `key` is another name for the same inputs.
         """
-        entry = Entry(
+        entry = CacheEntry(
             file_name=wheel.name, sha256=files.sha256_of(wheel), seconds=seconds, identity=identity or key
         )
         with files.folder_beside(self._folder(key)) as folder:

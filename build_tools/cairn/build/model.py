@@ -22,6 +22,7 @@ from cairn.venv import PackageSource
 from cairn.wheels.metadata import rocm_version
 
 CompilerCache = Literal["ccache", "sccache"]
+"""Programs that are put in front of the compilers (CMake's `<LANG>_COMPILER_LAUNCHER`)."""
 
 _BUILD_NUMBER = re.compile(r"[0-9]{1,9}")  # torch's setup.py computes with it
 

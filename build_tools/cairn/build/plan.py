@@ -1,12 +1,20 @@
-"""What a build will do, before it does it: the order, the keys, and what is already in the cache."""
+"""What a build will do, before it does it: the order, the keys, and what is already in the cache.
+
+A project is built again when its key is new. The key is a sha256 over everything that may change the wheel:
+
+- the settings of the build (`_settings`): the stack's words on the project, targets, SDK, Python, compilers;
+- the tree as it is now, local edits included, and what lies there that git does not see;
+- the keys of the wheels it is built against: a rebuilt torch rebuilds torchvision.
+
+A tree in which a build of the same settings has left its build folder has a second key, since going on with
+that folder may give different bytes: the wheel of such a build is found again from this tree alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-
-from packaging.version import InvalidVersion, Version
 
 from cairn.build import cache
 from cairn.build.inputs import leftovers, source_tree, toolchain, variables
@@ -45,7 +53,7 @@ class Step:
         Raises:
             SourceError: no folder of the tree has a `pyproject.toml` or a `setup.py`.
         """
-        return source_dir(self.project, self.checkout)
+        return source_tree.source_dir(self.project, self.checkout)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +80,13 @@ def make(request: BuildRequest) -> Plan:
                 f"there is no checkout of {project.name} at {checkout}",
                 tip="check it out first, or name its folder",
             )
-        base_version = read_version(project, checkout)
-        source_tree.tidy(checkout, project.rocm_init)
+        base_version = source_tree.read_version(project, checkout)
+        source_tree.tidy(checkout, project.rocm_init)  # first: what lies in the tree is part of the key
         needs = {name: identities[name] for name in project.needs if name in request.checkouts}
         keys = keys_of(request, project, checkout=checkout, needs=needs)
         hit = None if request.clean else next(filter(None, map(wheel_cache.get, keys.all())), None)
+        # What builds against this wheel knows it by the key it was first built under: whether it comes from a
+        # build or from the cache, and under which of its keys, must not make others build again.
         identities[project.name] = hit.identity if hit else keys.own
         steps.append(
             Step(
@@ -139,17 +149,20 @@ def keys_of(request: BuildRequest, project: Project, *, checkout: Path, needs: M
 
 
 def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
-    """All that may change the wheel but its tree and the wheels it is built against."""
+    """All that may change the wheel but its tree and the wheels it is built against.
+
+    What changes the time of a build alone is not here: the number of jobs, the compiler cache.
+    """
     rocm_init = None
     if request.sdk is not None and request.stack.sdk is not None:
         # As it is written where the SDK has every library; the SDK's digest tells what it lacks.
         preloads, version = request.stack.sdk.preload, request.sdk.info.version
         rocm_init = source_tree.rocm_init_module(preloads=preloads, rocm_version=version)
     return {
+        # The stack's words on the project.
         "project": project.name,
         "distribution": project.distribution,
         "environment": dict(variables.template_of(project, for_cpu=request.for_cpu)),
-        "build_env": request.env_of(project),
         "source_dirs": list(project.source_dirs),
         "version": [project.version_file, project.version_edit],
         "device_code": project.device_code,
@@ -158,8 +171,10 @@ def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
         "build_requires_file": project.build_requires_file,
         "config_settings": dict(project.config_settings),
         "rocm_init": [project.rocm_init, rocm_init],
+        # What the user asked for, and what the machine has.
         "sdk": request.sdk.digest if request.sdk else None,
         "targets": list(request.targets),
+        "build_env": request.env_of(project),
         "version_suffix": request.version_suffix,
         "build_number": request.build_number,
         "features": sorted(request.features),
@@ -167,47 +182,3 @@ def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
         "platform": platform_tag(),
         "toolchain": toolchain.identity(host_compiler=request.sdk is None),
     }
-
-
-def source_dir(project: Project, checkout: Path) -> Path:
-    """The folder of a tree whose build backend is called.
-
-    Raises:
-        SourceError: no folder of the tree has a `pyproject.toml` or a `setup.py`.
-    """
-    for name in project.source_dirs:
-        folder = checkout / name
-        if (folder / "pyproject.toml").exists() or (folder / "setup.py").exists():
-            return folder
-    raise SourceError(
-        f"{checkout} has nothing to build: no pyproject.toml or setup.py",
-        tip=f"check out {project.name} there, or name its checkout",
-    )
-
-
-def read_version(project: Project, checkout: Path) -> str | None:
-    """The base version that a tree names, such as `2.10.0a0`; None where the project has no version file.
-
-    Raises:
-        SourceError: the file is missing, or does not hold a version of PEP 440 and nothing else.
-    """
-    if not project.version_file:
-        return None
-    path = checkout / project.version_file
-    try:
-        text = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(
-            f"{project.name} has no readable {project.version_file} in {checkout}",
-            tip="is this the right repository? check it out again",
-        ) from error
-    try:
-        Version(text)
-    except InvalidVersion:
-        first = text.partition("\n")[0][:80]
-        raise SourceError(
-            f"{path} does not hold one version (PEP 440), but {first!r}"
-            + (" and more lines" if "\n" in text else ""),
-            tip="a merge may have gone wrong there; write one such as 2.9.0 or 2.10.0a0",
-        ) from None
-    return text

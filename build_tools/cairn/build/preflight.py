@@ -15,8 +15,8 @@ from packaging.version import InvalidVersion, Version
 
 from cairn import files
 from cairn import targets as gpu
-from cairn.build import plan, rocm_sdk
-from cairn.build.inputs import overrides, toolchain
+from cairn.build import rocm_sdk
+from cairn.build.inputs import overrides, source_tree, toolchain
 from cairn.build.model import CompilerCache, Job
 from cairn.errors import (
     CairnError,
@@ -154,8 +154,8 @@ def _checkout(project: Project, folder: Path, *, suffix: str | None, rocm: bool)
                 f"the checkout {folder} of {project.name} is not hipified, and it is to be built for ROCm",
                 tip="hipify it, with --hipify or the `hipify` command of its script; or build for cpu",
             )
-    plan.source_dir(project, folder)
-    base = plan.read_version(project, folder)
+    source_tree.source_dir(project, folder)
+    base = source_tree.read_version(project, folder)
     if base is not None and suffix:
         try:
             Version(base + suffix)

@@ -1,8 +1,13 @@
-"""Carries a plan out: projects that need nothing of each other are built side by side."""
+"""Carries a plan out: projects that need nothing of each other are built side by side.
+
+Each is built as soon as the last project that it needs is done: graphlib says which are ready, and its own
+thread waits for the build programs of each. Wheels from the cache are steps like others, which take no time.
+"""
 
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import graphlib
 import math
@@ -11,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cairn import files, process
-from cairn.build import build_project, cache
+from cairn.build import build_project
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.build.plan import Plan, Step
 from cairn.errors import UsageError, WheelError
@@ -44,7 +49,10 @@ def run(plan: Plan) -> tuple[BuiltWheel, ...]:
                 ready = sorter.get_ready()
                 side_by_side = len(ready) + len(running)
                 for name in ready:
-                    request = _with_jobs(plan.request, side_by_side)
+                    # Half as many again as a fair share: builds side by side seldom compile all the time, and
+                    # the last one cannot be given the share of those that are done.
+                    share = math.ceil(plan.request.jobs * 1.5 / side_by_side)
+                    request = dataclasses.replace(plan.request, jobs=min(plan.request.jobs, share))
                     running[pool.submit(_one, waiting[name], request, dict(built))] = name
                 done, _ = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
                 for future in done:
@@ -52,40 +60,27 @@ def run(plan: Plan) -> tuple[BuiltWheel, ...]:
                     built[name] = future.result()
                     sorter.done(name)
         except BaseException:
-            # The pool's exit would wait for compilers that nobody wants any more.
+            # The pool's exit would wait for compilers whose output is of no use any more.
             group.end()
             raise
     return tuple(built[s.project.name] for s in plan.steps)
 
 
-def _with_jobs(request: BuildRequest, side_by_side: int) -> BuildRequest:
-    # Half as many again as a fair share: builds side by side seldom compile all the time, and the last one
-    # cannot be given the share of those that are done.
-    share = math.ceil(request.jobs * 1.5 / side_by_side)
-    return dataclasses.replace(request, jobs=min(request.jobs, share))
-
-
-def _one(current: Step, request: BuildRequest, built: Mapping[str, BuiltWheel]) -> BuiltWheel:
-    started = time.time()
-    cached = current.hit is not None
-    if current.hit is not None:
-        hit = current.hit
-        console.current().kept(f"build {current.project.name}", "nothing changed, wheel taken from the cache")
+def _one(step: Step, request: BuildRequest, built: Mapping[str, BuiltWheel]) -> BuiltWheel:
+    """The wheel of one step, in the output folder: from the cache, else built now."""
+    started, name = time.time(), f"build {step.project.name}"
+    hit = step.hit
+    if hit is not None:
+        console.current().kept(name, "nothing changed, wheel taken from the cache")
     else:
-        with console.current().stage(f"build {current.project.name}") as stage:
-            hit = build_project.build(current, request, built, stage)
-    return _delivered(current, request, hit, started=started, cached=cached)
-
-
-def _delivered(
-    current: Step, request: BuildRequest, hit: cache.Hit, *, started: float, cached: bool
-) -> BuiltWheel:
+        with console.current().stage(name) as stage:
+            hit = build_project.build(step, request, built, stage)
     wheel = request.output_dir / hit.wheel.name
-    _remove_others(wheel, current)
+    _remove_others(wheel, step)
     if not (wheel.exists() and wheel.samefile(hit.wheel)):
         files.link_or_copy(hit.wheel, wheel)
     return BuiltWheel(
-        project=current.project.name,
+        project=step.project.name,
         wheel=wheel,
         sha256=hit.sha256,
         version=wheel_info.read(wheel).version,
@@ -93,28 +88,26 @@ def _delivered(
         seconds=hit.seconds,
         started=started,
         ended=time.time(),
-        cached=cached,
+        cached=step.hit is not None,
     )
 
 
-def _remove_others(wheel: Path, current: Step) -> None:
-    # An earlier wheel of the same project for the same Python would make the folder ambiguous for pip.
+def _remove_others(wheel: Path, step: Step) -> None:
+    """Remove the wheels that earlier builds of a project for the same Python left in the output folder.
+
+    `pip install --find-links` would choose among them. A file that is not known to be ours stays.
+    """
+    # {distribution}-{version}(-{build})?-{python}-{abi}-{platform}.whl (PEP 427)
     name, _, rest = wheel.name.partition("-")
     tag = "-".join(rest.split("-")[-3:-1])
     others = [other for other in wheel.parent.glob(f"{name}-*-{tag}-*.whl") if other != wheel]
-    ours = _made_before(wheel.parent) if others else {}
+    ours: dict[str, str] = {}
+    if others:  # the wheels of the last build that came to its end here
+        with contextlib.suppress(UsageError, WheelError):
+            ours = {w.file_name: w.sha256 for w in wheel_sets.read(wheel.parent / "set.json").wheels}
     for other in others:
         if ours.get(other.name) == files.sha256_of(other):
-            console.current().info(f"  {other.name} is replaced by the new wheel of {current.project.name}")
+            console.current().info(f"  {other.name} is replaced by the new wheel of {step.project.name}")
             other.unlink()
         else:
-            console.current().warn(f"{other} is no wheel of an earlier build here, and stays")
-
-
-def _made_before(output_dir: Path) -> dict[str, str]:
-    """The wheels of the last build that came to its end here, and their sha256."""
-    try:
-        made = wheel_sets.read(output_dir / "set.json").wheels
-    except (UsageError, WheelError):
-        return {}
-    return {wheel.file_name: wheel.sha256 for wheel in made}
+            console.current().warn(f"{other} is not a wheel of an earlier build here, and stays")

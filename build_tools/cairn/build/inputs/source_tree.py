@@ -1,4 +1,8 @@
-"""What a build asks of the checkout it runs in: its time, its edits, and no file of a killed build."""
+"""What a build asks of its checkout: entry point, version, time, edits, and a module that it lends to it.
+
+That module is `torch/_rocm_init.py`, which the repository does not have: it is written for the build alone,
+so that it gets into the wheel (`rocm_init` in stack.toml).
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,17 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from packaging.version import InvalidVersion, Version
+
 from cairn import files
 from cairn.errors import SourceError
 from cairn.sources.checkout import inspect
 from cairn.sources.git import command, url
-from cairn.sources.git.repository import UPSTREAM_TAG, Repository, root_at
+from cairn.sources.git.repository import UPSTREAM_TAG, root_at
 from cairn.sources.worktree import lent, state
 from cairn.stack import Project
 from cairn.wheels.sbom import Source
 
-_UPSTREAM = "THEROCK_UPSTREAM_DIFFBASE"
 _ROCM_INIT = '''\
 """Loads the ROCm libraries this torch was built against. Written by the build; do not edit."""
 
@@ -30,11 +35,54 @@ def initialize():
         check_version={version!r},
     )
 '''
-
-
+# A file that `rocm_init_module` wrote, to the letter: earlier versions of Cairn left it in the tree.
 _OURS = re.compile(
     re.escape(_ROCM_INIT).replace(r"\{preloads\}", r"\[[^\]]*\]").replace(r"\{version!r\}", r"'[^'\n]*'")
 )
+
+
+def source_dir(project: Project, checkout: Path) -> Path:
+    """The folder of a tree whose build backend is called.
+
+    Raises:
+        SourceError: no folder of the tree has a `pyproject.toml` or a `setup.py`.
+    """
+    for name in project.source_dirs:
+        folder = checkout / name
+        if (folder / "pyproject.toml").exists() or (folder / "setup.py").exists():
+            return folder
+    raise SourceError(
+        f"{checkout} has nothing to build: no pyproject.toml or setup.py",
+        tip=f"check out {project.name} there, or name its checkout",
+    )
+
+
+def read_version(project: Project, checkout: Path) -> str | None:
+    """The base version that a tree names, such as `2.10.0a0`; None where the project has no version file.
+
+    Raises:
+        SourceError: the file is missing, or does not hold a version of PEP 440 and nothing else.
+    """
+    if not project.version_file:
+        return None
+    path = checkout / project.version_file
+    try:
+        text = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SourceError(
+            f"{project.name} has no readable {project.version_file} in {checkout}",
+            tip="is this the right repository? check it out again",
+        ) from error
+    try:
+        Version(text)
+    except InvalidVersion:
+        first = text.partition("\n")[0][:80]
+        raise SourceError(
+            f"{path} does not hold one version (PEP 440), but {first!r}"
+            + (" and more lines" if "\n" in text else ""),
+            tip="a merge may have gone wrong there; write one such as 2.9.0 or 2.10.0a0",
+        ) from None
+    return text
 
 
 def commit_time(checkout: Path) -> int:
@@ -43,7 +91,7 @@ def commit_time(checkout: Path) -> int:
     Raises:
         SourceError: the folder is no git checkout.
     """
-    for name in (_UPSTREAM, "HEAD"):
+    for name in (UPSTREAM_TAG, "HEAD"):
         if command.succeeds(checkout, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"):
             return int(command.run(checkout, "log", "-1", "--format=%ct", name).strip())
     raise SourceError(f"{checkout} has no commit", tip="check the project out again")
@@ -51,9 +99,8 @@ def commit_time(checkout: Path) -> int:
 
 def edits(checkout: Path) -> str:
     """A digest of what differs from the last commit in files that git knows."""
-    return hashlib.sha256(
-        command.run(checkout, "diff", "--no-ext-diff", "--binary", "HEAD").encode()
-    ).hexdigest()
+    diff = command.run(checkout, "diff", "--no-ext-diff", "--binary", "HEAD")
+    return hashlib.sha256(diff.encode()).hexdigest()
 
 
 @contextlib.contextmanager
@@ -61,20 +108,20 @@ def egg_info_restored(checkout: Path) -> Iterator[None]:
     """Undo what a build in the block writes into a tracked `*.egg-info`; what was edited before stays.
 
     setuptools rewrites that folder in each build, and a repository that was made from an sdist has it in its
-    commit: the tree would count as edited, by nobody, and be built again the next time.
+    commit: the tree would count as edited though no one edited it, and be built again the next time.
     """
-    before = _changed(checkout)
+
+    def changed() -> set[str]:
+        names = command.run(checkout, "diff", "--no-ext-diff", "--name-only", "--no-relative", "-z", "HEAD")
+        return set(filter(None, names.split("\0")))
+
+    before = changed()
     try:
         yield
     finally:
-        written = [name for name in sorted(_changed(checkout) - before) if ".egg-info/" in name]
+        written = [name for name in sorted(changed() - before) if ".egg-info/" in name]
         if written:
             command.run(checkout, "checkout", "HEAD", "--", *written)
-
-
-def _changed(checkout: Path) -> set[str]:
-    names = command.run(checkout, "diff", "--no-ext-diff", "--name-only", "--no-relative", "-z", "HEAD")
-    return set(filter(None, names.split("\0")))
 
 
 def tidy(checkout: Path, rocm_init_file: str | None) -> None:
@@ -91,18 +138,14 @@ def tidy(checkout: Path, rocm_init_file: str | None) -> None:
         return
     path = checkout / rocm_init_file
     if path.is_file() and not path.is_symlink() and _OURS.fullmatch(_text(path)):
+        # Earlier versions wrote the module for good, and told git to ignore it.
         path.unlink()
-        _include_again(root, rocm_init_file)
+        exclude = root.work_tree / root.run("rev-parse", "--git-path", "info/exclude").strip()
+        lines = _text(exclude).splitlines(keepends=True) if exclude.is_file() else []
+        kept = [line for line in lines if line.rstrip("\n") != f"/{rocm_init_file}"]
+        if kept != lines:
+            files.write_text(exclude, "".join(kept))
     lent.refuse_other(root, rocm_init_file)
-
-
-def _include_again(root: Repository, name: str) -> None:
-    exclude = Path(root.run("rev-parse", "--git-path", "info/exclude").strip())
-    path = exclude if exclude.is_absolute() else root.work_tree / exclude
-    lines = _text(path).splitlines(keepends=True) if path.is_file() else []
-    kept = [line for line in lines if line.rstrip("\n") != f"/{name}"]
-    if kept != lines:
-        files.write_text(path, "".join(kept))
 
 
 def _text(path: Path) -> str:
@@ -129,17 +172,17 @@ def sources_of(project: Project, checkout: Path) -> tuple[Source, ...]:
     Raises:
         SourceError: the folder is no finished checkout.
     """
+
+    def public(origin: str) -> str | None:
+        """An origin that means something elsewhere too; a path would only give this machine away."""
+        return None if url.is_local(origin) or origin.lower().startswith("file:") else origin
+
     found = inspect.inspect(project, checkout)
-    modules = (Source(name=m.path, commit=m.commit, origin=_public(m.origin)) for m in found.submodules)
-    return (Source(name=project.name, commit=found.commit, origin=_public(found.origin)), *modules)
+    modules = (Source(name=m.path, commit=m.commit, origin=public(m.origin)) for m in found.submodules)
+    return (Source(name=project.name, commit=found.commit, origin=public(found.origin)), *modules)
 
 
 def upstream_commit(checkout: Path) -> str:
     """The upstream commit that a checkout stands on; empty where it has none yet."""
     root = root_at(checkout)
     return root.tag(UPSTREAM_TAG) or root.head() or ""
-
-
-def _public(origin: str) -> str | None:
-    """An origin that means something elsewhere too; a path would only give this machine away."""
-    return None if url.is_local(origin) or origin.lower().startswith("file:") else origin

@@ -12,10 +12,11 @@ import itertools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from cairn import stack as stacks
 from cairn.build import job
-from cairn.build.model import Job
+from cairn.build.model import CompilerCache, Job
 from cairn.cli import common, completers, main, paths
 from cairn.cli.build import show_wheels
 from cairn.cli.parser import Parser
@@ -132,8 +133,10 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
         default=None,
         help="build flash attention (default: where triton supports it)",
     )
-    parser.add_argument("--use-ccache", action=flag, default=False, help="put ccache before the compilers")
-    parser.add_argument("--use-sccache", action=flag, default=False, help="put sccache before the compilers")
+    for cache in get_args(CompilerCache):
+        parser.add_argument(
+            f"--use-{cache}", action=flag, default=False, help=f"put {cache} before the compilers"
+        )
     parser.add_argument("--clean", action=flag, default=False, help="build everything again")
 
 
@@ -152,8 +155,9 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _job(options: argparse.Namespace, stack: stacks.Stack) -> Job:
-    if options.use_ccache and options.use_sccache:
-        raise UsageError("--use-ccache and --use-sccache exclude each other")
+    caches: list[CompilerCache] = [c for c in get_args(CompilerCache) if getattr(options, f"use_{c}")]
+    if len(caches) > 1:
+        raise UsageError(f"{' and '.join(f'--use-{cache}' for cache in caches)} exclude each other")
     flash = options.enable_pytorch_flash_attention
     checkouts: dict[str, Path] = {}
     required = {_ALWAYS}
@@ -179,5 +183,5 @@ def _job(options: argparse.Namespace, stack: stacks.Stack) -> Job:
         features={} if flash is None else {"flash_attention": flash},
         channel=_CHANNELS.get(options.release_type),
         clean=options.clean,
-        compiler_cache="ccache" if options.use_ccache else "sccache" if options.use_sccache else None,
+        compiler_cache=next(iter(caches), None),
     )
