@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import base64
 import hashlib
 import stat
@@ -15,6 +16,8 @@ from typing import Protocol
 from hypothesis import strategies as st
 from installer.sources import WheelFile
 
+from cairn.cli import wheel as command
+from cairn.cli.main import guarded
 from cairn.wheels.metadata import wheel_info
 
 
@@ -33,6 +36,13 @@ class MakeWheel(Protocol):
         executables: Sequence[str] = (),
         pure: bool = True,
     ) -> Path: ...
+
+
+def cairn_wheel(*arguments: str | Path) -> int:
+    """`cairn wheel …` in this process; returns the exit code."""
+    parser = argparse.ArgumentParser()
+    command.register(parser.add_subparsers())
+    return guarded(parser.parse_args(["wheel", *map(str, arguments)]))
 
 
 def record_hash(data: bytes) -> str:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import argparse
 import json
 import zipfile
 from collections.abc import Mapping
@@ -12,15 +11,13 @@ from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from cairn.cli import wheel as command
-from cairn.cli.main import guarded
 from cairn.errors import WheelError
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.rocm_version import with_rocm
 from cairn.wheels.rewrite.repin import Renamed, RocmChange, repinned
 from cairn.wheels.rewrite.set_version import Wanted, set_versions
 from cairn.wheels.verify import Expectation, verify
-from helpers.wheels import MakeWheel, rocm_versions, validated
+from helpers.wheels import MakeWheel, cairn_wheel, rocm_versions, validated
 
 Stones = dict[str, Path]
 
@@ -140,10 +137,10 @@ def test_the_input_stays_and_what_is_done_is_said(
     before = {path: path.read_bytes() for path in stones.values()}
     out = tmp_path / "out"
     arguments = ("--rocm-version", "7.10.1", "--output-dir", out)
-    assert cairn("set-version", *arguments, "--dry-run", *stones.values()) == 0
+    assert cairn_wheel("set-version", *arguments, "--dry-run", *stones.values()) == 0
     planned = capsys.readouterr()
     assert not out.exists()
-    assert cairn("set-version", *arguments, *stones.values()) == 0
+    assert cairn_wheel("set-version", *arguments, *stones.values()) == 0
     assert capsys.readouterr() == planned
     assert "requires rocm[libraries]==7.10.1, before rocm[libraries]==7.10.0rc1" in " ".join(
         planned.err.split()
@@ -156,17 +153,11 @@ def test_the_input_stays_and_what_is_done_is_said(
         Path(line).name for line in planned.out.split()
     )
     assert before == {path: path.read_bytes() for path in stones.values()}
-    assert cairn("set-version", *arguments, "--json", *stones.values()) == 0
+    assert cairn_wheel("set-version", *arguments, "--json", *stones.values()) == 0
     torch = json.loads(capsys.readouterr().out)["wheels"][1]
     assert torch["version"] == {"old": "2.9.0+rocm7.10.0rc1", "new": "2.9.0+rocm7.10.1"}
     assert torch["files"] == ["torch/_rocm_init.py", "torch/version.py"]
     assert {"old": "rocm[libraries]==7.10.0rc1", "new": "rocm[libraries]==7.10.1"} in torch["requirements"]
-
-
-def cairn(*arguments: str | Path) -> int:
-    parser = argparse.ArgumentParser()
-    command.register(parser.add_subparsers())
-    return guarded(parser.parse_args(["wheel", *map(str, arguments)]))
 
 
 def test_siblings_follow_any_version(stones: Stones, tmp_path: Path) -> None:

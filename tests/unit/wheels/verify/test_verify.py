@@ -11,9 +11,7 @@ from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
-from helpers.wheels import MakeWheel, add_member, record_hash
-
-from .test_summary import cairn
+from helpers.wheels import MakeWheel, add_member, cairn_wheel, record_hash
 
 MANYLINUX = ("cp311-cp311-manylinux_2_28_x86_64",)
 LIBC = {"libc.so.6": ("GLIBC_2.2.5", "GLIBC_2.28")}
@@ -181,7 +179,7 @@ def test_names_that_are_shown_as_others(
     name = f"demo/fdp{letter}yp.py"
     wheel = make_wheel(files={"demo/é.py": b"", "demo/\u05e9\u200d.py": b"", name: b""})
     assert codes(wheel) == [("name-deceives", name)]
-    assert cairn("verify", wheel) == 7
+    assert cairn_wheel("verify", wheel) == 7
     assert letter not in capsys.readouterr().out
     script = f"d{letter}emo =".encode()
     plain = make_wheel()

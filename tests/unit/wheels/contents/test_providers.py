@@ -7,9 +7,7 @@ import pytest
 from cairn.errors import UsageError, WheelError
 from cairn.wheels.contents.providers import supplies
 from helpers.formats import make_elf
-from helpers.wheels import build_wheel
-
-from .test_summary import cairn
+from helpers.wheels import build_wheel, cairn_wheel
 
 TAGS = ("cp311-cp311-manylinux_2_28_x86_64",)
 
@@ -65,7 +63,7 @@ def test_a_version_that_is_not_required_supplies_nothing(
     assert supply.libraries == ()
     assert supply.versions == {"torch": ("2.0",), "audio": ("1.0",)}
     assert supplies([other, stack["torch"], stack["audio"]])[stack["audio"]].libraries == ("libtorch.so",)
-    assert cairn("verify", other, stack["audio"]) == 7
+    assert cairn_wheel("verify", other, stack["audio"]) == 7
     text = capsys.readouterr().out
     assert "[needed] audio/libaudio.so: it needs libtorch.so: not in the wheel" in text
     assert "[requirement-unmet]" in text
@@ -82,12 +80,12 @@ def test_a_folder_supplies_no_version_that_a_requirement_excludes(
         )
 
     put("2.0")
-    assert cairn("verify", stack["audio"], "--find-links", tmp_path / "sdk") == 7
+    assert cairn_wheel("verify", stack["audio"], "--find-links", tmp_path / "sdk") == 7
     text = capsys.readouterr().out
     assert "[needed] audio/libaudio.so: it needs libtorch.so: not in the wheel" in text
     assert "it requires Torch==1.0, but is installed with 2.0" in text
     put("1.0")
-    assert cairn("verify", stack["audio"], "--find-links", tmp_path / "sdk") == 0
+    assert cairn_wheel("verify", stack["audio"], "--find-links", tmp_path / "sdk") == 0
 
 
 def test_requirements_that_were_not_given_are_named(
@@ -95,7 +93,7 @@ def test_requirements_that_were_not_given_are_named(
 ) -> None:
     assert supplies([stack["audio"]])[stack["audio"]].unread == ("torch",)
     assert supplies([stack["audio"], stack["torch"]])[stack["audio"]].unread == ()
-    assert cairn("verify", stack["audio"]) == 7
+    assert cairn_wheel("verify", stack["audio"]) == 7
     assert "not given: torch, which it requires" in capsys.readouterr().out
 
 
@@ -125,13 +123,13 @@ def test_verify_of_several_wheels(
     stack: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wheels = [stack["torch"], stack["audio"]]
-    assert cairn("verify", *wheels) == 7
+    assert cairn_wheel("verify", *wheels) == 7
     text = capsys.readouterr().out
     assert "it needs libamdhip64.so.6: not in the wheel" in text
     assert "it needs libtorch.so" not in text
     files = {"_rocm/lib/libamdhip64.so.6": make_elf()}
     build_wheel(tmp_path / "sdk", name="rocm_core", tags=TAGS, files=files, pure=False)
-    assert cairn("verify", "--find-links", tmp_path / "sdk", *wheels) == 0
+    assert cairn_wheel("verify", "--find-links", tmp_path / "sdk", *wheels) == 0
     with pytest.raises(SystemExit):
-        cairn("verify", "--find-links", tmp_path / "none", *wheels)
+        cairn_wheel("verify", "--find-links", tmp_path / "none", *wheels)
     assert f"there is no folder {tmp_path / 'none'}" in capsys.readouterr().err

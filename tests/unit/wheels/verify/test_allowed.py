@@ -11,9 +11,7 @@ import pytest
 from cairn.errors import UsageError
 from cairn.wheels.verify import allowed
 from helpers.formats import make_elf
-from helpers.wheels import MakeWheel
-
-from .test_summary import cairn
+from helpers.wheels import MakeWheel, cairn_wheel
 
 ENTRY = """schema = "cairn.allow/1"
 [[finding]]
@@ -44,15 +42,15 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 def test_what_is_allowed_is_told_and_does_not_fail(
     wheel: Path, write: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cairn("verify", "--allow", write(ENTRY), wheel) == 7
+    assert cairn_wheel("verify", "--allow", write(ENTRY), wheel) == 7
     text = capsys.readouterr().out
     assert "1 finding, 2 allowed" in text
     assert "[rpath] demo/bin/*.so: allowed, nobody starts them" in text
     assert "[rpath] demo/c.so: it looks" in text
     every = write(ENTRY.replace("demo/bin/*.so", "demo/*"))
-    assert cairn("verify", "--allow", every, wheel) == 0
+    assert cairn_wheel("verify", "--allow", every, wheel) == 0
     assert "good, 3 allowed" in capsys.readouterr().out
-    assert cairn("verify", "--json", "--allow", every, wheel) == 0
+    assert cairn_wheel("verify", "--json", "--allow", every, wheel) == 0
     assert json.loads(capsys.readouterr().out) == {str(wheel): []}
 
 
@@ -68,7 +66,7 @@ def test_what_is_allowed_is_told_and_does_not_fail(
 def test_what_lets_nothing_through_is_reported(
     wheel: Path, write: Callable[[str], Path], capsys: pytest.CaptureFixture[str], old: str, new: str
 ) -> None:
-    assert cairn("verify", "--allow", write(ENTRY.replace(old, new)), wheel) == 7
+    assert cairn_wheel("verify", "--allow", write(ENTRY.replace(old, new)), wheel) == 7
     told = capsys.readouterr()
     assert "3 findings" in told.out
     assert "allowed" not in told.out
@@ -78,11 +76,11 @@ def test_what_lets_nothing_through_is_reported(
 def test_an_entry_that_has_expired_counts_no_more(
     wheel: Path, write: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cairn("verify", "--allow", write(ENTRY + "expires = 2020-01-31\n"), wheel) == 7
+    assert cairn_wheel("verify", "--allow", write(ENTRY + "expires = 2020-01-31\n"), wheel) == 7
     told = capsys.readouterr()
     assert "3 findings" in told.out
     assert "expired on 2020-01-31" in told.err.replace("\n", " ")
-    assert cairn("verify", "--allow", write(ENTRY + "expires = 2999-01-31\n"), wheel) == 7
+    assert cairn_wheel("verify", "--allow", write(ENTRY + "expires = 2999-01-31\n"), wheel) == 7
     assert "2 allowed" in capsys.readouterr().out
 
 
@@ -94,9 +92,9 @@ code = "python-tag"
 reason = "it is for later"
 """
     wheel = make_wheel(tags=("cp312-cp312-manylinux_2_28_x86_64",), pure=False)
-    assert cairn("verify", "--python", "3.11", wheel) == 7
-    assert cairn("verify", "--python", "3.11", "--allow", write(text), wheel) == 0
-    assert cairn("verify", "--python", "junk", wheel) == 2
+    assert cairn_wheel("verify", "--python", "3.11", wheel) == 7
+    assert cairn_wheel("verify", "--python", "3.11", "--allow", write(text), wheel) == 0
+    assert cairn_wheel("verify", "--python", "junk", wheel) == 2
 
 
 @pytest.mark.parametrize(

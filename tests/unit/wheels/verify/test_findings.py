@@ -3,7 +3,7 @@ from pathlib import Path
 
 from cairn.wheels.verify.findings import FindingCode
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "findings.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "findings.md"
 
 
 def test_every_code_is_explained_and_every_explained_one_exists() -> None:

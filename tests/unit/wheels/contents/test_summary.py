@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import argparse
 import json
 import stat
 import subprocess
@@ -10,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from cairn.cli import wheel as command
-from cairn.cli.main import guarded
 from cairn.errors import WheelError
 from cairn.wheels.contents.dependency_tree import needed_tree
 from cairn.wheels.contents.diff import Delta, diff
@@ -19,7 +16,7 @@ from cairn.wheels.contents.summary import summarise
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
-from helpers.wheels import MakeWheel
+from helpers.wheels import MakeWheel, cairn_wheel
 
 MANYLINUX = ("cp311-cp311-manylinux_2_28_x86_64",)
 CODES = {"gfx942": make_code_object("gfx942", b"abc"), "gfx1100": make_code_object("gfx1100", b"de")}
@@ -46,12 +43,6 @@ def linked(make_wheel: MakeWheel) -> Path:
             **ring,
         },
     )
-
-
-def cairn(*arguments: str | Path) -> int:
-    parser = argparse.ArgumentParser()
-    command.register(parser.add_subparsers())
-    return guarded(parser.parse_args(["wheel", *map(str, arguments)]))
 
 
 def test_the_tree_shows_the_closure(linked: Path) -> None:
@@ -163,12 +154,12 @@ def test_dlls_are_compared_too(for_windows: Path, tmp_path: Path) -> None:
 
 
 def test_show_for_people_and_programs(linked: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cairn("show", linked) == 0
+    assert cairn_wheel("show", linked) == 0
     text = capsys.readouterr().out
     assert "gfx942, gfx1100" in text
     assert "MI300A, MI300X, MI325X" in text
     assert "└── libamdhip64.so.6 (elsewhere)" in text
-    assert cairn("show", "--json", linked) == 0
+    assert cairn_wheel("show", "--json", linked) == 0
     (data,) = json.loads(capsys.readouterr().out)
     assert data["distribution"] == "demo"
     assert data["targets"] == ["gfx942", "gfx1100"]
@@ -180,7 +171,7 @@ def test_links_are_shown_and_refused(make_wheel: MakeWheel, capsys: pytest.Captu
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr(link, "liba.so.1")
-    assert cairn("show", wheel) == 0
+    assert cairn_wheel("show", wheel) == 0
     assert "demo/lib/liba.so -> liba.so.1" in capsys.readouterr().out
     assert summarise(wheel).links == ("demo/lib/liba.so -> liba.so.1",)
     assert [binary.path for binary in summarise(wheel).binaries] == ["demo/lib/liba.so.1"]
@@ -191,17 +182,17 @@ def test_links_are_shown_and_refused(make_wheel: MakeWheel, capsys: pytest.Captu
 
 def test_verify_lists_findings_and_fails(linked: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good = ("--provided", "libamdhip64.so*", "--provided", "?.so", "--targets", "gfx942,gfx1100")
-    assert cairn("verify", *good, linked) == 0
+    assert cairn_wheel("verify", *good, linked) == 0
     assert "good" in capsys.readouterr().out
-    assert cairn("verify", *good, "--sibling", "triton=3.6.0", "--python", "3.12", linked) == 7
+    assert cairn_wheel("verify", *good, "--sibling", "triton=3.6.0", "--python", "3.12", linked) == 7
     text = capsys.readouterr().out
     assert "2 findings" in text
     assert "[sibling-not-exact]" in text
     assert "what to do: require triton==3.6.0" in text
-    assert cairn("verify", "--json", linked) == 7
+    assert cairn_wheel("verify", "--json", linked) == 7
     assert [f["code"] for f in json.loads(capsys.readouterr().out)[str(linked)]] == ["needed"]
-    assert cairn("verify", "--sibling", "triton", linked) == 2
-    assert cairn("verify", "--targets", "gfx9999", linked) == 2
+    assert cairn_wheel("verify", "--sibling", "triton", linked) == 2
+    assert cairn_wheel("verify", "--targets", "gfx9999", linked) == 2
 
 
 def test_an_empty_value_is_not_taken_for_none_at_all(
@@ -210,11 +201,11 @@ def test_an_empty_value_is_not_taken_for_none_at_all(
     # As CI passes a variable that is not set: nothing would be checked, and the wheel would be good.
     good = ("verify", "--provided", "libamdhip64.so*", "--provided", "?.so", linked)
     with pytest.raises(SystemExit, match="2"):
-        cairn(*good, "--targets", "")
+        cairn_wheel(*good, "--targets", "")
     assert "it is empty" in capsys.readouterr().err
-    assert cairn(*good, "--python", "") == 2
+    assert cairn_wheel(*good, "--python", "") == 2
     with pytest.raises(SystemExit, match="2"):
-        cairn("fat", "--targets", "", "--output-dir", tmp_path / "out", linked, tmp_path)
+        cairn_wheel("fat", "--targets", "", "--output-dir", tmp_path / "out", linked, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +221,7 @@ def test_set_version(
 ) -> None:
     out = tmp_path / "out"
     require = ("--require", "Triton==3.6.0", "--require", "rocm==7.10.0")
-    assert cairn("set-version", *arguments, *require, "--output-dir", out, linked) == 0
+    assert cairn_wheel("set-version", *arguments, *require, "--output-dir", out, linked) == 0
     path = Path(capsys.readouterr().out.strip())
     assert path == out / f"{name}-{MANYLINUX[0]}.whl"
     assert summarise(path).requires_dist == ("Triton==3.6.0", "filelock", "rocm==7.10.0")
@@ -256,7 +247,7 @@ print([name for name in heavy if name in sys.modules])
 def test_set_version_to_none_at_all(
     linked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str, value: str
 ) -> None:
-    assert cairn("set-version", flag, value, "--output-dir", tmp_path / "out", linked) == 7
+    assert cairn_wheel("set-version", flag, value, "--output-dir", tmp_path / "out", linked) == 7
     assert capsys.readouterr().err.count("error: ") == 1
     assert not (tmp_path / "out").exists()
 
@@ -265,14 +256,14 @@ def test_promotion_and_diff_on_the_command_line(
     make_wheel: MakeWheel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wheel = make_wheel(version="1.0+rocm7.10.0a20260501")
-    assert cairn("set-version", "--promote", "final", "--output-dir", tmp_path / "out", wheel) == 0
+    assert cairn_wheel("set-version", "--promote", "final", "--output-dir", tmp_path / "out", wheel) == 0
     path = Path(capsys.readouterr().out.strip())
     assert path.name == "demo-1.0+rocm7.10.0-py3-none-any.whl"
-    assert cairn("diff", wheel, path) == 0
+    assert cairn_wheel("diff", wheel, path) == 0
     assert "version: 1.0+rocm7.10.0a20260501 -> 1.0+rocm7.10.0\n" in capsys.readouterr().out
-    assert cairn("diff", "--json", wheel, wheel) == 0
+    assert cairn_wheel("diff", "--json", wheel, wheel) == 0
     assert json.loads(capsys.readouterr().out)["changed"] == []
-    assert cairn("diff", wheel, wheel) == 0
+    assert cairn_wheel("diff", wheel, wheel) == 0
     assert capsys.readouterr().out == "no difference\n"
 
 
@@ -282,7 +273,7 @@ def test_bad_input_is_one_line(
 ) -> None:
     wheel = tmp_path / ("demo-1-py3-none-any.whl" if content is not None else "demo.whl")
     wheel.write_bytes(content or b"")
-    assert cairn("show", wheel) == 7
+    assert cairn_wheel("show", wheel) == 7
     assert capsys.readouterr().err.startswith("error: ")
 
 
@@ -291,7 +282,7 @@ def test_what_is_not_there_is_not_called_a_bad_wheel(
 ) -> None:
     for missing in ("missing.whl", tmp_path / "demo-1-py3-none-any.whl"):
         with pytest.raises(SystemExit):
-            cairn("show", missing)
+            cairn_wheel("show", missing)
         assert f"there is no file {missing}" in capsys.readouterr().err
 
 
@@ -300,7 +291,7 @@ def test_repair_says_which_wheels_it_wrote(
 ) -> None:
     wheel = make_wheel(tags=("py3-none-linux_x86_64",), pure=False)
     out = tmp_path / "out"
-    assert cairn("repair", "--json", "--output-dir", out, wheel) == 0
+    assert cairn_wheel("repair", "--json", "--output-dir", out, wheel) == 0
     assert json.loads(capsys.readouterr().out)["wheels"] == [
         {
             "source": str(wheel),
@@ -308,5 +299,5 @@ def test_repair_says_which_wheels_it_wrote(
             "tags": ["py3-none-manylinux_2_5_x86_64"],
         }
     ]
-    assert cairn("repair", "--output-dir", out, wheel) == 0
+    assert cairn_wheel("repair", "--output-dir", out, wheel) == 0
     assert capsys.readouterr().out == f"{out / 'demo-1.0-py3-none-manylinux_2_5_x86_64.whl'}\n"

@@ -203,6 +203,19 @@ def test_what_is_missing_is_named(linked: Callable[..., Path], rocm: Rocm, tmp_p
     assert not (tmp_path / "out").exists()
 
 
+def test_libraries_that_need_each_other_are_loaded_after_what_they_need(
+    linked: Callable[..., Path], rocm: Rocm, tmp_path: Path
+) -> None:
+    rocm.add("libhipa.so.1", "libhipb.so.1", "libamdhip64.so.7")
+    rocm.add("libhipb.so.1", "libhipc.so.1", "libamdhip64.so.7")
+    rocm.add("libhipc.so.1", "libhipa.so.1", "libhipc.so.1")
+    rocm.add("libhipd.so.1", "libhipb.so.1")
+    report = make(linked("libhipd.so.1", "libc.so.6"), rocm, tmp_path / "out")
+    order = [part.name for part in report.parts if part.name.startswith("lib/lib")]
+    ring = [order.index(f"lib/libhip{letter}.so.1") for letter in "abc"]
+    assert order.index("lib/libamdhip64.so.7") < max(ring) < order.index("lib/libhipd.so.1")
+
+
 def test_what_other_wheels_supply_is_left(linked: Callable[..., Path], rocm: Rocm, tmp_path: Path) -> None:
     wheel = linked("libamdhip64.so.7", "libtorch.so")
     report = make(wheel, rocm, tmp_path / "out", provided=("libtorch*.so",))
