@@ -356,3 +356,21 @@ def test_zip64_with_lowered_limits_is_read_by_everyone(tmp_path: Path, limits: Z
     with zipfile.ZipFile(second) as archive:
         assert archive.testzip() is None
         assert len(archive.namelist()) == len(content)
+
+
+def test_the_zip64_end_record_says_which_zip_made_it(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    write(path, [New(name="a", content=b"a")], zip64=Zip64At(0, 0))
+    data = path.read_bytes()
+    assert data[data.index(layout.END64_MAGIC) :][12:16] == bytes((45, 3, 45, 0))  # by 4.5 on Unix, needs 4.5
+
+
+def test_sizes_in_two_zip64_fields_are_compared(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    write(path, [New(name="a", content=b"abc" * 9)], zip64=Zip64At(0, 0))
+    # The 32-bit sizes of both headers are all ones, byte for byte the same; the true ones are in two fields.
+    field = struct.pack("<HHQ", 1, 16, 27)
+    assert path.read_bytes().count(field) == 1
+    patched(path, lambda data: data.__setitem__(data.index(field) + 4, 28))
+    with pytest.raises(errors.InconsistentArchiveError):
+        Archive.open(path)

@@ -1,14 +1,18 @@
-"""The table of contents of an archive, read so that no header can say one thing and another mean another.
+"""The table of contents of an archive, accepted only when all of ZIP's redundant fields agree.
 
-Installers differ in which of ZIP's redundant fields they believe, so an archive is only taken when all of
-them agree: end record, central directory, local headers and data descriptors, without a gap, an overlap, or
-a byte that none of them accounts for.
+Installers differ in which of these fields they believe (some read the central directory, some the local
+headers), so a file on which they disagree could install one thing here and something else there. Taken is an
+archive whose end record, central directory, local headers and data descriptors agree, without a gap, an
+overlap, or a byte that none of them accounts for.
+
+Source: APPNOTE.TXT 4.3.6 (overall layout), read from the end of the file backwards:
+
+    [local header, content, data descriptor]… [central directory] [ZIP64 end, ZIP64 locator] [end record]
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from cairn.formats.errors import (
@@ -27,13 +31,11 @@ from cairn.formats.zip.raw_file import RawFile
 # A torch wheel has 12,000 members: what is done for each is bound once, and members are made by the tuple's
 # own constructor, which takes half the time of the named one.
 _new = tuple.__new__
-_CENTRAL = layout.CENTRAL.unpack_from
-_LOCAL = layout.LOCAL.unpack_from
-_SHARED = struct.Struct("<2H4LH").pack  # flags, method, time, CRC, the two sizes, length of the name
-_SHARED_AT = 6
-_LONGEST_COMMENT = 0xFFFF
-_HEADERS_WINDOW = 1 << 16
-_DESCRIPTOR_SIZES = (12, 16, 20, 24)
+_unpack_central = layout.CENTRAL.unpack_from
+_LOCAL_SIZE = layout.LOCAL.size
+_LONGEST_COMMENT = 0xFFFF  # its length has 16 bits
+_HEADERS_WINDOW = 1 << 16  # one read brings the local headers of many small members
+_DESCRIPTOR_SIZES = (12, 16, 20, 24)  # CRC and two sizes of 4 or 8 bytes each; with or without a signature
 
 
 class _End(NamedTuple):
@@ -49,30 +51,39 @@ def read_directory(file: RawFile, limits: Limits) -> tuple[Member, ...]:
         ArchiveError: one of its subclasses, by reason.
     """
     end = _find_end(file)
+    # Checked before the table is read: a few bytes may ask for gigabytes.
     if end.members > limits.members or end.size > limits.directory_size:
         raise BombError(f"{file.path.name} has {end.members} members in {end.size} bytes of directory")
-    entries = tuple(_entries(file.at(end.offset, end.size), end))
+    entries, shared = _read_entries(file.at(end.offset, end.size), end.members)
     zip_limits.check_members(entries, limits)
     zip_limits.check_together(entries, limits)
-    return _located(file, entries, end.offset)
+    return _located(file, entries, shared, end.offset)
 
 
 def _find_end(file: RawFile) -> _End:
+    """What the end record says (4.3.16), or the ZIP64 one in its place (4.3.14)."""
+    # The record is the last thing in the file but for a comment, so its place is not fixed: it is searched
+    # for from the end. A comment that holds the signature itself is refused by the length check below.
     size = min(file.size, layout.END.size + _LONGEST_COMMENT)
     tail = file.at(file.size - size, size)
     place = tail.rfind(layout.END_MAGIC)
+    if place < 0 and file.size >= 4 and file.at(0, 4) == layout.LOCAL_MAGIC:  # noqa: PLR2004 - a signature
+        raise TruncatedArchiveError(
+            f"{file.path.name} has no end record", tip="the file was cut off: fetch or build it again"
+        )
     if place < 0:
-        raise _no_end(file)
+        raise NotAnArchiveError(f"{file.path.name} is not a ZIP archive")
     if place + layout.END.size > len(tail):
         raise TruncatedArchiveError(f"{file.path.name} ends inside its end record")
     fields = layout.END.unpack_from(tail, place)
-    disk, first_disk, count_here, count, cd_size, cd_offset, comment = fields[1:]
+    disk, first_disk, count_here, count, directory_size, offset, comment = fields[1:]
     if place + layout.END.size + comment != len(tail):
         raise InconsistentArchiveError(f"{file.path.name} goes on after its end record")
+    # ZIP64 writers may put all ones into the disk numbers too (4.4.19, 4.4.20).
     if disk not in (0, MAX_16) or first_disk not in (0, MAX_16) or count_here != count:
         raise UnsupportedArchiveError(f"{file.path.name} is one part of several")
     position = file.size - len(tail) + place
-    end, start = _widen_end(file, _End(count, cd_size, cd_offset), position)
+    end, start = _widen_end(file, _End(count, directory_size, offset), position)
     if end.offset + end.size != start:
         raise InconsistentArchiveError(
             f"the central directory of {file.path.name} is not where its end record says"
@@ -80,16 +91,9 @@ def _find_end(file: RawFile) -> _End:
     return end
 
 
-def _no_end(file: RawFile) -> Exception:
-    if file.size >= len(layout.LOCAL_MAGIC) and file.at(0, 4) == layout.LOCAL_MAGIC:
-        return TruncatedArchiveError(
-            f"{file.path.name} has no end record", tip="the file was cut off: fetch or build it again"
-        )
-    return NotAnArchiveError(f"{file.path.name} is not a ZIP archive")
-
-
 def _widen_end(file: RawFile, end: _End, position: int) -> tuple[_End, int]:
-    """The true numbers, and where the directory must end."""
+    """The true numbers, and where the directory must end: at the first of the end records."""
+    # The locator (4.3.15), where there is one, stands right before the end record at `position`.
     where = position - layout.LOCATOR64.size
     raw = file.at(where, layout.LOCATOR64.size) if where >= 0 else b""
     if not raw.startswith(layout.LOCATOR64_MAGIC):
@@ -97,83 +101,105 @@ def _widen_end(file: RawFile, end: _End, position: int) -> tuple[_End, int]:
     _, disk, offset, disks = layout.LOCATOR64.unpack(raw)
     if disk or disks > 1 or offset + layout.END64.size > where:
         raise InconsistentArchiveError(f"the ZIP64 locator of {file.path.name} points nowhere")
-    fields = layout.END64.unpack(file.at(offset, layout.END64.size))
-    magic, length, disk, first_disk, count_here = fields[0], fields[1], fields[4], fields[5], fields[6]
-    wide = _End(*fields[7:])
+    magic, length, _, _, disk, first_disk, count_here, *numbers = layout.END64.unpack(
+        file.at(offset, layout.END64.size)
+    )
+    wide = _End(*numbers)
+    # The record's length does not count the signature and the length itself: 12 bytes (4.3.14.1).
     if magic != layout.END64_MAGIC or offset + length + 12 != where:
         raise InconsistentArchiveError(
             f"the ZIP64 end record of {file.path.name} is not where its locator says"
         )
     if disk or first_disk or count_here != wide.members:
         raise UnsupportedArchiveError(f"{file.path.name} is one part of several")
+    # A number of the old record is either all ones, which means "see ZIP64", or the same number.
     for narrow, value, sentinel in zip(end, wide, (MAX_16, MAX_32, MAX_32), strict=True):
         if narrow not in (value, sentinel):
             raise InconsistentArchiveError(f"the two end records of {file.path.name} contradict each other")
     return wide, offset
 
 
-def _entries(table: bytes, end: _End) -> Iterator[Member]:
+def _read_entries(table: bytes, count: int) -> tuple[list[Member], list[bytes]]:
+    """The entries of the directory, and of each the bytes that its local header must repeat."""
+    entries: list[Member] = []
+    shared: list[bytes] = []
     position = 0
-    for number in range(end.members):
+    for number in range(1, count + 1):
         if position + layout.CENTRAL.size > len(table):
-            raise InconsistentArchiveError(
-                f"the central directory ends before entry {number + 1} of {end.members}"
-            )
-        member, position = _entry(table, position, number)
-        yield member
+            raise InconsistentArchiveError(f"the central directory ends before entry {number} of {count}")
+        fields = _unpack_central(table, position)
+        magic, made_by, needs, flags, method, stamp, crc, compressed, size = fields[:9]
+        name_size, extra_size, comment_size, disk, internal, external, offset = fields[9:]
+        name_at = position + layout.CENTRAL.size
+        extra_at = name_at + name_size
+        comment_at = extra_at + extra_size
+        end = comment_at + comment_size
+        if magic != layout.CENTRAL_MAGIC or end > len(table):
+            raise InconsistentArchiveError(f"entry {number} of the central directory is broken")
+        if disk not in (0, MAX_16):
+            raise UnsupportedArchiveError("the archive is one part of several")
+        if needs > layout.NEEDS_AT_MOST:
+            raise UnsupportedArchiveError(f"entry {number} of the central directory needs a newer ZIP")
+        raw_name = table[name_at:extra_at]
+        name = raw_name.decode() if raw_name.isascii() else _decoded(raw_name, flags)
+        # Sizes of all ones are in the ZIP64 field, of which the local header has its own: not compared so.
+        wide = MAX_32 in (size, compressed)
+        shared.append(b"" if wide else table[position + layout.CENTRAL_SHARED_AT : name_at - 16])
+        extra = b""
+        if extra_size:
+            zip64, extra = layout.split_extra(table[extra_at:comment_at], where=name)
+            size, compressed, offset = layout.widen((size, compressed, offset), zip64, where=name)
+        numbers = (flags, method, stamp, crc, compressed, size, external, internal, made_by)
+        entries.append(_new(Member, (name, raw_name, *numbers, extra, table[comment_at:end], offset, 0, 0)))
+        position = end
     if position != len(table):
-        raise InconsistentArchiveError(
-            f"the central directory holds more than the {end.members} entries it counts"
-        )
-
-
-def _entry(table: bytes, position: int, number: int) -> tuple[Member, int]:
-    fields = _CENTRAL(table, position)
-    magic, made_by, needs, flags, method, stamp, crc, compressed, size = fields[:9]
-    name_size, extra_size, comment_size, disk, internal, external, offset = fields[9:]
-    name_at = position + layout.CENTRAL.size
-    extra_at = name_at + name_size
-    comment_at = extra_at + extra_size
-    end = comment_at + comment_size
-    if magic != layout.CENTRAL_MAGIC or end > len(table):
-        raise InconsistentArchiveError(f"entry {number + 1} of the central directory is broken")
-    if disk not in (0, MAX_16):
-        raise UnsupportedArchiveError("the archive is one part of several")
-    if needs > layout.NEEDS_AT_MOST:
-        raise UnsupportedArchiveError(f"entry {number + 1} of the central directory needs a newer ZIP")
-    raw_name = table[name_at:extra_at]
-    name = _decoded(raw_name, flags)
-    extra = b""
-    if extra_size:
-        zip64, extra = layout.split_extra(table[extra_at:comment_at], where=name)
-        size, compressed, offset = layout.widen((size, compressed, offset), zip64, where=name)
-    numbers = (flags, method, stamp, crc, compressed, size, external, internal, made_by)
-    comment = table[comment_at:end] if comment_size else b""
-    return _new(Member, (name, raw_name, *numbers, extra, comment, offset, 0, 0)), end
+        raise InconsistentArchiveError(f"the central directory holds more than the {count} entries it counts")
+    return entries, shared
 
 
 def _decoded(raw: bytes, flags: int) -> str:
     # Without the flag names are code page 437 (APPNOTE, appendix D), which is what Python's zipfile reads.
     try:
-        return raw.decode("utf-8" if flags & layout.FLAG_UTF8 or raw.isascii() else "cp437")
+        return raw.decode("utf-8" if flags & layout.FLAG_UTF8 else "cp437")
     except UnicodeDecodeError as error:
         raise InconsistentArchiveError(f"the member name {raw!r} is not the UTF-8 it claims to be") from error
 
 
-def _located(file: RawFile, entries: Sequence[Member], directory: int) -> tuple[Member, ...]:
-    order = sorted(range(len(entries)), key=lambda index: entries[index].offset)
-    found: list[Member] = list(entries)
-    headers = _Headers(file)
-    expected = 0
-    for place, index in enumerate(order):
-        member = entries[index]
+def _located(
+    file: RawFile, entries: Sequence[Member], shared: Sequence[bytes], directory: int
+) -> tuple[Member, ...]:
+    """The members with their places: every byte before the directory belongs to exactly one of them."""
+    order = sorted(range(len(entries)), key=[member.offset for member in entries].__getitem__)
+    bounds = [entries[index].offset for index in order[1:]] + [directory]
+    found = list(entries)
+    window, start, expected = b"", 0, 0
+    for index, bound in zip(order, bounds, strict=False):
+        member, raw_name = entries[index], entries[index].raw_name
         if member.offset != expected:
             raise InconsistentArchiveError(
                 f"{member.name} begins at byte {member.offset} where {expected} was due: "
                 "members overlap, or leave room for what no header lists"
             )
-        expected = entries[order[place + 1]].offset if place + 1 < len(order) else directory
-        found[index] = _locate(headers, member, expected)
+        head_size = _LOCAL_SIZE + len(raw_name)
+        at = member.offset - start
+        if at + head_size > len(window):
+            start, at = member.offset, 0
+            window = file.at(start, max(head_size, min(_HEADERS_WINDOW, file.size - start)))
+        # The usual case at once: what both headers have is the same, byte for byte.
+        same = shared[index]
+        usual = (
+            same
+            and window.startswith(layout.LOCAL_MAGIC, at)
+            and window.startswith(same, at + layout.LOCAL_SHARED_AT)
+            and window.startswith(raw_name, at + _LOCAL_SIZE)
+        )
+        # The last two bytes of the header are the length of its extra field.
+        extra_size = window[at + _LOCAL_SIZE - 2] + (window[at + _LOCAL_SIZE - 1] << 8)
+        data_offset = member.offset + head_size + extra_size
+        if not usual or data_offset + member.compressed_size != bound:
+            data_offset = _locate_unusual(file, member, window[at : at + head_size], bound)
+        found[index] = _new(Member, (*member[:-2], data_offset, bound))
+        expected = bound
     if expected != directory:
         raise InconsistentArchiveError(
             f"{file.path.name} has {directory} bytes before its directory and no members"
@@ -181,80 +207,39 @@ def _located(file: RawFile, entries: Sequence[Member], directory: int) -> tuple[
     return tuple(found)
 
 
-class _Headers:
-    """The local headers, read in passing: those of many small members come with one read."""
-
-    def __init__(self, file: RawFile) -> None:
-        self.file = file
-        self._start = 0
-        self._window = b""
-
-    def at(self, offset: int, size: int) -> tuple[bytes, int]:
-        """Bytes that hold those asked for, and where in them they begin."""
-        place = offset - self._start
-        if place < 0 or place + size > len(self._window):
-            self._start, place = offset, 0
-            self._window = self.file.at(offset, max(size, min(_HEADERS_WINDOW, self.file.size - offset)))
-        return self._window, place
-
-
-def _locate(headers: _Headers, member: Member, bound: int) -> Member:
-    """The member with its place, once its local header agrees."""
-    raw_name = member.raw_name
-    head_size = layout.LOCAL.size + len(raw_name)
-    window, place = headers.at(member.offset, head_size)
-    # The usual case at once: what both headers have is the same byte for byte.
-    narrow = member.size < MAX_32 and member.compressed_size < MAX_32
-    shared = _SHARED(*member[2:8], len(raw_name)) if narrow else layout.CENTRAL_MAGIC
-    if (
-        window.startswith(layout.LOCAL_MAGIC, place)
-        and window.startswith(shared, place + _SHARED_AT)
-        and window.startswith(raw_name, place + layout.LOCAL.size)
-    ):
-        extra_at = place + layout.LOCAL.size - 2
-        data_offset = member.offset + head_size + window[extra_at] + (window[extra_at + 1] << 8)
-        if data_offset + member.compressed_size == bound:
-            return _new(Member, (*member[:-2], data_offset, bound))
-    return _locate_oddity(headers, member, bound)
-
-
-def _locate_oddity(headers: _Headers, member: Member, bound: int) -> Member:
-    """A member with ZIP64 sizes, a data descriptor or another time, or one that lies."""
-    raw_name = member.raw_name
-    head_size = layout.LOCAL.size + len(raw_name)
-    window, place = headers.at(member.offset, head_size)
-    magic, _, flags, method, _, crc, compressed, size, name_length, extra_length = _LOCAL(window, place)
-    if (
-        magic != layout.LOCAL_MAGIC
-        or name_length != len(raw_name)
-        or not window.startswith(raw_name, place + layout.LOCAL.size)
-    ):
+def _locate_unusual(file: RawFile, member: Member, head: bytes, bound: int) -> int:
+    """Where the content of a member begins that has ZIP64 sizes, a data descriptor or a different time."""
+    magic, _, flags, method, _, crc, compressed, size, name_size, extra_size = layout.LOCAL.unpack_from(head)
+    same_name = name_size == len(member.raw_name) and head.endswith(member.raw_name)
+    if magic != layout.LOCAL_MAGIC or not same_name:
         raise InconsistentArchiveError(
-            f"the local header of {member.name} is missing, or names another member"
+            f"the local header of {member.name} is missing, or names a different member"
         )
-    data_offset = member.offset + head_size + extra_length
+    data_offset = member.offset + len(head) + extra_size
     end = data_offset + member.compressed_size
     if end > bound:
         raise InconsistentArchiveError(f"{member.name} is longer than the room it has: members overlap")
-    if extra_length and MAX_32 in (compressed, size):
-        zip64, _ = layout.split_extra(
-            headers.file.at(member.offset + head_size, extra_length), where=member.name
-        )
+    if extra_size and MAX_32 in (compressed, size):
+        zip64, _ = layout.split_extra(file.at(member.offset + len(head), extra_size), where=member.name)
         size, compressed = layout.widen((size, compressed), zip64, where=member.name)
     described = (flags, method, crc, compressed, size)
+    # Bit 3: CRC and sizes follow the content, and are zero in the local header (4.4.4). Zip writers that
+    # cannot seek write so: `zip -`, and Java's ZipOutputStream.
     late = flags & layout.FLAG_DESCRIPTOR
-    # With a data descriptor the local numbers may be left at zero.
     if described != member[2:4] + member[5:8] and not (late and described == (*member[2:4], 0, 0, 0)):
         raise InconsistentArchiveError(f"the two headers of {member.name} contradict each other")
     if late:
-        _check_descriptor(headers.file, member, end, bound)
+        _check_descriptor(file, member, end, bound)
     elif end != bound:
         raise InconsistentArchiveError(f"{bound - end} bytes after {member.name} belong to no member")
-    return _new(Member, (*member[:-2], data_offset, bound))
+    return data_offset
 
 
 def _check_descriptor(file: RawFile, member: Member, start: int, end: int) -> None:
+    """The data descriptor (4.3.9) between the content of a member and the next one."""
     raw = file.at(start, end - start) if end - start in _DESCRIPTOR_SIZES else b""
+    # CRC, compressed size, size: 4+4+4 or, with ZIP64, 4+8+8 bytes. The signature before them is optional,
+    # and makes them 16 or 24, which alone are divisible by 8.
     numbers = raw.removeprefix(layout.DESCRIPTOR_MAGIC) if len(raw) % 8 == 0 else raw
     width = (len(numbers) - 4) // 2
     told = (

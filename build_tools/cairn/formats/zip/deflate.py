@@ -18,9 +18,9 @@ PIECE = 1 << 20
 """Bytes that one worker deflates at a time; fixed, so that the result does not depend on the machine."""
 
 _OUT = 1 << 18
-_WINDOW = 1 << 15
-_RAW = -15
-_FEW = 2  # pieces that are deflated sooner than threads are started
+_WINDOW = 1 << 15  # how far back deflate can refer (RFC 1951, section 2)
+_RAW = -15  # a window of 2**15 bytes, and no zlib header: what ZIP stores
+_PIECES_WITHOUT_THREADS = 2  # pieces that are deflated sooner than threads are started
 
 
 def _fastest() -> tuple[Any, int]:
@@ -51,15 +51,15 @@ def crc32(data: bytes, value: int = 0) -> int:
     return int(_fast.crc32(data, value))
 
 
-def inflate(chunks: Iterable[bytes], *, window: bytes = b"") -> Iterator[bytes]:
-    """Unpack raw deflate data in pieces of at most 256 KiB; `window` is what was unpacked before it.
+def inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Unpack raw deflate data in pieces of at most 256 KiB.
 
     Raises:
         EOFError: the data ends before the stream does.
         ValueError: there are bytes after the end of the stream.
         InflateError: the data is broken.
     """
-    stream: Any = _fast.decompressobj(_RAW, zdict=window)
+    stream: Any = _fast.decompressobj(_RAW)
     for chunk in chunks:
         data = chunk
         while data and not stream.eof:
@@ -78,12 +78,12 @@ def deflate(pieces: Iterable[bytes], *, workers: int | None = None) -> Iterator[
     """Pack pieces (each of PIECE bytes but the last) into one raw deflate stream, on all cores.
 
     Every piece is packed apart, with the 32 KiB before it as dictionary, and ends on a byte boundary, so
-    that the results can stand one after the other.
+    that the results can stand one after the other: the way of pigz.
     """
     iterator = iter(pieces)
-    head = list(itertools.islice(iterator, _FEW + 1)) or [b""]
+    head = list(itertools.islice(iterator, _PIECES_WITHOUT_THREADS + 1)) or [b""]
     parts = _with_windows(itertools.chain(head, iterator))
-    if len(head) <= _FEW:
+    if len(head) <= _PIECES_WITHOUT_THREADS:
         for piece, window, last in parts:
             yield _packed(piece, window, last=last)
     else:
@@ -109,6 +109,7 @@ def _packed(piece: bytes, window: bytes, *, last: bool) -> bytes:
         stream: Any = _fast.compressobj(_LEVEL, zlib.DEFLATED, _RAW, 8, zlib.Z_DEFAULT_STRATEGY, window)
     else:
         stream = _fast.compressobj(_LEVEL, zlib.DEFLATED, _RAW)
+    # Z_SYNC_FLUSH ends with an empty stored block, which fills the last byte; Z_FINISH sets the final bit.
     return bytes(stream.compress(piece) + stream.flush(zlib.Z_FINISH if last else zlib.Z_SYNC_FLUSH))
 
 

@@ -11,34 +11,52 @@ from typing import NamedTuple
 
 from cairn.formats.errors import InconsistentArchiveError
 
+# Compression methods (4.4.5): of all that exist, wheels use these two (PEP 427 asks for what zipfile reads).
 STORED = 0
 DEFLATED = 8
-FLAG_DESCRIPTOR = 1 << 3
-FLAG_UTF8 = 1 << 11
-FLAGS_ENCRYPTED = 1 | 1 << 6 | 1 << 13
+# General purpose bits (4.4.4).
+FLAG_DESCRIPTOR = 1 << 3  # CRC and sizes stand behind the content
+FLAG_UTF8 = 1 << 11  # the name is UTF-8, else code page 437
+FLAGS_ENCRYPTED = 1 | 1 << 6 | 1 << 13  # encrypted; strongly; the central directory too
+# A field of all ones means that the value is in the ZIP64 extra field or the ZIP64 end record (4.4.1.4).
 MAX_32 = 0xFFFFFFFF
 MAX_16 = 0xFFFF
+# Version made by (4.4.2): the system in the high byte (3: Unix, so that the mode counts), 2.0 in the low one.
 MADE_ON_UNIX = 3 << 8 | 20
+# Date (years from 1980, 7 bits; month, 4; day, 5) and time (hour, 5; minute, 6; seconds halved, 5) of MS-DOS.
 DOS_EPOCH = 0x0021_0000  # 1980-01-01 00:00:00, the earliest time that ZIP can say
 
+# Local file header (4.3.7), 30 bytes: 0 signature, 4 version needed, 6 flags, 8 method, 10 time and date,
+# 14 CRC-32, 18 compressed size, 22 size, 26 length of the name, 28 of the extra field; then name and extra.
 LOCAL = struct.Struct("<4s3H4L2H")
-CENTRAL = struct.Struct("<4s4H4L5H2L")
-END = struct.Struct("<4s4H2LH")
-END64 = struct.Struct("<4sQ2H2L4Q")
-LOCATOR64 = struct.Struct("<4sLQL")
 LOCAL_MAGIC = b"PK\x03\x04"
+# Central directory header (4.3.12), 46 bytes: 0 signature, 4 version made by, 6 needed, 8 flags, 10 method,
+# 12 time and date, 16 CRC-32, 20 compressed size, 24 size, 28 length of the name, 30 of the extra field,
+# 32 of the comment, 34 disk, 36 internal attributes, 38 external ones (the Unix mode in the high 16 bits),
+# 42 offset of the local header; then name, extra and comment.
+CENTRAL = struct.Struct("<4s4H4L5H2L")
 CENTRAL_MAGIC = b"PK\x01\x02"
+# From the flags to the length of the name both headers have the same 22 bytes.
+LOCAL_SHARED_AT = 6
+CENTRAL_SHARED_AT = 8
+# End of central directory (4.3.16), 22 bytes: 0 signature, 4 disk, 6 disk of the directory, 8 entries on this
+# disk, 10 in all, 12 size of the directory, 16 its offset, 20 length of the comment; then the comment.
+END = struct.Struct("<4s4H2LH")
 END_MAGIC = b"PK\x05\x06"
+# ZIP64 end of central directory (4.3.14), 56 bytes: 0 signature, 4 length of what follows, 12 version made
+# by, 14 needed, 16 disk, 20 disk of the directory, 24 entries on this disk, 32 in all, 40 size, 48 offset.
+END64 = struct.Struct("<4sQ2H2L4Q")
 END64_MAGIC = b"PK\x06\x06"
+# Its locator (4.3.15), 20 bytes: 0 signature, 4 disk and 8 offset of the record above, 16 number of disks.
+LOCATOR64 = struct.Struct("<4sLQL")
 LOCATOR64_MAGIC = b"PK\x06\x07"
 DESCRIPTOR_MAGIC = b"PK\x07\x08"
 
-_EXTRA_HEAD = struct.Struct("<HH")
+_EXTRA_HEAD = struct.Struct("<HH")  # an extra field (4.5.1): its kind, the length of what follows
 _EXTRA_ZIP64 = 0x0001
-_EXTRA_UNICODE_NAME = 0x7075
+_EXTRA_UNICODE_NAME = 0x7075  # Info-ZIP's second name (4.6.9), which some readers prefer to the first
+# Version needed to extract (4.4.3). 4.5 brought ZIP64: what wheels use is no newer, and pip refuses more.
 NEEDS_AT_MOST = 45
-"""The version of ZIP that brought 64 bits: all that wheels use is older, and readers refuse newer ones."""
-_NEEDS_ZIP64 = NEEDS_AT_MOST
 _NEEDS_DEFLATE = 20
 
 
@@ -119,28 +137,27 @@ def split_extra(extra: bytes, *, where: str) -> tuple[bytes | None, bytes]:
     rest = bytearray()
     position = 0
     while position < len(extra):
-        end = _field_end(extra, position, where=where)
-        kind = int.from_bytes(extra[position : position + 2], "little")
+        content = position + _EXTRA_HEAD.size
+        if content > len(extra):
+            raise InconsistentArchiveError(f"{where} has a broken extra field")
+        kind, size = _EXTRA_HEAD.unpack_from(extra, position)
+        end = content + size
+        if end > len(extra):
+            raise InconsistentArchiveError(f"{where} has a broken extra field")
         if kind == _EXTRA_UNICODE_NAME or (kind == _EXTRA_ZIP64 and zip64 is not None):
             raise InconsistentArchiveError(f"{where} says the same thing twice in its extra fields")
         if kind == _EXTRA_ZIP64:
-            zip64 = extra[position + _EXTRA_HEAD.size : end]
+            zip64 = extra[content:end]
         else:
             rest += extra[position:end]
         position = end
     return zip64, bytes(rest)
 
 
-def _field_end(extra: bytes, position: int, *, where: str) -> int:
-    if position + _EXTRA_HEAD.size <= len(extra):
-        _, size = _EXTRA_HEAD.unpack_from(extra, position)
-        if position + _EXTRA_HEAD.size + size <= len(extra):
-            return int(position + _EXTRA_HEAD.size + size)
-    raise InconsistentArchiveError(f"{where} has a broken extra field")
-
-
 def widen(values: tuple[int, ...], zip64: bytes | None, *, where: str) -> tuple[int, ...]:
-    """Replace each 32-bit value that is all ones by its 64-bit one, which stand in the same order.
+    """Replace each 32-bit value that is all ones by its 64-bit one (4.5.3).
+
+    The field holds only those that are missing, in the order size, compressed size, offset of the header.
 
     Raises:
         InconsistentArchiveError: the ZIP64 field does not hold exactly what is missing.
@@ -159,11 +176,12 @@ def local_header(member: Member, *, zip64: bool) -> bytes:
     sizes = (member.compressed_size, member.size)
     extra = member.extra
     if zip64:
+        # In a local header both sizes must be there, whichever needs it (4.5.3).
         extra = _EXTRA_HEAD.pack(_EXTRA_ZIP64, 16) + struct.pack("<QQ", member.size, member.compressed_size)
         sizes = (MAX_32, MAX_32)
     head = LOCAL.pack(
         LOCAL_MAGIC,
-        _NEEDS_ZIP64 if zip64 else _NEEDS_DEFLATE,
+        NEEDS_AT_MOST if zip64 else _NEEDS_DEFLATE,
         member.flags & ~FLAG_DESCRIPTOR,
         member.method,
         member.stamp,
@@ -175,45 +193,28 @@ def local_header(member: Member, *, zip64: bool) -> bytes:
     return head + member.raw_name + extra
 
 
-def central_entry(member: Member, limits: Zip64At) -> bytes:
-    """The entry of `member` in the central directory."""
-    size, compressed_size, offset, extra = member.size, member.compressed_size, member.offset, member.extra
+def central_entry(member: Member, offset: int, limits: Zip64At) -> bytes:
+    """The entry of `member` in the central directory of an archive that has it at `offset`."""
+    # Taken apart at once: for 12,000 members fields by their names would take four times as long.
+    _, raw_name, *same, packed, size, external, internal, made_by, extra, comment, _, _, _ = member
     needed = _NEEDS_DEFLATE
     most = limits.size
-    if size >= most or compressed_size >= most or offset >= most:
-        values = (size, compressed_size, offset)
-        wide = [value for value in values if value >= most]
-        size, compressed_size, offset = (MAX_32 if value >= most else value for value in values)
+    if size >= most or packed >= most or offset >= most:
+        wide = [value for value in (size, packed, offset) if value >= most]
+        size, packed, offset = (MAX_32 if value >= most else value for value in (size, packed, offset))
         extra = _EXTRA_HEAD.pack(_EXTRA_ZIP64, 8 * len(wide)) + struct.pack(f"<{len(wide)}Q", *wide) + extra
-        needed = _NEEDS_ZIP64
-    head = CENTRAL.pack(
-        CENTRAL_MAGIC,
-        member.made_by,
-        needed,
-        member.flags,
-        member.method,
-        member.stamp,
-        member.crc,
-        compressed_size,
-        size,
-        len(member.raw_name),
-        len(extra),
-        len(member.comment),
-        0,
-        member.internal,
-        member.external,
-        offset,
-    )
-    return head + member.raw_name + extra + member.comment
+        needed = NEEDS_AT_MOST
+    lengths = (len(raw_name), len(extra), len(comment))
+    numbers = (*same, packed, size, *lengths, 0, internal, external, offset)  # `same`: flags to CRC
+    return CENTRAL.pack(CENTRAL_MAGIC, made_by, needed, *numbers) + raw_name + extra + comment
 
 
 def end_records(count: int, size: int, offset: int, limits: Zip64At) -> bytes:
     """What follows the central directory: the end record, and before it the ZIP64 ones when needed."""
     head = b""
     if count >= limits.members or size >= limits.size or offset >= limits.size:
-        head = END64.pack(
-            END64_MAGIC, END64.size - 12, MADE_ON_UNIX | 25, _NEEDS_ZIP64, 0, 0, count, count, size, offset
-        )
+        versions = (3 << 8 | NEEDS_AT_MOST, NEEDS_AT_MOST)
+        head = END64.pack(END64_MAGIC, END64.size - 12, *versions, 0, 0, count, count, size, offset)
         head += LOCATOR64.pack(LOCATOR64_MAGIC, 0, offset + size, 1)
     count = MAX_16 if count >= limits.members else count
     size, offset = (MAX_32 if value >= limits.size else value for value in (size, offset))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import re
 import stat
 from collections.abc import Iterable, Sequence
@@ -21,9 +22,10 @@ from cairn.formats.zip import layout
 from cairn.formats.zip.layout import Member
 
 _DRIVE = re.compile(r"[A-Za-z]:")
+# APPNOTE 4.4.17 allows forward slashes alone; Windows would take a backslash for one.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\]")
-_RATIO_CHECK_MIN_SIZE = 16 << 20
-_LONGEST_PART = 255  # bytes between two slashes
+_RATIO_CHECK_MIN_SIZE = 16 << 20  # a member of less does no harm however well it is compressed
+_LONGEST_PART = 255  # bytes between two slashes: NAME_MAX of ext4, XFS, NTFS and APFS
 _LONGEST_PATH = 4095  # bytes that Linux takes (PATH_MAX), less than that on every other system
 _REGULAR = stat.S_IFREG >> 12  # the file type in the upper four bits of the external attributes
 
@@ -42,7 +44,7 @@ class Limits:
 
     members: int = 1_000_000
     total_size: int = 64 << 30
-    ratio: int = 250
+    ratio: int = 250  # deflate itself ends at 1032 to 1; what is real stays below 100
     directory_size: int = 256 << 20
     links: bool = False
 
@@ -77,12 +79,33 @@ def _check_member(member: Member, limits: Limits) -> None:
             f"{member.name} is compressed by method {member.method}", tip="wheels use deflate or nothing"
         )
     _check_kind(member, limits)
-    _check_sizes(member, limits)
+    if member.method == layout.STORED and member.size != member.compressed_size:
+        raise InconsistentArchiveError(f"{member.name} is stored, yet its two sizes differ")
+    if member.size and member.name.endswith("/"):
+        raise InconsistentArchiveError(f"the folder {member.name} has content")
+    if member.size > _RATIO_CHECK_MIN_SIZE and member.size > member.compressed_size * limits.ratio:
+        raise BombError(
+            f"{member.name} would unpack from {member.compressed_size} to {member.size} bytes",
+            tip=f"the limit is {limits.ratio} to 1",
+        )
+
+
+def _check_kind(member: Member, limits: Limits) -> None:
+    # The mode that Unix writes; 0 where the archive comes from a system without, which is a file then.
+    kind = stat.S_IFMT(member.external >> 16)
+    if kind == (stat.S_IFDIR if member.name.endswith("/") else stat.S_IFREG):
+        return
+    if stat.S_ISLNK(kind) and limits.links:
+        return
+    if stat.S_ISLNK(kind):
+        raise LinkMemberError(f"{member.name} is a symbolic link", tip="store the file itself")
+    if kind:
+        raise LinkMemberError(f"{member.name} is not what its name says: file type {kind:#o}")
 
 
 def check_names(names: Sequence[str]) -> None:
     """Refuse paths that an installer could not put safely below a folder; see `check_name`."""
-    # All at once, since there are thousands: only where something looks odd is each looked at by itself.
+    # All at once, since there are thousands: each by itself only where something in the whole looks odd.
     text = f"/{'/|/'.join(name.removesuffix('/') for name in names)}/"
     longest = max(map(len, names), default=0)
     # A character may take four bytes.
@@ -124,43 +147,12 @@ def check_together(members: Sequence[Member], limits: Limits) -> None:
         raise BombError(f"the members unpack to {total} bytes, over the limit of {limits.total_size}")
     names = {member.name for member in members}
     if len(names) < len(members):
-        raise DuplicateMemberError(f"there are two members named {_first_double(members)!r}")
+        counts = collections.Counter(member.name for member in members)
+        double = next(name for name, count in counts.items() if count > 1)
+        raise DuplicateMemberError(f"there are two members named {double!r}")
     both = names & _folders(names)
     if both:
         raise DuplicateMemberError(f"{min(both)!r} is both a file and a folder")
-
-
-def _check_kind(member: Member, limits: Limits) -> None:
-    kind = stat.S_IFMT(member.external >> 16)
-    if kind == (stat.S_IFDIR if member.name.endswith("/") else stat.S_IFREG):
-        return
-    if stat.S_ISLNK(kind) and limits.links:
-        return
-    if stat.S_ISLNK(kind):
-        raise LinkMemberError(f"{member.name} is a symbolic link", tip="store the file itself")
-    if kind:
-        raise LinkMemberError(f"{member.name} is not what its name says: file type {kind:#o}")
-
-
-def _check_sizes(member: Member, limits: Limits) -> None:
-    if member.method == layout.STORED and member.size != member.compressed_size:
-        raise InconsistentArchiveError(f"{member.name} is stored, yet its two sizes differ")
-    if member.size and member.name.endswith("/"):
-        raise InconsistentArchiveError(f"the folder {member.name} has content")
-    if member.size > _RATIO_CHECK_MIN_SIZE and member.size > member.compressed_size * limits.ratio:
-        raise BombError(
-            f"{member.name} would unpack from {member.compressed_size} to {member.size} bytes",
-            tip=f"the limit is {limits.ratio} to 1",
-        )
-
-
-def _first_double(members: Iterable[Member]) -> str:
-    seen: set[str] = set()
-    for member in members:
-        if member.name in seen:
-            return member.name
-        seen.add(member.name)
-    raise AssertionError("unreachable")
 
 
 def _folders(names: Iterable[str]) -> set[str]:

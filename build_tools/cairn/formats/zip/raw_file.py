@@ -19,8 +19,13 @@ class RawFile:
 
     def __init__(self, path: Path) -> None:
         try:
-            # A pipe is opened only once somebody writes to it, unless we say that we do not wait.
-            self._file: BinaryIO = open(path, "rb", buffering=0, opener=_open_at_once)  # noqa: SIM115
+            # Opening a pipe waits for a writer unless told not to: O_NONBLOCK, which Windows does not have.
+            self._file: BinaryIO = open(  # noqa: SIM115
+                path,
+                "rb",
+                buffering=0,
+                opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)),
+            )
         except OSError as error:
             raise NotAnArchiveError(f"cannot read {path}: {error.strerror}") from error
         found = os.fstat(self._file.fileno())
@@ -38,8 +43,9 @@ class RawFile:
             TruncatedArchiveError: the file has fewer.
         """
         data = self._read_once(offset, size) if 0 <= offset <= self.size - size else b""
-        if len(data) < size:
-            data = self._read_on(data, offset, size)
+        # A read may end early at any time (read(2)); nothing at all means that the file was cut off since.
+        while 0 < len(data) < size and (part := self._read_once(offset + len(data), size - len(data))):
+            data += part
         if len(data) != size:
             raise TruncatedArchiveError(
                 f"{self.path.name} ends at byte {self.size}, before what its headers promise",
@@ -63,22 +69,9 @@ class RawFile:
         """Close the file."""
         self._file.close()
 
-    def _read_on(self, data: bytes, offset: int, size: int) -> bytes:
-        """Go on after a short read, which the system may give at any time."""
-        while 0 < len(data) < size:
-            part = self._read_once(offset + len(data), size - len(data))
-            if not part:
-                break
-            data += part
-        return data
-
     def _read_once(self, offset: int, size: int) -> bytes:
         if hasattr(os, "pread"):
             return os.pread(self._file.fileno(), size, offset)
         with self._lock:  # Windows has no pread
             self._file.seek(offset)
             return self._file.read(size) or b""
-
-
-def _open_at_once(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -1,4 +1,8 @@
-"""Writing an archive from another one: what stays is copied as it is, only what is new is compressed."""
+"""Writing an archive from another one: what stays is copied as it is, only what is new is compressed.
+
+A kept member costs an entry in the new directory. Its local header and content are copied in one call with
+those around it; only where its name changes there is a new local header.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +23,10 @@ from cairn.formats.zip.layout import Member, Zip64At
 from cairn.formats.zip.raw_file import RawFile
 from cairn.formats.zip.reader import Archive
 
-_COPY_STEP = 1 << 30
+_COPY_STEP = 1 << 30  # Linux copies at most 2 GiB in a call
 _EXECUTABLE = 0o111
-_ZIP_YEARS = (1980, 2107)
+_ZIP_YEARS = (1980, 2107)  # the year has seven bits
+_ANY_SIZE = zip_limits.Limits(total_size=1 << 62)  # what we write ourselves is no bomb
 
 
 class Kept(NamedTuple):
@@ -85,44 +90,39 @@ def write(
 
 
 class _Writer:
-    """The archive being written and what its directory will say."""
+    """The archive being written, and what its directory will say: its members, each with its offset."""
 
     def __init__(self, out: BinaryIO, limits: Zip64At) -> None:
         self._out = out
         self._limits = limits
         self._stamp = _stamp()
-        self._members: list[Member] = []
+        self._members: list[tuple[Member, int]] = []
 
     def copy(self, raw: RawFile, run: Sequence[Kept]) -> None:
-        """Copy members that stand one after the other in the source."""
-        first, last = run[0], run[-1]
+        """Copy members that stand one after the other in the source; only the first may be renamed."""
+        first, last = run[0].member, run[-1].member
         here = self._out.tell()
-        begin = first.member.offset
-        if first.name != first.member.name:
-            here = self._copy_renamed(first)
-            begin = first.member.data_offset
+        begin = first.offset
+        if run[0].name != first.name:
+            first = _renamed(first, run[0].name)
+            wide = max(first.size, first.compressed_size) >= self._limits.size
+            header = bytearray(layout.local_header(first, zip64=wide))
+            # The bytes that follow may end in a data descriptor, so the flag that announces it stays.
+            header[6:8] = first.flags.to_bytes(2, "little")
+            self._out.write(header)
+            begin = first.data_offset
         shift = self._out.tell() - begin
-        _copy_range(raw, self._out, begin, last.member.end - begin)
-        self._members.append(_renamed(first, offset=here))
-        self._members += [_shifted(kept.member, shift) for kept in run[1:]]
-
-    def _copy_renamed(self, kept: Kept) -> int:
-        here = self._out.tell()
-        member = _renamed(kept, offset=here)
-        wide = max(member.size, member.compressed_size) >= self._limits.size
-        header = bytearray(layout.local_header(member, zip64=wide))
-        # The bytes that follow may end in a data descriptor, so the flag that announces it stays.
-        header[6:8] = member.flags.to_bytes(2, "little")
-        self._out.write(header)
-        return here
+        _copy_range(raw, self._out, begin, last.end - begin)
+        self._members.append((first, here))
+        self._members += [(kept.member, kept.member.offset + shift) for kept in run[1:]]
 
     def add(self, new: New) -> None:
         """Compress one member."""
         zip_limits.check_name(new.name)
         here = self._out.tell()
-        member = _blank(new, self._stamp, here)
+        member = _blank(new, self._stamp)
         # The header must say whether the sizes are wide before they are known: deflate adds at most 0.1 %.
-        most = _size_of(new.content)
+        most = new.content.stat().st_size if isinstance(new.content, Path) else len(new.content)
         wide = most + most // 1000 + 1024 >= self._limits.size
         self._out.write(layout.local_header(member, zip64=wide))
         begin = self._out.tell()
@@ -131,16 +131,17 @@ class _Writer:
             self._out.write(packed)
         end = self._out.tell()
         member = member._replace(crc=counter.crc, size=counter.size, compressed_size=end - begin)
+        # Now CRC and sizes are known: the same header again, so that no data descriptor is needed.
         self._out.seek(here)
         self._out.write(layout.local_header(member, zip64=wide))
         self._out.seek(end)
-        self._members.append(member)
+        self._members.append((member, here))
 
     def finish(self) -> None:
         """Write the central directory."""
-        zip_limits.check_together(self._members, zip_limits.Limits(total_size=1 << 62))
+        zip_limits.check_together([member for member, _ in self._members], _ANY_SIZE)
         begin = self._out.tell()
-        directory = b"".join([layout.central_entry(member, self._limits) for member in self._members])
+        directory = b"".join([layout.central_entry(m, offset, self._limits) for m, offset in self._members])
         self._out.write(directory)
         size = len(directory)
         self._out.write(layout.end_records(len(self._members), size, begin, self._limits))
@@ -165,53 +166,51 @@ def _runs(entries: Iterable[Kept | New]) -> Iterator[New | list[Kept]]:
     """New members one by one, kept ones in the longest runs that one copy can move."""
     run: list[Kept] = []
     for entry in entries:
-        if isinstance(entry, Kept) and run and _follows(run[-1], entry):
-            run.append(entry)
-            continue
-        if run:
-            yield run
-        run = [entry] if isinstance(entry, Kept) else []
         if isinstance(entry, New):
+            if run:
+                yield run
+            run = []
             yield entry
+        elif run and entry.member.offset == run[-1].member.end and entry.name == entry.member.name:
+            run.append(entry)
+        else:
+            if run:
+                yield run
+            run = [entry]
     if run:
         yield run
 
 
-def _follows(before: Kept, entry: Kept) -> bool:
-    return entry.name == entry.member.name and entry.member.offset == before.member.end
+def _renamed(member: Member, name: str) -> Member:
+    zip_limits.check_name(name)
+    flags = member.flags | (0 if name.isascii() else layout.FLAG_UTF8)
+    return member._replace(name=name, raw_name=name.encode(), flags=flags)
 
 
-def _renamed(kept: Kept, *, offset: int) -> Member:
-    member = kept.member
-    if kept.name == member.name:
-        return member._replace(offset=offset)
-    zip_limits.check_name(kept.name)
-    flags = member.flags | (0 if kept.name.isascii() else layout.FLAG_UTF8)
-    return member._replace(name=kept.name, raw_name=kept.name.encode(), flags=flags, offset=offset)
-
-
-def _shifted(member: Member, shift: int) -> Member:
-    return tuple.__new__(Member, (*member[:-3], member.offset + shift, 0, 0))  # far faster than _replace
-
-
-def _blank(new: New, stamp: int, offset: int) -> Member:
-    mode = stat.S_IFREG | (0o755 if _is_executable(new) else 0o644)
-    flags = 0 if new.name.isascii() else layout.FLAG_UTF8
-    raw_name = new.name.encode()
-    made_by, method = layout.MADE_ON_UNIX, layout.DEFLATED
+def _blank(new: New, stamp: int) -> Member:
+    """The member as far as it is known before it is compressed."""
+    executable = new.executable
+    if executable is None:
+        executable = isinstance(new.content, Path) and bool(new.content.stat().st_mode & _EXECUTABLE)
+    mode = stat.S_IFREG | (0o755 if executable else 0o644)
     return Member(
-        new.name, raw_name, flags, method, stamp, 0, 0, 0, mode << 16, 0, made_by, b"", b"", offset, 0, 0
+        name=new.name,
+        raw_name=new.name.encode(),
+        flags=0 if new.name.isascii() else layout.FLAG_UTF8,
+        method=layout.DEFLATED,
+        stamp=stamp,
+        crc=0,
+        compressed_size=0,
+        size=0,
+        external=mode << 16,
+        internal=0,
+        made_by=layout.MADE_ON_UNIX,
+        extra=b"",
+        comment=b"",
+        offset=0,
+        data_offset=0,
+        end=0,
     )
-
-
-def _is_executable(new: New) -> bool:
-    if new.executable is None:
-        return isinstance(new.content, Path) and bool(new.content.stat().st_mode & _EXECUTABLE)
-    return new.executable
-
-
-def _size_of(content: bytes | Path) -> int:
-    return content.stat().st_size if isinstance(content, Path) else len(content)
 
 
 def _pieces(content: bytes | Path) -> Iterator[bytes]:
@@ -235,6 +234,7 @@ def _stamp() -> int:
         return layout.DOS_EPOCH
     if not _ZIP_YEARS[0] <= then.tm_year <= _ZIP_YEARS[1]:
         return layout.DOS_EPOCH
+    # The bits as in `layout.DOS_EPOCH`; seconds come in twos.
     date = (then.tm_year - _ZIP_YEARS[0]) << 9 | then.tm_mon << 5 | then.tm_mday
     return date << 16 | then.tm_hour << 11 | then.tm_min << 5 | then.tm_sec // 2
 
@@ -243,6 +243,7 @@ def _copy_range(raw: RawFile, out: BinaryIO, offset: int, size: int) -> None:
     """Copy without the bytes passing through us where the system can, in chunks elsewhere."""
     if hasattr(os, "copy_file_range"):
         out.flush()
+        # Refused across file systems by old kernels (EXDEV), and by some network ones: what is left is read.
         with contextlib.suppress(OSError):
             while size:
                 done = os.copy_file_range(raw.fileno(), out.fileno(), min(size, _COPY_STEP), offset)
