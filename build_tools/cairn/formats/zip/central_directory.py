@@ -215,7 +215,7 @@ def _locate_unusual(file: RawFile, member: Member, head: bytes, bound: int) -> i
         raise InconsistentArchiveError(
             f"the local header of {member.name} is missing, or names a different member"
         )
-    data_offset = member.offset + len(head) + extra_size
+    data_offset: int = member.offset + len(head) + extra_size
     end = data_offset + member.compressed_size
     if end > bound:
         raise InconsistentArchiveError(f"{member.name} is longer than the room it has: members overlap")
