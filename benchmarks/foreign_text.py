@@ -24,7 +24,7 @@ from cairn.output import console, escaping, redact
 from cairn.release.serve import negotiation
 from cairn.sources import pins
 from cairn.sources.checkout import local_commits
-from cairn.sources.git import failures, url
+from cairn.sources.git import command, url
 from cairn.sources.hipify import leftovers
 from cairn.sources.patches import allowlist
 from cairn.testing import junit
@@ -129,7 +129,10 @@ def _lines(block: int) -> Callable[[str], object]:
 
 def _git_texts(folder: Path) -> dict[str, Case]:
     def stderr(unit: str) -> Case:
-        return 1_000, lambda count: lambda: failures.of(["fetch"], "remote: " + unit * count, returncode=128)
+        return (
+            1_000,
+            lambda count: lambda: command.error_of(["fetch"], "remote: " + unit * count, returncode=128),
+        )
 
     def written(name: str, size: int, work: Callable[[Path], object], unit: str, before: str = "") -> Case:
         def make(count: int) -> Callable[[], object]:
