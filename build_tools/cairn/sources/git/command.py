@@ -51,14 +51,24 @@ _FIXED: Mapping[str, str] = {
     "core.quotePath": "false",  # names as they are, not "\\303\\274"
     "core.safecrlf": "false",
     "core.sparseCheckout": "false",
+    # The text of a diff: the digests of patches and the files of an export depend on it.
+    "diff.context": "3",
+    "diff.interHunkContext": "0",
+    "diff.noprefix": "false",
+    "diff.orderFile": os.devnull,
+    "diff.suppressBlankEmpty": "false",
     "core.useReplaceRefs": "false",
     "fetch.recurseSubmodules": "false",
     "fetch.writeCommitGraph": "false",
     # A background gc would keep locks after our run has ended, and may drop what an unfinished fetch brought.
     "gc.auto": "0",
+    "i18n.commitEncoding": "UTF-8",  # of a commit that we make: another one would change its id
+    "i18n.logOutputEncoding": "UTF-8",
     "init.defaultBranch": "main",
     "init.templateDir": "",
+    "log.showSignature": "false",
     "maintenance.auto": "false",
+    "merge.verifySignatures": "false",
     # Since 2.38.1 git refuses submodules whose origin is a path (CVE-2022-39253); a stack may have such.
     "protocol.file.allow": "always",
     "protocol.version": "2",

@@ -138,8 +138,12 @@ def _write(
         # id of the commit is named, so that the same change gives the same bytes (git-format-patch(1)).
         exact = ("--keep-subject", "--always", "--no-signature", "--zero-commit", "--no-stat", "--no-renames")
         bytes_ = ("--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--diff-algorithm=myers")
+        # None of what `format.*` of the user's repository may ask for.
+        plain = ("--no-attach", "--no-thread", "--no-to", "--no-cc", "--no-add-header", "--no-base")
+        plain += ("--no-notes", "--no-from", "--no-signoff", "--no-cover-letter", "--suffix=.patch")
+        plain += ("--encode-email-headers", "--filename-max-length=64")
         where = f"--output-directory={temporary}"
-        own.run("format-patch", "--quiet", *exact, *bytes_, "--topo-order", where, these)
+        own.run("format-patch", "--quiet", *exact, *bytes_, *plain, "--topo-order", where, these)
         written = sorted(Path(temporary).iterdir())
         target = folder / place
         target.mkdir(parents=True, exist_ok=True)
