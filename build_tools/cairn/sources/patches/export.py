@@ -16,6 +16,19 @@ from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, r
 from cairn.sources.worktree import copy
 from cairn.sources.worktree.copy import Part
 
+# As committed: subjects keep their [brackets], empty commits stay; neither the version of git nor the id of the
+# commit is named, so that the same change gives the same bytes (git-format-patch(1)).
+_EXACT = (
+    *("--keep-subject", "--always", "--no-signature", "--zero-commit", "--no-stat", "--no-renames"),
+    *("--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--diff-algorithm=myers"),
+)
+# Whatever `format.*` is set to in the user's repository.
+_UNCONFIGURED = (
+    *("--no-attach", "--no-thread", "--no-to", "--no-cc", "--no-add-header", "--no-base", "--no-notes"),
+    *("--no-from", "--no-signoff", "--no-cover-letter", "--suffix=.patch", "--encode-email-headers"),
+    "--filename-max-length=64",
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedPatch:
@@ -134,16 +147,8 @@ def _write(
         return []
     place = PurePosixPath(part.path, stage)
     with tempfile.TemporaryDirectory(prefix="cairn-export-") as temporary:
-        # As committed: subjects keep their [brackets], empty commits stay; neither the version of git nor the
-        # id of the commit is named, so that the same change gives the same bytes (git-format-patch(1)).
-        exact = ("--keep-subject", "--always", "--no-signature", "--zero-commit", "--no-stat", "--no-renames")
-        bytes_ = ("--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--diff-algorithm=myers")
-        # None of what `format.*` of the user's repository may ask for.
-        plain = ("--no-attach", "--no-thread", "--no-to", "--no-cc", "--no-add-header", "--no-base")
-        plain += ("--no-notes", "--no-from", "--no-signoff", "--no-cover-letter", "--suffix=.patch")
-        plain += ("--encode-email-headers", "--filename-max-length=64")
         where = f"--output-directory={temporary}"
-        own.run("format-patch", "--quiet", *exact, *bytes_, *plain, "--topo-order", where, these)
+        own.run("format-patch", "--quiet", *_EXACT, *_UNCONFIGURED, "--topo-order", where, these)
         written = sorted(Path(temporary).iterdir())
         target = folder / place
         target.mkdir(parents=True, exist_ok=True)
