@@ -90,6 +90,17 @@ def test_a_tested_set_is_promoted_and_once_only(store: LocalStore, stage: Stage)
     assert (again.added, again.kept, again.report) == ((), True, done.report)
 
 
+def test_a_proxy_is_not_asked_for_what_the_gate_serves_itself(
+    store: LocalStore, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    made = stage()
+    assert promote(store, made.set_id, records=[record_of(made)], dry_run=True).report is not None
+
+
 def test_what_the_gate_said_is_kept_beside_the_set_and_not_believed_when_changed(
     store: LocalStore, stage: Stage
 ) -> None:

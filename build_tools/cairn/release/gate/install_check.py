@@ -66,7 +66,8 @@ def install(
     with tempfile.TemporaryDirectory(prefix="cairn-trial-") as folder:
         # Caches of its own: one that earlier installations filled would hide a file that is not on the index.
         env = venv.variables(venv.Isolation.INSTALLER) | {"UV_CACHE_DIR": str(Path(folder, "uv"))}
-        env |= environment or {}
+        # The gate serves the index on this machine, and a proxy cannot reach it.
+        env |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1") | dict(environment or {})
         uv_pip = [find_uv_bin(), "pip"]
         try:
             inside = venv.create(Path(folder, "venv"), python=python, environ=env).python

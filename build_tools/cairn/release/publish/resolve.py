@@ -19,7 +19,6 @@ import contextlib
 import hashlib
 import http.server
 import json
-import os
 import platform as this_platform
 import re
 import sys
@@ -36,7 +35,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 from uv import find_uv_bin
 
-from cairn import process, requirements
+from cairn import process, requirements, venv
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.release.index import keys
 from cairn.release.index.generation import FileEntry, FileRef
@@ -272,9 +271,8 @@ def _resolve(index: _Index, platform: Platform) -> dict[str, str]:
     command = [find_uv_bin(), "pip", "compile", "-", "--no-config", "--no-cache", "--quiet", "--no-header"]
     # No Python is fetched, and ours does for any version of the set: nothing is built.
     command += ["--no-annotate", "--no-build", "--no-python-downloads", "--python", sys.executable]
-    # uv has settings in variables too, and would ask a proxy for what this machine serves itself.
-    env = {name: value for name, value in os.environ.items() if not name.startswith("UV_")}
-    env |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1")
+    # A proxy would be asked for what this machine serves itself.
+    env = venv.variables(venv.Isolation.INSTALLER) | dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1")
     with _served(index) as url:
         command += ["--default-index", url, *platform.uv_options()]
         for index.offers_unmet in (False, True):
