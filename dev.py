@@ -5,6 +5,7 @@ python3 dev.py quickstart               the whole trail on the sample stack (0.8
 python3 dev.py quickstart --stack pyg   the same on torch-scatter and torch-cluster (3.8 GB)
 python3 dev.py test [PYTEST ARGS]       the tests
 python3 dev.py check                    ruff, mypy and the contract on imports
+python3 dev.py docs                     the pages of docs/reference that follow from the code
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    commands = parser.add_subparsers(required=True, metavar="quickstart|test|check")
+    commands = parser.add_subparsers(required=True, metavar="quickstart|test|check|docs")
     quickstart = commands.add_parser(
         "quickstart",
         help="run the whole trail of a stack",
@@ -133,6 +134,8 @@ def parse(argv: Sequence[str] | None) -> tuple[argparse.Namespace, list[str]]:
     test.set_defaults(run=run_tests, extra="dev,fast,s3")
     check = commands.add_parser("check", help="run the linters", allow_abbrev=False)
     check.set_defaults(run=run_checks, extra="dev,fast,s3")
+    docs = commands.add_parser("docs", help="write the generated pages of docs/reference", allow_abbrev=False)
+    docs.set_defaults(run=run_docs, extra="dev,fast,s3")
     return parser.parse_known_args(argv)
 
 
@@ -403,6 +406,11 @@ def run_checks(_options: argparse.Namespace, _rest: list[str]) -> int:
         run(BIN / "lint-imports"),
     ]
     return int(any(results))
+
+
+def run_docs(_options: argparse.Namespace, _rest: list[str]) -> int:
+    """Write the pages that follow from the code; a test refuses ones that are out of date."""
+    return run(python(), ROOT / "docs" / "generate_reference.py")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,206 @@
+"""Write the pages of docs/reference that follow from the code: every command, every file format.
+
+    python3 dev.py docs
+
+The text comes from the parsers and the docstrings, not from `--help`, whose layout differs between Pythons.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cairn import datafile, stack
+from cairn.cli import main as program
+from cairn.cli.upstream import build_prod_wheels, checkout_from_manifest, repo_scripts, smoke_script
+from cairn.cli.wheel import fat
+from cairn.release.gate import judgement
+from cairn.release.index import generation
+from cairn.rocm import packages_toml
+from cairn.sources.manifest import manifest
+from cairn.testing import record
+from cairn.wheels import wheelset
+
+REFERENCE = Path(__file__).parent / "reference"
+
+GENERATED = "<!-- Written by `python3 dev.py docs` from the code; edit the code. -->\n"
+EVERYWHERE = {"-h", "-v", "-q", "--debug"}  # said once, at the top of the page
+
+COMMANDS = """\
+# Commands
+
+Every command takes `-h` (`--help`), `-q` (`--quiet`: results, warnings and errors alone), `-v` (`--verbose`:
+every line of the programs that are run) and `--debug` (the traceback of an error), before or after the
+command.
+Exit codes: [exit-codes.md](exit-codes.md).
+"""
+
+SCRIPTS = """\
+# Scripts with upstream's names
+
+They are in `external-builds/pytorch/`, keep the names and flags of ROCm's TheRock, and are run with `python`.
+"""
+
+FORMATS = """\
+# File formats
+
+Each is a JSON or TOML file with its version in `schema`. A file of an unknown version, with an unknown key,
+or with a value of a wrong type is refused, and the error names the place in it.
+"""
+
+
+def pages() -> Mapping[str, str]:
+    """The generated pages and schemas: the path below docs/reference, and the text."""
+    formats = list(_formats())
+    written = {
+        "commands.md": GENERATED + COMMANDS + "".join(_commands(program.make_parser())),
+        "scripts.md": GENERATED + SCRIPTS + "".join(text for p in _scripts() for text in _commands(p)),
+        "formats.md": GENERATED + FORMATS + "".join(text for one in formats for text in _format(*one)),
+    }
+    for name, cls, _ in formats:
+        written[_schema_file(name)] = json.dumps(datafile.json_schema(cls), indent=2, sort_keys=True) + "\n"
+    return written
+
+
+def _scripts() -> Iterator[argparse.ArgumentParser]:
+    yield build_prod_wheels._parser(Path("build_prod_wheels.py"))
+    for name in ("torch", "audio", "vision", "triton", "apex"):
+        yield repo_scripts._parser(name, Path(f"pytorch_{name}_repo.py"))
+    yield checkout_from_manifest._parser(Path("checkout_from_manifest.py"))
+    yield smoke_script._parser(Path("run_pytorch_smoke_tests.py"))
+    yield fat._parser(Path("patch_fat_wheel.py"), windows=False)
+    yield fat._parser(Path("windows_patch_fat_wheel.py"), windows=True)
+
+
+def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
+    """File name, the class that reads it, and who writes and reads it."""
+    yield "stack.toml", stack.Stack, "Written by hand; `--stack` of every command reads it."
+    yield (
+        "packages.toml",
+        packages_toml.Description,
+        "Written by hand; `cairn rocm package` reads it.",
+    )
+    yield "manifest.json", manifest.Manifest, "`cairn build` and `cairn manifest create` write it."
+    yield "set.json", wheelset.WheelSet, "`cairn build` writes it beside the wheels; records are bound to it."
+    yield "record.json", record.TestRecord, "`cairn test smoke` writes it; the gate reads it."
+    yield "gate.json", judgement.GateReport, "`cairn release promote` keeps it beside the set."
+    yield "state.json", generation.ChannelState, "The one file of an index that changes: what the index has."
+
+
+def _schema_file(name: str) -> str:
+    return f"schemas/{name.rpartition('.')[0]}.schema.json"
+
+
+def _commands(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """A section per command, those below it after it."""
+    groups = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    yield f"\n## {parser.prog}\n\n{_one_line(parser.description or '')}\n"
+    arguments = [
+        a for a in parser._actions if a not in groups and not EVERYWHERE.intersection(a.option_strings)
+    ]
+    if arguments:
+        yield "\n| argument | meaning |\n| --- | --- |\n"
+        yield from (f"| {_name(a)} | {_cell(_meaning(a, parser))} |\n" for a in arguments)
+    if parser.epilog and not groups:
+        yield f"\n```console\n$ {parser.epilog.removeprefix('example: ')}\n```\n"
+    for group in groups:
+        for child in group.choices.values():
+            yield from _commands(child)
+
+
+def _name(action: argparse.Action) -> str:
+    value = action.metavar or (
+        "{" + ",".join(map(str, action.choices)) + "}" if action.choices else action.dest.upper()
+    )
+    value = " ".join(value) if isinstance(value, tuple) else value
+    if not action.option_strings:
+        return f"`{_cell(value)}`" + (" …" if action.nargs in {"+", "*"} else "")
+    flags = ", ".join(f"`{flag}`" for flag in action.option_strings)
+    return (
+        _cell(flags)
+        + ("" if action.nargs == 0 else f" `{value}`")
+        + (" (required)" if action.required else "")
+    )
+
+
+def _meaning(action: argparse.Action, parser: argparse.ArgumentParser) -> str:
+    return _one_line((action.help or "") % (vars(action) | {"prog": parser.prog}))
+
+
+def _format(name: str, cls: type[datafile.Value], use: str) -> Iterator[str]:
+    """A section: a table of keys for the file, and one for each kind of object in it."""
+    schema = _schema_file(name)
+    yield f'\n## {name}\n\n`schema = "{cls.__struct_config__.tag}"`. {use} [JSON schema]({schema}).\n'
+    for kind in _kinds(cls):
+        summary, meanings = _docstring(kind)
+        yield "" if kind is cls else f"\n### {kind.__name__} ({name})\n\n{summary}\n"
+        yield "\n| key | value | meaning |\n| --- | --- | --- |\n"
+        for field in msgspec.structs.fields(kind):
+            meaning = meanings.get(field.encode_name, "")
+            optional = "" if field.required else " (optional)"
+            yield f"| `{field.encode_name}`{optional} | {_cell(_type(field.type))} | {_cell(meaning)} |\n"
+
+
+def _kinds(cls: type[datafile.Value]) -> list[type[datafile.Value]]:
+    """The class, and those of all objects in it, each once."""
+    found = [cls]
+    for kind in found:  # grows while it is walked
+        waiting: list[Any] = [field.type for field in msgspec.structs.fields(kind)]
+        while waiting:
+            hint = waiting.pop(0)
+            waiting += typing.get_args(hint)
+            if isinstance(hint, type) and issubclass(hint, datafile.Value) and hint not in found:
+                found.append(hint)
+    return found
+
+
+def _type(hint: Any) -> str:  # noqa: ANN401 - any type hint
+    """A type as a reader of JSON or TOML calls it."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return " or ".join(f"`{value}`" for value in arguments)
+    if origin is tuple:
+        return f"list of {_type(arguments[0])}"
+    if origin is Mapping:
+        return f"object: {_type(arguments[0])} to {_type(arguments[1])}"
+    if arguments:
+        return " or ".join(_type(argument) for argument in arguments)
+    names = {str: "string", int: "integer", float: "number", bool: "boolean", types.NoneType: "null"}
+    return names.get(hint) or hint.__name__
+
+
+def _docstring(cls: type) -> tuple[str, Mapping[str, str]]:
+    """The first paragraph of a docstring, and what it says of each attribute."""
+    summary, _, rest = inspect.cleandoc(cls.__doc__ or "").partition("\nAttributes:\n")
+    # An attribute begins at four spaces; deeper lines go on with it.
+    entries = re.findall(r"^    (\w+): (.*(?:\n     .*)*)", rest, re.MULTILINE)
+    return _one_line(summary.split("\n\n")[0]), {name: _one_line(text) for name, text in entries}
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|")
+
+
+def main() -> None:
+    """Write the pages."""
+    for name, text in pages().items():
+        path = REFERENCE / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
