@@ -16,8 +16,8 @@ from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, r
 from cairn.sources.worktree import copy
 from cairn.sources.worktree.copy import Part
 
-# As committed: subjects keep their [brackets], empty commits stay; neither the version of git nor the id of the
-# commit is named, so that the same change gives the same bytes (git-format-patch(1)).
+# As committed: subjects keep their [brackets], empty commits stay; neither the version of git nor the id of
+# the commit is named, so that the same change gives the same bytes (git-format-patch(1)).
 _EXACT = (
     *("--keep-subject", "--always", "--no-signature", "--zero-commit", "--no-stat", "--no-renames"),
     *("--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--diff-algorithm=myers"),
