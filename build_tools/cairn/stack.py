@@ -259,8 +259,9 @@ def load(path: Path) -> Stack:
             f"cannot read the stack {path}: {error.strerror}", tip="name a stack.toml with --stack"
         ) from error
     stack = datafile.from_plain(data, Stack, name=str(path))
+    stack = _with_defaults(stack, path)
     _validate(stack, path)
-    return _absolute(_with_defaults(stack, path), path.parent.absolute())
+    return _absolute(stack, path.parent.absolute())
 
 
 def _meant(path: Path) -> str:

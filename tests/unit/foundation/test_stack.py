@@ -172,6 +172,9 @@ def test_only_the_version_of_what_is_built_before_can_be_named(tmp_path: Path) -
     assert load(tmp_path, chain + project("c", needs='["b"]', more=pinned)).project("c").requires
     with pytest.raises(UsageError, match="c names the version of a"):
         load(tmp_path, chain + project("c", more=pinned))
+    shared = '[environment.always]\nX = "{version:a}"\n'  # which a's own build sees as well
+    with pytest.raises(UsageError, match="a names the version of a"):
+        load(tmp_path, HEAD + shared + project("a"))
 
 
 @pytest.mark.parametrize(
