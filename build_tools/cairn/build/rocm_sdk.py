@@ -1,4 +1,7 @@
-"""The ROCm SDK of a build: made where the stack brings its own, installed into an environment of its own."""
+"""The ROCm SDK of a build: made where the stack brings its own, installed into a separate environment.
+
+Builds import it from there (`venv.share`): it has many gigabytes, and one copy serves all projects.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from cairn import datafile, files, process, venv
+from cairn import datafile, files, formats, process, venv
 from cairn import targets as gpu
 from cairn.build import cache
 from cairn.build.inputs import variables
@@ -59,7 +62,7 @@ def make(
     sources = Path(stack.sdk.packages).parent
     inputs = {
         "sources": _digests(sources),
-        "packager": _digests(Path(package.__file__).parent),
+        "packager": [_digests(Path(package.__file__).parent), _digests(Path(*formats.__path__))],
         "build": [*stack.sdk.build, *stack.sdk.build_requires],
         "version": stack.sdk.version,
         "targets": list(targets),
@@ -67,7 +70,7 @@ def make(
     folder = work_dir / cache.key_of(inputs)[:16]
     with files.locked(work_dir / "sdk.lock"):
         if not (folder / "dists").is_dir():
-            prefix = _prefix(stack, targets, folder, log=log, say=say)
+            prefix = _build_prefix(stack, targets, folder, log=log, say=say)
             say("packaging it")
             with files.folder_beside(folder / "dists") as part:
                 package.package(
@@ -95,6 +98,7 @@ def install(env_dir: Path, wanted: WantedSdk, *, log: Path, say: Progress) -> In
         say: called with a line of progress.
     """
     marker = env_dir / "cairn-sdk.json"
+    # Which version is the newest, only the index knows: one that is not named is installed again.
     if wanted.version is not None and (found := _found(env_dir, marker, wanted.identity())) is not None:
         return found
     env = venv.create(env_dir)
@@ -124,7 +128,11 @@ def install(env_dir: Path, wanted: WantedSdk, *, log: Path, say: Progress) -> In
 
 
 def runtime_requirements(installed: InstalledSdk) -> tuple[str, ...]:
-    """Exact requirements for what the `rocm` package chose when it was installed, which no METADATA says."""
+    """Exact requirements for what the `rocm` package chose when it was installed, which no METADATA says.
+
+    It is an sdist that looks at the machine and at its extras while pip builds it (TheRock's
+    build_python_packages.py). `devel` is for builds alone.
+    """
     packages = venv.describe(installed.environment).site_packages
     found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions(path=[str(packages)])}
     return tuple(
@@ -157,7 +165,7 @@ def _found(env_dir: Path, marker: Path, asked: str | None) -> InstalledSdk | Non
     return None
 
 
-def _prefix(stack: Stack, targets: Sequence[str], folder: Path, *, log: Path, say: Progress) -> Path:
+def _build_prefix(stack: Stack, targets: Sequence[str], folder: Path, *, log: Path, say: Progress) -> Path:
     assert stack.sdk is not None  # noqa: S101 - `make` has checked it
     say("making an environment for its tools")
     env = venv.create(folder / "tools")

@@ -1,4 +1,8 @@
-"""Runs the trail of a stack, each stage with the values of the stage before."""
+"""Runs the trail of a stack, each stage with the values of the stage before.
+
+Nothing is done twice: checkouts, SDK packages and wheels are found by what went into them, the verdict of the
+smoke tests and of the installation by all that they rest on (`kept`), and a promoted set stays promoted.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 from cairn import files, venv
 from cairn import targets as gpu
@@ -16,22 +21,20 @@ from cairn.build import cache, job, rocm_sdk
 from cairn.build.inputs import overrides
 from cairn.build.model import BuiltWheel, InstalledSdk, Job, WantedSdk
 from cairn.build.pip_install import pip_install
-from cairn.errors import SystemFailureError
+from cairn.errors import StoreError, SystemFailureError
 from cairn.output import console
 from cairn.pipeline import kept as findings
-from cairn.pipeline.check_install import INSTALLERS, install_from_release
 from cairn.pipeline.report import page
 from cairn.pipeline.request import TrailRequest, TrailResult, untested_note
 from cairn.pipeline.timeline import Timeline
 from cairn.release import promote
-from cairn.release.gate import gate
+from cairn.release.gate import gate, install_check
 from cairn.release.index import keys
 from cairn.release.publish import files as publish_files
 from cairn.release.publish import mirror
 from cairn.release.publish import wheel_set as staging
 from cairn.release.serve import server as serve_server
 from cairn.sources import checkout_stack
-from cairn.sources.checkout.checkout import Checkout
 from cairn.store import folder as store_folder
 from cairn.testing import record as records
 from cairn.testing import smoke
@@ -40,6 +43,7 @@ from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.wheelset import WheelSet
 
 STAGING, RELEASE = "staging", "release"
+_INSTALLERS: tuple[install_check.Installer, ...] = get_args(install_check.Installer)
 _LOCK_WAIT = 2.0  # seconds: a run takes minutes, and the user who starts a second should not wait in silence
 
 
@@ -95,17 +99,30 @@ def _count_steps(request: TrailRequest) -> int:
 
 
 def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
-    tools = _tools(request, timeline)
-    checkouts = _checkouts(request, tools, timeline)
+    stack, work_dir = request.stack, request.work_dir
+    python = _hipify_python(request, timeline) if _hipifies_by_torch(request) else None
+    with timeline.stage(f"check out {stack.line}") as stage:
+        options = checkout_stack.Options(jobs=request.jobs, force=request.force, python=python)
+        checkouts = checkout_stack.checkout_stack(stack, work_dir / "src", options=options, say=stage.update)
+    # What would stop the build is reported before minutes go into the SDK.
     asked = job.check(build_job(request, {c.project.name: c.path for c in checkouts}))
-    sdk_dists = _sdk_dists(request, timeline)
+    sdk_dists: tuple[Path, ...] = ()
+    if stack.sdk is not None:
+        with timeline.stage("make the ROCm SDK") as stage:
+            log = request.logs_dir / "sdk.log"
+            sdk_dists = rocm_sdk.make(stack, request.targets, work_dir / "sdk", log=log, say=stage.update)
     opened = store_folder.LocalStore(request.store_dir)
     with timeline.stage("publish the ROCm SDK to staging") if sdk_dists else contextlib.nullcontext():
         _in_fresh_store_where_taken(opened, lambda: _publish_sdk(opened, sdk_dists))
+    # pip and uv read the staging channel over HTTP, as users do.
     with serve_server.serving(request.store_dir) as server:
         index_url = keys.index_url(server.url, STAGING)
-        installed = _sdk(request, asked, sdk_dists, index_url, timeline) if sdk_dists else None
-        wheels = _build(asked, checkouts, installed, timeline)
+        installed = _install_sdk(request, asked, sdk_dists, index_url, timeline) if sdk_dists else None
+        wheels = job.build(asked, installed, trees=checkouts)
+        for wheel in wheels:  # they were shown by the scheduler, side by side
+            mark: console.Mark = "kept" if wheel.cached else "done"
+            detail = "from the cache" if wheel.cached else ""
+            timeline.add(f"build {wheel.project}", wheel.started, wheel.ended, mark=mark, detail=detail)
         wheel_set = wheel_sets.read(request.wheels_dir / "set.json")
         with timeline.stage("stage the set"):
             _in_fresh_store_where_taken(
@@ -115,7 +132,9 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
             )
         record = _smoke(request, opened, wheel_set, server.url, timeline)
     promotion = _promote(opened, wheel_set, record, timeline)
-    installers = _install(request, opened, wheel_set, timeline)
+    _install(request, opened, wheel_set, timeline)
+    names = stack.install or tuple(p.distribution for p in stack.in_order())
+    release_url = keys.index_url(request.store_dir.as_uri(), RELEASE)
     result = TrailResult(
         checkouts=checkouts,
         wheels=wheels,
@@ -124,9 +143,9 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
         record=record,
         promotion=promotion,
         untested_note=untested_note(promotion, wheel_set, record),
-        installers=installers,
-        pip_line=_install_line(request, "pip", "install"),
-        uv_line=_install_line(request, "uv", "pip", "install"),
+        installers=_INSTALLERS,
+        pip_line=shlex.join(["pip", "install", "--index-url", release_url, *names]),
+        uv_line=shlex.join(["uv", "pip", "install", "--index-url", release_url, *names]),
         report=request.work_dir / "report.html",
         spans=tuple(timeline.spans),
     )
@@ -155,10 +174,8 @@ def build_job(request: TrailRequest, checkouts: Mapping[str, Path]) -> Job:
     )
 
 
-def _tools(request: TrailRequest, timeline: Timeline) -> Path | None:
+def _hipify_python(request: TrailRequest, timeline: Timeline) -> Path:
     """An interpreter that has the stack's own torch, for a checkout that is hipified with it."""
-    if not _hipifies_by_torch(request):
-        return None
     name = f"install {', '.join(request.stack.extra_wheels)} for hipify"
     folder = request.work_dir / "tools"
     marker = folder / "cairn-tools"
@@ -180,29 +197,6 @@ def _tools(request: TrailRequest, timeline: Timeline) -> Path | None:
     return env.python
 
 
-def _checkouts(request: TrailRequest, python: Path | None, timeline: Timeline) -> tuple[Checkout, ...]:
-    with timeline.stage(f"check out {request.stack.line}") as stage:
-        return checkout_stack.checkout_stack(
-            request.stack,
-            request.work_dir / "src",
-            options=checkout_stack.Options(jobs=request.jobs, force=request.force, python=python),
-            say=stage.update,
-        )
-
-
-def _sdk_dists(request: TrailRequest, timeline: Timeline) -> tuple[Path, ...]:
-    if request.stack.sdk is None:
-        return ()
-    with timeline.stage("make the ROCm SDK") as stage:
-        return rocm_sdk.make(
-            request.stack,
-            request.targets,
-            request.work_dir / "sdk",
-            log=request.logs_dir / "sdk.log",
-            say=stage.update,
-        )
-
-
 def _publish_sdk(opened: store_folder.LocalStore, dists: Sequence[Path]) -> None:
     if dists:
         publish_files.publish(opened, STAGING, dists)
@@ -212,21 +206,23 @@ def _publish_sdk(opened: store_folder.LocalStore, dists: Sequence[Path]) -> None
 def _in_fresh_store_where_taken(
     opened: store_folder.LocalStore, act: Callable[[], None], *, before: Callable[[], None] = lambda: None
 ) -> None:
-    """Act on the store; where other sources or targets gave other bytes under a name, begin a new store.
+    """Act on the store; where other sources or targets gave different bytes under a name, begin a new store.
 
-    A name never changes its bytes, and versions on a developer's machine stay while the sources change. The
-    old store is kept beside, whole.
+    A name never changes its bytes, but on a developer's machine versions stay the same while the sources
+    change. The old store is kept beside the new one, whole.
     """
     try:
         act()
     except publish_files.NameTakenError:
         kept = store_folder.retire(opened)
-        console.current().info(f"a new index begins: the last one has other bytes under these names ({kept})")
+        console.current().info(
+            f"a new index begins: the last one has different bytes under these names ({kept})"
+        )
         before()
         act()
 
 
-def _sdk(
+def _install_sdk(
     request: TrailRequest, asked: Job, dists: Sequence[Path], index_url: str, timeline: Timeline
 ) -> InstalledSdk:
     digest = cache.key_of({path.name: files.sha256_of(path) for path in dists})
@@ -235,16 +231,6 @@ def _sdk(
     installed = job.install_rocm(dataclasses.replace(asked, sdk=wanted), log=log)
     timeline.add("install the ROCm SDK", begun, time.time())
     return installed
-
-
-def _build(
-    asked: Job, checkouts: Sequence[Checkout], installed: InstalledSdk | None, timeline: Timeline
-) -> tuple[BuiltWheel, ...]:
-    wheels = job.build(asked, installed, trees=checkouts)
-    for wheel in wheels:
-        how: tuple[console.Mark, str] = ("kept", "from the cache") if wheel.cached else ("done", "")
-        timeline.add(f"build {wheel.project}", wheel.started, wheel.ended, mark=how[0], detail=how[1])
-    return wheels
 
 
 def _stage(opened: store_folder.LocalStore, wheel_set: WheelSet, wheels: Sequence[BuiltWheel]) -> None:
@@ -310,20 +296,30 @@ def _promote(
 
 def _install(
     request: TrailRequest, opened: store_folder.LocalStore, wheel_set: WheelSet, timeline: Timeline
-) -> tuple[str, ...]:
+) -> None:
     name, marker = "install from the release index", request.work_dir / "kept" / "install.json"
     key = findings.key_of_install(opened, RELEASE, wheel_set)
     if (found := findings.find(marker, key)) is not None:
         timeline.kept(name, f"unchanged since {found.when}")
-        return INSTALLERS
+        return
     marker.unlink(missing_ok=True)
     with timeline.stage(name):
         install_from_release(request, wheel_set)
     findings.write(marker, key)
-    return INSTALLERS
 
 
-def _install_line(request: TrailRequest, *program: str) -> str:
-    url = keys.index_url(request.store_dir.as_uri(), RELEASE)
-    names = request.stack.install or tuple(p.distribution for p in request.stack.in_order())
-    return shlex.join([*program, "--index-url", url, *names])
+def install_from_release(request: TrailRequest, wheel_set: WheelSet) -> None:
+    """Install the set's projects from the release channel alone, with each installer: what a user types.
+
+    Raises:
+        StoreError: one could not; its reason is in the error.
+    """
+    url = keys.index_url(request.store_dir.absolute().as_uri(), RELEASE)
+    names = [f"{wheel.distribution}=={wheel.version}" for wheel in wheel_set.wheels]
+    for program in _INSTALLERS:
+        done = install_check.install(program, names, index_url=url)
+        if done.problem:
+            raise StoreError(
+                f"{program} cannot install the set from {url}: {done.problem}",
+                tip="cairn index audit tells what is wrong with the index",
+            )

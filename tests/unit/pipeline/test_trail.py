@@ -5,7 +5,7 @@ import pytest
 from cairn import files
 from cairn.build import job
 from cairn.errors import StoreError, SystemFailureError
-from cairn.pipeline import check_install, run
+from cairn.pipeline import run
 from cairn.pipeline.request import TrailRequest
 from cairn.stack import Feature, Stack
 from cairn.wheels.wheelset import SetWheel, WheelSet
@@ -58,6 +58,6 @@ def test_an_install_that_fails_is_told_in_words(tmp_path: Path) -> None:
         wheels=(wheel,),
     )
     with pytest.raises(StoreError, match="pip cannot install the set from file://") as caught:
-        check_install.install_from_release(request, wheel_set)
+        run.install_from_release(request, wheel_set)
     assert "No matching distribution found for no-such-project==1" in str(caught.value)
     assert "('" not in str(caught.value)
