@@ -20,7 +20,7 @@ FILE = "stack.toml"
 
 HipifyKind = Literal["build_amd", "torch-utils", "at-build", "none"]
 """Who hipifies: the tree's own `tools/amd_build/build_amd.py`; `torch.utils.hipify` of a torch wheel, run at
-checkout; the project's own `setup.py` while it builds; nobody."""
+checkout; the project's own `setup.py` while it builds; no one."""
 
 PinKind = Literal["related_commits", "ci_commit_pins"]
 """Where the torch checkout names this project's commit: `related_commits` in its root, or
@@ -92,7 +92,7 @@ class Project(datafile.Value):
         rocm_init: where to write the module that loads the ROCm SDK's libraries.
         device_code: its wheel holds code objects for every GPU target; without, it must hold none.
         smoke_imports: modules that must import from the installed wheel.
-        rocm_only: there is no build of it without ROCm; one for the CPU leaves it out.
+        rocm_only: there is no build of it without ROCm; one for the CPU skips it.
     """
 
     name: str
@@ -168,9 +168,9 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
         extra_wheels: requirements installed into every build and smoke environment, from the user's index.
         smoke_tests: folders with the pytest smoke tests of the installed wheels.
         projects: in any order.
-        install: distributions that people ask pip for; the others come with them. All when empty.
+        install: distributions that users ask pip for; the others come with them. All when empty.
         features: name to when it is on, for `{on_or_off:NAME}`.
-        disk: bytes that a first run of the trail leaves in its work folder; None where nobody measured it.
+        disk: bytes that a first run of the trail leaves in its work folder; None where it was not measured.
         folder: where the stack.toml is; set by `load`.
     """
 

@@ -1,4 +1,7 @@
-"""GPU targets, the families they are grouped in, and how people and compilers write them."""
+"""GPU targets, the families they are grouped in, and how users and compilers write them.
+
+The table is `targets.toml`; `parse_targets` reads what a user wrote, `family_of` names a set.
+"""
 
 from __future__ import annotations
 
@@ -68,9 +71,9 @@ def generic_targets() -> dict[str, tuple[str, ...]]:
 
 
 @functools.cache
-def met_targets() -> tuple[str, ...]:
-    """Processors that nothing is built for and that wheels yet have code for, generic ones included."""
-    return tuple(sorted((*_data()["met"], *generic_targets()), key=sort_key))
+def unbuilt_targets() -> tuple[str, ...]:
+    """Processors that nothing is built for, although wheels have code for them; generic ones included."""
+    return tuple(sorted((*_data()["unbuilt"], *generic_targets()), key=sort_key))
 
 
 def product_of(target: str) -> str:
@@ -78,7 +81,7 @@ def product_of(target: str) -> str:
     processor = target.partition(":")[0]
     if processor in generic_targets():
         return f"runs on {', '.join(generic_targets()[processor])}"
-    known: dict[str, str] = {**_data()["met"], **{n: t["product"] for n, t in _data()["targets"].items()}}
+    known: dict[str, str] = {**_data()["unbuilt"], **{n: t["product"] for n, t in _data()["targets"].items()}}
     return known.get(processor, "")
 
 
@@ -86,8 +89,8 @@ def sort_key(target: str) -> tuple[int, int, int, int, str]:
     """What targets are sorted by: by number, so that gfx90a is before gfx942, and gfx1010 after both.
 
     The last digit is the stepping and the one before it the minor version, both in hex; what is before them
-    is the major version. A generic target comes before those that run its code, `cpu` before all, and what is
-    no target after all, by its text.
+    is the major version. A generic target comes before those that run its code, `cpu` before all, and a text
+    that is not a target after all.
     """
     processor = target.partition(":")[0]
     generic = _GENERIC.fullmatch(processor)
@@ -122,19 +125,19 @@ def parse_target_id(text: str) -> TargetId:
     return TargetId(processor=match["processor"], features=tuple(features))
 
 
-def parse_targets(text: str | Iterable[str], *, met: bool = False) -> tuple[str, ...]:
-    """Read what a person wrote for targets into target IDs, each once, in the order given.
+def parse_targets(text: str | Iterable[str], *, unbuilt: bool = False) -> tuple[str, ...]:
+    """Read what a user wrote for targets into target IDs, each once, in the order given.
 
     Args:
         text: names separated by `,`, `;` or white space: targets (`gfx942`, `gfx90a:xnack+`), families
             (`gfx110X-all`), wildcards (`gfx94X`, every target that begins with gfx94), or `cpu` alone.
-        met: take also targets that nothing is built for, such as `gfx940` and `gfx11-generic`.
+        unbuilt: take also targets that nothing is built for, such as `gfx940` and `gfx11-generic`.
 
     Raises:
         UsageError: an unknown name, nothing at all, or `cpu` among others.
     """
     words = [w for part in ([text] if isinstance(text, str) else text) for w in _SEPARATORS.split(part) if w]
-    found = tuple(dict.fromkeys(name for word in words for name in _expand(word, met=met)))
+    found = tuple(dict.fromkeys(name for word in words for name in _expand(word, unbuilt=unbuilt)))
     if not found:
         raise UsageError("no GPU target was named", tip="name at least one, such as gfx942 or gfx110X-all")
     if CPU in found and len(found) > 1:
@@ -156,7 +159,7 @@ def family_of(targets: Iterable[str]) -> str:
     return next(iter((*indexes, *others)), "-".join(processors))
 
 
-def _expand(word: str, *, met: bool) -> tuple[str, ...]:
+def _expand(word: str, *, unbuilt: bool) -> tuple[str, ...]:
     if word == CPU:
         return (CPU,)
     if word in families():
@@ -167,21 +170,21 @@ def _expand(word: str, *, met: bool) -> tuple[str, ...]:
         if members:
             return members
     if _TARGET_ID.fullmatch(word):
-        return (_read_target(parse_target_id(word), met=met),)
+        return (_read_target(parse_target_id(word), unbuilt=unbuilt),)
     raise UsageError(f"unknown GPU target {word!r}", tip=_suggestion(word))
 
 
-def _read_target(target: TargetId, *, met: bool) -> str:
+def _read_target(target: TargetId, *, unbuilt: bool) -> str:
     if target.processor in known_targets():
         _check_features(target, _data()["targets"][target.processor]["features"])
         return str(target)
-    if target.processor not in met_targets():
+    if target.processor not in unbuilt_targets():
         raise UsageError(f"unknown GPU target {str(target)!r}", tip=_suggestion(str(target)))
-    if not met:
+    if not unbuilt:
         instead = generic_targets().get(target.processor) or _beginning_alike(target.processor)
         raise UsageError(
             f"{target} is a GPU target that nothing is built for",
-            tip=f"build for {', '.join(t for t in instead if t in known_targets()) or 'another target'}",
+            tip=f"build for {', '.join(t for t in instead if t in known_targets()) or 'a different target'}",
         )
     return str(target)
 
@@ -203,7 +206,7 @@ def _check_features(target: TargetId, supported: Iterable[str]) -> None:
 def _suggestion(word: str) -> str:
     # Also as a file name spells a family: gfx94x_dcgpu.
     head, colon, features = word.replace("_", "-").partition(":")
-    names = {name.casefold(): name for name in (*families(), *known_targets(), *met_targets(), CPU)}
+    names = {name.casefold(): name for name in (*families(), *known_targets(), *unbuilt_targets(), CPU)}
     exact = names.get(head.casefold())
     if exact in families() and exact not in known_targets() and colon:
         return "features belong to single targets, such as gfx90a:xnack+"

@@ -228,7 +228,7 @@ def _call_backend(context: Context, output_dir: Path) -> Path:
 
 def _failure(context: Context, error: Exception) -> Exception:
     cause = getattr(error, "exception", None)
-    # A full disk (OSError) is no fault of the project, and has its own exit code.
+    # A full disk (OSError) is not a fault of the project, and has its own exit code.
     if isinstance(cause, CairnError | OSError) and not isinstance(cause, ProcessError):
         return cause
     # Where no program failed, the log does not know what did.

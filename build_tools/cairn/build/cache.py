@@ -15,7 +15,7 @@ from pathlib import Path
 from cairn import datafile, files
 from cairn.errors import UsageError
 
-_FORMAT = "3"  # part of every key: raise it when a build of the same inputs gives another wheel
+_FORMAT = "3"  # part of every key: raise it when a build of the same inputs gives a different wheel
 
 
 class CacheEntry(datafile.Value, tag_field="schema", tag="cairn.cache-entry/1"):
@@ -75,7 +75,7 @@ class WheelCache:
             key: of its inputs.
             wheel: its file.
             seconds: what its build took.
-            identity: the key it was first built under, when `key` is another name for the same inputs.
+            identity: the key it was first built under, when `key` is a second key of the same wheel.
         """
         entry = CacheEntry(
             file_name=wheel.name, sha256=files.sha256_of(wheel), seconds=seconds, identity=identity or key

@@ -27,7 +27,7 @@ def register(subparsers: Subparsers) -> None:
         help="checkout, build, stage, smoke-test, gate, promote, install",
         description="Run the whole trail of a stack on this machine. What is finished is kept: run it again "
         "after an error or an interrupt, and it carries on; the smoke tests and the installation run again "
-        "where a byte, a test, a program or the machine is another. How much disk a first run takes "
+        "where a byte, a test, a program or the machine is different. How much disk a first run takes "
         "(sample: 0.6 GB, pyg: 3.6 GB) is `disk` in the stack.toml, and is checked first.",
         epilog=_EXAMPLE,
     )

@@ -1,8 +1,9 @@
-"""What an earlier run found out and still holds, because everything that it rests on is the same.
+"""Verdicts of an earlier run that still hold, because everything that they rest on is the same.
 
-A finding is kept under the digest of all that could change it: the bytes of the wheels and of what they need
-as they lie in the store now, the tests, the programs that ran them, Python, the machine. What it left as
-evidence is kept by digest too. Where anything differs or is missing, the work is done again.
+A smoke test or an installation that passed is noted under the digest of all that could change its outcome:
+the bytes of the wheels and of what they need as they lie in the store now, the tests, the programs that ran
+them, Python, the machine. The digests of the files that it left (record, junit) are noted too. Where anything
+differs or is missing, the work is done again.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ _PACKAGE = Path(cairn.__file__).parent
 _PROGRAMS = ("cairn", "pip", "pytest", "uv")
 
 
-class Finding(datafile.Value, tag_field="schema", tag="cairn.kept/1"):
-    """What was found.
+class KeptVerdict(datafile.Value, tag_field="schema", tag="cairn.kept/1"):
+    """What was found of a set, as it is noted.
 
     Attributes:
         key: digest of all that it rests on.
-        when: for people to read.
+        when: the time, as the console shows it.
         evidence: the files that it left, seen from this one's folder, with the sha256 of each.
     """
 
@@ -52,25 +53,25 @@ class Finding(datafile.Value, tag_field="schema", tag="cairn.kept/1"):
 
 
 def key(**inputs: object) -> str:
-    """The digest of what a finding rests on, this Python and this machine included."""
+    """The digest of what a verdict rests on, this Python and this machine included."""
     return cache.key_of({"machine": machine(), **inputs})
 
 
-def find(path: Path, key: str) -> Finding | None:
-    """The finding that `write` left at `path`, if it rests on the same and its evidence is as it was."""
+def find(path: Path, key: str) -> KeptVerdict | None:
+    """The verdict that `write` left at `path`, if it rests on the same and its evidence is as it was."""
     try:
-        found = datafile.read(path, Finding)
+        found = datafile.read(path, KeptVerdict)
         whole = all(files.sha256_of(path.parent / file) == digest for file, digest in found.evidence.items())
-    except (UsageError, OSError, ValueError):  # ValueError: what names no file
+    except (UsageError, OSError, ValueError):  # ValueError: the name of no file, such as one with a zero byte
         return None
     return found if whole and found.key == key else None
 
 
 def write(path: Path, key: str, evidence: Iterable[Path] = ()) -> None:
-    """Keep a finding for the runs to come."""
+    """Keep a verdict for the runs to come."""
     digests = {os.path.relpath(file, path.parent): files.sha256_of(file) for file in evidence}
     when = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    datafile.write(path, Finding(key=key, when=when, evidence=digests))
+    datafile.write(path, KeptVerdict(key=key, when=when, evidence=digests))
 
 
 def key_of_smoke(store: LocalStore, channel: str, asked: SmokeRequest) -> str:

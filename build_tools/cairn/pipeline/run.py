@@ -23,7 +23,7 @@ from cairn.build.model import BuiltWheel, InstalledSdk, Job, WantedSdk
 from cairn.build.pip_install import pip_install
 from cairn.errors import StoreError, SystemFailureError
 from cairn.output import console
-from cairn.pipeline import kept as findings
+from cairn.pipeline import kept
 from cairn.pipeline.report import page
 from cairn.pipeline.request import TrailRequest, TrailResult, untested_note
 from cairn.pipeline.timeline import Timeline
@@ -214,9 +214,9 @@ def _in_fresh_store_where_taken(
     try:
         act()
     except publish_files.NameTakenError:
-        kept = store_folder.retire(opened)
+        old = store_folder.retire(opened)
         console.current().info(
-            f"a new index begins: the last one has different bytes under these names ({kept})"
+            f"a new index begins: the last one has different bytes under these names ({old})"
         )
         before()
         act()
@@ -257,15 +257,15 @@ def _smoke(
         imports={p.distribution: p.smoke_imports for p in request.stack.projects},
     )
     marker = request.work_dir / "kept" / "smoke.json"
-    key = findings.key_of_smoke(opened, STAGING, asked)
-    if (found := findings.find(marker, key)) is not None:
+    key = kept.key_of_smoke(opened, STAGING, asked)
+    if (found := kept.find(marker, key)) is not None:
         timeline.kept(name, f"record of {found.when}")
         return records.read(work_dir / "record.json")
     marker.unlink(missing_ok=True)
     with timeline.stage(name) as stage:
         result = smoke.run_smoke(asked, on_line=stage.update)
         smoke.require_passed(result)
-    findings.write(marker, key, evidence=(result.record_path, result.junit_path))
+    kept.write(marker, key, evidence=(result.record_path, result.junit_path))
     return result.record
 
 
@@ -298,14 +298,14 @@ def _install(
     request: TrailRequest, opened: store_folder.LocalStore, wheel_set: WheelSet, timeline: Timeline
 ) -> None:
     name, marker = "install from the release index", request.work_dir / "kept" / "install.json"
-    key = findings.key_of_install(opened, RELEASE, wheel_set)
-    if (found := findings.find(marker, key)) is not None:
+    key = kept.key_of_install(opened, RELEASE, wheel_set)
+    if (found := kept.find(marker, key)) is not None:
         timeline.kept(name, f"unchanged since {found.when}")
         return
     marker.unlink(missing_ok=True)
     with timeline.stage(name):
         install_from_release(request, wheel_set)
-    findings.write(marker, key)
+    kept.write(marker, key)
 
 
 def install_from_release(request: TrailRequest, wheel_set: WheelSet) -> None:

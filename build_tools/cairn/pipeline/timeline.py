@@ -15,7 +15,7 @@ class Span:
     """A stage that has ended; times in seconds since the epoch.
 
     Attributes:
-        name: what people read.
+        name: what the report and the console call it.
         start: when it began.
         end: when it ended.
         mark: how it ended.
@@ -51,5 +51,5 @@ class Timeline:
     def add(
         self, name: str, start: float, end: float, *, mark: console.Mark = "done", detail: str = ""
     ) -> None:
-        """Remember a stage that somebody else showed."""
+        """Remember a stage that was shown elsewhere."""
         self.spans.append(Span(name=name, start=start, end=end, mark=mark, detail=detail))

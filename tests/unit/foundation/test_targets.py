@@ -77,7 +77,7 @@ def test_suggests_the_families_where_no_name_is_near() -> None:
     "text", ["gfx940", "gfx9-generic", "gfx9-4-generic:xnack+", "gfx12-5-generic", "gfx803"]
 )
 def test_what_wheels_carry_and_nobody_builds_is_read_where_it_may_be(text: str) -> None:
-    assert targets.parse_targets(text, met=True) == (text,)
+    assert targets.parse_targets(text, unbuilt=True) == (text,)
 
 
 def test_every_family_member_is_a_known_target() -> None:
@@ -187,7 +187,7 @@ def test_anything_can_be_sorted_among_targets(text: str) -> None:
 def test_every_generic_target_serves_targets_with_a_name() -> None:
     for name, members in targets.generic_targets().items():
         assert str(targets.parse_target_id(name)) == name
-        assert set(members) <= {*targets.known_targets(), *targets.met_targets()}
+        assert set(members) <= {*targets.known_targets(), *targets.unbuilt_targets()}
     assert targets.product_of("gfx12-generic") == "runs on gfx1200, gfx1201"
 
 

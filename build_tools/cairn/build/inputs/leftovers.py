@@ -2,7 +2,7 @@
 
 A build goes on where the last one in the same tree stopped, so that an edit of one file does not cost an
 hour. It must not go on with what a build of *different* settings left: setup.py of torch takes the
-CMakeCache.txt that it finds whatever it is told, and packs every library that lies in `torch/lib`. So what a
+CMakeCache.txt that it finds, whatever its variables say, and packs every library in `torch/lib`. So what a
 build makes is noted, is moved out of the way (into the git directory) before a build with other settings, and
 is moved back when these settings return.
 

@@ -1,8 +1,8 @@
-"""Variables that a person gives to builds: `--build-env USE_FBGEMM=0`, for one project `torch:USE_FBGEMM=0`.
+"""Variables that the user gives to builds: `--build-env USE_FBGEMM=0`, for one project `torch:USE_FBGEMM=0`.
 
 Builds see nothing of the caller's own build variables, so that two machines build alike; these are given by
-name, are part of every key, and stand in the manifest. So a secret has no place among them, nor has what
-Cairn sets itself: a wheel would not be what its manifest says.
+name, are part of every key, and are written into the manifest. So secrets are refused, and what Cairn sets
+itself: the wheel would not be what its manifest says.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SECRET = re.compile(
     r"|API_?KEY|ACCESS_KEY|PRIVATE_KEY)(?:_|$)",
     re.IGNORECASE,
 )
-# What `variables.build_variables` sets for every build, or would lead a build elsewhere; with what to use.
+# What `variables.build_variables` sets for every build, or what would redirect one; with what to use.
 _OURS = {
     "PATH": None,
     "VIRTUAL_ENV": None,
@@ -58,7 +58,7 @@ _PLACEHOLDER = re.compile(r"\{([A-Za-z_]+(?::[A-Za-z0-9_-]+)?)\}")
 
 
 def parse(texts: Iterable[str], stack: Stack) -> dict[str, str]:
-    """What a person wrote, as `NAME` or `project:NAME` to value; of two for one name the last counts.
+    """What the user wrote, as `NAME` or `project:NAME` to value; of two for one name the last counts.
 
     Raises:
         UsageError: it is not `NAME=VALUE`, the stack has no such project, it looks like a secret, or it is

@@ -89,7 +89,7 @@ def commit_time(checkout: Path) -> int:
     """Seconds since 1970 of the upstream commit: two builds of it give every file in the wheel the same time.
 
     Raises:
-        SourceError: the folder is no git checkout.
+        SourceError: the folder is not a git checkout, or has no commit.
     """
     for name in (UPSTREAM_TAG, "HEAD"):
         if command.succeeds(checkout, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"):
@@ -132,7 +132,7 @@ def tidy(checkout: Path, rocm_init_file: str | None) -> None:
     """
     root = root_at(checkout)
     if lent.is_out(root):
-        with state.alone(checkout):  # unless another build is at it, which takes it back itself
+        with state.alone(checkout):  # a build that is running there takes it back itself, and is waited for
             lent.take_back(root)
     if rocm_init_file is None:
         return
@@ -170,7 +170,7 @@ def sources_of(project: Project, checkout: Path) -> tuple[Source, ...]:
     """The project's repository, then its submodules.
 
     Raises:
-        SourceError: the folder is no finished checkout.
+        SourceError: the folder is not a finished checkout.
     """
 
     def public(origin: str) -> str | None:

@@ -32,7 +32,7 @@ def identity(*, host_compiler: bool) -> dict[str, str]:
 
 
 def of_manifest(*, host_compiler: bool) -> dict[str, str]:
-    """Like `identity`, with what packs wheels: it changes their bytes, but is no reason to build again."""
+    """Like `identity`, with what deflates wheels: it changes their bytes, but must not cause a rebuild."""
     return identity(host_compiler=host_compiler) | {"deflate": deflate.engine()}
 
 

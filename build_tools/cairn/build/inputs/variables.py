@@ -80,7 +80,7 @@ def exact_requirements(
 ) -> tuple[str, ...]:
     """The pins that the project's METADATA must have.
 
-    A pin on a project that is not part of this build (`{version:triton}` without triton) is left out.
+    A pin on a project that is not part of this build (`{version:triton}` without triton) is dropped.
     """
     wanted = (*project.requires, *(() if request.for_cpu else project.requires_rocm))
     absent = [f"{{version:{p.name}}}" for p in request.stack.projects if f"version:{p.name}" not in values]

@@ -1,7 +1,7 @@
 """The first causes of a failure in a build's log, which may stand a hundred lines above its end.
 
-Compilers run side by side and go on after the first failure, and each program that waited for another reports
-in turn that it failed: the end of a log says *that* a build failed, and seldom why.
+Compilers run side by side and go on after the first failure, and each program that started one reports in
+turn that it failed: the end of a log says *that* a build failed, and seldom why.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def find(log: Path) -> tuple[Cause, ...]:
                 elif _ECHO.search(line):
                     echoes.add(number, line)
     except OSError:
-        return ()  # the error that is being told is worth more than this one
+        return ()  # the error that is being reported matters more than this one
     chosen = machine.first[:2]
     chosen += (found.first or ([] if chosen else echoes.first))[: _SHOWN - len(chosen)]
     return tuple(sorted(chosen, key=lambda cause: cause.number))
@@ -121,7 +121,7 @@ def tail(log: Path, lines: int) -> tuple[Cause, ...]:
 
 
 def above(log: Path, end: Sequence[Cause]) -> tuple[str, ...]:
-    """The first causes in a log as people read them, `torch.log:412: what it says`, without those in `end`.
+    """The first causes in a log as they are shown, `torch.log:412: what it says`, without those in `end`.
 
     Args:
         log: the log.

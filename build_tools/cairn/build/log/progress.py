@@ -15,7 +15,7 @@ _PROGRAM = re.compile(
     r"(?:-[\d.]+)?(?:\.exe)?"
 )
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".hip", ".m", ".mm", ".s", ".S", ".f", ".f90", ".asm")
-# What compilers say of a source (a place in it, the code there, the way that led there) is no progress.
+# What compilers say of a source (a place in it, the code there, how it was included): no progress.
 _REMARK = re.compile(
     r"\S+:\d+(?::\d+)?: |\s+\d* \|| {4,}|In file included from |\s+from \S+:\d+|\S+: (?:In|At) |[\s~^|+-]*$"
 )
@@ -37,7 +37,7 @@ def _is_command(line: str) -> bool:
 
 
 def _named(text: str) -> str:
-    """What a step works on: the source of a compiler's command, the file that another one makes."""
+    """What a step works on: the source of a compiler's command, or the file that any other makes."""
     words = _words(text)
     if not words:
         return text

@@ -92,7 +92,7 @@ def _parser(script: Path, projects: Sequence[Project] = ()) -> argparse.Argument
 
 
 def _repeat_pip(parser: argparse.ArgumentParser) -> None:
-    """Take the SDK's options after the command as well as before it, as people write both."""
+    """Take the SDK's options after the command as well as before it, as upstream's users write both."""
     common.add_pip(parser)
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way to reach an option's default
         if action.dest != "help":
@@ -125,7 +125,7 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
     parser.add_argument(
         "--version-suffix", help="local version of the wheels, such as +rocm7.10.0 (default: the SDK's)"
     )
-    parser.add_argument("--release-type", choices=tuple(_CHANNELS), help="refuse an SDK of another channel")
+    parser.add_argument("--release-type", choices=tuple(_CHANNELS), help="refuse an SDK of other channels")
     parser.add_argument("--pytorch-build-number", default="1", help="build number (default: %(default)s)")
     parser.add_argument(
         "--enable-pytorch-flash-attention",

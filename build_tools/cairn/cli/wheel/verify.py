@@ -55,7 +55,7 @@ def _expectation(options: argparse.Namespace) -> Expectation:
     if options.python is not None and not _PYTHON.fullmatch(options.python):
         raise UsageError(f"{options.python!r} is no version of Python", tip="write --python 3.13, or 3.13t")
     return Expectation(
-        targets=None if options.targets is None else parse_targets(options.targets, met=True),
+        targets=None if options.targets is None else parse_targets(options.targets, unbuilt=True),
         require_device_code=options.require_device_code,
         siblings={name: value.lstrip("=") for name, _, value in pairs},
         provided_libraries=tuple(options.provided),

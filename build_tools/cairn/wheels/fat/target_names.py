@@ -15,7 +15,7 @@ from cairn.targets import (
     TargetId,
     generic_targets,
     known_targets,
-    met_targets,
+    unbuilt_targets,
     parse_target_id,
     parse_targets,
 )
@@ -72,7 +72,7 @@ def _prefix(name: str) -> tuple[TargetId, ...]:
     match = _DATABASE.match(name)
     if match is None:
         return ()
-    processors = [p for p in (*known_targets(), *met_targets()) if match["name"].startswith(p)]
+    processors = [p for p in (*known_targets(), *unbuilt_targets()) if match["name"].startswith(p)]
     return (TargetId(processor=max(processors, key=len, default=match["name"])),)
 
 
