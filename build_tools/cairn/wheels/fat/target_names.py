@@ -15,9 +15,9 @@ from cairn.targets import (
     TargetId,
     generic_targets,
     known_targets,
-    unbuilt_targets,
     parse_target_id,
     parse_targets,
+    unbuilt_targets,
 )
 from cairn.wheels.fat.recipe import Naming
 
