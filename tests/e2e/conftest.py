@@ -4,56 +4,11 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-SAMPLE = ROOT / "external-builds" / "sample"
-
-Run = Callable[..., subprocess.CompletedProcess[str]]
-
-
-def clean_environment(cache: Path) -> dict[str, str]:
-    """The caller's variables; Cairn's cache is the test's own, and colours and plugins of pytest are out."""
-    dropped = ("PYTEST_", "CAIRN_", "GITHUB_ACTIONS", "VIRTUAL_ENV", "PYTHONPATH")
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
-    shared = os.environ.get("CAIRN_TEST_CACHE", str(ROOT / ".cairn" / "test-cache"))
-    return kept | {"CAIRN_CACHE_DIR": str(cache), "ZIG_GLOBAL_CACHE_DIR": f"{shared}/zig", "COLUMNS": "200"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trail:
-    """A run of `cairn ci run` on the sample stack."""
-
-    work: Path
-    cache: Path
-    answer: dict[str, Any]
-    progress: str
-    temporary: Path
-    path: str
-
-    @property
-    def wheels(self) -> list[Path]:
-        return sorted((self.work / "wheels").glob("*.whl"))
-
-    def environment(self) -> dict[str, str]:
-        return clean_environment(self.cache)
-
-    def same_environment(self) -> dict[str, str]:
-        """That of the run itself: under another PATH, whose programs may differ, nothing is kept."""
-        return self.environment() | {"PATH": self.path}
-
-
-def cairn(*words: str | Path, env: dict[str, str], **given: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cairn", *map(str, words)]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=900, **given)
-
+from helpers.trail import SAMPLE, Trail, cairn, clean_environment
 
 # A newcomer's machine has none of these; the SDK brings its own.
 COMPILERS = re.compile(

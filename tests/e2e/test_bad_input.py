@@ -16,8 +16,7 @@ from cairn.release.index import keys
 from cairn.release.publish.files import publish
 from cairn.release.serve import server as serve_server
 from cairn.store import folder as store_folder
-
-from .conftest import ROOT, SAMPLE, Trail, cairn, clean_environment
+from helpers.trail import ROOT, SAMPLE, Trail, cairn, clean_environment
 
 SCRIPTS = ROOT / "external-builds" / "pytorch"
 Done = subprocess.CompletedProcess[str]

@@ -7,8 +7,7 @@ import pytest
 
 from cairn.release.index import keys
 from cairn.release.serve import server as serve_server
-
-from .conftest import SAMPLE, cairn, clean_environment
+from helpers.trail import SAMPLE, cairn, clean_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("debian")]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import ROOT, clean_environment
+from helpers.trail import ROOT, clean_environment
+
 from .test_readme import copy_of_the_project
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from cairn.release.serve import server as serve_server
-
-from .conftest import ROOT, clean_environment
+from helpers.trail import ROOT, clean_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("readme")]
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from cairn import files
-
-from .conftest import SAMPLE, Trail, cairn, clean_environment
+from helpers.trail import SAMPLE, Trail, cairn, clean_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trail")]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Trail, cairn
+from helpers.trail import Trail, cairn
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trail")]
 

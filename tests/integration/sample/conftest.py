@@ -9,8 +9,7 @@ import pytest
 
 from cairn import process
 from cairn.sources.origins.materialize import TreeOrigin, materialise
-
-from .building import NAMES, SAMPLE, Built, build_all, environment
+from helpers.sample import NAMES, SAMPLE, Built, build_all, environment
 
 
 @pytest.fixture(scope="session")

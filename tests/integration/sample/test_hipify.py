@@ -7,8 +7,7 @@ import pytest
 
 from cairn import process
 from cairn.errors import ProcessError
-
-from .building import build_wheel, checkout, hipify
+from helpers.sample import build_wheel, checkout, hipify
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from cairn import process
-
-from .building import NAMES, SAMPLE, Built, build_wheel, environment, own_variables
+from helpers.sample import NAMES, SAMPLE, Built, build_wheel, environment, own_variables
 
 pytestmark = pytest.mark.slow
 

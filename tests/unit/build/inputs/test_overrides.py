@@ -15,7 +15,7 @@ from cairn.errors import BuildError, ProblemsError, UsageError, WheelError
 from cairn.sources.manifest import changelog, manifest
 from helpers.build import MakeRequest
 
-PYTORCH = Path(__file__).parents[3] / "external-builds" / "pytorch"
+PYTORCH = Path(__file__).resolve().parents[4] / "external-builds" / "pytorch"
 STACK = stacks.load(PYTORCH)
 SAYING = """
 import os

@@ -1,5 +1,7 @@
 """Checking the sample's repositories out and building their wheels, as upstream's scripts would."""
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Mapping
@@ -8,7 +10,7 @@ from pathlib import Path
 
 from cairn import process
 
-SAMPLE = Path(__file__).resolve().parents[3] / "external-builds" / "sample"
+SAMPLE = Path(__file__).resolve().parents[2] / "external-builds" / "sample"
 NAMES = ("torch", "torchaudio", "torchvision", "triton")
 # What a developer's own environment may hold and the builds would read.
 READ_BY_BUILDS = ("BUILD_", "CXX", "CMAKE_", "FORCE_CUDA", "LDFLAGS", "MAX_JOBS", "PIP_", "PYTORCH_", "ROCM_")
@@ -23,18 +25,20 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def checkout(origins: Mapping[str, Path], name: str, target: Path, *, branch: str = "release/2.9") -> Path:
+    """Clone one of the sample's repositories, with its submodules."""
     command = ["git", "-c", "protocol.file.allow=always", "clone", "--quiet", "--recurse-submodules"]
     process.run([*command, "--branch", branch, str(origins[name]), str(target)])
     return target
 
 
 def hipify(tree: Path) -> str:
+    """Hipify a checkout of torch with its own script; the answer is what it printed."""
     # From elsewhere: the script must find its tree by itself.
     return process.run([sys.executable, str(tree / "tools/amd_build/build_amd.py")], cwd=tree.parent).output
 
 
 def build_wheel(tree: Path, target: Path, **variables: str) -> str:
-    """Build a wheel as a person would; the answer is the build's output."""
+    """Build a wheel as a user would; the answer is the build's output."""
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(target), str(tree)]
     return process.run(command, env=environment(**variables), check=True).output
 
@@ -65,6 +69,7 @@ def empty_environment(folder: Path) -> tuple[Path, Path]:
 
 
 def install(python: Path, *wheels: Path) -> None:
+    """Install wheels, and nothing else, into an environment."""
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--no-deps"]
     process.run([*command, *map(str, wheels)], env=environment())
 

@@ -1,8 +1,10 @@
-"""A build rewrites metadata that a repository made from an sdist has in its commit."""
+"""What a build does to its tree: metadata that it rewrites is restored, and a module is lent."""
 
 from __future__ import annotations
 
 import subprocess
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,20 @@ def test_edits_of_a_person_stay_also_after_a_build_that_fails(checkout: Path) ->
     assert (checkout / "x.egg-info" / "SOURCES.txt").read_text() == "mine\n"
     assert (checkout / "setup.py").read_text() == "edited meanwhile\n"
     assert (checkout / "x.egg-info" / "PKG-INFO").read_text() == "as committed\n"
+
+
+def test_the_module_preloads_in_order_and_checks_the_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[dict[str, object]] = []
+    sdk = types.ModuleType("rocm_sdk")
+    sdk.initialize_process = lambda **given: calls.append(given)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "rocm_sdk", sdk)
+    space: dict[str, object] = {}
+    exec(source_tree.rocm_init_module(preloads=("amdhip64", "hipblas"), rocm_version="7.10.0"), space)  # noqa: S102
+    initialize = space["initialize"]
+    assert callable(initialize)
+    initialize()
+    assert calls == [{"preload_shortnames": ["amdhip64", "hipblas"], "check_version": "7.10.0"}]
+
+
+def test_no_preloads_is_an_empty_list() -> None:
+    assert "preload_shortnames=[]" in source_tree.rocm_init_module(preloads=(), rocm_version="1")

@@ -1,0 +1,64 @@
+"""Runs of the program as a newcomer starts it, and what one run of the whole trail has left."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLE = ROOT / "external-builds" / "sample"
+
+
+def clean_environment(cache: Path) -> dict[str, str]:
+    """The caller's variables; Cairn's cache is the test's own, and colours and plugins of pytest are out."""
+    dropped = ("PYTEST_", "CAIRN_", "GITHUB_ACTIONS", "VIRTUAL_ENV", "PYTHONPATH")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
+    shared = os.environ.get("CAIRN_TEST_CACHE", str(ROOT / ".cairn" / "test-cache"))
+    return kept | {"CAIRN_CACHE_DIR": str(cache), "ZIG_GLOBAL_CACHE_DIR": f"{shared}/zig", "COLUMNS": "200"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trail:
+    """A run of `cairn ci run` on the sample stack.
+
+    Attributes:
+        work: its work folder.
+        cache: Cairn's cache of the run.
+        answer: what it printed with `--json`.
+        progress: what it wrote to stderr.
+        temporary: the folder that it was given for temporary files.
+        path: its PATH, without compilers.
+    """
+
+    work: Path
+    cache: Path
+    answer: dict[str, Any]
+    progress: str
+    temporary: Path
+    path: str
+
+    @property
+    def wheels(self) -> list[Path]:
+        """The wheels that it built."""
+        return sorted((self.work / "wheels").glob("*.whl"))
+
+    def environment(self) -> dict[str, str]:
+        """Variables for commands that go on with what the run made."""
+        return clean_environment(self.cache)
+
+    def same_environment(self) -> dict[str, str]:
+        """That of the run itself: under another PATH, whose programs may differ, nothing is kept."""
+        return self.environment() | {"PATH": self.path}
+
+
+def cairn(
+    *words: str | Path, env: Mapping[str, str], cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run `cairn` with these words to its end, whatever it answers."""
+    command = [sys.executable, "-m", "cairn", *map(str, words)]
+    return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, check=False, timeout=900)
