@@ -28,7 +28,7 @@ from cairn.output import Progress, console, wording
 from cairn.rocm.install import available_libraries
 from cairn.sources.git.repository import Repository, root_at
 from cairn.sources.hipify import build_step
-from cairn.sources.worktree import lent, state
+from cairn.sources.worktree import state
 from cairn.venv import VirtualEnvironment
 
 _TAIL = 12  # lines of a failed build that are shown
@@ -160,7 +160,7 @@ def _lent_module(context: Context) -> Iterator[None]:
     wanted = request.stack.sdk.preload if request.stack.sdk else ()
     preloads = available_libraries(venv.describe(request.sdk.environment).python, wanted)
     text = source_tree.rocm_init_module(preloads=preloads, rocm_version=request.sdk.info.version)
-    with lent.lent(root_at(context.step.checkout), project.rocm_init, text):
+    with state.lent(root_at(context.step.checkout), project.rocm_init, text):
         yield
 
 

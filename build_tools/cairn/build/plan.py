@@ -21,7 +21,7 @@ from cairn.build.inputs import leftovers, source_tree, toolchain, variables
 from cairn.build.model import BuildRequest, platform_tag, python_tag
 from cairn.errors import SourceError
 from cairn.sources.git.repository import root_at
-from cairn.sources.worktree import tree_hash
+from cairn.sources.worktree import contents
 from cairn.stack import Project
 
 
@@ -138,7 +138,7 @@ def keys_of(request: BuildRequest, project: Project, *, checkout: Path, needs: M
     seen = leftovers.look(root_at(checkout), flavour, project.source_dirs, clean=request.clean)
     inputs = {
         **settings,
-        "tree": tree_hash.tree_state(checkout),
+        "tree": contents.tree_state(checkout),
         "unseen": seen.foreign,
         "commit": source_tree.upstream_commit(checkout),  # the wheel's bill of materials names it
         "needs": dict(needs),

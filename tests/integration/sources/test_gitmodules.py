@@ -12,7 +12,7 @@ from cairn.errors import SourceError
 from cairn.sources.git.repository import root_at
 from cairn.sources.manifest import manifest
 from cairn.sources.patches import apply, audit, export
-from cairn.sources.worktree import submodules
+from cairn.sources.worktree.parts import walk_submodules
 
 _TWICE = """
 [submodule "{name}"]
@@ -57,7 +57,7 @@ def test_git_decides_which_of_two_entries_a_path_has(
 def _direct(path: Path) -> list[Any]:
     root = root_at(path)
     origin = root.run("config", "remote.origin.url").strip()
-    return [m for m in submodules.present(root, origin=origin) if m.parent is root]
+    return [m for m in walk_submodules(root, origin=origin) if m.parent is root]
 
 
 def test_a_path_that_is_declared_twice_is_one_submodule_for_every_command(

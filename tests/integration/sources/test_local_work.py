@@ -9,7 +9,7 @@ import pytest
 
 from cairn.errors import SourceError
 from cairn.sources.checkout.checkout import hipify_checkout
-from cairn.sources.worktree.tree_hash import tree_state
+from cairn.sources.worktree.contents import tree_state
 
 
 def test_edits_and_commits_stay_where_nothing_moves(bench: Any) -> None:

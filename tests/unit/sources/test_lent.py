@@ -10,7 +10,7 @@ import pytest
 
 from cairn.errors import SourceError
 from cairn.sources.git.repository import Repository, root_at
-from cairn.sources.worktree import lent
+from cairn.sources.worktree import state
 
 
 @pytest.fixture
@@ -22,9 +22,9 @@ def root(tmp_path: Path) -> Repository:
 def killed_while_lending(root: Repository) -> Path:
     code = (
         "import os, signal, pathlib\n"
-        "from cairn.sources.worktree import lent\n"
+        "from cairn.sources.worktree import state\n"
         "from cairn.sources.git.repository import root_at\n"
-        f"with lent.lent(root_at(pathlib.Path({str(root.work_tree)!r})), 'a/x.py', 'ours'):\n"
+        f"with state.lent(root_at(pathlib.Path({str(root.work_tree)!r})), 'a/x.py', 'ours'):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
@@ -32,25 +32,25 @@ def killed_while_lending(root: Repository) -> Path:
 
 
 def test_a_lent_file_is_there_for_the_block_alone(root: Repository) -> None:
-    with lent.lent(root, "x.py", "ours"):
+    with state.lent(root, "x.py", "ours"):
         assert (root.work_tree / "x.py").read_text() == "ours"
-        assert lent.is_out(root)
+        assert state.is_lent(root)
     assert os.listdir(root.work_tree) == [".git"]
-    assert not lent.is_out(root)
+    assert not state.is_lent(root)
 
 
 def test_it_is_taken_back_after_a_kill(root: Repository) -> None:
     path = killed_while_lending(root)
     assert path.read_text() == "ours"
-    lent.take_back(root)
+    state.take_back(root)
     assert not path.exists()
-    assert not lent.is_out(root)
+    assert not state.is_lent(root)
 
 
 def test_what_somebody_made_of_it_since_stays(root: Repository) -> None:
     path = killed_while_lending(root)
     path.write_text("mine now")
-    lent.take_back(root)
+    state.take_back(root)
     assert path.read_text() == "mine now"
 
 
@@ -63,7 +63,7 @@ def test_what_is_there_is_not_replaced(root: Repository, kind: str) -> None:
         path.symlink_to("nowhere")
     else:
         path.mkdir()
-    with pytest.raises(SourceError, match="is there already"), lent.lent(root, "x.py", "ours"):
+    with pytest.raises(SourceError, match="is there already"), state.lent(root, "x.py", "ours"):
         pass
     assert os.path.lexists(path)
-    assert not lent.is_out(root)
+    assert not state.is_lent(root)

@@ -34,6 +34,7 @@ from cairn import files
 from cairn.output import console, wording
 from cairn.sources.git.repository import ASIDE, Repository
 from cairn.sources.worktree import unseen
+from cairn.sources.worktree.parts import walk
 
 _NOTE = "cairn-leftovers.json"  # in the git directory, as is ASIDE
 # What compilers and linkers write and no one writes by hand; `.so.` as in libtorch.so.2.9.
@@ -115,7 +116,7 @@ def look(root: Repository, flavour: str, sources: Collection[str], *, clean: boo
         sources: folders that the build backend may be called in, by path from the root.
         clean: the build begins with `clear`.
     """
-    parts, is_output = unseen.parts(root), _output_matcher(sources)
+    parts, is_output = walk(root), _output_matcher(sources)
     note, ignored = _read(root), unseen.ignored(parts)
     if not clean and note is not None and note.flavour == flavour:
         ours = {n for n, path in ignored.items() if note.has(n, path, is_output)}
@@ -162,7 +163,7 @@ def kept(root: Repository, flavour: str, sources: Collection[str]) -> Iterator[R
 def clear(root: Repository, sources: Collection[str]) -> None:
     """Remove what builds of all flavours left: what may be moved, and all in `build` that git ignores."""
     is_output, note = _output_matcher(sources), _read(root)
-    found, ignored = _found(root, is_output), unseen.ignored(unseen.parts(root))
+    found, ignored = _found(root, is_output), unseen.ignored(walk(root))
     for name in {*(note.movable_of(found, is_output) if note else ()), *filter(is_output, ignored)}:
         found[name].unlink(missing_ok=True)
         _prune(found[name].parent, root.work_tree)
@@ -229,7 +230,7 @@ def _is_made(name: str, is_output: IsOutput) -> bool:
 
 def _found(root: Repository, is_output: IsOutput) -> dict[str, Path]:
     """What git ignores, and what it does not know in the folders that build tools make."""
-    found = unseen.ignored(unseen.parts(root))
+    found = unseen.ignored(walk(root))
     listed = root.run("ls-files", "--others", "--exclude-standard", "-z").split("\0")
     return found | {n: root.work_tree / n for n in listed if is_output(n) and not n.endswith("/")}
 

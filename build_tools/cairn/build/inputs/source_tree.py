@@ -19,7 +19,7 @@ from cairn.errors import SourceError
 from cairn.sources.checkout import inspect
 from cairn.sources.git import command, url
 from cairn.sources.git.repository import UPSTREAM_TAG, root_at
-from cairn.sources.worktree import lent, state
+from cairn.sources.worktree import state
 from cairn.stack import Project
 from cairn.wheels.sbom import Source
 
@@ -131,9 +131,9 @@ def tidy(checkout: Path, rocm_init_file: str | None) -> None:
         SourceError: a file that is not ours is where the build writes one of its own.
     """
     root = root_at(checkout)
-    if lent.is_out(root):
+    if state.is_lent(root):
         with state.alone(checkout):  # a build that is running there takes it back itself, and is waited for
-            lent.take_back(root)
+            state.take_back(root)
     if rocm_init_file is None:
         return
     path = checkout / rocm_init_file
@@ -145,7 +145,7 @@ def tidy(checkout: Path, rocm_init_file: str | None) -> None:
         kept = [line for line in lines if line.rstrip("\n") != f"/{rocm_init_file}"]
         if kept != lines:
             files.write_text(exclude, "".join(kept))
-    lent.refuse_other(root, rocm_init_file)
+    state.refuse_other(root, rocm_init_file)
 
 
 def _text(path: Path) -> str:

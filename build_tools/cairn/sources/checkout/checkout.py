@@ -23,7 +23,8 @@ from cairn.sources.git.command import RetryPolicy
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.mirror import history, mirror
 from cairn.sources.mirror.mirror import Found, Mirror
-from cairn.sources.worktree import lent, restore_objects, state, submodules, tree_hash, unfinished
+from cairn.sources.worktree import contents, state, submodules
+from cairn.sources.worktree.parts import of_commit
 from cairn.sources.worktree.state import State
 from cairn.stack import Project
 
@@ -141,7 +142,7 @@ def hipify_checkout(
 
 def _recovered(root: Repository, request: CheckoutRequest, *, say: Progress) -> State | None:
     """The note of an earlier run, after repairing what it left."""
-    lent.take_back(root)
+    state.take_back(root)
     note = state.read(root.git_dir) if root.git_dir.is_dir() else None
     if note is None:
         return None
@@ -149,7 +150,7 @@ def _recovered(root: Repository, request: CheckoutRequest, *, say: Progress) -> 
         say(f"an earlier run did not finish {root.work_tree}: carrying on")
         repository.sweep(root.git_dir, folders=(root.work_tree,), below=True)
     if url.identity(note.origin) == url.identity(request.origin):
-        restore_objects.revive(root, note, origin=request.origin, retry=request.retry, say=say)
+        submodules.restore_objects(root, note, origin=request.origin, retry=request.retry, say=say)
     kind, python = request.project.hipify, request.python
     return hipify_step.recovered(root, note, kind=kind, python=python, force=request.force, say=say)
 
@@ -210,7 +211,7 @@ def _is_current(root: Repository, note: State | None, wanted: State) -> bool:
     base = root.tag(HIPIFY_TAG if wanted.committed else UPSTREAM_TAG)
     if root.tag(UPSTREAM_TAG) != wanted.commit or base is None or not root.at_or_above(base):
         return False
-    modules = submodules.of_commit(root, "HEAD", origin=wanted.origin) if wanted.submodules else ()
+    modules = of_commit(root, "HEAD", origin=wanted.origin) if wanted.submodules else ()
     return all(module.repository.exists() for module in modules)
 
 
@@ -241,7 +242,7 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     repository.name_origin(root, wanted.origin)
     repository.borrow_objects(root, mirror_path)
     submodules.remove(gone, before=before)
-    with unfinished.placing(root, before=before.get("") or root.head(), after=found.commit):
+    with state.placing(root, before=before.get("") or root.head(), after=found.commit):
         hipify_step.remove_generated(root)
         repository.place(root, found.commit)
         repository.move_refs(root, _refs(root, found, note, say))
@@ -256,7 +257,7 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
 
 
 def _refuse_to_lose_work(
-    root: Repository, note: State | None, parts: Sequence[local_work.Part], *, force: bool
+    root: Repository, note: State | None, parts: Sequence[local_work.MovingPart], *, force: bool
 ) -> dict[str, str]:
     """Refuse to lose a person's work; what an unfinished run or hipify did is nobody's.
 
@@ -264,7 +265,7 @@ def _refuse_to_lose_work(
     """
     found = local_work.survey(parts)
     lost = local_work.together(root, found)
-    if note is not None and note.files is not None and tree_hash.tree_state(root.work_tree) == note.files:
+    if note is not None and note.files is not None and contents.tree_state(root.work_tree) == note.files:
         lost = local_work.without_hipifys(lost, found)
     if lost and not force:
         local_work.refuse(root, lost)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -22,8 +22,9 @@ from cairn.sources.hipify import build_step, run
 from cairn.sources.hipify import commit as hipify_commit
 from cairn.sources.hipify import report as hipify_report
 from cairn.sources.hipify.report import HipifyReport
+from cairn.sources.worktree import contents, state, submodules
 from cairn.sources.worktree import copy as worktree_copy
-from cairn.sources.worktree import submodules, tree_hash, unfinished
+from cairn.sources.worktree.parts import CommittedPart, Module, Part, walk, walk_submodules
 from cairn.sources.worktree.state import State, write
 from cairn.stack import HipifyKind, Project
 
@@ -37,7 +38,7 @@ def hipify_tree(
 
     A project that hipifies while it is built, or not at all, gets the second tag at the same commit.
     """
-    modules = list(submodules.present(root))
+    modules = list(walk_submodules(root))
     heads = {"": root.head() or ""} | {module.path: module.head or "" for module in modules}
     report: HipifyReport | None = None
     if run.runs_at_checkout(kind):
@@ -53,7 +54,7 @@ def hipify_tree(
             raise
     if note.committed:
         _commit(root, modules, report, heads)
-    edited = None if note.committed else tree_hash.tree_state(root.work_tree)
+    edited = None if note.committed else contents.tree_state(root.work_tree)
     if report is not None:
         if not note.committed:
             made = build_step.ids(root, sorted({*report.changed, *report.generated}))
@@ -64,22 +65,22 @@ def hipify_tree(
 
 def _commit(
     root: Repository,
-    modules: Sequence[submodules.Module],
+    modules: Sequence[Module],
     report: HipifyReport | None,
     heads: Mapping[str, str],
 ) -> None:
     made = by_part(report.generated if report else (), heads)
     changed = by_part(report.changed if report else (), heads)
 
-    def one(item: tuple[str, Repository]) -> None:
-        path, part = item
+    def one(part: Part) -> None:
+        path, own = part.path, part.repository
         touched = made[path] or changed[path]
-        commit = hipify_commit.commit(part, made[path], changed[path]) if touched else heads[path]
-        repository.move_refs(part, {f"refs/tags/{HIPIFY_TAG}": commit})
+        commit = hipify_commit.commit(own, made[path], changed[path]) if touched else heads[path]
+        repository.move_refs(own, {f"refs/tags/{HIPIFY_TAG}": commit})
 
     # The root first: it must not see that its submodules have moved.
-    one(("", root))
-    side_by_side(one, [(module.path, module.repository) for module in modules])
+    one(Part(path="", repository=root))
+    side_by_side(one, modules)
 
 
 def recovered(
@@ -111,9 +112,7 @@ def _survey(
     if not any(new.values()) and not any(one.changes for one in found):
         return found, set()
     made: set[str] = set()
-    copied = [
-        worktree_copy.Part(path=p.path, repository=p.repository, commit=note.heads[p.path]) for p in parts
-    ]
+    copied = [CommittedPart(path=p.path, repository=p.repository, commit=note.heads[p.path]) for p in parts]
     with worktree_copy.copy(copied) as copies:
         # Where it failed the first time, it does so again, and what it wrote until then is the same too.
         with contextlib.suppress(SourceError):
@@ -123,7 +122,7 @@ def _survey(
             own, here = parts[number].repository, new[copy.path]
             hipify_commit.commit(copy.repository, ignored[copy.path])
             names = [*found[number].changes, *here]
-            ours = unfinished.written_by_hipify(own, names, head=copy.commit, hipified=copy.repository)
+            ours = state.written_by_hipify(own, names, head=copy.commit, hipified=copy.repository)
             lost = found[number].lost
             edits = tuple(name for name in lost.edits if name not in ours)
             found[number] = dataclasses.replace(found[number], lost=dataclasses.replace(lost, edits=edits))
@@ -131,8 +130,8 @@ def _survey(
     return found, made
 
 
-def _part(root: Repository, path: str) -> local_work.Part:
-    return local_work.Part(path=path, repository=repository.root_at(root.work_tree / path))
+def _part(root: Repository, path: str) -> local_work.MovingPart:
+    return local_work.MovingPart(path=path, repository=repository.root_at(root.work_tree / path))
 
 
 def _undo(root: Repository, note: State, *, made: Collection[str]) -> State:
@@ -188,9 +187,9 @@ def adopt(root: Repository, project: Project) -> State:
     committed = root.tag(HIPIFY_TAG) or hipify_commit.commit_of(root)
     by_hand = committed is None and _is_by_hand(root, project.hipify)
     repository.create(root)
-    submodules.mark_ignored(root, [m for m in submodules.present(root) if m.parent is root])
-    for _, part in _parts(root):
-        _complete_tags(part, hipified=committed is not None)
+    submodules.mark_ignored(root, [m for m in walk_submodules(root) if m.parent is root])
+    for part in walk(root):
+        _complete_tags(part.repository, hipified=committed is not None)
     return State(
         project=project.name,
         origin=root.origin_url() or str(root.work_tree),
@@ -224,12 +223,6 @@ def _complete_tags(part: Repository, *, hipified: bool) -> None:
     if hipified:
         refs[f"refs/tags/{HIPIFY_TAG}"] = done or part.commit_of(upstream)
     repository.move_refs(part, refs)
-
-
-def _parts(root: Repository) -> Iterator[tuple[str, Repository]]:
-    yield "", root
-    for module in submodules.present(root):
-        yield module.path, module.repository
 
 
 def _remember_ignored(root: Repository) -> set[str]:

@@ -8,11 +8,12 @@ from pathlib import Path
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.sources.git import url
-from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
+from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, has_lost_mirror, root_at
 from cairn.sources.hipify import report as hipify_report
 from cairn.sources.hipify.report import HipifyReport
-from cairn.sources.worktree import restore_objects, state, submodules
-from cairn.sources.worktree.tree_hash import work_tree_id
+from cairn.sources.worktree import state
+from cairn.sources.worktree.contents import work_tree_id
+from cairn.sources.worktree.parts import Module, walk_submodules
 from cairn.stack import Project
 
 
@@ -107,7 +108,7 @@ def require_finished(project: Project, path: Path) -> None:
         SourceError: it is none, is unfinished, or has lost its mirror.
     """
     root = root_at(path.absolute())
-    if restore_objects.is_needed(root):
+    if has_lost_mirror(root):
         raise SourceError(
             f"the mirror that {path} borrows from is gone",
             tip="run the `checkout` command again: it fetches what is missing, and local work stays",
@@ -145,11 +146,11 @@ def base_version(project: Project, tree: Path) -> str | None:
 
 
 def _submodules(root: Repository, origin: str) -> tuple[Submodule, ...]:
-    found = side_by_side(_submodule, submodules.present(root, origin=origin))
+    found = side_by_side(_submodule, walk_submodules(root, origin=origin))
     return tuple(sorted(found, key=lambda module: module.path))
 
 
-def _submodule(module: submodules.Module) -> Submodule:
+def _submodule(module: Module) -> Submodule:
     upstream, hipified = module.repository.tags(UPSTREAM_TAG, HIPIFY_TAG)
     return Submodule(
         path=module.path,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from cairn.concurrency import side_by_side
 from cairn.output import wording
 from cairn.sources.git.repository import Repository
-from cairn.sources.worktree import submodules
+from cairn.sources.worktree.parts import Part, walk
 
 _HEAD = b"version https://git-lfs.github.com/spec/v1\n"
 _FILTER = b"filter=lfs"
@@ -21,8 +21,7 @@ _ATTRIBUTES = ".gitattributes"
 
 def notes(root: Repository) -> Iterator[str]:
     """A line for people where files of the root or a submodule are pointers; nothing where none are."""
-    parts = [("", root), *((f"{m.path}/", m.repository) for m in submodules.present(root))]
-    found = [name for names in side_by_side(_of_part, parts) for name in names]
+    found = [name for names in side_by_side(_of_part, walk(root)) for name in names]
     if found:
         yield (
             f"{wording.count(found, 'file')} of Git LFS came as a pointer, without the content: "
@@ -30,14 +29,14 @@ def notes(root: Repository) -> Iterator[str]:
         )
 
 
-def _of_part(part: tuple[str, Repository]) -> list[str]:
-    prefix, own = part
+def _of_part(part: Part) -> list[str]:
+    own = part.repository
     # Nearly always in the root's own file; asking git in every submodule would take longer than all else.
     attributes = own.work_tree / _ATTRIBUTES
     if not attributes.is_file() or _FILTER not in attributes.read_bytes():
         return []
-    listed = own.run("ls-files", "-z", "--", ":(attr:filter=lfs)").split("\0")
-    return [prefix + name for name in listed if name and _is_pointer(own, name)]
+    listed = own.listed("ls-files", "-z", "--", ":(attr:filter=lfs)")
+    return [part.named(name) for name in listed if _is_pointer(own, name)]
 
 
 def _is_pointer(own: Repository, name: str) -> bool:

@@ -15,8 +15,9 @@ from cairn.sources.checkout import local_commits, overwritten
 from cairn.sources.git import command, repository
 from cairn.sources.git.repository import Repository
 from cairn.sources.hipify import build_step
-from cairn.sources.worktree import contents, submodules, unfinished
-from cairn.sources.worktree.submodules import Module, Plan
+from cairn.sources.worktree import contents, state
+from cairn.sources.worktree.parts import Module, Part, walk, walk_submodules
+from cairn.sources.worktree.submodules import Plan
 
 _DROPPED = "refs/cairn/dropped"
 
@@ -53,26 +54,18 @@ class Losses:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
-    """The root or a submodule, and where it is going.
+class MovingPart(Part):
+    """A part, and where it is going.
 
     Attributes:
-        path: from the root; empty for the root itself.
-        repository: its own.
-        goes: to another commit, or away; else it is only looked at.
+        goes: to a different commit, or away; else it is only looked at.
         commit: what it is to be at; None where it goes away.
         source: the mirror that has the commit.
     """
 
-    path: str
-    repository: Repository
     goes: bool = False
     commit: str | None = None
     source: Path | None = None
-
-    def named(self, name: str) -> str:
-        """A file of this part, by its path from the root."""
-        return f"{self.path}/{name}" if self.path else name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,19 +78,18 @@ class Found:
         lost: a person's work.
     """
 
-    part: Part
+    part: MovingPart
     changes: tuple[str, ...]
     lost: Losses
 
 
 def of(root: Repository) -> Losses:
     """A person's work in the root and in every submodule, where no branch or tag has it."""
-    parts = [Part(path="", repository=root)]
-    parts += [Part(path=m.path, repository=m.repository) for m in submodules.present(root)]
+    parts = [MovingPart(path=part.path, repository=part.repository) for part in walk(root)]
     return together(root, survey(parts))
 
 
-def moving(root: Repository, commit: str, source: Path, plan: Plan) -> tuple[list[Part], list[Module]]:
+def moving(root: Repository, commit: str, source: Path, plan: Plan) -> tuple[list[MovingPart], list[Module]]:
     """The parts of a checkout that is to be moved, and those submodules that go away with it.
 
     Args:
@@ -106,18 +98,18 @@ def moving(root: Repository, commit: str, source: Path, plan: Plan) -> tuple[lis
         source: the mirror that has the commit.
         plan: the submodules that are wanted.
     """
-    parts = [Part(path="", repository=root, goes=True, commit=commit, source=source)]
+    parts = [MovingPart(path="", repository=root, goes=True, commit=commit, source=source)]
     for module, from_mirror in ((c.module, c.source) for level in plan for c in level):
         own = module.repository
         parts.append(
-            Part(path=module.path, repository=own, goes=True, commit=module.commit, source=from_mirror)
+            MovingPart(path=module.path, repository=own, goes=True, commit=module.commit, source=from_mirror)
         )
     kept = {part.repository for part in parts}
-    gone = [m for m in submodules.present(root) if m.repository not in kept] if root.exists() else []
-    return [*parts, *(Part(path=m.path, repository=m.repository, goes=True) for m in gone)], gone
+    gone = [m for m in walk_submodules(root) if m.repository not in kept] if root.exists() else []
+    return [*parts, *(MovingPart(path=m.path, repository=m.repository, goes=True) for m in gone)], gone
 
 
-def survey(parts: Sequence[Part]) -> tuple[Found, ...]:
+def survey(parts: Sequence[MovingPart]) -> tuple[Found, ...]:
     """What is in each part that moving it would lose; what an unfinished run wrote is nobody's."""
     within = {part.repository.work_tree for part in parts}
     return side_by_side(lambda part: _found(part, within), parts)
@@ -138,7 +130,7 @@ def together(root: Repository, found: Sequence[Found]) -> Losses:
     )
 
 
-def _found(part: Part, within: Collection[Path]) -> Found:
+def _found(part: MovingPart, within: Collection[Path]) -> Found:
     own = part.repository
     if part.goes and own.git_dir != own.work_tree / ".git" and (own.work_tree / ".git").is_dir():
         raise SourceError(
@@ -153,15 +145,15 @@ def _found(part: Part, within: Collection[Path]) -> Found:
         return Found(part=part, changes=(), lost=Losses(edits=tuple(foreign), commits=commits))
     changes = own.changes()
     _refuse_inner(part, changes)
-    edits = {*changes, *_hidden_edits(part)} - unfinished.written(own, changes)
+    edits = {*changes, *_hidden_edits(part)} - state.written_by_placing(own, changes)
     ignored: set[str] = set()
     if part.commit is not None and part.source is not None:
         ignored = set(overwritten.by_commit(own, part.commit, part.source, within))
     elif part.goes:
         ignored = set(overwritten.by_removal(own))
     _refuse_inner(part, ignored)
-    ignored -= {*changes, *unfinished.written(own, ignored)}
-    note = unfinished.read(own)
+    ignored -= {*changes, *state.written_by_placing(own, ignored)}
+    note = state.read_placing(own)
     # Upstream's commit gets its tags when its files are there.
     known = (note.after,) if note and note.after and own.commit_of(note.after) else ()
     # Hipify's tag keeps the patches below its commit, until it moves with the checkout.
@@ -175,7 +167,7 @@ def _found(part: Part, within: Collection[Path]) -> Found:
     return Found(part=part, changes=changes, lost=lost)
 
 
-def _refuse_inner(part: Part, names: Collection[str]) -> None:
+def _refuse_inner(part: MovingPart, names: Collection[str]) -> None:
     # Hipify's commit would take it in, and --force must not remove a whole history.
     inner = sorted(name for name in names if name.endswith("/"))
     if part.goes and inner:
@@ -194,7 +186,7 @@ def _foreign(own: Repository, within: Collection[Path]) -> list[str]:
     return sorted(name for name in names if not repository.is_part(Path(name).name))
 
 
-def _hidden_edits(part: Part) -> list[str]:
+def _hidden_edits(part: MovingPart) -> list[str]:
     """Files that a person told git not to look at, where they are not as the index has them."""
     own = part.repository
     hidden = own.hidden()

@@ -14,13 +14,13 @@ from cairn.sources.git.repository import HIPIFY_TAG, Repository
 from cairn.sources.hipify import commit as hipify_commit
 from cairn.sources.hipify import run
 from cairn.sources.worktree import copy, submodules
-from cairn.sources.worktree.copy import Part
+from cairn.sources.worktree.parts import CommittedPart
 from cairn.stack import HipifyKind
 
 
 def differences(
-    parts: Sequence[Part], kind: HipifyKind, *, python: Path | None, say: Progress
-) -> Iterator[tuple[Part, tuple[str, ...]]]:
+    parts: Sequence[CommittedPart], kind: HipifyKind, *, python: Path | None, say: Progress
+) -> Iterator[tuple[CommittedPart, tuple[str, ...]]]:
     """Per part, the files in which the second tag is not what hipify makes of the part's commit.
 
     Args:
@@ -48,14 +48,14 @@ class Hipified:
     `changes` are of all of them; None where nobody hipifies at checkout.
     """
 
-    copies: tuple[Part, ...]
+    copies: tuple[CommittedPart, ...]
     commits: tuple[str, ...]
     changes: run.Changes | None = None
 
 
 @contextlib.contextmanager
 def hipified(
-    parts: Sequence[Part], kind: HipifyKind, *, python: Path | None, say: Progress
+    parts: Sequence[CommittedPart], kind: HipifyKind, *, python: Path | None, say: Progress
 ) -> Iterator[Hipified]:
     """Copies of the parts, hipified, as long as the block runs."""
     with copy.copy(parts) as copies:
@@ -70,14 +70,14 @@ def hipified(
         paths = [copied.path for copied in copies]
         made, changed = hipify_step.by_part(done.generated, paths), hipify_step.by_part(done.changed, paths)
 
-        def one(copied: Part) -> str:
+        def one(copied: CommittedPart) -> str:
             new, edited = made[copied.path], changed[copied.path]
             return hipify_commit.commit(copied.repository, new, edited) if new or edited else copied.commit
 
         yield Hipified(copies=copies, commits=side_by_side(one, copies), changes=done)
 
 
-def _differing(where: Repository, expected: str, part: Part) -> tuple[str, ...]:
+def _differing(where: Repository, expected: str, part: CommittedPart) -> tuple[str, ...]:
     actual = part.repository.tag(HIPIFY_TAG) or ""
     if actual == expected:
         return ()

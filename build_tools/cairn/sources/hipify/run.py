@@ -14,21 +14,13 @@ from cairn.sources.git.repository import Repository
 from cairn.sources.hipify import leftovers, program
 from cairn.sources.hipify.program import Notes
 from cairn.sources.hipify.report import HipifyReport
-from cairn.sources.worktree import submodules
+from cairn.sources.worktree.parts import Part, walk
 from cairn.stack import HipifyKind
 
 GPU_SUFFIXES = (".cu", ".cuh")
 _CUDA_INCLUDE = (
     r"#[[:space:]]*include[[:space:]]*[<\"](cuda|cublas|curand|cufft|cusparse|cudnn|nccl|thrust/|cub/)"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Part:
-    """The root or a submodule, and the path it has in the root (with a slash at its end)."""
-
-    repository: Repository
-    prefix: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,12 +66,12 @@ def changes(
     """
     notes = program.execute(root.work_tree, kind, python=python or Path(sys.executable), say=say)
     before = frozenset(ignored_before)
-    parts = _parts(root)
+    parts = walk(root)
     edited, new = set[str](), set[str]()
     for part, (changed, added, hidden) in zip(parts, side_by_side(_differences, parts), strict=True):
-        edited |= {part.prefix + name for name in changed}
-        new |= {part.prefix + name for name in added}
-        new |= {n for n in (part.prefix + name for name in hidden) if n not in before and not is_byproduct(n)}
+        edited |= {part.named(name) for name in changed}
+        new |= {part.named(name) for name in added}
+        new |= {n for n in map(part.named, hidden) if n not in before and not is_byproduct(n)}
     if not edited and not new:
         _refuse_cuda(root, tracked(root))
     return Changes(changed=frozenset(edited), generated=frozenset(new), notes=notes)
@@ -96,16 +88,15 @@ def tracked(root: Repository) -> set[str]:
 
 
 def _listed(root: Repository, *options: str) -> set[str]:
-    def of(part: _Part) -> list[str]:
-        listed = part.repository.run("ls-files", *options, "-z").split("\0")
-        return [part.prefix + name for name in listed if name]
+    def of(part: Part) -> list[str]:
+        return [part.named(name) for name in part.repository.listed("ls-files", *options, "-z")]
 
-    return {name for names in side_by_side(of, _parts(root)) for name in names}
+    return {name for names in side_by_side(of, walk(root)) for name in names}
 
 
 def _refuse_cuda(root: Repository, known: Collection[str]) -> None:
     """Raise a SourceError where a hipify that did nothing had something to do."""
-    if cuda := sorted(_gpu_sources(known)) or tuple(_cuda_users(_parts(root))):
+    if cuda := sorted(_gpu_sources(known)) or tuple(_cuda_users(walk(root))):
         raise SourceError(
             f"hipify changed nothing in {root.work_tree}, which has CUDA sources ({', '.join(cuda[:3])})",
             tip="see what the project's own hipify program matches; --no-hipify checks out without it",
@@ -142,13 +133,7 @@ def report(root: Repository, kind: HipifyKind, done: Changes) -> HipifyReport:
     )
 
 
-def _parts(root: Repository) -> tuple[_Part, ...]:
-    modules = submodules.present(root)
-    below = (_Part(repository=module.repository, prefix=f"{module.path}/") for module in modules)
-    return (_Part(repository=root, prefix=""), *below)
-
-
-def _differences(part: _Part) -> tuple[list[str], list[str], list[str]]:
+def _differences(part: Part) -> tuple[list[str], list[str], list[str]]:
     """Files of HEAD that are no longer as they were, new ones, and ignored ones: one walk for all."""
     edited: list[str] = []
     by_mark: dict[str, list[str]] = {"??": [], "!!": []}
@@ -162,9 +147,8 @@ def is_byproduct(name: str) -> bool:
     return "__pycache__/" in name or name.endswith(".pyc")
 
 
-def _cuda_users(parts: tuple[_Part, ...]) -> Iterator[str]:
+def _cuda_users(parts: tuple[Part, ...]) -> Iterator[str]:
     """Files that include a CUDA header; slower to find than by their names, so looked for last."""
     for part in parts:
         if part.repository.succeeds("grep", "--quiet", "-IE", _CUDA_INCLUDE):
-            listed = part.repository.run("grep", "-lzIE", _CUDA_INCLUDE)
-            yield from (part.prefix + name for name in listed.split("\0") if name)
+            yield from map(part.named, part.repository.listed("grep", "-lzIE", _CUDA_INCLUDE))

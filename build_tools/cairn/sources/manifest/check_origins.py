@@ -20,7 +20,7 @@ from cairn.sources.git.command import RetryPolicy
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.mirror import mirror
 from cairn.sources.mirror.mirror import Mirror
-from cairn.sources.worktree import submodules
+from cairn.sources.worktree.parts import walk_submodules
 
 _JOBS = 8  # what is asked is small, and the time goes by waiting
 
@@ -98,7 +98,7 @@ def _parts(checkout: Checkout) -> Iterator[tuple[str, Repository, str]]:
     root = repository.root_at(checkout.path)
     yield checkout.project.name, root, checkout.tree
     trees = {module.path: module.tree for module in checkout.submodules}
-    for module in submodules.present(root):
+    for module in walk_submodules(root):
         yield f"{checkout.project.name}, submodule {module.path}", module.repository, trees[module.path]
 
 

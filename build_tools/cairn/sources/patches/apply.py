@@ -22,7 +22,7 @@ from cairn.sources.patches.export import base_of, parts_of
 from cairn.sources.patches.patch_files import PatchFile
 from cairn.sources.patches.put import Ground, Outcome, Put
 from cairn.sources.worktree import state, submodules
-from cairn.sources.worktree.copy import Part
+from cairn.sources.worktree.parts import CommittedPart
 from cairn.stack import HipifyKind
 
 # TheRock calls a project's folder of patches after its repository (external-builds/pytorch/patches).
@@ -73,7 +73,7 @@ class ApplyRequest:
 class _Work:
     """The patches for one repository."""
 
-    part: Part
+    part: CommittedPart
     base: tuple[PatchFile, ...]
     hipified: tuple[PatchFile, ...]
 
@@ -126,7 +126,11 @@ def _on_upstreams(work: Sequence[_Work], request: ApplyRequest, say: Progress) -
 
 
 def _on_hipified(
-    root: Repository, parts: Sequence[Part], work: Sequence[_Work], request: ApplyRequest, say: Progress
+    root: Repository,
+    parts: Sequence[CommittedPart],
+    work: Sequence[_Work],
+    request: ApplyRequest,
+    say: Progress,
 ) -> tuple[Applied, ...]:
     beneath: dict[str, tuple[str, tuple[Put, ...]]] = {}
     for one in work:
@@ -144,7 +148,7 @@ def _on_hipified(
     return _moved(done, request)
 
 
-def _hipified_from(part: Part) -> str:
+def _hipified_from(part: CommittedPart) -> str:
     """Upstream's commit, or the last of the patches that hipify was run on."""
     return local_commits.hipified_from(part.repository) or part.commit
 
@@ -185,7 +189,7 @@ def _applied(one: _Work, put: Put, folder: Path) -> Applied:
 class _Rebuilt:
     """One repository as it will be: `hipified` is for the tag, `head` has the patches above it too."""
 
-    part: Part
+    part: CommittedPart
     hipified: str
     head: str
     done: tuple[Put, ...]
@@ -193,7 +197,7 @@ class _Rebuilt:
 
 def _with_new_hipify(
     root: Repository,
-    parts: Sequence[Part],
+    parts: Sequence[CommittedPart],
     work: Sequence[_Work],
     beneath: Mapping[str, tuple[str, tuple[Put, ...]]],
     request: ApplyRequest,
@@ -226,7 +230,7 @@ def _with_new_hipify(
     )
 
 
-def _refuse_others(part: Part, patches: Sequence[PatchFile]) -> None:
+def _refuse_others(part: CommittedPart, patches: Sequence[PatchFile]) -> None:
     """Commits on top of hipify's would have to move: only those that the patches make again may."""
     own = part.repository
     if mine := patches_put.not_of(own, local_commits.above(own, base_of(own)), patches):

@@ -18,8 +18,8 @@ from cairn.sources.checkout.local_commits import LocalCommit
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
 from cairn.sources.hipify import build_step
 from cairn.sources.patches.allowlist import Allowed
-from cairn.sources.worktree import copy, state
-from cairn.sources.worktree.copy import Part
+from cairn.sources.worktree import state
+from cairn.sources.worktree.parts import CommittedPart, walk_commit
 from cairn.stack import HipifyKind
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ def audit(request: AuditRequest, *, say: Progress) -> Audit:
     root = root_at(request.checkout.absolute())
     base = _base(root)
     with state.alone(request.checkout):
-        parts = copy.parts_at(root, base)
+        parts = walk_commit(root, base)
         problems = _flat(side_by_side(_tag_problems, parts))
         if not problems:
             say(f"explaining what is between the tags of {len(parts)} repositories")
@@ -170,7 +170,7 @@ def _base(root: Repository) -> str:
     return base
 
 
-def _tag_problems(part: Part) -> list[Unexplained]:
+def _tag_problems(part: CommittedPart) -> list[Unexplained]:
     own = part.repository
     first, second = own.tags(UPSTREAM_TAG, HIPIFY_TAG)
     note = None if part.path else state.read(own.git_dir)
@@ -189,7 +189,7 @@ def _tag_problems(part: Part) -> list[Unexplained]:
     return [Unexplained(kind="tags", path=part.path, text=text) for text in said]
 
 
-def _commits(part: Part, *, allowed: Sequence[Allowed]) -> tuple[list[Explained], list[Unexplained]]:
+def _commits(part: CommittedPart, *, allowed: Sequence[Allowed]) -> tuple[list[Explained], list[Unexplained]]:
     explained: list[Explained] = []
     problems: list[Unexplained] = []
     upstream, hipified = part.repository.tags(UPSTREAM_TAG, HIPIFY_TAG)
@@ -218,7 +218,7 @@ def _digests(own: Repository, allowed: Sequence[Allowed]) -> dict[str, Allowed]:
     return found
 
 
-def _edits(root: Repository, parts: Sequence[Part]) -> dict[str, list[Unexplained]]:
+def _edits(root: Repository, parts: Sequence[CommittedPart]) -> dict[str, list[Unexplained]]:
     changed = side_by_side(lambda part: [part.named(name) for name in part.repository.changes()], parts)
     hidden = side_by_side(lambda part: [part.named(name) for name in part.repository.hidden()], parts)
     # Asked once for all: the report of a whole torch has thousands of names.

@@ -13,8 +13,7 @@ from cairn.errors import SourceError, UsageError
 from cairn.sources.checkout import local_commits, local_work
 from cairn.sources.checkout.local_commits import LocalCommit
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
-from cairn.sources.worktree import copy
-from cairn.sources.worktree.copy import Part
+from cairn.sources.worktree.parts import CommittedPart, walk_commit
 
 # As committed: subjects keep their [brackets], empty commits stay; neither the version of git nor the id of
 # the commit is named, so that the same change gives the same bytes (git-format-patch(1)).
@@ -102,7 +101,7 @@ def base_of(own: Repository) -> str:
     )
 
 
-def parts_of(root: Repository) -> tuple[Part, ...]:
+def parts_of(root: Repository) -> tuple[CommittedPart, ...]:
     """The root and the submodules that are checked out.
 
     Raises:
@@ -110,7 +109,7 @@ def parts_of(root: Repository) -> tuple[Part, ...]:
     """
     if not root.exists():
         raise SourceError(f"{root.work_tree} is not a git checkout", tip="name the folder of a checkout")
-    return copy.parts_at(root, "HEAD")
+    return walk_commit(root, "HEAD")
 
 
 def refuse_other_files(folder: Path) -> None:
@@ -124,7 +123,7 @@ def refuse_other_files(folder: Path) -> None:
         raise UsageError(f"{folder} has files other than patches ({other})", tip="name a folder of its own")
 
 
-def _export(part: Part, folder: Path) -> list[ExportedPatch]:
+def _export(part: CommittedPart, folder: Path) -> list[ExportedPatch]:
     own, base = part.repository, base_of(part.repository)
     above = _write(part, folder, local_commits.above(own, base), f"{base}..HEAD", base)
     beneath = local_commits.beneath(own)
@@ -135,7 +134,13 @@ def _export(part: Part, folder: Path) -> list[ExportedPatch]:
 
 
 def _write(
-    part: Part, folder: Path, commits: Sequence[LocalCommit], these: str, base: str, *, stage: str = ""
+    part: CommittedPart,
+    folder: Path,
+    commits: Sequence[LocalCommit],
+    these: str,
+    base: str,
+    *,
+    stage: str = "",
 ) -> list[ExportedPatch]:
     own = part.repository
     if merge := next((commit for commit in commits if commit.is_merge), None):

@@ -18,7 +18,7 @@ from cairn.sources.checkout.local_commits import LocalCommit
 from cairn.sources.git.repository import Repository
 from cairn.sources.patches.patch_files import FileDiff, Hunk, PatchFile
 from cairn.sources.worktree import copy
-from cairn.sources.worktree.copy import Part
+from cairn.sources.worktree.parts import CommittedPart
 
 Outcome = Literal["applied", "there already", "upstream has it", "waits for hipify"]
 
@@ -48,7 +48,7 @@ class Ground:
         commits: what has been added already.
     """
 
-    part: Part
+    part: CommittedPart
     head: str
     base: str
     commits: Sequence[LocalCommit]
@@ -67,7 +67,7 @@ def put(ground: Ground, patches: Sequence[PatchFile]) -> tuple[str, tuple[Put, .
     known = _present(own, ground.commits, patches)
     if all(patch.path in known for patch in patches):
         return ground.head, tuple(Put(patch=patch, outcome="there already") for patch in patches)
-    with copy.copy((Part(path="", repository=own, commit=ground.head),)) as (copied,):
+    with copy.copy((CommittedPart(path="", repository=own, commit=ground.head),)) as (copied,):
         head, done = put_on(copied.repository, ground, patches)
         keep(own, copied.repository, head)
     return head, done

@@ -1,4 +1,5 @@
 """What Cairn knows and does in one working tree, its submodules included: notes, locks, ids, copies.
 
-`state.read` and `state.alone`; `submodules.place_all`; `tree_hash.tree_state`.
+`parts.walk` takes the root's repository and gives it and its submodules; `state.read` tells what a checkout
+is of and how far it came; `contents.tree_state` gives one id for all its files.
 """

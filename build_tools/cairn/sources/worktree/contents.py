@@ -1,7 +1,11 @@
-"""What is at a path: in a commit, in the index, on the disk; compared by git's own ids."""
+"""What is at a path, in a commit, in the index, on the disk; and whole working trees as one id.
+
+Compared by git's own ids. A build's cache is keyed on `tree_state`.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import stat
@@ -9,7 +13,10 @@ import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from cairn.sources.git.repository import Repository
+from cairn.errors import SourceError
+from cairn.sources.git import command
+from cairn.sources.git.repository import Repository, root_at
+from cairn.sources.worktree.parts import walk_submodules
 
 Entry = tuple[str, str]
 """Mode and id, as git writes them."""
@@ -22,19 +29,19 @@ def of_tree(own: Repository, tree: str | None) -> dict[str, Entry]:
     """Every file of a commit or tree; none for None."""
     if tree is None:
         return {}
-    listed = own.run("ls-tree", "-r", "-z", "--full-tree", tree).split("\0")
-    found = (entry.partition("\t") for entry in listed if entry)
+    # `mode type id<TAB>path` (git-ls-tree(1), OUTPUT FORMAT).
+    found = (entry.partition("\t") for entry in own.listed("ls-tree", "-r", "-z", "--full-tree", tree))
     return {name: (head.split()[0], head.split()[2]) for head, _, name in found}
 
 
 def of_index(own: Repository) -> dict[str, Entry]:
     """Every file of the index; one that is in conflict is equal to nothing."""
     found: dict[str, Entry] = {}
-    for entry in own.run("ls-files", "--stage", "-z").split("\0"):
+    for entry in own.listed("ls-files", "--stage", "-z"):
         head, _, name = entry.partition("\t")
-        if entry:
-            mode, id_, stage = head.split()
-            found[name] = (mode, id_) if stage == "0" else _UNMERGED
+        mode, id_, stage = head.split()
+        # Stages 1 to 3 are the common ancestor, ours and theirs of a conflict (git-ls-files(1), --unmerged).
+        found[name] = (mode, id_) if stage == "0" else _UNMERGED
     return found
 
 
@@ -50,6 +57,7 @@ def on_disk(own: Repository, names: Iterable[str]) -> dict[str, Entry]:
             continue
         if stat.S_ISLNK(mode):
             target = os.fsencode(path.readlink())
+            # A link's content is its target. (`hash-object FILE` would follow the link.)
             found[name] = ("120000", own.run("hash-object", "--stdin", stdin=target).strip())
         elif stat.S_ISREG(mode):
             plain.append((name, "100755" if mode & stat.S_IXUSR else "100644"))
@@ -60,6 +68,7 @@ def on_disk(own: Repository, names: Iterable[str]) -> dict[str, Entry]:
 
 
 def _ids(own: Repository, names: Sequence[str]) -> dict[str, str]:
+    # `--stdin-paths` separates names by line ends and has no `-z` (git-hash-object(1)).
     together = [name for name in names if "\n" not in name]
     paths = b"".join(os.fsencode(name) + b"\n" for name in together)
     listed = own.run("hash-object", "--stdin-paths", stdin=paths).split() if together else []
@@ -72,7 +81,7 @@ def write_out(own: Repository, tree: str, names: Collection[str], folder: Path) 
     with tempfile.TemporaryDirectory(prefix="cairn-index-") as temporary:
         env = {"GIT_INDEX_FILE": str(Path(temporary, "index"))}
         own.run("read-tree", tree, env=env)
-        paths = _nul_separated(names)
+        paths = command.nul_separated(names)
         own.run("checkout-index", "-z", "--stdin", f"--prefix={folder}/", env=env, stdin=paths)
 
 
@@ -87,12 +96,12 @@ def snapshot(own: Repository, ignored: Collection[str] = ()) -> str:
         env = _own_index(own, Path(temporary))
         if hidden := [name for name in own.hidden() if os.path.lexists(own.work_tree / name)]:
             # Git is to look at them all the same; `update-index` heeds only the last of these options.
-            names = _nul_separated(hidden)
+            names = command.nul_separated(hidden)
             for option in ("--no-skip-worktree", "--no-assume-unchanged"):
                 own.run("update-index", option, "-z", "--stdin", env=env, stdin=names)
         own.run("add", "--all", env=env)
         if ignored:
-            paths = _nul_separated(ignored)
+            paths = command.nul_separated(ignored)
             from_input = ("--pathspec-from-file=-", "--pathspec-file-nul")
             own.run("--literal-pathspecs", "add", "--force", *from_input, env=env, stdin=paths)
         return own.run("write-tree", env=env).strip()
@@ -103,20 +112,17 @@ def staged(own: Repository) -> str:
     with tempfile.TemporaryDirectory(prefix="cairn-index-") as temporary:
         env = _own_index(own, Path(temporary))
         if conflicts := [name for name, entry in of_index(own).items() if entry == _UNMERGED]:
-            own.run(
-                "update-index", "--force-remove", "-z", "--stdin", env=env, stdin=_nul_separated(conflicts)
-            )
+            names = command.nul_separated(conflicts)
+            own.run("update-index", "--force-remove", "-z", "--stdin", env=env, stdin=names)
         return own.run("write-tree", env=env).strip()
 
 
-def _nul_separated(names: Iterable[str]) -> bytes:
-    return b"".join(os.fsencode(name) + b"\0" for name in names)
-
-
 def _own_index(own: Repository, folder: Path) -> Mapping[str, str]:
+    """Variables that make git work on a copy of the index, in `folder`."""
     index = folder / "index"
     if (own.git_dir / "index").exists():
-        # With its time: git trusts an entry only if its file is older than the index.
+        # With its time: git trusts an entry's stat data only if the file is older than the index, and reads
+        # the file again otherwise (git's Documentation/technical/racy-git.txt).
         shutil.copy2(own.git_dir / "index", index)
     return {"GIT_INDEX_FILE": str(index)}
 
@@ -125,3 +131,38 @@ def quoted(path: Path) -> str:
     """A path for GIT_ALTERNATE_OBJECT_DIRECTORIES, where a separator would split it in two (git(1))."""
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def tree_state(path: Path) -> str:
+    """A sha256 of every file's name, mode and content: edits, new files that are not ignored, submodules.
+
+    Nothing in the checkout is touched, the index least of all.
+
+    Raises:
+        SourceError: the folder is no git checkout.
+    """
+    root = root_at(path)
+    if not root.exists():
+        raise SourceError(f"{path} is not a git checkout", tip="check the project out first")
+    digest = hashlib.sha256(work_tree_id(root).encode())
+    for module in walk_submodules(root):
+        digest.update(f"\0{module.path}\0{work_tree_id(module.repository)}".encode())
+    return digest.hexdigest()
+
+
+def work_tree_id(repository: Repository) -> str:
+    """The id of the tree that committing everything in the working tree would make.
+
+    Git's own machinery does it, on a copy of the index (which knows what has not changed since it was last
+    looked at) and with a folder of its own for the objects of edited files.
+    """
+    with tempfile.TemporaryDirectory(prefix="cairn-tree-") as temporary:
+        objects = Path(temporary, "objects")
+        objects.mkdir()
+        env = {
+            **_own_index(repository, Path(temporary)),
+            "GIT_OBJECT_DIRECTORY": str(objects),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": quoted(repository.common_dir / "objects"),
+        }
+        repository.run("add", "--all", env=env)
+        return repository.run("write-tree", env=env).strip()

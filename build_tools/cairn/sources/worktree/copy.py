@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from cairn import files
@@ -16,49 +16,14 @@ from cairn.concurrency import side_by_side
 from cairn.errors import SourceError, SystemFailureError
 from cairn.sources.git import repository
 from cairn.sources.git.repository import Repository
-from cairn.sources.worktree import submodules
+from cairn.sources.worktree.parts import CommittedPart, Module, of_commit
 
 _REMOVERS = 8
 _RECHECK = "check the project out again"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
-    """The root or a submodule of a checkout.
-
-    Attributes:
-        path: from the root, with `/`; empty for the root itself.
-        repository: its own.
-        commit: what its parent names; for the root, what the caller asked for.
-    """
-
-    path: str
-    repository: Repository
-    commit: str
-
-    def named(self, name: str) -> str:
-        """A file of this part, by its path from the root."""
-        return f"{self.path}/{name}" if self.path else name
-
-
-def parts_at(root: Repository, commit: str) -> tuple[Part, ...]:
-    """The root at a commit, and every submodule that is checked out, at what that commit names."""
-    parts = [Part(path="", repository=root, commit=commit)]
-    level = parts[:]
-    while level:
-        modules = [module for found in side_by_side(_modules, level) for module in found]
-        there = side_by_side(lambda module: module.repository.exists(), modules)
-        level = [
-            Part(path=m.path, repository=m.repository, commit=m.commit)
-            for m, exists in zip(modules, there, strict=True)
-            if exists
-        ]
-        parts += level
-    return tuple(parts)
-
-
 @contextlib.contextmanager
-def copy(parts: Sequence[Part]) -> Iterator[tuple[Part, ...]]:
+def copy(parts: Sequence[CommittedPart]) -> Iterator[tuple[CommittedPart, ...]]:
     """The same parts with working trees of their own, each at its commit, as long as the block runs.
 
     Every part's parent is among them.
@@ -66,7 +31,7 @@ def copy(parts: Sequence[Part]) -> Iterator[tuple[Part, ...]]:
     with _folder() as folder:
         places = {"": repository.root_at(folder / "tree")}
         originals = {part.path: part.repository for part in parts}
-        copies: dict[str, Part] = {}
+        copies: dict[str, CommittedPart] = {}
         left = list(parts)
         while left:
             # Those whose parents are in place: their folders are there, and each is faster on one core.
@@ -113,19 +78,14 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _modules(part: Part) -> tuple[submodules.Module, ...]:
-    prefix = f"{part.path}/" if part.path else ""
-    return submodules.of_commit(part.repository, part.commit, origin="", prefix=prefix)
-
-
-def _make(item: tuple[Part, Repository], *, alone: bool) -> tuple[submodules.Module, ...]:
+def _make(item: tuple[CommittedPart, Repository], *, alone: bool) -> tuple[Module, ...]:
     """Place one part; the submodules that its commit names, in their places there."""
     part, original = item
     own = part.repository
     repository.create(own)
     repository.borrow_objects(own, _objects_of(original))
     repository.place(own, part.commit, alone=alone)
-    return _modules(part)
+    return of_commit(own, part.commit, within=part)
 
 
 def _objects_of(original: Repository) -> Path:

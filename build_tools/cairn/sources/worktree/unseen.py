@@ -1,4 +1,4 @@
-"""Files of a working tree that `tree_hash` does not see, and that a build may read or pack all the same.
+"""Files of a working tree that `contents.tree_state` does not see, and that a build may read or pack anyway.
 
 They are what git ignores, what it was told not to look at, and repositories inside the tree that are no
 submodules: of these git sees at most the commit.
@@ -14,8 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from cairn import files
 from cairn.concurrency import side_by_side
-from cairn.sources.git.repository import Repository
-from cairn.sources.worktree import submodules
+from cairn.sources.worktree.parts import Part
 
 # What editors, test runners and interpreters keep in a tree: it changes all the time, and no build reads it.
 # `__pycache__` could be packed; a wheel that has it is refused (cairn.build.build_project).
@@ -27,15 +26,6 @@ _OF_TOOLS = frozenset(
     )
 )
 _VENV = "pyvenv.cfg"  # in the root of every virtual environment (PEP 405)
-
-
-Part = tuple[str, Repository]
-"""A repository and its path from the root, with a slash at the end; empty for the root itself."""
-
-
-def parts(root: Repository) -> tuple[Part, ...]:
-    """The root and its submodules."""
-    return (("", root), *((f"{m.path}/", m.repository) for m in submodules.present(root)))
 
 
 def ignored(found: Iterable[Part]) -> dict[str, Path]:
@@ -79,24 +69,23 @@ def _ignored(part: Part) -> dict[str, Path]:
 
 
 def _hidden(part: Part) -> dict[str, Path]:
-    prefix, own = part
+    own = part.repository
     # A folder stands for a repository inside; the files of one that is ignored come with `_ignored`.
     found = _listed(part, only_folders=True)
-    return found | {prefix + name: own.work_tree / name for name in own.hidden()}
+    return found | {part.named(name): own.work_tree / name for name in own.hidden()}
 
 
 def _listed(part: Part, *options: str, only_folders: bool = False) -> dict[str, Path]:
-    prefix, own = part
-    listed = own.run("ls-files", "--others", *options, "--exclude-standard", "-z").split("\0")
+    own = part.repository
     found: dict[str, Path] = {}
-    for name in filter(None, listed):
+    for name in own.listed("ls-files", "--others", *options, "--exclude-standard", "-z"):
         if name.endswith("/"):
             found |= {
-                f"{prefix}{name}{inner}": own.work_tree / name / inner
+                part.named(f"{name}{inner}"): own.work_tree / name / inner
                 for inner in _walk(own.work_tree / name)
             }
         elif not only_folders:
-            found[prefix + name] = own.work_tree / name
+            found[part.named(name)] = own.work_tree / name
     return found
 
 

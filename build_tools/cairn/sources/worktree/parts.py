@@ -1,0 +1,220 @@
+"""The root of a checkout and its submodules, as they are checked out or as a commit names them: the one walk.
+
+`walk` gives the parts that are checked out, `walk_commit` those at what a commit names, `of_commit` reads
+`.gitmodules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from cairn.concurrency import side_by_side
+from cairn.errors import SourceError
+from cairn.sources.git import url as git_url
+from cairn.sources.git.repository import GITLINK, Repository
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The root or a submodule of a checkout.
+
+    Attributes:
+        path: from the root, with `/`; empty for the root itself.
+        repository: its own.
+    """
+
+    path: str
+    repository: Repository
+
+    def named(self, name: str) -> str:
+        """A file of this part, by its path from the root."""
+        return f"{self.path}/{name}" if self.path else name
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommittedPart(Part):
+    """A part, and which of its commits is meant.
+
+    Attributes:
+        commit: what its parent names; for the root, what the caller asked for.
+    """
+
+    commit: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module(CommittedPart):
+    """A submodule in its place.
+
+    Attributes:
+        name: what `.gitmodules` calls it.
+        origin: where it comes from, absolute; may be empty where the caller gave no origin of the root.
+        parent: the repository that names it.
+        head: what is checked out; None where that was not looked for.
+    """
+
+    name: str
+    origin: str
+    parent: Repository
+    head: str | None = None
+
+
+def walk(root: Repository) -> tuple[Part, ...]:
+    """The root and every submodule that is checked out, parents first."""
+    return (Part(path="", repository=root), *walk_submodules(root))
+
+
+def walk_commit(root: Repository, commit: str) -> tuple[CommittedPart, ...]:
+    """The root at a commit, and every submodule that is checked out, at what that commit names."""
+    top = CommittedPart(path="", repository=root, commit=commit)
+    found, level = [top], [top]
+    while level:
+        modules = [
+            module
+            for inner in side_by_side(
+                lambda part: of_commit(part.repository, part.commit, within=part), level
+            )
+            for module in inner
+        ]
+        there = side_by_side(lambda module: module.repository.exists(), modules)
+        level = [module for module, exists in zip(modules, there, strict=True) if exists]
+        found += level
+    return tuple(found)
+
+
+def walk_submodules(root: Repository, *, origin: str = "") -> Iterator[Module]:
+    """All submodules that are checked out below a root, parents first, with what is checked out of each."""
+    level = [(Part(path="", repository=root), origin)]
+    while level:
+        modules = [
+            module
+            for parent, its_origin in level
+            for module in of_commit(parent.repository, "HEAD", origin=its_origin, within=parent)
+        ]
+        heads = side_by_side(lambda module: module.repository.head(), modules)
+        found = [replace(module, head=head) for module, head in zip(modules, heads, strict=True) if head]
+        yield from found
+        level = [(module, module.origin) for module in found]
+
+
+def of_commit(
+    parent: Repository,
+    commit: str,
+    *,
+    origin: str = "",
+    within: Part | None = None,
+    objects: Repository | None = None,
+) -> tuple[Module, ...]:
+    """The submodules that a commit names in `.gitmodules` and in its tree.
+
+    Args:
+        parent: the repository of the commit.
+        commit: any name of it.
+        origin: where the parent comes from; relative URLs start there. Empty where origins are not needed.
+        within: the parent as a part, where it is a submodule itself.
+        objects: where the commit is, if the parent does not have it yet.
+
+    Raises:
+        SourceError: `.gitmodules` is malformed or names a path outside.
+    """
+    source = objects or parent
+    if not _names_any(source, commit):
+        return ()
+    declared = _declared(source, commit)
+    commits = _gitlinks(source, commit, list(declared))
+    return tuple(
+        _module(parent, declared[path], commit=commits[path], origin=origin, within=within)
+        for path in declared
+        # It may be declared and not be in the tree, or be meant to stay out (gitmodules(5), update).
+        if path in commits and declared[path].update != "none"
+    )
+
+
+def _names_any(parent: Repository, commit: str) -> bool:
+    # Most submodules have none of their own, and asking git takes longer than looking.
+    if commit == "HEAD" and not (parent.work_tree / ".gitmodules").exists():
+        return False
+    return parent.succeeds("cat-file", "-e", f"{commit}:.gitmodules")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Declared:
+    """What `.gitmodules` says of one path."""
+
+    name: str
+    path: str
+    url: str | None
+    update: str | None
+
+
+def _declared(parent: Repository, commit: str) -> dict[str, _Declared]:
+    """The entries of `.gitmodules` by path, each path once.
+
+    Where several sections name one path, the last line that sets it wins, wherever its section begins; the
+    first path of a section that is given a second one belongs to no section any more (git's
+    submodule-config.c: parse_config, cache_put_path, cache_remove_path).
+    """
+    try:
+        listed = parent.run("config", "--blob", f"{commit}:.gitmodules", "--list", "-z")
+    except SourceError as error:
+        raise SourceError(f".gitmodules of {parent.work_tree} is malformed: {error}") from error
+    sections: dict[str, dict[str, str]] = {}
+    owners: dict[str, str] = {}
+    for entry in filter(None, listed.split("\0")):
+        key, _, value = entry.partition("\n")
+        section, _, rest = key.partition(".")
+        name, _, field = rest.rpartition(".")
+        if section != "submodule" or not name:
+            continue
+        fields = sections.setdefault(name, {})
+        if field == "path":
+            value = value.rstrip("/")
+            if "path" in fields:
+                owners[fields["path"]] = ""
+            owners[value] = name
+        fields[field] = value
+    return {
+        path: _Declared(name=name, path=path, url=fields.get("url"), update=fields.get("update"))
+        for path, name in owners.items()
+        for fields in (sections.get(name, {}),)
+    }
+
+
+def _gitlinks(parent: Repository, commit: str, paths: list[str]) -> Mapping[str, str]:
+    if not paths:
+        return {}
+    listed = parent.run("ls-tree", "-z", commit, "--", *paths)
+    entries = (entry.partition("\t") for entry in listed.split("\0") if entry.startswith(GITLINK))
+    return {path: head.split()[2] for head, _, path in entries}
+
+
+def _module(parent: Repository, entry: _Declared, *, commit: str, origin: str, within: Part | None) -> Module:
+    name, path = entry.name, entry.path
+    # A name becomes a folder of the git directory: one that climbs out is an attack (CVE-2018-11235).
+    if any(".." in PurePosixPath(text).parts or text.startswith("/") for text in (name, path)):
+        raise SourceError(f".gitmodules names a submodule outside the repository: {name} at {path}")
+    whole = within.named(path) if within else path
+    if entry.url is None:
+        raise SourceError(
+            f".gitmodules of {parent.work_tree} has no url for the submodule {path}",
+            tip="choose another --repo-hashtag, or pass --no-submodules",
+        )
+    return Module(
+        path=whole,
+        name=name,
+        origin=_resolved(origin, entry.url, path=whole),
+        commit=commit,
+        parent=parent,
+        repository=Repository(work_tree=parent.work_tree / path, git_dir=parent.git_dir / "modules" / name),
+    )
+
+
+def _resolved(base: str, url: str, *, path: str) -> str:
+    if not base and git_url.is_relative(url):
+        return ""
+    try:
+        return git_url.absolute(git_url.resolve(base, url))
+    except SourceError as error:
+        raise SourceError(f"submodule {path}: {error}", tip=error.tip) from error
