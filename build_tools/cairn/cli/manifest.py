@@ -21,7 +21,7 @@ from cairn.sources import checkout_stack
 from cairn.sources.checkout import release_line
 from cairn.sources.checkout.checkout import Checkout, inspect
 from cairn.sources.git import url
-from cairn.sources.manifest import changelog, changelog_page, check_origins, manifest, restore, therock
+from cairn.sources.manifest import changelog, check_origins, manifest, restore, therock
 from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack
 
@@ -288,11 +288,11 @@ def _diff(options: argparse.Namespace) -> int:
     with console.current().stage("compare") as stage:
         found = changelog.between(before, after, commits=options.commits, say=stage.update)
     if options.html:
-        changelog_page.write_page(options.html, found)
+        changelog.write_page(options.html, found)
     if options.json:
         console.current().json(datafile.to_plain(found))
         return 0
-    for line in changelog_page.lines(found):
+    for line in changelog.lines(found):
         console.current().out(line)
     return 0
 

@@ -1,15 +1,20 @@
-"""What changed between two manifests: commits with their subjects, submodules, SDK, toolchain."""
+"""What changed between two manifests: commits with their subjects, submodules, SDK, toolchain.
+
+`between` compares; `lines` and `write_page` show the result, as text and as one HTML file without scripts
+or anything to load.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import msgspec
 
-from cairn import datafile
+from cairn import datafile, files
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
-from cairn.output import Progress
+from cairn.output import Progress, redact
 from cairn.sources.git import commits as git_commits
 from cairn.sources.git import url
 from cairn.sources.git.command import RetryPolicy
@@ -17,9 +22,13 @@ from cairn.sources.git.commits import Commit
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
 from cairn.sources.mirror import mirror
 
+_SHORT = 12  # characters of a commit's id
+_BROWSABLE = "https://github.com/"
+_FULL = (40, 64)  # characters: of SHA-1 and SHA-256
 
-class Change(datafile.Value):
-    """A value that is another one now, or came, or went; None where there was or is none."""
+
+class ValueChange(datafile.Value):
+    """A value that differs, or was added or removed; None where there was or is none."""
 
     name: str
     before: str | None
@@ -31,12 +40,12 @@ class ProjectChange(datafile.Value):
 
     Attributes:
         name: in the stack.
-        origin: where it comes from now (or came from, for one that went).
-        before: its commit then; None where it came.
-        after: its commit now; None where it went.
-        values: what else is another: origin, hashtag, version, who hipifies, the files at an equal commit.
-        commits: those that came, newest first.
-        dropped: those that are in it no longer, for a branch that was rewritten or went back.
+        origin: where it comes from now (or came from, for one that was removed).
+        before: its commit then; None where it was added.
+        after: its commit now; None where it was removed.
+        values: what else differs: origin, hashtag, version, who hipifies, the files at an equal commit.
+        commits: the new ones, newest first.
+        dropped: those that it no longer has, where a branch was rewritten or went back.
         submodules: their commits, by path.
         note: why there are no commits to show; empty where there are, or none changed.
     """
@@ -45,15 +54,15 @@ class ProjectChange(datafile.Value):
     origin: str
     before: str | None
     after: str | None
-    values: tuple[Change, ...] = ()
+    values: tuple[ValueChange, ...] = ()
     commits: tuple[Commit, ...] = ()
     dropped: tuple[Commit, ...] = ()
-    submodules: tuple[Change, ...] = ()
+    submodules: tuple[ValueChange, ...] = ()
     note: str = ""
 
     @property
     def is_changed(self) -> bool:
-        """Whether anything of it did."""
+        """Whether anything of it differs."""
         return self.before != self.after or bool(self.values or self.submodules)
 
 
@@ -73,12 +82,12 @@ class Changelog(datafile.Value, tag_field="schema", tag="cairn.changelog/1"):
     line: str
     before: str
     after: str
-    values: tuple[Change, ...]
+    values: tuple[ValueChange, ...]
     projects: tuple[ProjectChange, ...]
 
     @property
     def is_changed(self) -> bool:
-        """Whether anything did."""
+        """Whether anything differs."""
         return bool(self.values) or any(project.is_changed for project in self.projects)
 
 
@@ -95,9 +104,9 @@ def between(
     Args:
         before: the older manifest.
         after: the newer one.
-        commits: name the commits too, which takes their origins, or mirrors that have them.
+        commits: name the commits too, which needs their origins, or mirrors that have them.
         retry: with network faults.
-        say: is told what is fetched.
+        say: progress callback.
 
     Raises:
         NetworkError: an origin could not be reached.
@@ -135,9 +144,9 @@ def _values(manifest: Manifest) -> dict[str, str | None]:
     return fixed | tools | {f"--build-env {name}": value for name, value in manifest.build_env.items()}
 
 
-def _changes(before: Mapping[str, str | None], after: Mapping[str, str | None]) -> tuple[Change, ...]:
+def _changes(before: Mapping[str, str | None], after: Mapping[str, str | None]) -> tuple[ValueChange, ...]:
     pairs = ((name, before.get(name), after.get(name)) for name in {**after, **before})
-    return tuple(Change(name=name, before=was, after=now) for name, was, now in pairs if was != now)
+    return tuple(ValueChange(name=name, before=was, after=now) for name, was, now in pairs if was != now)
 
 
 def _project(before: ProjectSource | None, after: ProjectSource | None) -> ProjectChange:
@@ -153,7 +162,7 @@ def _project(before: ProjectSource | None, after: ProjectSource | None) -> Proje
     )
 
 
-def _project_values(before: ProjectSource, after: ProjectSource) -> Iterator[Change]:
+def _project_values(before: ProjectSource, after: ProjectSource) -> Iterator[ValueChange]:
     values: list[tuple[str, str | None, str | None]] = [
         ("origin", url.without_credentials(before.origin), url.without_credentials(after.origin)),
         ("hashtag", before.hashtag, after.hashtag),
@@ -162,7 +171,7 @@ def _project_values(before: ProjectSource, after: ProjectSource) -> Iterator[Cha
     ]
     if before.commit == after.commit:
         values.append(("files", before.tree, after.tree))
-    return (Change(name=name, before=was, after=now) for name, was, now in values if was != now)
+    return (ValueChange(name=name, before=was, after=now) for name, was, now in values if was != now)
 
 
 def _submodules(source: ProjectSource) -> dict[str, str | None]:
@@ -183,3 +192,68 @@ def _with_commits(
         commits=git_commits.between(source.path, before.commit, after.commit),
         dropped=git_commits.between(source.path, after.commit, before.commit),
     )
+
+
+def lines(changelog: Changelog) -> Iterator[str]:
+    """The changelog as text."""
+    yield f"{changelog.stack} {changelog.line}: {changelog.before[:_SHORT]} → {changelog.after[:_SHORT]}"
+    yield from (f"  {_change(change)}" for change in changelog.values)
+    for project in changelog.projects:
+        yield from _project_lines(project)
+    if not changelog.is_changed:
+        yield "nothing changed"
+
+
+def write_page(path: Path, changelog: Changelog) -> None:
+    """Write the changelog as one HTML file, atomically; values are shown as text, whatever they hold."""
+    import jinja2  # noqa: PLC0415 - no other command on manifests needs it
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("cairn.sources.manifest", "."),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(short=_short, link=_link)
+    page = environment.get_template("changelog.html").render(changelog=changelog)
+    files.write_text(path, redact.mask(page))
+
+
+def _short(value: str | None) -> str:
+    """A value as it is read: of a commit's id the beginning, `none` for nothing."""
+    if value is None:
+        return "none"
+    is_id = len(value) in _FULL and set(value) <= set("0123456789abcdef")
+    return value[:_SHORT] if is_id else value
+
+
+def _link(commit: str, origin: str) -> str:
+    """Where a commit can be read in a browser; empty where we do not know."""
+    return f"{origin.removesuffix('.git')}/commit/{commit}" if origin.startswith(_BROWSABLE) else ""
+
+
+def _project_lines(project: ProjectChange) -> Iterator[str]:
+    if not project.is_changed:
+        yield f"{project.name}: unchanged at {_short(project.after)}"
+        return
+    numbers = [(len(project.commits), "new"), (len(project.dropped), "dropped")]
+    said = ", ".join(f"{number} {word}" for number, word in numbers if number)
+    counts = f" ({said})" if said else ""
+    yield f"{project.name}: {_short(project.before)} → {_short(project.after)}{counts}"
+    yield from (f"  {_change(change)}" for change in project.values)
+    if project.note:
+        yield f"  {project.note}"
+    yield from (f"  + {_commit(commit)}" for commit in project.commits)
+    yield from (f"  - {_commit(commit)}" for commit in project.dropped)
+    yield from (f"  submodule {_change(change)}" for change in project.submodules)
+
+
+def _change(change: ValueChange) -> str:
+    return f"{change.name}: {_short(change.before)} → {_short(change.after)}"
+
+
+def _commit(commit: Commit) -> str:
+    written = ", ".join(filter(None, (commit.author, commit.date[:10])))
+    return f"{_short(commit.id)} {commit.subject} ({written})"

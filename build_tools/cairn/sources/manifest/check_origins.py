@@ -1,7 +1,4 @@
-"""Whether the origin has what a checkout is made of.
-
-What exists on one machine only can be built by nobody else.
-"""
+"""Whether the origins have what checkouts are made of: no one else can build what is on one machine only."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from cairn.sources.mirror import mirror
 from cairn.sources.mirror.mirror import Mirror
 from cairn.sources.worktree.parts import walk_submodules
 
-_JOBS = 8  # what is asked is small, and the time goes by waiting
+_JOBS = 8  # each sends and receives little, and waits for its server
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +34,7 @@ def missing(
 ) -> tuple[str, ...]:
     """Commits, of projects and of submodules, that their origins do not have; each as a sentence.
 
-    Every origin is asked, mirrors are not: a mirror also keeps what an origin has dropped since.
+    Every origin is asked, not our mirrors: they also keep what an origin has dropped since.
 
     Raises:
         NetworkError: an origin could not be reached.
@@ -81,14 +78,15 @@ def _has(claim: _Claim, *, retry: RetryPolicy, say: Progress) -> bool:
     with tempfile.TemporaryDirectory(prefix="cairn-ask-") as temporary:
         path = Path(temporary)
         command.run(path, "init", "--quiet", "--bare", ".")
-        # The commit alone: neither its files nor what was before it.
+        # The commit alone, without its files and its history.
         ask = Mirror(origin=claim.origin, path=path, depth=1, only="tree:0", retry=retry)
         try:
             mirror.fetch(ask, claim.commit, say=say)
         except command.UnknownRefError as error:
             if "unadvertised" not in str(error):
                 return False
-            # Such a server answers for branches and tags only: look through all they lead to.
+            # This server gives out branches and tags only, no commit by its id (git's
+            # uploadpack.allowReachableSHA1InWant): look through the history of all of them.
             everything = dataclasses.replace(ask, depth=None)
             mirror.fetch(everything, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", say=say)
         return command.succeeds(path, "cat-file", "-e", claim.commit)

@@ -13,11 +13,11 @@ import msgspec
 from cairn import datafile
 from cairn.errors import CairnError, UsageError
 from cairn.sources.checkout.inspect import Checkout, inspect
+from cairn.sources.git.command import COMMIT_ID
 from cairn.sources.manifest import therock
 from cairn.stack import HipifyKind, Origin, Project
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 class SubmoduleSource(datafile.Value):
@@ -46,10 +46,10 @@ class ProjectSource(datafile.Value):
         hashtag: what was asked for.
         commit: what that was at its origin; never a commit of hipify.
         tree: git's id of its files after hipify, with local edits.
-        hipify: who hipified them; `none` where nobody did, whatever the stack says.
-        version: base version; None where the built wheel alone knows it.
+        hipify: who hipified them; `none` where they are not hipified, whatever the stack says.
+        version: base version; None where only the built wheel tells it.
         submodules: by path.
-        checkout_dir: default folder of its checkout, in the folder of all; None in manifests of old.
+        checkout_dir: default folder of its checkout, below that of the stack; None in early manifests.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
         targets: GPU targets, or `cpu`.
         pythons: versions of the interpreters, `3.11`.
         platform: tag of the machine, `linux_x86_64`.
-        sdk_version: of the ROCm SDK; None without.
+        sdk_version: of the ROCm SDK; None without one.
         toolchain: versions of the tools that make the bytes, by name.
         build_env: variables given to the builds, by `NAME` or `project:NAME`, besides those of the stack.
     """
@@ -97,7 +97,7 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
     def digest(self) -> str:
         """The sha256 of the manifest in one canonical spelling (keys sorted, no white space, UTF-8)."""
         plain = datafile.to_plain(self)
-        # Sealed sets name the digests of manifests that were written before there were such fields.
+        # Sealed sets name digests of manifests that were written before these fields existed.
         if not plain["build_env"]:
             del plain["build_env"]
         for project in plain["projects"]:
@@ -146,24 +146,26 @@ def read(path: Path) -> Manifest:
     """
     if therock.recognise(path):
         raise UsageError(
-            f"{path} is a manifest of TheRock's, which has commits alone, neither trees nor submodules",
+            f"{path} is a manifest of TheRock's, which has commits only, neither trees nor submodules",
             tip="make its checkouts with `cairn manifest checkout`, and freeze them: `cairn manifest create`",
         )
     found = datafile.read(path, Manifest)
     for project in found.projects:
-        # A name becomes a folder, and a commit must be one: a branch would be another tomorrow.
+        # A name becomes a folder. A commit must be a full id: a branch would be a different commit tomorrow.
         if not _NAME.fullmatch(project.name):
             raise UsageError(f"{path} has a project with the name {project.name!r}")
-        if not _COMMIT.fullmatch(project.commit):
+        if not COMMIT_ID.fullmatch(project.commit):
             raise UsageError(f"{path}: {project.commit!r} of {project.name} is not a full commit id")
         folder = PurePosixPath(project.folder)
         if folder.is_absolute() or {"..", "\\"} & {*folder.parts, *project.folder} or not folder.parts:
-            raise UsageError(f"{path}: {project.name} is to go to {project.checkout_dir!r}, outside")
+            raise UsageError(
+                f"{path}: {project.name} would be checked out to {project.checkout_dir!r}, outside"
+            )
     return found
 
 
 def verify(manifest: Manifest, checkouts: Mapping[str, Path]) -> tuple[str, ...]:
-    """What in the checkouts is not as the manifest has it; empty when all is.
+    """How the checkouts differ from the manifest; empty where they do not.
 
     Args:
         manifest: what must hold.

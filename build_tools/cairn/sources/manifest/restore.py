@@ -9,7 +9,7 @@ from cairn.concurrency import side_by_side
 from cairn.output import Progress
 from cairn.sources.checkout.checkout import Checkout, CheckoutRequest, checkout
 from cairn.sources.checkout_stack import Options
-from cairn.sources.manifest.manifest import Manifest, ProjectSource, project_of
+from cairn.sources.manifest.manifest import Manifest, project_of
 from cairn.sources.manifest.therock import UpstreamSource
 from cairn.stack import Project
 
@@ -31,16 +31,15 @@ def reproduce(
         folders: where, by project name.
         origins: instead of the manifest's, by project name, where it names a path of another machine.
         options: how; what the manifest says wins.
-        say: is told what happens.
+        say: progress callback.
 
     Raises:
         SourceError: an origin or a commit is gone, local work would be lost, or hipify failed.
         NetworkError: an origin could not be reached.
     """
     options = options or Options()
-
-    def one(source: ProjectSource) -> Checkout:
-        request = CheckoutRequest(
+    requests = [
+        CheckoutRequest(
             project=project_of(source),
             checkout_dir=folders[source.name],
             origin=(origins or {}).get(source.name, source.origin),
@@ -53,9 +52,9 @@ def reproduce(
             force=options.force,
             python=options.python,
         )
-        return checkout(request, say=lambda line: say(f"{source.name}: {line}"))
-
-    return side_by_side(one, manifest.projects, jobs=len(manifest.projects))
+        for source in manifest.projects
+    ]
+    return _side_by_side(requests, say=say)
 
 
 def reproduce_upstreams(
@@ -67,10 +66,8 @@ def reproduce_upstreams(
         SourceError: an origin or a commit is gone, local work would be lost, or hipify failed.
         NetworkError: an origin could not be reached.
     """
-
-    def one(pair: tuple[Project, UpstreamSource]) -> Checkout:
-        project, source = pair
-        request = CheckoutRequest(
+    requests = [
+        CheckoutRequest(
             project=project,
             checkout_dir=root / source.name,
             origin=source.repo,
@@ -83,6 +80,15 @@ def reproduce_upstreams(
             force=options.force,
             python=options.python,
         )
-        return checkout(request, say=lambda line: say(f"{project.name}: {line}"))
+        for project, source in sources
+    ]
+    return _side_by_side(requests, say=say)
 
-    return side_by_side(one, sources, jobs=len(sources))
+
+def _side_by_side(requests: Sequence[CheckoutRequest], *, say: Progress) -> tuple[Checkout, ...]:
+    # All at once: which commits they are at is known, so torch need not come before what it pins.
+    return side_by_side(
+        lambda request: checkout(request, say=lambda line: say(f"{request.project.name}: {line}")),
+        requests,
+        jobs=len(requests),
+    )

@@ -2,7 +2,7 @@
 
 A JSON object with `schema_version` 1 and an object for each project, by the folder of its checkout
 (`pytorch`, `pytorch_audio`, `pytorch_vision`, `triton`, `apex`; `therock` is TheRock itself):
-`repo`, `commit`, and where they are known `branch` and `version`. Manifests of old have no `schema_version`.
+`repo`, `commit`, and where they are known `branch` and `version`. Early manifests have no `schema_version`.
 Source: build_tools/github_actions/generate_pytorch_source_manifest.py and
 external-builds/pytorch/checkout_from_manifest.py there.
 """
@@ -10,16 +10,15 @@ external-builds/pytorch/checkout_from_manifest.py there.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.errors import UsageError
+from cairn.sources.git.command import COMMIT_ID
 from cairn.stack import Project, Stack
 
 _VERSION = 1
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _FIELDS = ("repo", "commit", "branch", "version")
 _OWN = "therock"
 
@@ -33,7 +32,7 @@ class UpstreamSource:
         repo: the repository's URL.
         commit: its full id.
         branch: the branch or tag that it was taken from; None where only the commit is known.
-        version: of the wheel that was made of it; None where the manifest does not say.
+        version: of the wheel that was built from it; None where the manifest does not say.
     """
 
     name: str
@@ -43,29 +42,24 @@ class UpstreamSource:
     version: str | None = None
 
 
-def is_one(data: object) -> bool:
-    """Whether a JSON value is such a manifest, rightly written or not; never one of Cairn's."""
+def recognise(path: Path) -> bool:
+    """Whether a file is such a manifest, well-formed or not, and neither one of Cairn's nor unreadable."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError):
+        return False
     if not isinstance(data, dict) or "schema" in data:
         return False
-    entries = [value for name, value in data.items() if name != "schema_version"]
     return "schema_version" in data or any(
-        isinstance(entry, dict) and {"repo", "commit"} & entry.keys() for entry in entries
+        isinstance(entry, dict) and {"repo", "commit"} & entry.keys() for entry in data.values()
     )
 
 
-def recognise(path: Path) -> bool:
-    """Whether a file is such a manifest; not where it cannot be read."""
-    try:
-        return is_one(json.loads(path.read_text(encoding="utf-8-sig")))
-    except (OSError, ValueError):
-        return False
-
-
 def read(path: Path) -> tuple[UpstreamSource, ...]:
-    """The projects of a manifest; TheRock's own entry is left out.
+    """The projects of a manifest, without the entry of TheRock itself.
 
     Raises:
-        UsageError: it cannot be read, is of another version, or an entry is malformed; all that is wrong.
+        UsageError: it cannot be read, is of another version, or entries are malformed (all are named).
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -81,7 +75,16 @@ def read(path: Path) -> tuple[UpstreamSource, ...]:
     entries = {name: entry for name, entry in data.items() if name not in ("schema_version", _OWN)}
     if problems := [problem for name, entry in entries.items() for problem in _problems(name, entry)]:
         raise UsageError(f"{path}: {'; '.join(problems)}")
-    return tuple(_source(name, entry) for name, entry in entries.items())
+    return tuple(
+        UpstreamSource(
+            name=name,
+            repo=entry["repo"],
+            commit=entry["commit"],
+            branch=entry.get("branch") or None,
+            version=entry.get("version") or None,
+        )
+        for name, entry in entries.items()
+    )
 
 
 def projects(
@@ -90,12 +93,12 @@ def projects(
     """The stack's projects that a manifest has, in the order of checking out: torch first.
 
     Args:
-        stack: whose folders of checkouts are the manifest's names.
+        stack: the manifest names its projects by their checkout folders.
         found: the manifest.
-        names: of the manifest, to take these alone; all when empty.
+        names: the manifest's names of the projects to take; all when empty.
 
     Raises:
-        UsageError: the manifest has none of the stack's projects, or not those that were named.
+        UsageError: the manifest has none of the stack's projects, or not all that were named.
     """
     known = {project.checkout_dir: project for project in stack.projects}
     there = {source.name: source for source in found if source.name in known}
@@ -119,18 +122,8 @@ def _problems(name: str, entry: object) -> list[str]:
     found = [f"{name}: {f} is not text" for f in _FIELDS if not isinstance(entry.get(f, ""), str)]
     found += [f"{name} has no {f}" for f in ("repo", "commit") if not entry.get(f)]
     commit, repo = entry.get("commit"), entry.get("repo")
-    if isinstance(commit, str) and commit and not _COMMIT.fullmatch(commit):
+    if isinstance(commit, str) and commit and not COMMIT_ID.fullmatch(commit):
         found.append(f"{name}: {commit[:60]!r} is not a full commit id")
     if isinstance(repo, str) and repo.startswith("-"):
-        found.append(f"{name}: {repo[:60]!r} is not a repository")
+        found.append(f"{name}: {repo[:60]!r} is not a repository URL")
     return found
-
-
-def _source(name: str, entry: Mapping[str, str]) -> UpstreamSource:
-    return UpstreamSource(
-        name=name,
-        repo=entry["repo"],
-        commit=entry["commit"],
-        branch=entry.get("branch") or None,
-        version=entry.get("version") or None,
-    )

@@ -10,16 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.errors import UsageError
+from cairn.sources.git.command import COMMIT_ID
 
 SCHEMA = "cairn.patches/1"
 DEFAULT = Path("patches-policy", "allowlist.toml")
 
 _TABLE = re.compile(r"[ \t]*\[\[[ \t]*[\"']?patch[\"']?[ \t]*\]\]")
 _SHAPES: Mapping[str, tuple[re.Pattern[str], str]] = {
-    "commit": (re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}"), "a full commit id, in lower case"),
+    "commit": (COMMIT_ID, "a full commit id, in lower case"),
     "why": (re.compile(r"\S.{9,}", re.DOTALL), "a sentence"),
     "upstream": (re.compile(r"https://\S+/(pull|merge_requests)/\d+\S*"), "the URL of a pull request"),
-    "owner": (re.compile(r"\S.*"), "who looks after it"),
+    "owner": (re.compile(r"\S.*"), "a name"),
     "expires": (re.compile(r"\d{4}-\d{2}-\d{2}"), "a date, YYYY-MM-DD"),
     "project": (re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*"), "the name of a project of the stack"),
     "path": (re.compile(r"[^/\s][^\n]*[^/\s]|[^/\s]"), "the path of a submodule"),
@@ -36,11 +37,11 @@ class Allowed:
         project: whose checkout it is for, as the stack calls it.
         commit: its id, where it comes from.
         why: what breaks without it.
-        upstream: the pull request that will make it needless.
-        owner: who looks after it.
+        upstream: the pull request that will make it unnecessary.
+        owner: who is responsible for it.
         expires: the last day on which it is allowed.
         path: of the submodule it is for; empty for the root.
-        patch: digest of what it changes (`local_commits.digest`), by which it is known on another base.
+        patch: digest of what it changes (`local_commits.digest`), which is the same on a different base.
         where: file and line of the entry.
     """
 
