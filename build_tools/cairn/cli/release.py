@@ -9,7 +9,7 @@ from cairn.cli import common, completers, demands, paths
 from cairn.cli.parser import Subparsers
 from cairn.errors import UsageError
 from cairn.output import console
-from cairn.release.gate.gate import Bypass
+from cairn.release.gate.evidence import Bypass
 from cairn.release.promote import Promotion, promote
 from cairn.store.folder import open_existing
 from cairn.testing import record
@@ -27,8 +27,8 @@ def register(subparsers: Subparsers) -> None:
     commands = group.add_subparsers(title="commands", required=True, metavar="COMMAND")
     parser = commands.add_parser(
         "promote",
-        help="bring a set to another channel, if every demand holds",
-        description="Bring a set and all it needs to another channel, if every demand on it holds.",
+        help="bring a set to a different channel, if every demand holds",
+        description="Bring a set and all it needs to a different channel, if every demand on it holds.",
         epilog="example: cairn release promote SET --store ./store --record record.json",
     )
     parser.add_argument("set_id", metavar="SET", help="its set.json, or its id: the first digits will do")
@@ -49,9 +49,7 @@ def register(subparsers: Subparsers) -> None:
         metavar="FILE",
         help="a test record; may be repeated",
     )
-    parser.add_argument(
-        "--bypass", metavar="WHO", help="promote without a passed record, on this person's word"
-    )
+    parser.add_argument("--bypass", metavar="WHO", help="promote without a passed record; WHO vouches for it")
     parser.add_argument("--reason", help="with --bypass: why; the pages show it")
     common.add_python(parser, what="to try the installation with")
     common.add_dry_run(parser)

@@ -28,7 +28,7 @@ from cairn.pipeline.report import page
 from cairn.pipeline.request import TrailRequest, TrailResult, untested_note
 from cairn.pipeline.timeline import Timeline
 from cairn.release import promote
-from cairn.release.gate import gate, install_check
+from cairn.release.gate import evidence, install_check
 from cairn.release.index import keys
 from cairn.release.publish import files as publish_files
 from cairn.release.publish import mirror
@@ -276,7 +276,7 @@ def _promote(
     if wheel_set.targets != (gpu.CPU,) and not record.counts.device_passed:
         # The smoke tests have passed, but device tests were skipped: everything must say so.
         reason = "no GPU was used: the smoke tests passed, and their device tests were skipped"
-        bypass = gate.Bypass(who="cairn ci run", reason=reason)
+        bypass = evidence.Bypass(who="cairn ci run", reason=reason)
     with timeline.stage("pass the gate and promote") as stage:
         done = promote.promote(
             opened,

@@ -124,7 +124,9 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         UsageError: several sets have an id that begins so, or both channels are the same.
     """
     if source == target:
-        raise UsageError(f"the set is to go from {source} to {target}", tip="name another channel with --to")
+        raise UsageError(
+            f"the set is to go from {source} to {target}", tip="name a different channel with --to"
+        )
     channel = Channel(store, target)
     set_id = whole_id(set_id, Channel(store, source).load(), channel.load())
     if not dry_run:
@@ -142,7 +144,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         raise GateError(
             f"the set {set_id[:12]} may not go to {target}",
             reasons=report.reasons,
-            tip="put right what is named above and promote again; nothing was changed",
+            tip="fix what is named above and promote again; nothing was changed",
         )
     on_step(f"writing {target}")
     words = [report.untested_note, *(str(demand.bypass) for demand in report.bypassed)]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cairn.release.index.commit import Change, commit
@@ -99,8 +100,7 @@ def test_a_changed_file_is_not_installed(release: LocalStore, install: Install, 
 
 def yank(store: LocalStore, name: str, version: str) -> None:
     def yanked(file: FileEntry) -> FileEntry:
-        changes = {"yanked": "crashes"} if file.version == version else {}
-        return FileEntry(**({field: getattr(file, field) for field in file.__dataclass_fields__} | changes))
+        return msgspec.structs.replace(file, yanked="crashes") if file.version == version else file
 
     commit(
         Channel(store, "release"),

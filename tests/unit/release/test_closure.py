@@ -14,8 +14,9 @@ from cairn.release.index.generation import ProjectState
 from cairn.release.index.snapshot import Channel
 from cairn.release.index.write import dependencies_first
 from cairn.release.publish import distribution
+from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.files import publish, publish_dists
-from cairn.release.publish.resolve import Closure, Platform, closure
+from cairn.release.publish.resolve import Closure, closure
 from cairn.store.memory import MemoryStore
 from helpers.release import make_sdist, make_wheel
 

@@ -122,7 +122,7 @@ def test_a_page_that_disagrees_is_found(store: MemoryStore, tmp_path: Path) -> N
         "a/index.html does not say",
         "ghost/index.html is of no project",
         "index.json is missing",
-        "gone",
+        "is missing from the store",
     ):
         assert said in problems
 

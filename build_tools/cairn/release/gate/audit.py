@@ -71,7 +71,7 @@ def file_problems(store: Store, file: FileEntry, *, hashes: bool) -> Iterator[st
         elif digest != file.sha256:
             yield f"{file.filename} has sha256 {digest}, the state says {file.sha256}"
     except MissingKeyError:
-        yield f"{file.filename} is gone: no {key}"
+        yield f"{file.filename} is missing from the store: no {key}"
     if file.metadata_sha256 is not None:
         yield from _sidecar_problems(store, file, file.metadata_sha256)
 
@@ -89,7 +89,7 @@ def _sidecar_problems(store: Store, file: FileEntry, wanted: str) -> Iterator[st
         if hashlib.sha256(store.read(key).data).hexdigest() != wanted:
             yield f"{file.filename}: the metadata beside it is not what the pages say"
     except MissingKeyError:
-        yield f"{file.filename}: the metadata beside it is gone: no {key}"
+        yield f"{file.filename}: the metadata beside it is missing from the store: no {key}"
 
 
 def _page_problems(snapshot: Snapshot, projects: list[ProjectState]) -> Iterator[str]:
@@ -110,6 +110,7 @@ def _page_problems(snapshot: Snapshot, projects: list[ProjectState]) -> Iterator
     unreadable = tuple(
         f"{prefix}{n}/" for n in snapshot.state.projects if f"{prefix}{n}/index.html" not in expected
     )
+    # A page of no project would mislead an installer. Those of unreadable projects are named already.
     for key in channel.store.list(prefix):
         if key not in expected and not key.startswith(unreadable):
             yield f"{key} is of no project in the state"
@@ -137,6 +138,8 @@ def _set_problems(snapshot: Snapshot, set_id: str) -> Iterator[str]:
 def _set_pages(snapshot: Snapshot, staged: StagedSet) -> dict[str, frozenset[FileRef]]:
     store = snapshot.channel.store
     prefix = keys.simple_prefix(snapshot.channel.name, staged.set_id)
+    # Compared by what an installer would read of it: the pages of a set were written once, by the version of
+    # Cairn that was there then, and need not have the bytes that this one would write.
     html_refs: set[FileRef] = set()
     json_refs: set[FileRef] = set()
     for name in write.projects_of(staged.closure):

@@ -1,4 +1,4 @@
-"""Whether a set was tested: by a record for exactly its bytes, or by a person's name and reason."""
+"""Whether a set was tested: by a record for exactly its bytes, or by the word of a named user."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cairn.wheels.wheelset import WheelSet
 
 
 class Bypass(datafile.Value):
-    """A person's word in place of a test record; the pages then show the set as untested.
+    """A user's word in place of a test record; the pages then show the set as untested.
 
     Attributes:
         who: whom to ask.
@@ -39,6 +39,7 @@ class Bypass(datafile.Value):
 
 def problems(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[str, ...]:
     """Why a set counts as untested; nothing where records of each of its targets have passed."""
+    # Failures come first: a passed record beside a failed one of the same bytes proves nothing.
     if failed := failures(wheel_set, records):
         return failed
     missing = untested(wheel_set, records)
@@ -52,7 +53,7 @@ def problems(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[str, .
 
 
 def failures(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[str, ...]:
-    """What failed of these very bytes; nobody's word helps against it."""
+    """What failed of these very bytes; no bypass stands against it."""
     about = (r for r in records if r.verdict == "failed" and _same_bytes(wheel_set, r))
     return tuple(f"{r.kind} record: failed: {r.reason}" for r in about)
 

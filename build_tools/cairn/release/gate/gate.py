@@ -13,7 +13,7 @@ from cairn.formats.zip.reader import Archive
 from cairn.release.gate import evidence, install_check
 from cairn.release.gate.audit import file_problems
 from cairn.release.gate.evidence import Bypass
-from cairn.release.gate.judgement import Demand, GateReport, Outcome
+from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.index import keys, write
 from cairn.release.index.generation import FileRef, StagedSet, now
 from cairn.release.index.snapshot import Channel, Snapshot
@@ -27,7 +27,7 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.verify import Expectation, verify
 from cairn.wheels.wheelset import SetWheel, WheelSet
 
-__all__ = ["Bypass", "Demand", "GateReport", "check"]
+_TESTED = "tested on hardware of each target"  # the one demand that a bypass may stand in for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,6 @@ class _Case:
     records: Sequence[TestRecord]
     bypass: Bypass | None
     python: Path | None
-    expectation: Expectation | None
 
     def path(self, ref: FileRef) -> Path:
         return self.store.path / keys.file_key(ref.sha256, ref.filename)
@@ -55,7 +54,6 @@ def check(  # noqa: PLR0913 - each is one independent piece of evidence
     records: Sequence[TestRecord] = (),
     bypass: Bypass | None = None,
     python: Path | None = None,
-    expectation: Expectation | None = None,
 ) -> GateReport:
     """Judge a set that is in `source` and wants to go to `target`; nothing is changed.
 
@@ -65,25 +63,22 @@ def check(  # noqa: PLR0913 - each is one independent piece of evidence
         source: the channel that has it.
         target: the channel that is to have it.
         records: what was tested.
-        bypass: a named person's word in place of a record.
+        bypass: a named user's word in place of a record.
         python: the interpreter to install with; None is ours.
-        expectation: what `verify` expects beyond what `set.json` says.
 
     Raises:
         StoreError: `source` has no such set.
     """
     before = Channel(store, source).load()
-    staged = before.set(set_id)
     case = _Case(
         store=store,
         source=before,
         target=Channel(store, target).load(),
-        staged=staged,
+        staged=before.set(set_id),
         wheel_set=read_set(store, source, set_id),
         records=records,
         bypass=bypass,
         python=python,
-        expectation=expectation,
     )
     return GateReport(
         set_id=set_id,
@@ -94,79 +89,66 @@ def check(  # noqa: PLR0913 - each is one independent piece of evidence
 
 
 def _judged(case: _Case) -> Iterator[Demand]:
-    judges: Sequence[tuple[str, Callable[[_Case], tuple[str, ...]], str]] = (
-        ("every wheel passes verify", _verify, "no finding"),
-        ("tested on hardware of each target", _untested, _tested(case)),
+    wheel_set, records = case.wheel_set, case.records
+    # What is demanded, who looks for problems, and what to say where there are none.
+    demands: Sequence[tuple[str, Callable[[_Case], Sequence[str]], str]] = (
+        ("every wheel passes verify", _findings, "no finding"),
+        (_TESTED, lambda c: evidence.problems(c.wheel_set, c.records), evidence.why(wheel_set, records)),
         ("pip and uv install it, every extra, from its own index alone", _uninstallable, "both did"),
         ("versions sort above what is there", lambda c: sorting_below(c.target, c.staged.wheels), "they do"),
         ("no name has other bytes", lambda c: name_clashes(c.target, c.staged.closure), "none has"),
         ("the set is complete", _incomplete, "every file is there with its sha256"),
     )
-    for number, (name, judge, good) in enumerate(judges, start=1):
+    for number, (name, judge, good) in enumerate(demands, start=1):
         try:
             problems = judge(case)
         except (CairnError, OSError) as error:
-            # What cannot be judged does not hold.
-            problems = (str(error),)
-        reason = "; ".join(problems)
-        bypass = case.bypass if problems and judge is _untested and _may_be_bypassed(case) else None
-        outcome: Outcome = "met" if not problems else "bypassed" if bypass else "not met"
-        yield Demand(number=number, name=name, outcome=outcome, reason=reason or good, bypass=bypass)
+            problems = (str(error),)  # what cannot be judged does not hold
+        # A bypass stands for tests that could not run, and the pages then say untested. Where tests of these
+        # very bytes failed, no word helps.
+        may_bypass = name == _TESTED and not evidence.failures(wheel_set, records)
+        bypass = case.bypass if problems and may_bypass else None
+        yield Demand(
+            number=number,
+            name=name,
+            outcome="met" if not problems else "bypassed" if bypass else "not met",
+            reason="; ".join(problems) or good,
+            bypass=bypass,
+        )
 
 
-def _may_be_bypassed(case: _Case) -> bool:
-    # A bypass stands for tests that could not run, and the pages then say untested: not so where some failed.
-    return not evidence.failures(case.wheel_set, case.records)
-
-
-def _tested(case: _Case) -> str:
-    return evidence.why(case.wheel_set, case.records)
-
-
-def _untested(case: _Case) -> tuple[str, ...]:
-    return evidence.problems(case.wheel_set, case.records)
-
-
-def _verify(case: _Case) -> tuple[str, ...]:
-    base = case.expectation or Expectation(
+def _findings(case: _Case) -> tuple[str, ...]:
+    shipped: set[str] = set()  # the shared libraries in the wheels of the closure, by file name
+    for ref in case.staged.closure:
+        if ref.filename.endswith(".whl"):
+            with Archive.open(case.path(ref)) as archive:
+                shipped |= providers.library_names(archive)
+    base = Expectation(
         targets=None,
         siblings={wheel.distribution: wheel.version for wheel in case.wheel_set.wheels},
-        provided_libraries=_libraries(case),
+        provided_libraries=tuple(sorted(shipped)),
         python=case.wheel_set.python,
         forbidden_strings=(),
     )
     problems = []
     for wheel in case.wheel_set.wheels:
-        path = case.path(FileRef(filename=wheel.file_name, sha256=wheel.sha256))
         expected = replace(
-            base, targets=_expected_targets(case.wheel_set, wheel), require_device_code=bool(wheel.targets)
+            base,
+            # set.json says what was found when the set was made: a wheel without device code stays one.
+            targets=case.wheel_set.targets if wheel.targets else ("cpu",),
+            require_device_code=bool(wheel.targets),
         )
-        for finding in verify(path, expected):
+        for finding in verify(case.path(_ref(wheel)), expected):
             where = f" ({finding.member})" if finding.member else ""
             problems.append(f"{wheel.file_name}{where}: {finding.reason}")
     return tuple(problems)
 
 
-def _expected_targets(wheel_set: WheelSet, wheel: SetWheel) -> tuple[str, ...]:
-    # set.json says what was found when the set was made: a wheel without device code stays one.
-    return wheel_set.targets if wheel.targets else ("cpu",)
-
-
-def _libraries(case: _Case) -> tuple[str, ...]:
-    """The shared libraries that the wheels of the closure ship, by file name."""
-    found: set[str] = set()
-    for ref in case.staged.closure:
-        if ref.filename.endswith(".whl"):
-            with Archive.open(case.path(ref)) as archive:
-                found |= providers.library_names(archive)
-    return tuple(sorted(found))
-
-
 def _uninstallable(case: _Case) -> tuple[str, ...]:
-    requirements = [
-        _requirement(case.path(FileRef(filename=w.file_name, sha256=w.sha256)), w)
-        for w in case.wheel_set.wheels
-    ]
+    requirements = []
+    for wheel in case.wheel_set.wheels:
+        extras = ",".join(wheel_info.read(case.path(_ref(wheel))).extras)
+        requirements.append(f"{wheel.distribution}{f'[{extras}]' if extras else ''}=={wheel.version}")
     wanted = {(wheel.distribution, Version(wheel.version)) for wheel in case.wheel_set.wheels}
     problems = []
     with serving(case.store.path) as server:
@@ -177,6 +159,7 @@ def _uninstallable(case: _Case) -> tuple[str, ...]:
                 requirements,
                 index_url=url,
                 python=case.python,
+                # The `rocm` sdist chooses its libraries for this, where there is no GPU to ask.
                 environment={"ROCM_SDK_TARGET_FAMILY": case.wheel_set.family},
             )
             if done.problem:
@@ -186,17 +169,8 @@ def _uninstallable(case: _Case) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def _requirement(path: Path, wheel: SetWheel) -> str:
-    extras = ",".join(wheel_info.read(path).extras)
-    return (
-        f"{wheel.distribution}[{extras}]=={wheel.version}"
-        if extras
-        else f"{wheel.distribution}=={wheel.version}"
-    )
-
-
 def _incomplete(case: _Case) -> tuple[str, ...]:
-    listed = {FileRef(filename=wheel.file_name, sha256=wheel.sha256) for wheel in case.wheel_set.wheels}
+    listed = {_ref(wheel) for wheel in case.wheel_set.wheels}
     problems = [
         f"{ref.filename} is in only one of set.json and the index" for ref in listed ^ set(case.staged.wheels)
     ]
@@ -204,3 +178,7 @@ def _incomplete(case: _Case) -> tuple[str, ...]:
         entry = write.entry_of(case.source, ref)
         problems.extend(file_problems(case.store, entry, hashes=True))
     return tuple(problems)
+
+
+def _ref(wheel: SetWheel) -> FileRef:
+    return FileRef(filename=wheel.file_name, sha256=wheel.sha256)

@@ -17,9 +17,9 @@ class Demand(datafile.Value):
     Attributes:
         number: of the six that promotion demands.
         name: what is demanded.
-        outcome: `bypassed` is not met, and let through on somebody's word alone.
+        outcome: `bypassed` is not met, and let through on a user's word alone.
         reason: why it is met, or why not.
-        bypass: whose word, and why; None where nobody's was needed.
+        bypass: whose word, and why; None where none was needed.
     """
 
     number: int
@@ -35,7 +35,7 @@ class Demand(datafile.Value):
 
     @property
     def bypassed(self) -> bool:
-        """Whether it holds on somebody's word alone."""
+        """Whether it holds on a user's word alone."""
         return self.outcome == "bypassed"
 
     @property
@@ -66,7 +66,7 @@ class GateReport(datafile.Value, tag_field="schema", tag="cairn.gate/1"):
 
     @property
     def bypassed(self) -> tuple[Demand, ...]:
-        """The demands that hold on somebody's word alone."""
+        """The demands that hold on a user's word alone."""
         return tuple(demand for demand in self.demands if demand.bypassed)
 
     @property

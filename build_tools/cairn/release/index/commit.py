@@ -1,7 +1,7 @@
 """One change of a channel, from its files to its pages, so that a crash anywhere can be finished or undone.
 
     step                              if the writer dies after it
-    1 files and sidecars              no page names them, so nobody sees them; the next run finds them there
+    1 files and sidecars              no page names them, so no one sees them; the next run finds them there
     2 open journal entry              the same; the next run records the change as undone
     3 parts of the state              the same: no state names them
     4 state.json, if it is unchanged  the change counts. The pages are still the old ones, whole as they were,
@@ -79,7 +79,7 @@ class JournalEntry(datafile.Value, tag_field="schema", tag="cairn.journal/1"):
 def commit(
     channel: Channel, kind: Kind, plan: Callable[[Snapshot], Change], *, note: str | None = None
 ) -> Change:
-    """Bring about what `plan` makes of the channel, after finishing what another run left.
+    """Make the change that `plan` decides on, after finishing what an earlier run left.
 
     Args:
         channel: the channel to change; the files that the change offers are in its store (step 1).
@@ -170,7 +170,7 @@ def finish(channel: Channel, entry_id: str, pending: Pending) -> None:
     _end(channel, entry_id, "done")
 
     def without(now_there: Snapshot) -> ChannelState | None:
-        if entry_id not in now_there.state.pending:  # another run finished it too, and was first
+        if entry_id not in now_there.state.pending:  # a different run finished it too, and was first
             return None
         left = {k: v for k, v in now_there.state.pending.items() if k != entry_id}
         return msgspec.structs.replace(now_there.state, pending=left)
@@ -188,7 +188,7 @@ def _end(channel: Channel, entry_id: str, outcome: Outcome) -> None:
     """Record how a change ended.
 
     The ended entry is written before the open one is removed, so at any moment at least one of them is there:
-    another run that ends the same change under our hands finds it in one place or the other. `done` is final;
+    a run that ends the same change at the same time finds it in one place or the other. `done` is final;
     `undone` is not, since the writer that a recovering run took for dead may have committed after all.
     """
     store = channel.store

@@ -40,7 +40,7 @@ class FileEntry(datafile.Value):
         version: of its distribution, as PEP 700 lists it.
         upload_time: when this channel took it, RFC 3339 in UTC (PEP 700).
         requires_python: the specifier in its metadata.
-        metadata_sha256: of the metadata offered beside it (PEP 658); None where there is none to rely on.
+        metadata_sha256: of the metadata offered beside it (PEP 658); None where it cannot be relied on.
         yanked: why it was yanked (PEP 592), or None.
         untested: on what it was not tested, and on whose word it is here all the same, or None.
         sets: the ids of the sets it came with.
@@ -144,7 +144,7 @@ def decode_state(data: bytes, *, name: str) -> ChannelState:
 
     Raises:
         StoreError: it is not JSON.
-        UsageError: it is of another version, or has missing or mistyped fields.
+        UsageError: it is of a different version, or has missing or mistyped fields.
     """
     try:
         plain: Any = datafile.parse_json(data, name=name)
@@ -156,5 +156,6 @@ def decode_state(data: bytes, *, name: str) -> ChannelState:
 
 def encode_object(value: ProjectState | StagedSet) -> tuple[str, bytes]:
     """The digest and the bytes of a part of the state."""
+    # The digest is of these very bytes, so one value must always give the same: no spaces, fields in order.
     data = json.dumps(datafile.to_plain(value), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
     return hashlib.sha256(data).hexdigest(), data

@@ -1,4 +1,16 @@
-"""Where everything lies in a store; the only module that spells keys."""
+"""Where everything lies in a store; the only module that spells keys.
+
+    files/<sha256[:2]>/<sha256>/<file name>             written once; all channels share them
+    files/…/<file name>.metadata                        METADATA or PKG-INFO of the file (PEP 658)
+    <index>/state.json                                  the one mutable object: what the index holds, by
+    digests <index>/state/<sha256[:2]>/<sha256>.json            a project or a set of the state; immutable
+    <index>/journal/<entry>.json, journal/open/…        changes that have ended, and those under way
+    <index>/simple/…/index.html and index.json          pages, which can be made again from the state
+    <index>/sets/<set id>/set.json, gate.json, records/ the set, and what let it in <index>/sets/<set
+    id>/simple/…                      an index of exactly that set
+
+`<index>` is a channel (`release`), or a channel and a family (`release/gfx110X-all`).
+"""
 
 from __future__ import annotations
 
@@ -10,16 +22,16 @@ from cairn.errors import UsageError
 from cairn.output import wording
 
 CHANNELS = ("staging", "release", "dev", "nightly", "prerelease")
-"""Every channel that there can be, so that a mistyped name is never the beginning of another one."""
+"""Every channel that there can be, so that a mistyped name never begins a new one."""
 
 GATED = frozenset({"release", "prerelease", "nightly"})
-"""Those that people install from: sets come into them through the gate alone."""
+"""Those that users install from: sets come into them through the gate alone."""
 
 FOLDERS = frozenset({"files", ".locks", *CHANNELS})
 """What is in the folder of a store, also of one whose first change did not get to its end."""
 
-# What a store consists of, and so all that may be served of the folder it is in. Below an index (a channel,
-# or a family of one) lie its state, its journal, its pages, and for each set such pages and its evidence.
+# What a store consists of, and so all that may be served of the folder it is in. A name has no `/`, so that
+# no key leaves its place; `gate.json` is for audits and is not served.
 _PAGES = r"simple(/[a-z0-9-]+)?(/index\.(html|json))?"
 _OWN = re.compile(
     r"files/[0-9a-f]{2}/[0-9a-f]{64}/[^/]+"
@@ -119,5 +131,6 @@ def relative_file_url(sha256: str, filename: str, *, prefix: str) -> str:
     Every character that means something in a URL is encoded, first of all the `+` of a local version,
     which some servers read as a space.
     """
+    # Relative, so that the same pages serve below any address; the page lies one folder below its prefix.
     up = "../" * (prefix.count("/") + 1)
     return up + "/".join(urllib.parse.quote(part, safe="") for part in file_key(sha256, filename).split("/"))

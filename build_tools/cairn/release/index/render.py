@@ -71,6 +71,8 @@ def _meta(name: str, content: str) -> str:
 
 def _link(file: FileEntry, prefix: str) -> str:
     url = keys.relative_file_url(file.sha256, file.filename, prefix=prefix)
+    # PEP 714 renamed the attribute of PEP 658 (`data-dist-info-metadata`), because PyPI had served that one
+    # in a form that pip could not use; installers read the new name.
     attributes = {
         "href": f"{url}#sha256={file.sha256}",
         "data-requires-python": file.requires_python,
@@ -117,7 +119,7 @@ def _file_json(file: FileEntry, prefix: str) -> dict[str, Any]:
         "size": file.size,
         "upload-time": file.upload_time,
         "core-metadata": {"sha256": file.metadata_sha256} if file.metadata_sha256 else False,
-        # PEP 691: a reason, or a plain true where nobody gave one.
+        # PEP 691: the reason, or true where none was given.
         "yanked": file.yanked or file.yanked is not None,
     }
     if file.requires_python is not None:
@@ -129,4 +131,5 @@ def _file_json(file: FileEntry, prefix: str) -> dict[str, Any]:
 
 
 def _json(plain: dict[str, Any]) -> bytes:
+    # Short, since the pages of large projects have thousands of files; the same state gives the same bytes.
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

@@ -29,8 +29,9 @@ from cairn.store.protocol import MissingKeyError, Store
 Part = TypeVar("Part", ProjectState, StagedSet)
 
 _ID = re.compile(r"[0-9a-f]{4,64}")
+# Each attempt that fails means that a different writer got through, so 200 of them need 200 other changes.
 _ATTEMPTS = 200
-_PAUSE = 0.05  # seconds, at most, before trying again after another writer was first
+_PAUSE = 0.05  # seconds, at most, before trying again after a different writer was first
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +81,7 @@ def whole_id(given: str, source: Snapshot, *others: Snapshot) -> str:
 
     Raises:
         StoreError: there is no such set.
-        UsageError: it is no beginning of an id, or that of several sets.
+        UsageError: it cannot be the beginning of an id, or is that of several sets.
     """
     prefix = given.lower()
     if not _ID.fullmatch(prefix):
@@ -135,7 +136,9 @@ class Channel:
         try:
             blob = self.store.read(key)
         except MissingKeyError:
+            # The first change of a channel writes its state on condition that there is none (`etag=None`).
             return Snapshot(channel=self, state=ChannelState(), etag=None)
+        # Decoding the state of 100,000 files takes longer than reading it, and mostly it has not changed.
         if self._last is None or self._last.etag != blob.etag:
             state = decode_state(blob.data, name=f"{self.store.url}/{key}")
             self._last = Snapshot(channel=self, state=state, etag=blob.etag)
@@ -150,6 +153,8 @@ class Channel:
         if digest not in self._parts:
             key = keys.object_key(self.name, digest)
             data = self.store.read(key).data
+            # Whatever state.json names is checked before it is believed: a part that was edited in the store
+            # would otherwise be published by the next change of its project.
             if hashlib.sha256(data).hexdigest() != digest:
                 raise StoreError(
                     f"{self.store.url}/{key} was changed", tip="restore it from a copy of the store"
@@ -157,20 +162,20 @@ class Channel:
             self._parts[digest] = datafile.loads(data, cls, name=f"{self.store.url}/{key}")
         found = self._parts[digest]
         if not isinstance(found, cls):
-            raise StoreError(f"{digest} is no {cls.__name__} in {self.name}")
+            raise StoreError(f"{digest} is not a {cls.__name__} in {self.name}")
         return found
 
     def put_part(self, value: ProjectState | StagedSet) -> str:
         """Store a part of the state and return its digest; nothing refers to it yet."""
         digest, data = encode_object(value)
         key = keys.object_key(self.name, digest)
-        if not self.store.exists(key):
+        if not self.store.exists(key):  # the key has the digest of the bytes: what is there is the same
             self.store.write(key, data)
         self._parts[digest] = value
         return digest
 
     def update(self, change: Callable[[Snapshot], ChannelState | None]) -> Snapshot:
-        """Change the state, and begin again from what is there whenever another writer was first.
+        """Change the state, and begin again from what is there whenever a different writer was first.
 
         Args:
             change: gives the new state of a snapshot, or None where there is nothing to change.
@@ -183,6 +188,8 @@ class Channel:
             changed = change(snapshot)
             if changed is None:
                 return snapshot
+            # Only if nothing came between: else the change was made from a state that is no longer there, and
+            # writing it would undo what the other writer did.
             next_state = msgspec.structs.replace(changed, generation=snapshot.state.generation + 1)
             if self.store.write_if(keys.state_key(self.name), encode_state(next_state), etag=snapshot.etag):
                 return self.load()

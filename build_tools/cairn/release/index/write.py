@@ -1,7 +1,7 @@
 """Writing the pages of a channel and of its sets, in an order of which every moment installs whole.
 
 An installer reads the page of a project, then those of what it depends on. With the page of `triton` written
-before that of `torch`, which pins it, nobody is led to a version that is not there yet; the root, which only
+before that of `torch`, which pins it, no one is led to a version that is not there yet; the root, which only
 lists names, comes last. Pages are written over whatever is there: the own-write rule of `write_channel_pages`
 makes the last one right.
 """

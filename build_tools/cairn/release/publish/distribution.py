@@ -30,7 +30,7 @@ from cairn.wheels.metadata.fields import core_metadata
 
 _LIMIT = 16 << 20  # bytes; no real metadata comes near, a hostile sdist might
 _METADATA_VERSION = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
-_CORRECT = "correct the project's metadata and build it again: installers would refuse it, or take no notice"
+_CORRECT = "correct the project's metadata and build it again: installers would refuse it or ignore it"
 # What the standard library raises over a broken archive, an encrypted or an exotic one.
 _BROKEN = (
     tarfile.TarError,
@@ -159,6 +159,8 @@ def _requirements(lines: Iterable[str], filename: str) -> tuple[Requirement, ...
 
 def _is_static(raw: RawMetadata) -> bool:
     # What cannot be read is as old as what says nothing (PEP 643): such an sdist is not relied upon.
+    # PEP 643: since version 2.2, a field that is not listed as `Dynamic` is the same in every wheel of the
+    # sdist.
     match = _METADATA_VERSION.match(raw.get("metadata_version", ""))
     version = (int(match[1]), int(match[2])) if match else (1, 0)
     dynamic = {field.lower() for field in raw.get("dynamic", ())}

@@ -50,9 +50,9 @@ def publish(store: Store, channel: str, files: Sequence[Path], *, dry_run: bool 
         dry_run: say what would be added, and write nothing.
 
     Raises:
-        GateError: the channel is one that only the gate puts something into.
+        GateError: sets come into the channel through the gate alone.
         NameTakenError: a name is taken by other bytes.
-        StoreError: a file is no distribution.
+        StoreError: a file is neither a wheel nor an sdist.
         WheelError: a wheel is malformed.
     """
     rules.refuse_gated(channel)
@@ -75,48 +75,38 @@ def publish_dists(
 
     def plan(snapshot: Snapshot) -> Change:
         nonlocal published
-        change, published = _plan(snapshot, dists, staged, taken)
-        return change
+        fresh: dict[str, list[FileEntry]] = collections.defaultdict(list)
+        needs: dict[str, set[str]] = collections.defaultdict(set)
+        already, taken_names = [], []
+        for item in dists:
+            needs[item.name] |= {str(canonicalize_name(r.name)) for r in item.needs.requires}
+            entry = snapshot.project(item.name).file(item.path.name)
+            if entry is not None and entry.sha256 != item.sha256:
+                taken_names.append(item.path.name)
+            wanted = _with_set(entry or _entry(item, taken), staged)
+            if entry is None or wanted != entry:
+                fresh[item.name].append(wanted)
+            else:
+                already.append(item.path.name)
+        if taken_names:
+            raise NameTakenError(
+                f"{snapshot.channel.name} has other bytes under {', '.join(sorted(taken_names))}",
+                tip="a published name never changes its bytes: build it again under a new version",
+            )
+        ordered = write.dependencies_first({name: needs[name] for name in fresh})
+        added = tuple(entry for name in ordered for entry in fresh[name])
+        published = Published(added=added, already=tuple(already))
+        return Change(
+            projects=tuple(snapshot.project(name).with_files(tuple(fresh[name])) for name in ordered),
+            sets=(staged,) if staged is not None and staged.set_id not in snapshot.state.sets else (),
+        )
 
     plan(channel.load())  # what is refused is refused before anything is written
     if not dry_run:
+        # Bytes before names: a page that names a file is only ever written when the file is there.
         _put_files(channel.store, dists)
         commit(channel, kind, plan)
     return published
-
-
-def _plan(
-    snapshot: Snapshot, dists: Sequence[Dist], staged: StagedSet | None, taken: str
-) -> tuple[Change, Published]:
-    fresh: dict[str, list[FileEntry]] = collections.defaultdict(list)
-    already, taken_names = [], []
-    for item in dists:
-        entry = snapshot.project(item.name).file(item.path.name)
-        if entry is not None and entry.sha256 != item.sha256:
-            taken_names.append(item.path.name)
-        wanted = _with_set(entry or _entry(item, taken), staged)
-        if entry is None or wanted != entry:
-            fresh[item.name].append(wanted)
-        else:
-            already.append(item.path.name)
-    if taken_names:
-        raise NameTakenError(
-            f"{snapshot.channel.name} has other bytes under {', '.join(sorted(taken_names))}",
-            tip="a published name never changes its bytes: build it again under a new version",
-        )
-    ordered = _ordered(dists, fresh)
-    projects = tuple(snapshot.project(name).with_files(tuple(fresh[name])) for name in ordered)
-    sets = (staged,) if staged is not None and staged.set_id not in snapshot.state.sets else ()
-    added = tuple(entry for name in ordered for entry in fresh[name])
-    return Change(projects=projects, sets=sets), Published(added=added, already=tuple(already))
-
-
-def _ordered(dists: Sequence[Dist], fresh: dict[str, list[FileEntry]]) -> tuple[str, ...]:
-    needs: dict[str, set[str]] = {name: set() for name in fresh}
-    for item in dists:
-        if item.name in needs:
-            needs[item.name] |= {str(canonicalize_name(r.name)) for r in item.needs.requires}
-    return write.dependencies_first(needs)
 
 
 def _with_set(entry: FileEntry, staged: StagedSet | None) -> FileEntry:
@@ -149,7 +139,7 @@ def _put_files(store: Store, dists: Sequence[Dist]) -> None:
 
 
 def _intact(store: Store, key: str, sha256: str) -> bool:
-    """Whether the store holds just these bytes; damaged ones are put right by publishing the file again."""
+    """Whether the store holds just these bytes; damaged ones are repaired by publishing the file again."""
     if not store.exists(key):
         return False
     digest = hashlib.sha256()

@@ -1,4 +1,8 @@
-"""Third-party dependencies, fetched once and kept by hash, so that `--index-url` alone works."""
+"""Third-party dependencies, fetched once and kept by hash, so that `--index-url` alone works.
+
+pip fetches them, not uv: the index, proxy and certificates that a company gives its machines are in pip's
+configuration and variables, and uv reads neither (uv's documentation, "Compatibility with pip").
+"""
 
 from __future__ import annotations
 
@@ -9,14 +13,14 @@ from pathlib import Path
 
 from cairn import process
 from cairn.errors import NetworkError, ProcessError
-from cairn.release.index.snapshot import Channel
+from cairn.release.index.snapshot import Channel, Snapshot
 from cairn.release.publish import distribution, rules
-from cairn.release.publish.distribution import Dist
+from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.files import Published, publish
-from cairn.release.publish.resolve import Missing, Platform, closure, parsed
+from cairn.release.publish.resolve import Missing, closure, parsed
 from cairn.store.protocol import Store
 
-_ROUNDS = 5  # of asking what is still missing; one does unless an extra of a dependency brings more
+_ROUNDS = 5  # of fetching what is missing; one does unless an extra of a dependency brings more
 _TIMEOUT = 3600.0  # seconds
 
 
@@ -31,11 +35,11 @@ def mirror(
     Args:
         store: where the channel lives.
         channel: its name.
-        dists: wheels and sdists, published or not; every extra of theirs counts.
+        dists: wheels and sdists, published or not, with every extra of theirs.
         requirements: further ones; exact ones are fetched exactly.
 
     Raises:
-        GateError: the channel is one that only the gate puts something into, what sets need included.
+        GateError: sets, and what they need, come into the channel through the gate alone.
         UsageError: a requirement cannot be read.
         NetworkError: pip cannot find or fetch one; the message names it.
     """
@@ -44,57 +48,40 @@ def mirror(
         parsed(line)
     roots = tuple(distribution.read(path) for path in dists)
     added: list[Published] = []
-    missing = _missing(store, channel, roots, requirements)
-    for _ in range(_ROUNDS):
-        if not missing:
-            break
-        added.append(_fetch(store, channel, missing))
-        missing = _missing(store, channel, roots, requirements)
-    if missing:
-        raise NetworkError(f"still missing after fetching: {'; '.join(map(str, missing))}")
-    return Published(added=tuple(entry for published in added for entry in published.added))
+    while True:
+        snapshot = Channel(store, channel).load()
+        found = closure(snapshot, roots=roots, requirements=requirements, platform=Platform.here())
+        if not found.missing:
+            return Published(added=tuple(entry for published in added for entry in published.added))
+        if len(added) == _ROUNDS:
+            raise NetworkError(f"still missing after fetching: {'; '.join(map(str, found.missing))}")
+        added.append(_fetch(snapshot, found.missing))
 
 
-def _missing(
-    store: Store, channel: str, roots: Sequence[Dist], requirements: Sequence[str]
-) -> tuple[Missing, ...]:
-    snapshot = Channel(store, channel).load()
-    found = closure(snapshot, roots=roots, requirements=requirements, platform=Platform.here())
-    return found.missing
-
-
-def _fetch(store: Store, channel: str, missing: Sequence[Missing]) -> Published:
-    wanted = sorted({item.requirement for item in missing})
+def _fetch(snapshot: Snapshot, missing: Sequence[Missing]) -> Published:
+    """Have pip download what is missing and what that needs, and publish what the channel lacks of it."""
     with tempfile.TemporaryDirectory(prefix="cairn-mirror-") as folder:
         try:
             process.run(
                 [
                     *(sys.executable, "-m", "pip", "download", "--no-input", "--disable-pip-version-check"),
                     *("--only-binary", ":all:", "--dest", folder, "--quiet"),
-                    *wanted,
+                    *sorted({item.requirement for item in missing}),
                 ],
                 timeout=_TIMEOUT,
             )
         except ProcessError as error:
-            who = "; ".join(map(str, missing))
+            said = (text for text in error.output.splitlines() if text.startswith("ERROR"))
+            reason = " ".join(text.removeprefix("ERROR: ") for text in said)[:500] or str(error)
             raise NetworkError(
-                f"pip cannot fetch what is missing: {who}. {_reason(error)}",
+                f"pip cannot fetch what is missing: {'; '.join(map(str, missing))}. {reason}",
                 tip="see pip config list for the index that it asks; publish our own distributions first",
             ) from error
-        return publish(store, channel, _new(store, channel, sorted(Path(folder).iterdir())))
-
-
-def _new(store: Store, channel: str, fetched: Sequence[Path]) -> tuple[Path, ...]:
-    """Those whose project and version the channel lacks: what it has stays as it is."""
-    snapshot = Channel(store, channel).load()
-    found = []
-    for path in fetched:
-        item = distribution.read(path)
-        if item.version not in {file.version for file in snapshot.project(item.name).files}:
-            found.append(path)
-    return tuple(found)
-
-
-def _reason(error: ProcessError) -> str:
-    lines = [line.removeprefix("ERROR: ") for line in error.output.splitlines() if line.startswith("ERROR")]
-    return " ".join(lines)[:500] or str(error)
+        fetched = tuple(distribution.read(path) for path in sorted(Path(folder).iterdir()))
+        # A version that the channel has stays as it is, also where pip found other files of it.
+        new = [
+            item.path
+            for item in fetched
+            if item.version not in {file.version for file in snapshot.project(item.name).files}
+        ]
+        return publish(snapshot.channel.store, snapshot.channel.name, new)

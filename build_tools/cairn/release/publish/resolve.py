@@ -19,10 +19,8 @@ import contextlib
 import hashlib
 import http.server
 import json
-import platform as this_platform
 import re
 import sys
-import sysconfig
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,8 +28,7 @@ from http import HTTPStatus
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
-from packaging.tags import Tag, compatible_tags, cpython_tags
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 from uv import find_uv_bin
 
@@ -41,6 +38,7 @@ from cairn.release.index import keys
 from cairn.release.index.generation import FileEntry, FileRef
 from cairn.release.index.snapshot import Snapshot
 from cairn.release.publish import distribution
+from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist, Needs
 from cairn.store.protocol import MissingKeyError
 
@@ -250,7 +248,7 @@ class _Index:
         name = canonicalize_name(name)
         if name in self._made:
             return any(specifier.contains(version, prereleases=True) for version in self._made[name])
-        # A yanked file does for an exact pin only (PEP 592).
+        # PEP 592: a yanked file may be taken for an exact pin only.
         pinned = any(s.operator in ("==", "===") and not s.version.endswith(".*") for s in specifier)
         fitting = self._versions(name).items()
         return any(specifier.filter([v for v, files in fitting if pinned or not _yanked(files)]))
@@ -269,7 +267,7 @@ def _metadata(name: str, version: str, lines: Iterable[str] = (), extras: Iterab
 def _resolve(index: _Index, platform: Platform) -> dict[str, str]:
     """What uv chooses: versions by project, stand-ins among them only where there is no other way."""
     command = [find_uv_bin(), "pip", "compile", "-", "--no-config", "--no-cache", "--quiet", "--no-header"]
-    # No Python is fetched, and ours does for any version of the set: nothing is built.
+    # uv asks for an interpreter; since nothing is built, ours serves for every version of the set.
     command += ["--no-annotate", "--no-build", "--no-python-downloads", "--python", sys.executable]
     # A proxy would be asked for what this machine serves itself.
     env = venv.variables(venv.Isolation.INSTALLER) | dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1")
@@ -330,94 +328,3 @@ def _served(index: _Index) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
-
-
-_PYTHON = re.compile(r"[0-9]\.[0-9]{1,3}")
-# The names that uv has for where markers are evaluated. It has none for Linux on other machines
-# (ppc64le, s390x, i686; uv 0.13): for those, a set is resolved on such a machine.
-_UV_PLATFORMS = {
-    ("linux", "x86_64"): "x86_64-unknown-linux-gnu",
-    ("linux", "aarch64"): "aarch64-unknown-linux-gnu",
-    ("linux", "riscv64"): "riscv64-unknown-linux",
-    ("macosx", "x86_64"): "x86_64-apple-darwin",
-    ("macosx", "arm64"): "aarch64-apple-darwin",
-    ("macosx", "universal2"): "aarch64-apple-darwin",
-    ("win", "amd64"): "x86_64-pc-windows-msvc",
-    ("win", "arm64"): "aarch64-pc-windows-msvc",
-    ("win", "win32"): "i686-pc-windows-msvc",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Platform:
-    """Where wheels are to be installed.
-
-    Attributes:
-        python: such as `3.11`.
-        tag: such as `linux_x86_64` or `manylinux_2_28_x86_64`; only its system and machine count.
-    """
-
-    python: str
-    tag: str
-
-    def __post_init__(self) -> None:
-        if not _PYTHON.fullmatch(self.python):
-            raise UsageError(
-                f"{requirements.shown(self.python)} is not a version of Python", tip="write 3.11"
-            )
-
-    @classmethod
-    def here(cls) -> Platform:
-        """The Python that runs us, on this machine."""
-        tag = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-        return cls(python=f"{sys.version_info.major}.{sys.version_info.minor}", tag=tag)
-
-    def uv_options(self) -> tuple[str, ...]:
-        """What tells uv to resolve for this platform; nothing for what it finds by itself.
-
-        Raises:
-            UsageError: uv has no name for it.
-        """
-        here = Platform.here()
-        options: tuple[str, ...] = ()
-        if self.python != here.python:
-            options += ("--python-version", self.python)
-        if _place(self.tag) != _place(here.tag):
-            name = _UV_PLATFORMS.get(_place(self.tag))
-            if name is None:
-                raise UsageError(
-                    f"what a set for {requirements.shown(self.tag)} needs can be resolved only there",
-                    tip="publish the set from a machine of that platform",
-                )
-            options += ("--python-platform", name)
-        return options
-
-    def fits(self, file: FileEntry) -> bool:
-        """Whether a file can be installed here; an sdist can, as far as anyone knows before trying."""
-        if file.requires_python:
-            exact = self.python == Platform.here().python
-            python = this_platform.python_version() if exact else f"{self.python}.0"
-            try:
-                if not requirements.specifiers(file.requires_python).contains(python, prereleases=True):
-                    return False
-            except ValueError:
-                return False  # published before such a thing was refused; one file must not spoil every set
-        if not file.filename.endswith(".whl"):
-            return True
-        return any(self._accepts(tag) for tag in parse_wheel_filename(file.filename)[3])
-
-    def _accepts(self, tag: Tag) -> bool:
-        if tag.platform != "any" and _place(tag.platform) != _place(self.tag):
-            return False
-        version = tuple(int(part) for part in self.python.split("."))
-        exact = cpython_tags(version, platforms=["any"])
-        general = compatible_tags(version, f"cp{self.python.replace('.', '')}", platforms=["any"])
-        return any((tag.interpreter, tag.abi) == (t.interpreter, t.abi) for t in (*exact, *general))
-
-
-def _place(tag: str) -> tuple[str, str]:
-    """The system and the machine of a platform tag."""
-    system = next((name for name in ("win", "macosx") if tag.startswith(name)), "linux")
-    machines = ("x86_64", "aarch64", "universal2", "amd64", "arm64", "win32", "i686", "ppc64le", "s390x")
-    machine = next((name for name in machines if tag.endswith(name)), tag.rpartition("_")[2])
-    return system, machine

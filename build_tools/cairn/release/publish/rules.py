@@ -1,4 +1,4 @@
-"""What a channel holds already and a newcomer must respect."""
+"""What must hold of a file or set that comes into a channel, given what the channel has already."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cairn.wheels.wheelset import WheelSet
 
 
 def refuse_gated(channel: str) -> None:
-    """Nothing reaches a channel that people install from but through the gate.
+    """Nothing reaches a channel that users install from except through the gate.
 
     Raises:
         GateError: `channel` is one of these.
@@ -33,7 +33,7 @@ def refuse_other_family(index: str, wheel_set: WheelSet) -> None:
     """An index of one family takes sets for targets of that family alone.
 
     Raises:
-        GateError: the set is for another one, or for none.
+        GateError: the set is for a different family, or for none.
     """
     family = index.partition("/")[2]
     members = targets.families().get(family, (family,))

@@ -11,9 +11,10 @@ from cairn.release.index import keys
 from cairn.release.index.generation import StagedSet
 from cairn.release.index.snapshot import Channel
 from cairn.release.publish import distribution, rules
+from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist
 from cairn.release.publish.files import publish_dists
-from cairn.release.publish.resolve import Platform, closure
+from cairn.release.publish.resolve import closure
 from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
 
@@ -38,7 +39,7 @@ def stage_set(
         requirements: what the set needs besides what it names itself.
 
     Raises:
-        GateError: the channel is one that only the gate puts something into, or of another family.
+        GateError: sets come into the channel through the gate alone, or it is of a different family.
         StoreError: the files are not those of the set, or something that they need is not in the channel.
     """
     rules.refuse_gated(channel)

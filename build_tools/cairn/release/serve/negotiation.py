@@ -43,6 +43,8 @@ def choose_page(accept: str | None, available: Sequence[str]) -> Choice | None:
     Returns:
         None when it accepts none of those that are available.
     """
+    # Highest weight first; where two weigh the same, the order of `_NAMES`. How specific a range is (RFC
+    # 9110, section 12.5.1) makes no difference with two pages, of which installers name the types.
     ranked: list[tuple[float, int, Choice]] = []
     for weight, kind in _accepted(accept or "*/*"):
         for place, (filename, names) in enumerate(_NAMES.items()):
@@ -66,14 +68,14 @@ def parse_range(header: str | None, size: int) -> Span | None:
     if match is None or match.groups() == ("", ""):
         return None
     first, last = match.groups()
-    if first == "":
+    if first == "":  # `bytes=-500`: the last 500
         start, end = max(0, size - _number(last)), size - 1
         if _number(last) == 0:
             raise UnsatisfiableError
     else:
         start, end = _number(first), min(_number(last), size - 1) if last else size - 1
         if last and _number(last) < start:
-            return None
+            return None  # RFC 9110, section 14.1.1: invalid, and so to be ignored
     if start >= size:
         raise UnsatisfiableError
     return Span(start=start, count=end - start + 1)

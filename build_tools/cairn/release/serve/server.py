@@ -79,7 +79,7 @@ def _listen(path: Path, host: str, port: int) -> _StoreServer:
         if error.errno == errno.EADDRINUSE:
             raise SystemFailureError(
                 f"port {port} of {host} is in use",
-                tip="choose another with --port, or --port 0 for any free one",
+                tip="choose a different one with --port, or --port 0 for any free port",
             ) from error
         raise SystemFailureError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
     except (TypeError, UnicodeError) as error:  # what socket says of a name with an empty or long part
@@ -101,7 +101,7 @@ class _StoreServer(http.server.ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 - the base class
-        # A client that hangs up is none of our errors. The base class prints a traceback.
+        # A client that hangs up is not an error of ours. The base class prints a traceback.
         error = sys.exception()
         if not isinstance(error, ConnectionError | TimeoutError):
             console.current().warn(f"a request could not be answered: {type(error).__name__}: {error}")
@@ -110,6 +110,9 @@ class _StoreServer(http.server.ThreadingHTTPServer):
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = _IDLE
+    # Head and body in one packet. Sent apart, the body waits for the client to acknowledge the head, which it
+    # does after 40 ms (Nagle's algorithm, RFC 896, and delayed acknowledgement, RFC 1122 4.2.3.2).
+    wbufsize = -1
     server: _StoreServer
 
     def do_GET(self) -> None:
@@ -123,9 +126,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
-            self.close_connection = (
-                True  # nobody reads the body, and the next request must not be sought in it
-            )
+            self.close_connection = True  # the body is not read, and must not be taken for the next request
         try:
             address = urllib.parse.urlsplit(self.path).path
         except ValueError:  # such as `//[`
@@ -146,7 +147,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _answer_folder(self, path: Path, address: str) -> None:
         if not address.endswith("/"):
-            # Relative, so that it holds behind any proxy; a name alone cannot lead to another host.
+            # Relative, so that it holds behind any proxy; a name alone cannot lead to a different host.
             last = address.rpartition("/")[2]
             self._refuse(HTTPStatus.MOVED_PERMANENTLY, {"Location": f"./{last}/"})
             return
@@ -182,6 +183,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _send_file(self, stream: BinaryIO, headers: dict[str, str]) -> None:
         status = os.fstat(stream.fileno())
+        # A file is never written in place: new bytes are a new inode. Hashing would cost more than sending.
         etag = f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'
         headers |= {
             "ETag": etag,
@@ -194,6 +196,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._send_span(stream, status.st_size, headers)
 
     def _send_span(self, stream: BinaryIO, size: int, headers: dict[str, str]) -> None:
+        # If-Range: a part only of the file that the client has begun; of a changed one it gets all.
         wanted = (
             self.headers.get("Range") if self.headers.get("If-Range") in (None, headers["ETag"]) else None
         )

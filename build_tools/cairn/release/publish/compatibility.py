@@ -1,0 +1,109 @@
+"""Which files can be installed where: a Python, a system and a machine that need not be ours."""
+
+from __future__ import annotations
+
+import platform as this_platform
+import re
+import sys
+import sysconfig
+from dataclasses import dataclass
+
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import parse_wheel_filename
+
+from cairn import requirements
+from cairn.errors import UsageError
+from cairn.release.index.generation import FileEntry
+
+_PYTHON = re.compile(r"[0-9]\.[0-9]{1,3}")
+# The names that uv has for where markers are evaluated. It has none for Linux on other machines
+# (ppc64le, s390x, i686; uv 0.13): for those, a set is resolved on such a machine.
+_UV_PLATFORMS = {
+    ("linux", "x86_64"): "x86_64-unknown-linux-gnu",
+    ("linux", "aarch64"): "aarch64-unknown-linux-gnu",
+    ("linux", "riscv64"): "riscv64-unknown-linux",
+    ("macosx", "x86_64"): "x86_64-apple-darwin",
+    ("macosx", "arm64"): "aarch64-apple-darwin",
+    ("macosx", "universal2"): "aarch64-apple-darwin",
+    ("win", "amd64"): "x86_64-pc-windows-msvc",
+    ("win", "arm64"): "aarch64-pc-windows-msvc",
+    ("win", "win32"): "i686-pc-windows-msvc",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Platform:
+    """Where wheels are to be installed.
+
+    Attributes:
+        python: such as `3.11`.
+        tag: such as `linux_x86_64` or `manylinux_2_28_x86_64`; only its system and machine count.
+    """
+
+    python: str
+    tag: str
+
+    def __post_init__(self) -> None:
+        if not _PYTHON.fullmatch(self.python):
+            raise UsageError(
+                f"{requirements.shown(self.python)} is not a version of Python", tip="write 3.11"
+            )
+
+    @classmethod
+    def here(cls) -> Platform:
+        """The Python that runs us, on this machine."""
+        tag = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        return cls(python=f"{sys.version_info.major}.{sys.version_info.minor}", tag=tag)
+
+    def uv_options(self) -> tuple[str, ...]:
+        """What tells uv to resolve for this platform; nothing for what it finds by itself.
+
+        Raises:
+            UsageError: uv has no name for it.
+        """
+        here = Platform.here()
+        options: tuple[str, ...] = ()
+        if self.python != here.python:
+            options += ("--python-version", self.python)
+        if _place(self.tag) != _place(here.tag):
+            name = _UV_PLATFORMS.get(_place(self.tag))
+            if name is None:
+                raise UsageError(
+                    f"what a set for {requirements.shown(self.tag)} needs can be resolved only there",
+                    tip="publish the set from a machine of that platform",
+                )
+            options += ("--python-platform", name)
+        return options
+
+    def fits(self, file: FileEntry) -> bool:
+        """Whether a file can be installed here; an sdist may be, which only a build can tell."""
+        if file.requires_python:
+            exact = self.python == Platform.here().python
+            python = this_platform.python_version() if exact else f"{self.python}.0"
+            try:
+                if not requirements.specifiers(file.requires_python).contains(python, prereleases=True):
+                    return False
+            except ValueError:
+                return False  # published before such a thing was refused; one file must not spoil every set
+        if not file.filename.endswith(".whl"):
+            return True
+        return any(self._accepts(tag) for tag in parse_wheel_filename(file.filename)[3])
+
+    def _accepts(self, tag: Tag) -> bool:
+        # Only system and machine of a platform tag count: which glibc (PEP 600) or macOS a wheel needs is the
+        # concern of the machine that installs it. Python and ABI are those of PEP 425, abi3 and `py3`
+        # included.
+        if tag.platform != "any" and _place(tag.platform) != _place(self.tag):
+            return False
+        version = tuple(int(part) for part in self.python.split("."))
+        exact = cpython_tags(version, platforms=["any"])
+        general = compatible_tags(version, f"cp{self.python.replace('.', '')}", platforms=["any"])
+        return any((tag.interpreter, tag.abi) == (t.interpreter, t.abi) for t in (*exact, *general))
+
+
+def _place(tag: str) -> tuple[str, str]:
+    """The system and the machine of a platform tag."""
+    system = next((name for name in ("win", "macosx") if tag.startswith(name)), "linux")
+    machines = ("x86_64", "aarch64", "universal2", "amd64", "arm64", "win32", "i686", "ppc64le", "s390x")
+    machine = next((name for name in machines if tag.endswith(name)), tag.rpartition("_")[2])
+    return system, machine
