@@ -19,7 +19,19 @@ _EXTRA = re.compile(r"[A-Z0-9](?:[A-Z0-9._-]*[A-Z0-9])?", re.ASCII | re.IGNORECA
 
 @dataclass(frozen=True, kw_only=True)
 class MetadataEdit:
-    """The part of an edit that METADATA and WHEEL show; see `cairn.wheels.rewrite.wheel.Edit`."""
+    """What to change in METADATA and WHEEL; a field left alone changes nothing.
+
+    Attributes:
+        version: the new version, to be normalised by PEP 440.
+        build: the new build number; an empty text drops it.
+        tags: the tags that replace all others, such as `cp311-cp311-manylinux_2_28_x86_64`.
+        add_requirements: whole requirements to add (one that is there already is not added again).
+        rewrite_requirements: requirement as METADATA writes it to what it becomes; it must be there.
+        replace_requirements: project name to the whole requirement that takes its place; it must be there.
+        remove_requirements: names of projects no longer required; they must be there.
+        add_extras: extras to declare.
+        remove_extras: extras no longer declared.
+    """
 
     version: str | None = None
     build: str | None = None
@@ -40,7 +52,7 @@ def edited_metadata(data: bytes, edit: MetadataEdit) -> bytes:
     """
     headers = parse_headers(data, name="METADATA")
     if edit.version:
-        headers = headers.replaced("Version", [edit.version])
+        headers = headers.replaced("Version", [str(wheel_info.parsed_version(edit.version))])
     if edit.rewrite_requirements:
         headers = _with_rewritten(headers, edit.rewrite_requirements)
     headers = _without(headers, edit.remove_requirements)
@@ -85,16 +97,15 @@ def compressed(tags: Sequence[str], *, like: str | None = None) -> str:
             f"{wrong!r} is not a wheel tag", tip="a tag is written like cp311-cp311-linux_x86_64"
         )
     columns = zip(*(tag.split("-") for tag in sorted(single)), strict=True)
-    before = (part.split(".") for part in (like or "--").split("-"))
-    result = "-".join(".".join(_ordered(set(new), old)) for new, old in zip(columns, before, strict=False))
+    parts = []
+    for new, before in zip(columns, (like or "--").split("-"), strict=False):
+        kept = [part for part in dict.fromkeys(before.split(".")) if part in new]
+        parts.append(".".join([*kept, *sorted(set(new).difference(kept))]))
+    result = "-".join(parts)
+    # A set in a file name stands for every combination of its parts, so not every list of tags has one.
     if not single or set(wheel_info.expand_tags(result)) != single:
         raise WheelError(f"no file name can stand for the tags {', '.join(sorted(single)) or '(none)'}")
     return result
-
-
-def _ordered(parts: set[str], before: Sequence[str]) -> list[str]:
-    kept = [part for part in dict.fromkeys(before) if part in parts]
-    return [*kept, *sorted(parts.difference(kept))]
 
 
 def _names(requirements: Iterable[str]) -> set[str]:
@@ -153,7 +164,7 @@ def _must_have(headers: Headers, names: set[str]) -> None:
 
 
 def _check(data: bytes, headers: Headers) -> None:
-    """Read the result as an installer will, and compare: a header inside a description would show here."""
+    """Read the result as installers do, by an email parser, and compare: tricks with line ends show here."""
     raw = core_metadata(data, name="METADATA")
     if (raw.get("version"),) != headers.all("Version") or tuple(raw.get("requires_dist", ())) != headers.all(
         _REQUIRES

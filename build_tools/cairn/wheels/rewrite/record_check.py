@@ -5,21 +5,22 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Collection
-from concurrent.futures import ThreadPoolExecutor
 
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.metadata.record import UNLISTED, RecordRow, encode_digest, is_strong
 from cairn.wheels.metadata.wheel_info import WheelInfo
 
+_WORTH_THREADS = 8 << 20  # bytes that take longer to check than threads to start
+
 
 def require_right(archive: Archive, info: WheelInfo, only: Collection[str] | None = None) -> None:
-    """Refuse a wheel whose RECORD does not list its members with their hashes, on all cores.
+    """Refuse a wheel whose RECORD does not list exactly its members, or lists them with wrong hashes.
 
     Args:
         archive: the wheel.
         info: what it says about itself.
-        only: the members to look at; all by default.
+        only: the members whose hashes are checked, as far as they are there; all by default.
 
     Raises:
         WheelError: RECORD lists what is not there, or not what is, or a size or a hash is wrong; or a member
@@ -28,18 +29,24 @@ def require_right(archive: Archive, info: WheelInfo, only: Collection[str] | Non
     own = {f"{info.dist_info}/{name}" for name in UNLISTED}
     listed = {row.path for row in info.record} - own
     there = {member.name for member in archive.members if not member.is_dir} - own
-    if only is not None:
-        listed, there = listed.intersection(only), there.intersection(only)
     wrong = [(path, "is not listed" if path in there else "is not there") for path in listed ^ there]
-    rows = [row for row in info.record if row.path in listed & there]
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        wrong += [(p, why) for p, why in pool.map(lambda row: (row.path, _wrong(archive, row)), rows) if why]
+    rows = [row for row in info.record if row.path in there and (only is None or row.path in only)]
+    if sum(archive.member(row.path).size for row in rows) < _WORTH_THREADS:
+        reasons = [_wrong(archive, row) for row in rows]
+    else:
+        # Loaded here because most edits change a few small files, and it costs more than they do.
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
+        # Threads, since inflating and hashing release the interpreter's lock.
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            reasons = list(pool.map(lambda row: _wrong(archive, row), rows))
+    wrong += [(row.path, why) for row, why in zip(rows, reasons, strict=True) if why]
     if wrong:
         path, why = min(wrong)
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise WheelError(
             f"RECORD of {info.file_name} is wrong: {path} {why}{more}",
-            tip="`cairn wheel verify` lists all; fetch or build the wheel again, since somebody changed it",
+            tip="`cairn wheel verify` lists all; fetch or build the wheel again: it was changed since",
         )
 
 
@@ -53,4 +60,4 @@ def _wrong(archive: Archive, row: RecordRow) -> str:
         digest.update(piece)
     if row.size is not None and row.size != member.size:
         return f"has {member.size} bytes, not {row.size}"
-    return "" if encode_digest(digest.digest()) == row.digest else "has another content than its hash says"
+    return "" if encode_digest(digest.digest()) == row.digest else "has different content than its hash says"

@@ -1,14 +1,14 @@
 """Changing a wheel in one pass: what does not change is copied as it is.
 
 METADATA, WHEEL, RECORD, the names of the dist-info and data folders and the file name change together, so
-that they always agree.
+that they always agree (PEP 427, "The .dist-info directory").
 """
 
 from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from cairn.formats.zip.reader import Archive, collector_paused
 from cairn.formats.zip.writer import Kept, New
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.record import UNLISTED, RecordRow, format_record, row_of
-from cairn.wheels.metadata.wheel_info import FileName, WheelInfo
+from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import metadata, record_check
 from cairn.wheels.rewrite.metadata import MetadataEdit
 
@@ -30,35 +30,17 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Edit:
-    """What shall change; a field left alone changes nothing.
+class Edit(MetadataEdit):
+    """What to change in a wheel: what METADATA and WHEEL say, and files; a field left alone changes nothing.
 
     Attributes:
-        version: the new version, normalised by PEP 440.
-        build: the new build number; an empty text drops it.
-        tags: the tags that replace all others, such as `cp311-cp311-manylinux_2_28_x86_64`.
-        add_requirements: whole requirements to add (one that is there already is not added again).
-        rewrite_requirements: requirement as METADATA writes it to what it becomes; it must be there.
-        replace_requirements: project name to the whole requirement that takes its place; it must be there.
-        remove_requirements: names of projects no longer required; they must be there.
-        add_extras: extras to declare.
-        remove_extras: extras no longer declared.
         add_files: path in the wheel to content; there must be no such file.
         replace_files: path in the wheel to new content; its run bit stays as it is.
         remove_files: paths that must be there.
-        digests: path in the wheel to the sha256, in hex, of added files whose it is known already.
+        digests: path in the wheel to sha256, in hex, of those added files for which it is known already.
         binaries: path in the wheel of an ELF file to the change of its run paths and needed libraries.
     """
 
-    version: str | None = None
-    build: str | None = None
-    tags: tuple[str, ...] | None = None
-    add_requirements: tuple[str, ...] = ()
-    rewrite_requirements: Mapping[str, str] = field(default_factory=dict)
-    replace_requirements: Mapping[str, str] = field(default_factory=dict)
-    remove_requirements: tuple[str, ...] = ()
-    add_extras: tuple[str, ...] = ()
-    remove_extras: tuple[str, ...] = ()
     add_files: Mapping[str, Path | bytes] = field(default_factory=dict)
     replace_files: Mapping[str, Path | bytes] = field(default_factory=dict)
     remove_files: tuple[str, ...] = ()
@@ -70,7 +52,7 @@ def apply(wheel: Path, edit: Edit, output_dir: Path) -> Path:
     """Write the changed wheel into `output_dir` and return its path; `wheel` itself is never touched.
 
     Raises:
-        WheelError: the wheel cannot be read, RECORD does not list its members or has another hash for one
+        WheelError: the wheel cannot be read, RECORD does not list its members or has a different hash for one
             that changes, or the edit names what is not there (or adds what is).
     """
     name = wheel_info.parse_file_name(wheel.name)
@@ -84,26 +66,50 @@ def new_name(info: WheelInfo, edit: Edit) -> str:
     Raises:
         WheelError: there is no such name.
     """
-    return _Names.of(wheel_info.parse_file_name(info.file_name), info, edit).file_name
+    name = wheel_info.parse_file_name(info.file_name)
+    version = str(wheel_info.parsed_version(edit.version)) if edit.version else name.version
+    build = name.build if edit.build is None else edit.build and wheel_info.build_number(edit.build)
+    tags = name.compressed_tags
+    if edit.tags is not None:
+        tags = metadata.compressed(edit.tags, like=tags)
+    new = f"{'-'.join((name.prefix, version, *((build,) if build else ()), tags))}.whl"
+    wheel_info.parse_file_name(new)
+    return new
 
 
 def apply_to(archive: Archive, info: WheelInfo, edit: Edit, output_dir: Path) -> Path:
     """Like `apply`, for a wheel that is open and was read already."""
     with ExitStack() as stack:
-        _check_record(archive, info)
-        _check_files(archive, edit, info)
-        names = _Names.of(wheel_info.parse_file_name(info.file_name), info, edit)
+        _check_edit(archive, info, edit)
+        target = output_dir / new_name(info, edit)
+        # Every file that goes into a changed one is checked: the new RECORD has a right hash for what is made
+        # of it, and would vouch for a file that was tampered with.
+        inputs = {f"{info.dist_info}/{name}" for name in ("METADATA", "WHEEL", wheel_info.SBOM)}
+        inputs.update(edit.replace_files, edit.remove_files, edit.binaries)
+        record_check.require_right(archive, info, inputs)
         if edit.binaries:
             output_dir.mkdir(parents=True, exist_ok=True)
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".edit.", dir=output_dir))
             edit = _with_binaries(archive, edit, Path(folder))
-        changed = _changed_content(archive, info, edit)
-        # What is made of them gets a right hash: a file that somebody had changed would be vouched for.
-        about = (f"{info.dist_info}/{name}" for name in ("METADATA", "WHEEL"))
-        record_check.require_right(archive, info, {*changed, *edit.remove_files, *about})
-        target = output_dir / names.file_name
-        writer.write(target, _entries(archive, info, edit, names, changed), archive)
+        writer.write(target, _entries(archive, info, edit), archive)
     return target
+
+
+def _check_edit(archive: Archive, info: WheelInfo, edit: Edit) -> None:
+    for path in edit.add_files:
+        if path in archive:
+            raise WheelError(f"{archive.path.name} already has {path}", tip="replace the file instead")
+    for path in (*edit.replace_files, *edit.remove_files, *edit.binaries):
+        archive.member(path)
+    twice = edit.binaries.keys() & {*edit.replace_files, *edit.remove_files}
+    if twice:
+        raise WheelError(f"{min(twice)} is to be changed in two ways at once")
+    own = {f"{info.dist_info}/{name}" for name in ("METADATA", "WHEEL", "RECORD")}
+    touched = own & {*edit.add_files, *edit.replace_files, *edit.remove_files}
+    if touched:
+        raise WheelError(
+            f"{min(touched)} is written by the edit itself", tip="change version, tags or requirements"
+        )
 
 
 def _with_binaries(archive: Archive, edit: Edit, folder: Path) -> Edit:
@@ -124,118 +130,74 @@ def _with_binaries(archive: Archive, edit: Edit, folder: Path) -> Edit:
     return replace(edit, replace_files=changed)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Names:
-    """The new file name, and how the two folders that carry the version are renamed."""
+def _entries(archive: Archive, info: WheelInfo, edit: Edit) -> list[Kept | New]:
+    """Every member of the new wheel: kept order, added files before the dist-info folder, RECORD last.
 
-    file_name: str
-    stem: str
-    folders: Mapping[str, str]
-
-    @classmethod
-    def of(cls, name: FileName, info: WheelInfo, edit: Edit) -> _Names:
-        version = str(wheel_info.parsed_version(edit.version)) if edit.version else name.version
-        build = name.build if edit.build is None else edit.build and wheel_info.build_number(edit.build)
-        tags = name.compressed_tags
-        if edit.tags is not None:
-            tags = metadata.compressed(edit.tags, like=tags)
-        parts = (name.prefix, version, *((build,) if build else ()), tags)
-        file_name = f"{'-'.join(parts)}.whl"
-        wheel_info.parse_file_name(file_name)
-        stem = info.dist_info.removesuffix(".dist-info")
-        new_stem = f"{stem.rpartition('-')[0]}-{version}" if edit.version else stem
-        folders = {f"{stem}{end}": f"{new_stem}{end}" for end in (".dist-info", ".data")}
-        return cls(file_name=file_name, stem=stem, folders=folders)
-
-    def renamed(self, path: str) -> str:
-        if not path.startswith(self.stem):
-            return path
-        top, slash, rest = path.partition("/")
-        return f"{self.folders.get(top, top)}{slash}{rest}"
-
-
-def _entries(
-    archive: Archive, info: WheelInfo, edit: Edit, names: _Names, changed: Mapping[str, Path | bytes]
-) -> list[Kept | New]:
-    """Every member of the new wheel: kept order, added files before the dist-info folder, RECORD last."""
-    # With RECORD go the signatures that were made over it.
-    removed = {*edit.remove_files, *(f"{info.dist_info}/{name}" for name in UNLISTED)}
-    plain: list[Kept | New] = []
-    about: list[Kept | New] = []
-    folder = f"{info.dist_info}/"
+    PEP 427 recommends that the dist-info folder stands at the end of the archive, physically.
+    """
+    about = f"{info.dist_info}/"
+    changed = _changed_content(archive, info, edit)
+    moved = _moved(archive, info, edit)
+    # With RECORD go RECORD.jws and RECORD.p7s, the signatures that were made over it.
+    removed = {*edit.remove_files, *(about + name for name in UNLISTED)}
+    first: list[Kept | New] = []
+    last: list[Kept | New] = []
     for member in archive.members:
         name = member.name
         if name in removed:
             continue
-        where = about if name.startswith(folder) else plain
+        where = last if name.startswith(about) else first
         if name in changed:
-            new = New(name=names.renamed(name), content=changed[name], executable=member.executable)
-            where.append(new)
+            content = changed[name]
+            where.append(New(name=moved.get(name, name), content=content, executable=member.executable))
         else:
-            where.append(Kept(member, names.renamed(name)))
+            where.append(Kept(member, moved.get(name, name)))
     for path, content in sorted(edit.add_files.items()):
-        where = about if path.startswith(f"{info.dist_info}/") else plain
-        where.append(New(name=names.renamed(path), content=content))
-    entries = plain + about
-    record = format_record(_rows(info, entries, names, removed, edit.digests))
-    path = names.renamed(f"{info.dist_info}/RECORD")
-    return [*entries, New(name=path, content=record.encode())]
+        where = last if path.startswith(about) else first
+        where.append(New(name=moved.get(path, path), content=content))
+    entries = first + last
+    record = moved.get(f"{about}RECORD", f"{about}RECORD")
+    # RECORD row by row: old ones in their order, those of added files after them, its own last.
+    made = (entry for entry in entries if isinstance(entry, New))
+    new = {entry.name: _row(entry, edit.digests.get(entry.name)) for entry in made}
+    rows = []
+    for row in info.record:
+        if row.path not in removed:
+            path = moved.get(row.path, row.path)
+            rows.append(new.pop(path, row if path == row.path else row._replace(path=path)))
+    text = format_record([*rows, *new.values(), RecordRow(record)])
+    return [*entries, New(name=record, content=text.encode())]
+
+
+def _moved(archive: Archive, info: WheelInfo, edit: Edit) -> dict[str, str]:
+    """Path in the wheel to the new one, for what is in the two folders whose names carry the version."""
+    if not edit.version:
+        return {}
+    old = info.dist_info.removesuffix(".dist-info")
+    new = f"{old.rpartition('-')[0]}-{wheel_info.parsed_version(edit.version)}"
+    folders = (f"{old}.dist-info/", f"{old}.data/")
+    paths = [*(member.name for member in archive.members), *edit.add_files]
+    return {path: new + path.removeprefix(old) for path in paths if path.startswith(folders)}
 
 
 def _changed_content(archive: Archive, info: WheelInfo, edit: Edit) -> dict[str, Path | bytes]:
-    """New content by the old path."""
+    """New content by the old path; METADATA and WHEEL only where they do change."""
     changed: dict[str, Path | bytes] = dict(edit.replace_files)
-    change = MetadataEdit(
-        version=edit.version and str(wheel_info.parsed_version(edit.version)),
-        build=edit.build,
-        tags=edit.tags,
-        add_requirements=edit.add_requirements,
-        rewrite_requirements=edit.rewrite_requirements,
-        replace_requirements=edit.replace_requirements,
-        remove_requirements=edit.remove_requirements,
-        add_extras=edit.add_extras,
-        remove_extras=edit.remove_extras,
-    )
-    new = metadata.edited_metadata(info.metadata, change)
+    new = metadata.edited_metadata(info.metadata, edit)
     if new != info.metadata:
         changed[f"{info.dist_info}/METADATA"] = new
     wheel = archive.read(f"{info.dist_info}/WHEEL")
-    new = metadata.edited_wheel(wheel, change)
+    new = metadata.edited_wheel(wheel, edit)
     if new != wheel:
         changed[f"{info.dist_info}/WHEEL"] = new
-    if change.version:
-        changed = _listed(archive, info, change.version) | changed
+    bill = f"{info.dist_info}/{wheel_info.SBOM}"
+    if edit.version and bill in archive and bill not in changed:
+        # Our own bill of materials names the version. Loaded here as above.
+        from cairn.wheels.metadata import cyclonedx  # noqa: PLC0415
+
+        version = str(wheel_info.parsed_version(edit.version))
+        changed[bill] = cyclonedx.with_version(archive.read(bill), version)
     return changed
-
-
-def _listed(archive: Archive, info: WheelInfo, version: str) -> dict[str, Path | bytes]:
-    """Our own bill of materials, which names the version, where the wheel has one."""
-    path = f"{info.dist_info}/{wheel_info.SBOM}"
-    if path not in archive:
-        return {}
-    from cairn.wheels.metadata import cyclonedx  # noqa: PLC0415 - as above
-
-    return {path: cyclonedx.with_version(archive.read(path), version)}
-
-
-def _rows(
-    info: WheelInfo,
-    entries: Iterable[Kept | New],
-    names: _Names,
-    removed: set[str],
-    digests: Mapping[str, str],
-) -> Iterator[RecordRow]:
-    """RECORD row by row: old rows in their order, those of new files before RECORD's own."""
-    new = {entry.name: _row(entry, digests.get(entry.name)) for entry in entries if isinstance(entry, New)}
-    own = RecordRow(path=names.renamed(f"{info.dist_info}/RECORD"))
-    for row in info.record:
-        path = names.renamed(row.path)
-        if path in new:
-            yield new.pop(path)
-        elif row.path not in removed:
-            yield row if path == row.path else row._replace(path=path)
-    yield from new.values()
-    yield own
 
 
 def _row(new: New, digest: str | None) -> RecordRow:
@@ -243,33 +205,3 @@ def _row(new: New, digest: str | None) -> RecordRow:
         digest = digest or files.sha256_of(new.content)
         return row_of(new.name, bytes.fromhex(digest), new.content.stat().st_size)
     return row_of(new.name, hashlib.sha256(new.content).digest(), len(new.content))
-
-
-def _check_record(archive: Archive, info: WheelInfo) -> None:
-    listed = {row.path for row in info.record}
-    there = {member.name for member in archive.members if not member.is_dir}
-    own = {f"{info.dist_info}/{name}" for name in UNLISTED}
-    wrong = sorted((listed ^ there) - own)
-    if wrong:
-        raise WheelError(
-            f"RECORD of {archive.path.name} and its members disagree about {wrong[0]}"
-            + (f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""),
-            tip="`cairn wheel verify` lists them all; build the wheel again",
-        )
-
-
-def _check_files(archive: Archive, edit: Edit, info: WheelInfo) -> None:
-    for path in edit.add_files:
-        if path in archive:
-            raise WheelError(f"{archive.path.name} already has {path}", tip="replace the file instead")
-    for path in (*edit.replace_files, *edit.remove_files, *edit.binaries):
-        archive.member(path)
-    twice = edit.binaries.keys() & {*edit.replace_files, *edit.remove_files}
-    if twice:
-        raise WheelError(f"{min(twice)} is to be changed in two ways at once")
-    own = {f"{info.dist_info}/{name}" for name in ("METADATA", "WHEEL", "RECORD")}
-    touched = own & {*edit.add_files, *edit.replace_files, *edit.remove_files}
-    if touched:
-        raise WheelError(
-            f"{min(touched)} is written by the edit itself", tip="change version, tags or requirements"
-        )
