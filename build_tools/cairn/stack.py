@@ -316,6 +316,7 @@ def _validate_order(stack: Stack, path: Path) -> None:
 
 
 def _versions_named(project: Project) -> set[str]:
+    """The projects whose `{version:NAME}` a project's texts have: only wheels built before it have one."""
     environment = project.environment
     texts = [*project.requires, *project.requires_rocm, *project.config_settings.values()]
     for name in ("always", "linux", "windows", "rocm", "cpu"):
@@ -324,6 +325,7 @@ def _versions_named(project: Project) -> set[str]:
 
 
 def _all_needs(stack: Stack, project: Project) -> set[str]:
+    """What a project needs, and what these need: the circles were refused before."""
     direct = set(project.needs)
     return direct.union(*(_all_needs(stack, stack.project(name)) for name in direct))
 

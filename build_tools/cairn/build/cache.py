@@ -62,6 +62,7 @@ class WheelCache:
         try:
             entry = datafile.read(folder / "entry.json", CacheEntry)
             wheel = folder / entry.file_name
+            # Read whole each time: a hard link of it lies in the output folder, where anyone may write to it.
             if files.sha256_of(wheel) != entry.sha256:
                 return None
         except (UsageError, OSError):

@@ -53,7 +53,7 @@ def run(job: Job) -> tuple[BuiltWheel, ...]:
         CairnError: of whatever stopped it.
     """
     job = check(job)
-    with _alone(job):
+    with _alone(job):  # builds of one stack share their environments
         installed = _install(job, None) if job.install_rocm and not job.for_cpu() else _existing_sdk(job)
         return build(job, installed)
 
@@ -95,7 +95,7 @@ def build(
     made = plan.make(request)
     wheels = scheduler.run(made)
     names = {step.project.name for step in made.steps}
-    if trees is None:
+    if trees is None:  # after the build, which may have hipified a tree
         trees = [checkout.inspect(step.project, step.checkout) for step in made.steps]
     write_outputs(request, wheels, [tree for tree in trees if tree.project.name in names])
     return wheels
@@ -109,6 +109,7 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
     """
     if installed is not None:
         preflight.channel(job, installed.info.version)
+    # What the user did not say follows from the SDK, and where there is none from the stack.
     suffix = job.version_suffix
     if suffix is None:
         suffix = rocm_version.suffix(installed.info.version) if installed else job.stack.version_suffix or ""
@@ -131,7 +132,7 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
         clean=job.clean,
         compiler_cache=job.compiler_cache,
         build_env=overrides.parse(job.build_env, job.stack),
-        pip=job.sdk.source.without_index(),
+        pip=job.sdk.source.without_index(),  # an index of ROCm has no setuptools
     )
 
 

@@ -120,6 +120,7 @@ class Job:
         """Where this job keeps its environments."""
         if self.env_dir is not None:
             return self.env_dir.absolute()
+        # Two copies of one stack, in different folders, must not share environments.
         name = hashlib.sha256(os.fsencode(self.stack.folder)).hexdigest()[:12]
         return files.cache_dir() / "envs" / f"{self.stack.name}-{name}-{python_tag()}"
 
@@ -226,4 +227,5 @@ def python_tag() -> str:
 
 def platform_tag() -> str:
     """The platform of the machine that builds, such as `linux_x86_64`."""
+    # PEP 425, "Platform Tag": distutils' name with - and . as underscores.
     return sysconfig.get_platform().replace("-", "_").replace(".", "_") or platform.machine()

@@ -61,6 +61,7 @@ def finish(wheel: Path, context: Context, output_dir: Path) -> Path:
     edited = _edited(wheel, context, output_dir / "edited")
     installed = context.request.sdk
     sdk = venv.describe(installed.environment).site_packages if installed else None
+    # Repair may graft libraries into the wheel; the bill of materials lists what is there in the end.
     repaired = auditwheel.repair_linked(edited, output_dir / "repaired", exclude=provided, sdk=sdk)
     listed = sbom.add(
         repaired,
@@ -77,6 +78,7 @@ def provided_libraries(context: Context) -> tuple[str, ...]:
     stack = context.request.stack
     needed = [stack.project(name).distribution for name in context.step.needs]
     needed += [Requirement(text).name for text in stack.extra_wheels]
+    # They are on the loader's path, or loaded, before the wheel's own are; repair must not copy them into it.
     found = set(installed_libraries(context.env, needed))
     if context.request.sdk is not None:
         packages = venv.describe(context.request.sdk.environment).site_packages
@@ -99,6 +101,7 @@ def _edited(wheel: Path, context: Context, output_dir: Path) -> Path:
     info = wheel_info.read(wheel)
     suffix = context.request.version_suffix
     version = None
+    # A backend that takes the whole version from a variable has written the suffix already.
     if context.step.project.version_edit and not info.version.endswith(suffix):
         version = info.version + suffix
     values = {**context.values, "version": version or info.version}

@@ -67,6 +67,7 @@ def checks(job: Job) -> Iterator[Check]:
     if suffix is None and job.stack.sdk is None:
         suffix = job.stack.version_suffix
     for_cpu = job.for_cpu()
+    # In the order in which they are reported; each stands alone, so that one that fails hides no other.
     yield functools.partial(_targets, job)
     if job.sdk.version is not None and not for_cpu:
         yield functools.partial(channel, job, job.sdk.version)
@@ -190,6 +191,7 @@ def _writable(folder: Path, *, room: int = 0) -> None:
     Raises:
         SystemFailureError: it cannot, or no space is left there.
     """
+    # Permissions do not tell: a file system may be read-only, or full, or another user's (root of NFS).
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

@@ -35,6 +35,7 @@ _VARIABLES = re.compile(
     re.IGNORECASE,
 )
 _PACKAGE = Path(cairn.__file__).parent
+# Which versions of these ran counts; what they ran with is in the set's closure.
 _PROGRAMS = ("cairn", "pip", "pytest", "uv")
 
 

@@ -256,6 +256,8 @@ def _smoke(
         smoke_tests=tuple(Path(folder) for folder in request.stack.smoke_tests),
         imports={p.distribution: p.smoke_imports for p in request.stack.projects},
     )
+    # The verdict of an earlier run is taken where nothing that it rests on has changed. Its note is removed
+    # before the tests run again, so that a run that fails, or is killed, leaves none behind.
     marker = request.work_dir / "kept" / "smoke.json"
     key = kept.key_of_smoke(opened, STAGING, asked)
     if (found := kept.find(marker, key)) is not None:

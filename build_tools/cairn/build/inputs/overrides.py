@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from typing import get_args
 
 from cairn import venv
 from cairn.build.inputs import variables
+from cairn.build.model import CompilerCache
 from cairn.errors import UsageError
 from cairn.output import redact
 from cairn.stack import Project, Stack
@@ -37,8 +39,12 @@ _OURS = {
     "TMPDIR": "the variable itself, before the command",
     "TEMP": "the variable itself, before the command",
     "TMP": "the variable itself, before the command",
-    **{f"CMAKE_{lang}_COMPILER_LAUNCHER": "--use-ccache or --use-sccache" for lang in ("C", "CXX", "HIP")},
+    **dict.fromkeys(
+        (f"CMAKE_{lang}_COMPILER_LAUNCHER" for lang in ("C", "CXX", "HIP")),
+        " or ".join(f"--use-{cache}" for cache in get_args(CompilerCache)),
+    ),
 }
+# These change which interpreter, which packages or which libraries a build runs with.
 _OURS_TOO = re.compile(r"PYTHON.*|PIP_.*|CAIRN_.*|GIT_.*|LD_PRELOAD|LD_LIBRARY_PATH|LD_AUDIT")
 # Which flag a placeholder of stack.toml follows (cairn.build.inputs.variables).
 _FLAGS = {
@@ -54,7 +60,6 @@ _FLAGS = {
     "on_or_off:flash_attention": "--enable-pytorch-flash-attention",
 }
 _SWITCHES = ("USE_", "BUILD_", "TORCH_", "PYTORCH_")
-_PLACEHOLDER = re.compile(r"\{([A-Za-z_]+(?::[A-Za-z0-9_-]+)?)\}")
 
 
 def parse(texts: Iterable[str], stack: Stack) -> dict[str, str]:
@@ -99,9 +104,10 @@ def _refuse_secret(name: str, value: str) -> None:
 
 
 def _refuse_ours(name: str, project: Project) -> None:
+    # A variable whose template has a placeholder follows a flag of ours, whatever its name is.
     templates = (variables.template_of(project, for_cpu=for_cpu) for for_cpu in (False, True))
     template = next((each[name] for each in templates if name in each), "")
-    placeholders = _PLACEHOLDER.findall(template)
+    placeholders = variables.PLACEHOLDER.findall(template)
     if name not in _OURS and not placeholders and not _OURS_TOO.fullmatch(name):
         return
     instead = _OURS.get(name) or next((_FLAGS[p] for p in placeholders if p in _FLAGS), None)

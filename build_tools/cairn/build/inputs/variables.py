@@ -28,12 +28,13 @@ from cairn.errors import UsageError
 from cairn.stack import Project
 from cairn.venv import VirtualEnvironment
 
-_PLACEHOLDER = re.compile(r"\{(?P<name>[A-Za-z_]+(?::[A-Za-z0-9_-]+)?)\}")
+PLACEHOLDER = re.compile(r"\{(?P<name>[A-Za-z_]+(?::[A-Za-z0-9_-]+)?)\}")
 
 
 def template_of(project: Project, *, for_cpu: bool) -> Mapping[str, str]:
     """The variables that stack.toml gives a project on this platform, unexpanded."""
     given = project.environment
+    # Each may replace what the one before says.
     chosen = dict(given.always)
     chosen.update(given.windows if platforms.here.stack_section() == "windows" else given.linux)
     chosen.update(given.cpu if for_cpu else given.rocm)
@@ -54,6 +55,7 @@ def placeholder_values(
     values = {
         "version_suffix": request.version_suffix,
         "build_number": request.build_number,
+        # A list of CMake, and what torch.utils.cpp_extension splits PYTORCH_ROCM_ARCH at.
         "targets": "" if request.for_cpu else ";".join(request.targets),
         "source_dir": str(source_dir),
         "jobs": str(max(1, request.jobs)),
@@ -111,18 +113,23 @@ def build_variables(
         head.append(str(request.sdk.info.bin))
     variables["PATH"] = os.pathsep.join([*head, values["PATH"]])
     variables |= {
-        "VIRTUAL_ENV": str(environment.path),
+        "VIRTUAL_ENV": str(environment.path),  # where CMake's FindPython looks first
         "PYTHONUTF8": "1",
-        "PYTHONNOUSERSITE": "1",
+        "PYTHONNOUSERSITE": "1",  # nothing from ~/.local/lib gets into a build
+        # Generators that iterate over sets write the same file each time.
         "PYTHONHASHSEED": "0",
+        # Time stamps in archives and __DATE__ (reproducible-builds.org/specs/source-date-epoch).
         "SOURCE_DATE_EPOCH": str(epoch),
+        # Read by torch's tools/setup_helpers/cmake.py, torch.utils.cpp_extension and triton's setup.py.
         "MAX_JOBS": values["jobs"],
     }
     if request.compiler_cache is not None:
         launcher = request.compiler_cache
+        # CMake takes these from the environment since 3.17 (cmake-env-variables).
         variables |= {f"CMAKE_{lang}_COMPILER_LAUNCHER": launcher for lang in ("C", "CXX", "HIP")}
     given = template_of(project, for_cpu=request.for_cpu)
     expanded = expand_all(given, values, where=f"environment of {project.name}")
+    # The stack knows its projects better than we do, and the user's --build-env was checked to be harmless.
     return {**variables, **expanded, **request.env_of(project)}
 
 
@@ -144,7 +151,7 @@ def expand(template: str, values: Mapping[str, str], *, where: str) -> str:
             raise UsageError(f"{where}: no value for the placeholder {{{name}}}")
         return values[name]
 
-    return _PLACEHOLDER.sub(value, template)
+    return PLACEHOLDER.sub(value, template)
 
 
 def expand_all(templates: Mapping[str, str], values: Mapping[str, str], *, where: str) -> Mapping[str, str]:
