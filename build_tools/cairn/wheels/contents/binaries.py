@@ -14,23 +14,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cairn.errors import WheelError
 from cairn.formats import elf, pe
-from cairn.formats.offload import code_object
-from cairn.formats.offload import container as offload_container
-from cairn.formats.offload.bundle import Checker
-from cairn.formats.offload.code_object import CodeObject
-from cairn.formats.offload.unpack import ViewReader
+from cairn.formats.elf import Elf
+from cairn.formats.pe import Pe
 from cairn.formats.view import BytesView, MemberView, View
 from cairn.formats.zip import layout
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive, collector_paused
 from cairn.targets import in_order
 
+if TYPE_CHECKING:
+    from cairn.formats.offload.bundle import Checker
+    from cairn.formats.offload.code_object import CodeObject
+
+# Where device code is looked for, `cairn.formats.offload` is loaded: that takes longer than to read what all
+# binaries of many a wheel need.
+
 Format: TypeAlias = Literal["elf", "pe"]
 
+_DEVICE = "amdgpu"
 _SMALLEST_ELF = 52  # bytes of an Elf32_Ehdr, the shorter of the two
 _SMALLEST_PE = 64  # bytes of an IMAGE_DOS_HEADER, which every PE file begins with
 _PE_SUFFIXES = (".dll", ".pyd", ".exe")
@@ -55,7 +60,7 @@ class Binary:
         is_program: whether it is started, not loaded.
         soname: the name that others find it by (DT_SONAME), or None where that is its file name.
         needed: the libraries it needs (DT_NEEDED; the import and delay-load tables), in order. Those of a PE
-            file are in lower case, since Windows does not tell one case from the other.
+            file are in lower case, since Windows ignores case.
         rpath: folders of DT_RPATH, which are searched before LD_LIBRARY_PATH.
         runpath: folders of DT_RUNPATH, which are searched after it.
         version_needs: library to the symbol versions wanted of it (`GLIBC_2.28`); PE files have none.
@@ -90,7 +95,7 @@ class Binary:
     @property
     def is_device_code(self) -> bool:
         """Whether it is a code object itself, which no loader of the host ever opens."""
-        return self.machine == code_object.MACHINE
+        return self.machine == _DEVICE
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -144,7 +149,7 @@ def read_file(path: Path, kind: Format, *, look_for: frozenset[str] = frozenset(
     """A binary on disk.
 
     Raises:
-        WheelError: it is not of that format, or malformed.
+        WheelError: it is not a file of that format, or malformed.
         ValueError: it is empty.
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -178,7 +183,6 @@ def _read(
 ) -> Binary:
     if kind == "pe":
         image = pe.read_view(view)
-        places = code_object.pe_ranges(image) if device_code else ()
         return Binary(
             path=path,
             size=view.size,
@@ -186,9 +190,7 @@ def _read(
             machine=image.machine,
             is_program=path.lower().endswith(".exe"),
             needed=tuple(dict.fromkeys(name.lower() for name in (*image.imports, *image.delay_imports))),
-            code_objects=tuple(
-                code for place in places for code in code_object.read_range(view, *place, checker)
-            ),
+            code_objects=_device_code(view, image, checker) if device_code else (),
         )
     # The section table, which tells where device code lies, stands at the end of the file.
     parsed = elf.read_view(view, sections=device_code, look_for=look_for)
@@ -204,12 +206,21 @@ def _read(
         runpath=parsed.runpath,
         version_needs=parsed.version_needs,
         undefined=parsed.wants,
-        code_objects=code_object.of_view(view, parsed, checker) if device_code else (),
+        code_objects=_device_code(view, parsed, checker) if device_code else (),
     )
 
 
+def _device_code(view: View, parsed: Elf | Pe, checker: Checker | None) -> tuple[CodeObject, ...]:
+    from cairn.formats.offload import code_object  # noqa: PLC0415
+
+    if isinstance(parsed, Elf):
+        return code_object.of_view(view, parsed, checker)
+    places = code_object.pe_ranges(parsed)
+    return tuple(code for place in places for code in code_object.read_range(view, *place, checker))
+
+
 def format_of(name: str, size: int, head: bytes) -> Format | None:
-    """The format of a file that begins so; None where it is no binary.
+    """The format of a file that begins so; None for any other file.
 
     Linux opens whatever is an ELF file, Windows what has the ending of a program, library or module.
     """
@@ -268,6 +279,10 @@ def all_targets(archive: Archive, binaries: Iterable[Binary]) -> tuple[str, ...]
     Raises:
         WheelError: a container is malformed.
     """
+    from cairn.formats.offload import code_object  # noqa: PLC0415
+    from cairn.formats.offload import container as offload_container  # noqa: PLC0415
+    from cairn.formats.offload.unpack import ViewReader  # noqa: PLC0415
+
     found = {target for binary in binaries for target in binary.targets}
     for member in archive.members:
         if member.name.endswith(offload_container.SUFFIX):

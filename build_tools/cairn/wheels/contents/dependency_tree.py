@@ -1,4 +1,4 @@
-"""The closure of what the binaries of a wheel need, as a tree for people to read."""
+"""What the binaries of a wheel need, directly and through each other, as a tree to read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cairn.wheels.contents.binaries import Binary, Format
 
 
 def needed_tree(binaries: Sequence[Binary]) -> Iterator[str]:
-    """The closure as lines of a tree, from the binaries that no other one needs.
+    """The lines of the tree, from the binaries that no other binary needs.
 
     A library of the wheel is shown with its own needs the first time it comes; the others are marked
     `(system)`, on every Windows or every Linux of the newest manylinux tag, or `(elsewhere)`.

@@ -60,7 +60,7 @@ class Difference:
         changed: files with other bytes.
         modes: files whose run bit changed.
         libraries: binaries that differ in what the loader sees.
-        order: whether the same members stand in another order, or have other times.
+        order: whether the same members are in a different order, or have other times.
     """
 
     fields: Mapping[str, tuple[str, ...]]

@@ -35,8 +35,7 @@ class Policy:
         aliases: older names, such as `manylinux2014`.
         libraries: those that may be taken from the system.
         versions: architecture to symbol prefix (`GLIBC`) to the versions that may be wanted of it.
-        blacklist: library to the symbols of it that must not be used: they came without a version of their
-            own, so that only their names tell that the library must be a later one.
+        blacklist: library to the symbols of it that must not be used, since not every system's copy has them.
     """
 
     name: str
@@ -82,7 +81,7 @@ class Policy:
         Args:
             binaries: all that come together.
             elsewhere: globs of libraries that something else than the system supplies.
-            beside: names of libraries that lie in the wheel too, and were judged before.
+            beside: names of further libraries in the wheel, which were judged before.
         """
         together = tuple(binaries)
         own = shipped(together) | beside

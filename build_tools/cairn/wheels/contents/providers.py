@@ -1,4 +1,8 @@
-"""Which libraries the wheels bring that a wheel requires."""
+"""Which libraries come with the wheels that a wheel requires.
+
+They are known by the file names in those wheels, which the central directory has, so that no SDK of gigabytes
+is unpacked to learn what is in it; ROCm's packages keep each library under its SONAME.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,12 @@ from packaging.version import InvalidVersion
 from cairn.errors import CairnError, UsageError
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata.wheel_info import FileName
 
 
 @dataclass(frozen=True, kw_only=True)
 class Supply:
-    """What the wheels beside a wheel are to it.
+    """What the other wheels at hand supply to a wheel.
 
     Attributes:
         libraries: names of the libraries that come from those it requires, sorted.
@@ -47,10 +52,6 @@ class _Supplier:
     libraries: frozenset[str]
 
 
-_Known = Mapping[str, Sequence[_Supplier]]
-_InFolders = Sequence[tuple[wheel_info.FileName, frozenset[str]]]
-
-
 def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Path, Supply]:
     """For each wheel, what comes from elsewhere when it is installed.
 
@@ -58,34 +59,33 @@ def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Pa
         wheels: wheels that are installed together. Each is given the libraries of those among them that it
             requires in that very version, directly or by way of others of them; one that cannot be read
             supplies nothing.
-        folders: of wheels that the requirements lead to in ways that METADATA does not tell, as the ROCm
-            SDK's sdist does: all their libraries are there for each, but for those of a project that it
-            requires in another version.
+        folders: of wheels that the requirements lead to in ways that METADATA does not show, as the ROCm
+            SDK's sdist does: all their libraries are there for each, except those of a project that it
+            requires in a different version.
 
     Raises:
         UsageError: there is no such folder.
         WheelError: a wheel in a folder cannot be read.
     """
-    everywhere = [(wheel_info.parse_file_name(path.name), names) for path, names in _in_folders(folders)]
+    everywhere = list(_in_folders(folders))
     read = {path: _read_if_whole(path) for path in wheels}
     known: dict[str, list[_Supplier]] = {}
-    for one in filter(None, read.values()):
-        known.setdefault(one.name, []).append(one)
-    pairs = [(one.name, one.version) for those in known.values() for one in those]
+    for supplier in filter(None, read.values()):
+        known.setdefault(supplier.name, []).append(supplier)
+    pairs = [(supplier.name, supplier.version) for those in known.values() for supplier in those]
     pairs += [(name.distribution, name.version) for name, _ in everywhere]
     versions: dict[str, tuple[str, ...]] = {}
     for name, version in dict.fromkeys(pairs):
         versions[name] = (*versions.get(name, ()), version)
-    return {
-        path: Supply(
-            libraries=tuple(sorted(_from_folders(one, everywhere) | _of_requirements(one, known))),
-            versions=versions,
-            unread=tuple(sorted({canonicalize_name(r.name) for r in one.requires} - versions.keys())),
+    found: dict[Path, Supply] = {}
+    for path, one in read.items():
+        requires = one.requires if one else ()
+        libraries = _from_folders(requires, everywhere) | (_of_requirements(one, known) if one else set())
+        unread = {canonicalize_name(required.name) for required in requires} - versions.keys()
+        found[path] = Supply(
+            libraries=tuple(sorted(libraries)), versions=versions, unread=tuple(sorted(unread))
         )
-        if one
-        else Supply(libraries=tuple(sorted(_from_folders(None, everywhere))), versions=versions)
-        for path, one in read.items()
-    }
+    return found
 
 
 def library_names(archive: Archive) -> frozenset[str]:
@@ -94,13 +94,13 @@ def library_names(archive: Archive) -> frozenset[str]:
     return frozenset(name for name in names if ".so" in name or name.lower().endswith(".dll"))
 
 
-def _in_folders(folders: Iterable[Path]) -> Iterator[tuple[Path, frozenset[str]]]:
+def _in_folders(folders: Iterable[Path]) -> Iterator[tuple[FileName, frozenset[str]]]:
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"there is no folder {folder}", tip="name the folder of the wheels it requires")
         for wheel in sorted(folder.glob("*.whl")):
             with Archive.open(wheel) as archive:
-                yield wheel, library_names(archive)
+                yield wheel_info.parse_file_name(wheel.name), library_names(archive)
 
 
 def _read_if_whole(wheel: Path) -> _Supplier | None:
@@ -119,20 +119,21 @@ def _read_if_whole(wheel: Path) -> _Supplier | None:
     )
 
 
-def _from_folders(wheel: _Supplier | None, folders: _InFolders) -> set[str]:
+def _from_folders(
+    requires: Iterable[Requirement], everywhere: Iterable[tuple[FileName, frozenset[str]]]
+) -> set[str]:
     wanted: dict[str, list[Requirement]] = {}
-    for requirement in wheel.requires if wheel else ():
+    for requirement in requires:
         wanted.setdefault(canonicalize_name(requirement.name), []).append(requirement)
-    return {
-        library
-        for name, libraries in folders
-        if name.distribution not in wanted
-        or any(meets(name.version, requirement) for requirement in wanted[name.distribution])
-        for library in libraries
-    }
+    found: set[str] = set()
+    for name, libraries in everywhere:
+        asked = wanted.get(name.distribution)
+        if asked is None or any(meets(name.version, requirement) for requirement in asked):
+            found |= libraries
+    return found
 
 
-def _of_requirements(wheel: _Supplier, known: _Known) -> set[str]:
+def _of_requirements(wheel: _Supplier, known: Mapping[str, Sequence[_Supplier]]) -> set[str]:
     found: set[str] = set()
     queue, seen = [*wheel.requires], {(wheel.name, wheel.version)}
     while queue:
@@ -146,7 +147,7 @@ def _of_requirements(wheel: _Supplier, known: _Known) -> set[str]:
 
 
 def meets(version: str, wanted: Requirement) -> bool:
-    """Whether a requirement takes a version that is there, be it a pre-release."""
+    """Whether a version satisfies a requirement; a pre-release may."""
     try:
         return wanted.specifier.contains(version, prereleases=True)
     except InvalidVersion:

@@ -1,4 +1,4 @@
-"""What `cairn wheel show` tells about a wheel."""
+"""What `cairn wheel show` prints about a wheel."""
 
 from __future__ import annotations
 
@@ -110,6 +110,6 @@ def summarise(wheel: Path) -> Summary:
 
 
 def _link(archive: Archive, member: Member) -> str:
-    # A path that is longer than any may be leads nowhere.
+    # PATH_MAX of Linux: a longer target leads nowhere.
     target = archive.read(member.name, limit=_LONGEST_LINK).decode("utf-8", "backslashreplace")
     return f"{member.name} -> {target}"

@@ -24,7 +24,7 @@ def on_system(name: str, machine: str) -> bool:
     """Whether every Windows, or every Python on it, has a DLL of that name.
 
     Args:
-        name: the DLL, in any case.
+        name: the DLL, in upper or lower case.
         machine: as platform tags have it, such as `win_amd64`.
 
     Raises:

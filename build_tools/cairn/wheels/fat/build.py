@@ -47,7 +47,7 @@ def _edit(plan: FatPlan, request: FatRequest, archive: Archive, folder: Path) ->
     version = str(wheel_info.parsed_version(request.version or package_files.fat_version(plan.info.version)))
     libraries = dict(library_edits.added(plan.bundle, plan.recipe, plan.package, plan.targets, folder))
     digests = {path: files.sha256_of(source) for path, source in libraries.items()}
-    # The files written anew: what tells the version, what lists all parts, what loads the libraries.
+    # The generated files: the package's version, the bill of materials, what loads the libraries.
     texts = package_files.version_file(archive, plan.package, plan.info.version, version)
     bill = bill_of_materials.fat_document(archive, plan.info, version, plan.rocm_version, digests)
     texts[f"{plan.info.dist_info}/{wheel_info.SBOM}"] = bill

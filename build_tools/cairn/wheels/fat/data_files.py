@@ -1,4 +1,4 @@
-"""The files beside libraries: kernels, tuning databases and lists, as far as the wanted targets use them."""
+"""The files that libraries look for at run time, for the wanted targets: kernels, tuning databases, lists."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class DataFolder:
         target: where they go, counted from the package's folder.
         files: path in the wheel, counted from the package's folder, to the file.
         sizes: target to bytes of the files that are for it; `any` for those that serve all.
-        left_out: how many files were left out, as of no use to the wanted targets.
+        left_out: how many files were left out, since no wanted target uses them.
         left_out_size: their bytes.
-        lacking: wanted targets that no file is for, though files are told apart by target.
+        lacking: wanted targets that no file is for, though other files name targets.
     """
 
     target: str
@@ -48,7 +48,7 @@ class _Count:
 def collect(
     bundle: LibraryBundle, tree: RocmTree, recipe: Recipe, wanted: Sequence[TargetId]
 ) -> tuple[tuple[DataFolder, ...], tuple[LeftOut, ...]]:
-    """The data of every library that is bundled, and what of it is not to be had.
+    """The data of every library that is bundled, and what of it the tree lacks.
 
     Raises:
         WheelError: a library's data is missing that it does not work without.

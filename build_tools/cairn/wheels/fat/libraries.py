@@ -77,7 +77,7 @@ class Sought:
     Attributes:
         own: the binaries of the wheel.
         preloads: shortnames of the libraries that the wheel loads before its own.
-        extra: stems or names of libraries to take besides.
+        extra: stems or names of further libraries to take.
         provided: globs of libraries that other wheels supply.
         strict: whether each listed library of that ROCm version must be there.
     """
@@ -166,7 +166,7 @@ class _Collector:
             listed = [f"{n} (needed by {by.rpartition('/')[2]})" for n, by in self._found.missing.items()]
             raise WheelError(
                 f"{self._tree.root} has no {wording.some(listed)}",
-                tip="name a whole ROCm; say --provided GLOB for what another wheel supplies",
+                tip="name a whole ROCm; say --provided GLOB for what other wheels supply",
             )
         by_name: dict[str, BundledLibrary] = {}
         for library in self._found.libraries.values():

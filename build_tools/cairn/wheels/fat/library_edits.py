@@ -36,7 +36,7 @@ _MOST_ZEROS = 40  # times what is left of a library
 def own_edits(own: Iterable[Binary], bundle: LibraryBundle, package: str) -> Iterator[tuple[str, BinaryEdit]]:
     """What must change in the wheel's own binaries, so that they find the libraries inside.
 
-    PE files have no run path: their loader is told of the folder when the package is imported.
+    PE files have no run path: `_rocm_init.py` adds the folder when the package is imported.
     """
     bundled = {library.name for library in bundle.libraries}
     for binary in own:

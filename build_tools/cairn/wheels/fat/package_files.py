@@ -40,7 +40,7 @@ def module_text(libraries: Sequence[str]) -> str:
     """The source of the module.
 
     Args:
-        libraries: file names beside it, in the folder `lib`, in the order they are loaded.
+        libraries: file names in the folder `lib`, in the order they are loaded.
     """
     names = "".join(f"\n    {name!r}," for name in libraries)
     return _TEMPLATE.format(libraries=f"({names}\n)" if names else "()")
@@ -99,7 +99,7 @@ def preloads(archive: Archive, package: str) -> tuple[str, ...]:
     try:
         found = list(_shortnames(ast.parse(archive.read(member))))
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise WheelError(f"{member} is no Python: {error}") from error
+        raise WheelError(f"{member} is not valid Python: {error}") from error
     if not found:
         raise WheelError(
             f"{member} does not say preload_shortnames=[…], so what to load cannot be known",
@@ -146,7 +146,7 @@ def version_file(archive: Archive, package: str, old: str, new: str) -> dict[str
     Args:
         archive: the wheel.
         package: the package.
-        old: the version so far; a file that says another one is left alone.
+        old: the version so far; a file that says a different one is left alone.
         new: the version to say.
     """
     member = f"{package}/version.py"

@@ -28,9 +28,9 @@ class FatRequest:
         wheel: the linked wheel.
         rocm: the ROCm tree to take from.
         output_dir: where the fat wheel goes.
-        targets: the targets it shall serve; those that the wheel has code for when None.
+        targets: the targets it is to serve; None for those that the wheel has code for.
         version: its version; by default the old one with `fat` before the rest of its local part.
-        libraries: names or stems of libraries to take besides.
+        libraries: names or stems of further libraries to take.
         provided: globs of libraries that other wheels supply.
         strict: whether a listed library that the tree lacks is an error, though nothing needs it.
     """
@@ -89,7 +89,7 @@ def make_plan(request: FatRequest, archive: Archive) -> FatPlan:
     package_files.fat_version(info.version)  # refuses a wheel that is fat already
     platform = platform_of(info)
     package = package_files.package_of(archive, info)
-    # DLLs have no run path: without the hook nothing could tell Windows where they are.
+    # DLLs have no run path: only the hook can add their folder to where Windows looks.
     hooked = package_files.is_hooked(archive, package, needed=platform.system == "windows")
     own, preloads = platform.read_wheel(archive), package_files.preloads(archive, package)
     targets = request.targets or _targets_of(request.wheel)
@@ -128,7 +128,7 @@ def _targets_of(wheel: Path) -> tuple[TargetId, ...]:
     names = binaries.targets_of(wheel)
     if not names:
         raise WheelError(
-            f"{wheel.name} has no device code that would tell its targets",
+            f"{wheel.name} has no device code to take the targets from",
             tip="name them: --targets gfx942,gfx1100",
         )
     return tuple(map(parse_target_id, names))

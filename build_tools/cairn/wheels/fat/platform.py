@@ -79,7 +79,7 @@ def platform_of(info: WheelInfo) -> WheelPlatform:
     if len(tags) == 1 and _WINDOWS.fullmatch(tags[0]):
         return WheelPlatform(system="windows", machine=tags[0], judged=True)
     raise WheelError(
-        f"{info.file_name} is for {', '.join(tags)}, where there is no ROCm",
+        f"{info.file_name} is for {', '.join(tags)}, for which there is no ROCm",
         tip="a fat wheel is made from a wheel for one Linux or Windows platform",
     )
 

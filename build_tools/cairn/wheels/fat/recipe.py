@@ -40,7 +40,7 @@ class Listed:
 
 @dataclass(frozen=True, kw_only=True)
 class Opened:
-    """A library that another one opens by name.
+    """A library that a different one opens by name.
 
     Attributes:
         library: who opens it.
@@ -55,13 +55,13 @@ class Opened:
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
-    """Files that a library needs beside itself.
+    """Files that a library needs at run time.
 
     Attributes:
         library: whose they are, without `lib`.
         sources: where they may be: counted from the library's folder, then from the tree's root.
         target: where they go, counted from the package's folder.
-        names: how their names tell the GPU target they are for.
+        names: how their names say which GPU target they are for.
         required: whether the library does not work without.
     """
 
@@ -77,11 +77,11 @@ class Recipe:
     """All of it, for one platform.
 
     Attributes:
-        libraries: what is taken in any case.
+        libraries: what is taken whether it is needed or not.
         aliases: library to further names it is opened by.
         opened: who opens what by name.
         shortnames: the names of `_rocm_init.py` to stems without `lib`.
-        data: the files beside libraries.
+        data: the files that libraries need at run time.
     """
 
     libraries: tuple[Listed, ...]

@@ -94,7 +94,7 @@ def system_folders() -> tuple[Path, ...]:
 
 
 def stem_of(name: str) -> tuple[str, tuple[int, ...]]:
-    """The stem of a library's name, and its version; the name itself and () for what is no library."""
+    """The stem of a library's name, and its version; the name itself and () for any other file."""
     if len(name) > _LONGEST_NAME:  # no file has it, and the pattern for DLLs is slow on long numbers
         return name, ()
     match = _LIBRARY.fullmatch(name) or _STEMS_WITH_DIGITS.fullmatch(name) or _DLL.fullmatch(name)

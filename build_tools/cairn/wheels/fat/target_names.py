@@ -35,7 +35,7 @@ def named(path: PurePosixPath, naming: Naming) -> tuple[TargetId, ...]:
 
     Args:
         path: counted from the folder of the data.
-        naming: how its name tells.
+        naming: how its name says so.
     """
     if naming == "none":
         return ()
@@ -77,7 +77,7 @@ def _prefix(name: str) -> tuple[TargetId, ...]:
 
 
 def parse(text: str) -> tuple[TargetId, ...]:
-    """Targets as a person names them, generic ones included.
+    """Targets as users name them, generic ones included.
 
     Raises:
         UsageError: an unknown name, or cpu.

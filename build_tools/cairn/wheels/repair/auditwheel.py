@@ -109,7 +109,7 @@ def _repaired_for_windows(job: _Job, found: Iterable[Binary]) -> Path:
     target = job.output_dir / job.wheel.name
     if target.exists() and target.samefile(job.wheel):
         # Its tags stay, so that the repaired wheel has the same name.
-        raise WheelError(f"{target} would overwrite its own source", tip="choose another output folder")
+        raise WheelError(f"{target} would overwrite its own source", tip="choose a different output folder")
     with _folder_beside(job.output_dir) as folder:
         delvewheel.run_delvewheel(job.wheel, folder, exclude=job.exclude, search=job.search)
         return _moved(_only_wheel(folder, job), job)

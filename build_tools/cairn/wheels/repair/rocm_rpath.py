@@ -3,7 +3,7 @@
 In site-packages the packages of the SDK are the neighbours of the wheel's own, so that paths which count from
 the binary (`$ORIGIN/../../_rocm_sdk_core/lib`) lead there in every environment. Each binary that needs one of
 the SDK's libraries gets all folders that have any: the libraries open others by name, as libamdhip64 does
-libamd_comgr, which no DT_NEEDED tells.
+libamd_comgr, and no DT_NEEDED names those.
 
 Source of the folders: pytorch, .ci/manywheel/build_rocm.sh, where ROCM_HOME lies in `_rocm_sdk_*`.
 """

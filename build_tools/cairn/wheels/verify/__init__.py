@@ -1,7 +1,7 @@
-"""Whether a wheel may be published: every rule is checked, and every breach told.
+"""Whether a wheel may be published: every rule is checked, and every breach reported.
 
-`verify` takes a wheel and what it was asked to be, and gives its findings; `allowed.judge` tells those that a
-reviewed file lets through from those that stand. Their codes: docs/reference/findings.md.
+`verify` takes a wheel and what it was asked to be, and gives its findings; `allowed.judge` separates those
+that a reviewed file lets through. Their codes: docs/reference/findings.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Findings of `verify` that are known and let through, each with a reason: a file that people review.
+"""Findings of `verify` that are known and let through, each with a reason, in a file that is reviewed.
 
 A TOML file: `schema = "cairn.allow/1"`, and a table for each finding:
 
@@ -6,8 +6,8 @@ A TOML file: `schema = "cairn.allow/1"`, and a table for each finding:
     wheel = "torch-*-manylinux_2_28_x86_64.whl"   # a glob of file names
     code = "rpath"
     member = "torch/bin/*"                        # a glob of members; none for the whole wheel
-    reason = "test programs that nobody starts from an installed wheel"
-    expires = 2027-01-31                          # optional: the first day on which it counts no more
+    reason = "test programs, unused in an installed wheel"
+    expires = 2027-01-31                          # optional: the first day on which it no longer counts
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class AllowedFinding:
         code: of the finding.
         member: a glob of the members it is about, or None for one about the wheel as a whole.
         reason: why it may be there.
-        expires: the first day on which the entry counts no more, or None.
+        expires: the first day on which the entry no longer counts, or None.
         where: the file, and which of its entries this is.
     """
 
@@ -60,12 +60,12 @@ class AllowedFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """The findings on some wheels, told apart.
+    """The findings on some wheels, sorted by whether they are allowed.
 
     Attributes:
         findings: wheel to those that stand.
         allowed: wheel to those that are let through, each with the entry that does it.
-        notes: what is to be said of entries: which have expired, and which let nothing through.
+        notes: entries that have expired, and those that let nothing through.
     """
 
     findings: Mapping[Path, tuple[Finding, ...]]
@@ -92,14 +92,14 @@ def read(path: Path) -> tuple[AllowedFinding, ...]:
     for entry in entries:
         first = seen.setdefault((entry.wheel, entry.code, entry.member), entry)
         if first is not entry:
-            raise UsageError(f"{entry.where}: it says the same as {first.where}")
+            raise UsageError(f"{entry.where}: it repeats {first.where}")
     return entries
 
 
 def judge(
     found: Mapping[Path, Sequence[Finding]], entries: Sequence[AllowedFinding], *, today: dt.date
 ) -> Judged:
-    """Tell the findings that stand from those that an entry lets through."""
+    """Sort the findings by whether an entry lets them through."""
     current = [entry for entry in entries if entry.expires is None or today < entry.expires]
     standing: dict[Path, tuple[Finding, ...]] = {}
     allowed: dict[Path, tuple[tuple[Finding, AllowedFinding], ...]] = {}
@@ -114,10 +114,10 @@ def judge(
 def _notes(entries: Sequence[AllowedFinding], used: set[str], today: dt.date) -> Iterator[str]:
     for entry in entries:
         if entry.expires is not None and today >= entry.expires:
-            yield f"{entry.where}: expired on {entry.expires}, and counts no more"
+            yield f"{entry.where}: expired on {entry.expires}, and no longer counts"
         elif entry.where not in used:
             about = entry.member or "the wheel as a whole"
-            yield f"{entry.where}: no {entry.code} of {about} in any wheel that {entry.wheel} names here"
+            yield f"{entry.where}: no wheel here that matches {entry.wheel} has {entry.code} of {about}"
 
 
 def _entry(table: object, where: str) -> AllowedFinding:

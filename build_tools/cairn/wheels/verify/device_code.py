@@ -181,10 +181,10 @@ def problem_of(content: Forward, size: int, target: TargetId | None) -> str | No
     if not head.strip(b"\0"):
         return "is nothing but zeros"
     if len(head) < _HEADER.size or not elf.is_elf(head) or head[4] != _CLASS_64:
-        return "is no ELF file of 64 bits"
+        return "is not a 64-bit ELF file"
     fields = _HEADER.unpack(head)
     if fields[1] != _AMDGPU:
-        return f"is for another machine than an AMD GPU ({fields[1]})"
+        return f"is not for an AMD GPU, but for machine {fields[1]}"
     found = _processor(head)
     if target is not None and found not in (target.processor, None):
         return f"is for {found}"
@@ -198,7 +198,7 @@ def problem_of(content: Forward, size: int, target: TargetId | None) -> str | No
 def _processor(head: bytes) -> str | None:
     try:
         return code_object.target_of(BytesView(head)).processor
-    except WheelError:  # one that came after us
+    except WheelError:  # a processor that is newer than our list
         return None
 
 

@@ -1,7 +1,7 @@
 """Extension modules must be named for the Python, the ABI and the platform that the tag names.
 
-An interpreter imports `m.so`, `m.abi3.so` and `m.<its own SOABI>.so`, and no other: a module with another
-interpreter's name is not there at all when it is imported.
+An interpreter imports `m.so`, `m.abi3.so` and `m.<its own SOABI>.so`, and no other file: a module named for a
+different interpreter cannot be imported at all.
 
 Sources: PEP 3149 and `importlib.machinery.EXTENSION_SUFFIXES` of CPython and PyPy, `Python/dynload_win.c`;
 for the names of Linux platforms, Debian's multiarch tuples as CPython's configure writes them.
@@ -40,7 +40,7 @@ _MACHINES = {
     "ppc_64": ("ppc64le", "ppc64"),
 }
 _PYTHON_DLL = re.compile(r"python(3\d+)(t?)\.dll")
-_FIX = "build it with the Python and for the platform of the tag: another tag alone changes no module"
+_FIX = "build it with the Python and for the platform of the tag: changing the tag alone does not help"
 _MUSL_SINCE = 311  # before, CPython named modules for musl as those for glibc (bpo-43112)
 
 
@@ -73,7 +73,7 @@ def parse(member: str) -> ExtensionModule | None:
         return ExtensionModule(member=member, stem=said["stem"], python=None, abi=ABI3, platform=None)
     if said["cp"]:
         python = f"cp{said['cp']}"
-        # `t` is free-threaded, `d` a debug build; `m` was in every name before 3.8 and tells nothing.
+        # `t` is free-threaded, `d` a debug build; `m` was in every name before 3.8 and means nothing.
         abi, platform = f"{python}{said['flags'].replace('m', '')}", said["cp_on"]
     else:
         python = f"pp{said['pp']}"
@@ -84,7 +84,7 @@ def parse(member: str) -> ExtensionModule | None:
 
 
 def check(members: Iterable[str], binaries: Iterable[Binary], name: FileName) -> Iterator[Finding]:
-    """Breaches by module: those that no Python of the tags imports, and those that only one of many does.
+    """Breaches by module: those that no Python of the tags imports, or only one of several.
 
     Args:
         members: all paths in the wheel, to be judged by their names.
@@ -109,7 +109,7 @@ def check(members: Iterable[str], binaries: Iterable[Binary], name: FileName) ->
 
 
 def _check_python_dll(binaries: Iterable[Binary], tags: Sequence[_Tag]) -> Iterator[Finding]:
-    """A plain `m.pyd` is imported by every Python, but each version of Python is a DLL of another name."""
+    """A plain `m.pyd` is imported by every Python, but each version of Python has its own DLL."""
     for binary in binaries:
         plain = binary.path.lower().endswith(".pyd") and parse(binary.path) is None
         for dll in binary.needed if plain else ():
@@ -151,7 +151,7 @@ def _problems(
             yield module, f"its name is for {module.platform}, the wheel for {platforms}"
         elif not is_open and not any(_fits_python(module, tag) for tag in tags):
             yield module, f"its name is for {module.abi}, the wheel for {_pythons(tags)}"
-    # Several for one Python each are there on purpose; which ones, only Requires-Python tells.
+    # Several for one Python each are there on purpose; only Requires-Python says which.
     alone = is_open and len(modules) == 1 and not everywhere
     if alone and not all(_fits_python(modules[0], tag) for tag in tags):
         yield modules[0], f"its name is for {modules[0].abi} alone, the wheel for {_pythons(tags)}"

@@ -20,7 +20,7 @@ from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
 _ORIGIN = ("$ORIGIN", "${ORIGIN}")
 _ADDS_FOLDERS = (b"add_dll_directory", b"AddDllDirectory", b"WinDLL")
-_PACKAGE_DEPTH = 2  # where delvewheel and people who do it by hand call it: a package's own __init__.py
+_PACKAGE_DEPTH = 2  # the __init__.py of a top package, or of one below it
 
 
 def check(
@@ -126,7 +126,7 @@ def _problem_of(member: str, path: str) -> str | None:
 
 
 def _check_folders(archive: Archive, dlls: Sequence[Binary]) -> Iterator[Finding]:
-    """A DLL of another folder is found only where Python code has told Windows of that folder."""
+    """A DLL in a different folder is found only where Python code adds that folder."""
     folders: dict[str, set[str]] = {}
     for dll in dlls:
         folder, _, name = dll.path.rpartition("/")
@@ -148,6 +148,6 @@ def _check_folders(archive: Archive, dlls: Sequence[Binary]) -> Iterator[Finding
         yield Finding(
             code=FindingCode.DLL_FOLDER,
             member=member,
-            reason=f"it needs {name} of another folder, which no Python code makes known to Windows",
+            reason=f"it needs {name} from a different folder, where nothing makes Windows look",
             fix="call os.add_dll_directory() before it is loaded, as delvewheel's patch does",
         )

@@ -16,7 +16,7 @@ from cairn.wheels.metadata.wheel_info import FileName
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
 _ANY = "any"
-# What people call each machine in file names.
+# How file names write each machine.
 _WORDS = {
     "i686": frozenset(("x86", "i386", "i486", "i586", "i686", "ia32", "32", "x32", "32bit", "linux32")),
     "x86_64": frozenset(("amd64", "x64", "64", "64bit", "linux64")),

@@ -1,9 +1,10 @@
-"""Keys and tokens that have got into a file, told by the marks their makers give them for that purpose.
+"""Keys and tokens that have got into a file, recognised by prefixes that their issuers gave them for that.
 
-They are looked for in texts. What a compiler wrote holds every short text somewhere, and the test keys of the
-libraries in it; such files are told by a zero byte near the beginning, as git tells them.
+Only text files are searched. A compiled file has every short text somewhere, and the test keys of the
+libraries in it; it is recognised by a zero byte near its beginning, as git does (xdiff-interface.c,
+`buffer_is_binary`).
 
-Sources: the documentation of the makers, and the rules of gitleaks and of GitHub's secret scanning.
+Sources: the documentation of the issuers, and the rules of gitleaks and of GitHub's secret scanning.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 from dataclasses import dataclass
 
 _OVERLAP = 1024  # bytes: longer than what any pattern takes, with a byte on either side
-_HEAD = 8000  # bytes that are searched for a zero byte, as git does
+_HEAD = 8000  # bytes that are searched for a zero byte: git's FIRST_FEW_BYTES
 _FIXTURES = frozenset(("test", "tests", "testing", "selftest", "testdata", "test_data", "fixtures"))
 _TEST = re.compile(r"(?:test_.*|.*_tests?)\.py")
 
@@ -100,7 +101,7 @@ class Scanner:
         self._begun = self._binary = False
 
     def feed(self, piece: bytes) -> None:
-        """Look at the next piece, which may be as short as it likes."""
+        """Look at the next piece, of any length."""
         if self._binary:
             return
         self._held += piece

@@ -239,7 +239,7 @@ def test_missing_data_is_named(linked: Callable[..., Path], rocm: Rocm, tmp_path
     [
         ({"demo/__init__.py": b""}, r"demo/__init__\.py .* does not import _rocm_init"),
         ({"demo/_rocm_init.py": b"def initialize(): pass\n"}, "does not say preload_shortnames"),
-        ({"demo/_rocm_init.py": b"def initialize(:\n"}, "no Python"),
+        ({"demo/_rocm_init.py": b"def initialize(:\n"}, "not valid Python"),
     ],
 )
 def test_a_missing_anchor_is_named(

@@ -110,7 +110,7 @@ reason = "it is for later"
         (ENTRY.replace('"rpath"', '"archive"'), "'archive' cannot be allowed"),
         (ENTRY.replace('"rpath"', "7"), "entry 1: code is 7"),
         (ENTRY + 'expires = "soon"', "entry 1: expires is 'soon'"),
-        (ENTRY + ENTRY.partition("\n")[2], "entry 2: it says the same as"),
+        (ENTRY + ENTRY.partition("\n")[2], "entry 2: it repeats"),
         ('schema = "cairn.allow/1"\n[finding]\nwheel = "x"', "not an array of tables"),
         ('schema = "cairn.allow/1"\nfinding = [1]', "it is not a table"),
         ("[[", "not TOML"),

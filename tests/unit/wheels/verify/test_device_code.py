@@ -24,15 +24,18 @@ KINDS = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (3, 1)]
 BROKEN = {
     "zeroed": (bytes(len(WHOLE)), "is nothing but zeros"),
     "cut": (WHOLE[:-200], "is cut off"),
-    "short": (WHOLE[:40], "is no ELF file"),
-    "a text": (b"no code at all, and longer than any header would be, as is to be seen", "is no ELF file"),
+    "short": (WHOLE[:40], "is not a 64-bit ELF file"),
+    "a text": (
+        b"no code at all, and longer than any header would be, as is to be seen",
+        "is not a 64-bit ELF file",
+    ),
     "without instructions": (
         WHOLE[:TEXT_AT] + bytes(len(BODY)) + WHOLE[TEXT_AT + len(BODY) :],
         "has nothing but zeros for its instructions",
     ),
     "without its end": (WHOLE[:-130] + bytes(130), "has nothing but zeros for its section headers"),
     "for another target": (make_code_object("gfx950", BODY), "is for gfx950"),
-    "for the host": (WHOLE[:18] + b"\x3e\0" + WHOLE[20:], "is for another machine than an AMD GPU (62)"),
+    "for the host": (WHOLE[:18] + b"\x3e\0" + WHOLE[20:], "is not for an AMD GPU, but for machine 62"),
     "of a far table": (WHOLE[:32] + struct.pack("<Q", 1 << 40) + WHOLE[40:], "is cut off"),
 }
 
