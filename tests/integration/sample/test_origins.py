@@ -228,7 +228,7 @@ class TestSdist:
         origin = self.origin(sdist)
         with tarfile.open(sdist, "w:gz") as archive:
             archive.add(tmp_path / "made_thing-1.5", "made_thing-1.5-changed")
-        with pytest.raises(SourceError, match="its sha256 is another"):
+        with pytest.raises(SourceError, match="its sha256 differs"):
             materialise([origin], tmp_path / "cache")
         assert not list((tmp_path / "cache").glob("*.git"))
         assert not marker.exists()

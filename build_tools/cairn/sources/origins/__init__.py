@@ -1,1 +1,5 @@
-"""Origins that are described rather than hosted, as real git repositories: `materialize.materialise`."""
+"""Origins that are described rather than hosted, as real git repositories.
+
+`materialize.materialise` takes `TreeOrigin` (a folder with `history.toml`) and `SdistOrigin` (an archive of a
+package index), and gives the folders of the bare repositories that it made.
+"""

@@ -1,4 +1,4 @@
-"""Bare git repositories made of given commits: the same commits give the same object names everywhere."""
+"""Bare git repositories made of given commits: the same commits get the same ids on every machine."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ FILE = "100644"
 EXECUTABLE = "100755"
 GITLINK = "160000"
 
-# As the well-known hosts allow: fetching one commit by its name, and partial clones.
+# As GitHub and GitLab allow: fetching a commit by its id, and partial clones (git-config(1), `uploadpack`).
 _SERVED_LIKE_A_HOST = ("uploadpack.allowAnySHA1InWant", "uploadpack.allowFilter")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class TreeEntry:
     """One path of a commit.
 
     Attributes:
         mode: git's mode of it, one of `FILE`, `EXECUTABLE` and `GITLINK`.
-        data: the file's bytes; of a submodule, the name of its commit in hexadecimal.
+        data: the file's bytes; of a submodule, the id of its commit in hexadecimal.
     """
 
     mode: str
@@ -31,7 +31,7 @@ class Entry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Commit:
+class NewCommit:
     """One commit.
 
     Attributes:
@@ -44,11 +44,11 @@ class Commit:
     message: str
     date: datetime
     parent: int | None
-    files: Mapping[str, Entry]
+    files: Mapping[str, TreeEntry]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repository:
+class NewRepository:
     """A repository to be written.
 
     Attributes:
@@ -61,28 +61,29 @@ class Repository:
 
     author: str
     default_branch: str
-    commits: tuple[Commit, ...]
+    commits: tuple[NewCommit, ...]
     branches: Mapping[str, int]
     tags: Mapping[str, int]
 
 
-def write_repository(repository: Repository, folder: Path) -> None:
+def write_repository(repository: NewRepository, folder: Path) -> None:
     """Write a bare repository into `folder`, which is empty.
 
     Raises:
-        PrerequisiteError: git is not on this machine.
+        PrerequisiteError: git is not installed.
         SourceError: git refused.
     """
     branch = f"--initial-branch={repository.default_branch}"
     command.run(folder, "init", "--quiet", "--bare", "--template=", "--object-format=sha1", branch)
     for name in _SERVED_LIKE_A_HOST:
         command.run(folder, "config", name, "true")
+    # Fewer than fastimport.unpackLimit objects become loose files: a pack is faster to write and to serve.
     stream = b"".join(_stream(repository))
     command.run(folder, "-c", "fastimport.unpackLimit=1", "fast-import", "--quiet", "--done", stdin=stream)
 
 
 def resolve(folder: Path, ref: str) -> str:
-    """The name of the commit that a branch or tag of a repository means.
+    """The id of the commit that a branch or tag of a repository names.
 
     Raises:
         SourceError: there is no such branch or tag.
@@ -90,15 +91,20 @@ def resolve(folder: Path, ref: str) -> str:
     return command.line(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
 
 
-def _stream(repository: Repository) -> Iterator[bytes]:
-    """The repository in the language of `git fast-import` (git's Documentation/git-fast-import)."""
+def _stream(repository: NewRepository) -> Iterator[bytes]:
+    """The repository in the language of `git fast-import` (git-fast-import(1), "INPUT FORMAT").
+
+    Commits are marked `:1`, `:2`, …, by which what follows names them.
+    """
     author = repository.author
     for index, commit in enumerate(repository.commits):
+        # Every commit moves the default branch; the resets below say where the branches end up.
         yield f"commit refs/heads/{repository.default_branch}\nmark :{index + 1}\n".encode()
         yield _signed("author", author, commit.date) + _signed("committer", author, commit.date)
         yield _data(commit.message.encode())
         if commit.parent is not None:
             yield f"from :{commit.parent + 1}\n".encode()
+        # A commit begins with its parent's files; ours lists all that it has.
         yield b"deleteall\n"
         for path, entry in sorted(commit.files.items()):
             yield from _modify(path, entry)
@@ -110,8 +116,8 @@ def _stream(repository: Repository) -> Iterator[bytes]:
     yield b"done\n"
 
 
-def _modify(path: str, entry: Entry) -> Iterator[bytes]:
-    if entry.mode == GITLINK:
+def _modify(path: str, entry: TreeEntry) -> Iterator[bytes]:
+    if entry.mode == GITLINK:  # its data is no blob but the id of a commit in a different repository
         yield b"M %s %s %s\n" % (entry.mode.encode(), entry.data, _quoted(path))
         return
     yield b"M %s inline %s\n" % (entry.mode.encode(), _quoted(path))
@@ -119,13 +125,16 @@ def _modify(path: str, entry: Entry) -> Iterator[bytes]:
 
 
 def _signed(role: str, author: str, date: datetime) -> bytes:
+    """Who and when, in the date format `raw`: seconds since 1970 and the zone as +hhmm."""
     return f"{role} {author} {int(date.timestamp())} {date.strftime('%z')}\n".encode()
 
 
 def _data(data: bytes) -> bytes:
+    """Bytes by their count, so that they may hold anything; the line feed after them is optional."""
     return b"data %d\n%s\n" % (len(data), data)
 
 
 def _quoted(path: str) -> bytes:
+    """A path in quotes, where only these three need an escape."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'.encode()

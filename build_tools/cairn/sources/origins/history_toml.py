@@ -12,13 +12,13 @@ import msgspec
 
 from cairn import datafile
 from cairn.errors import UsageError
-from cairn.sources.origins.fast_import import EXECUTABLE, FILE, GITLINK, Commit, Entry, Repository
+from cairn.sources.origins.fast_import import EXECUTABLE, FILE, GITLINK, NewCommit, NewRepository, TreeEntry
 
 _REFERENCE = re.compile(r"\{commit:([A-Za-z0-9_-]+):([^}\s]+)\}")
 _LEFT_BY_TOOLS = ("__pycache__", ".pytest_cache", ".ruff_cache", ".mypy_cache")
 
 
-class Step(datafile.Value):
+class HistoryStep(datafile.Value):
     """What one commit brings, on top of its parent.
 
     Attributes:
@@ -26,7 +26,7 @@ class Step(datafile.Value):
         message: its message.
         date: ISO 8601 with a time zone.
         parent: the name of an earlier step; None takes the one before it in the file.
-        remove: patterns of paths that leave.
+        remove: patterns of paths that it deletes.
         tree: patterns of files that come from `tree/`, in their newest state (`*` crosses folders).
         write: paths and their text. `{commit:REPOSITORY:REF}` stands for a commit of a neighbour.
         submodules: paths and their commits, given in the same way.
@@ -56,7 +56,7 @@ class History(datafile.Value, tag_field="schema", tag="cairn.history/1"):
 
     author: str
     default_branch: str
-    commits: tuple[Step, ...]
+    commits: tuple[HistoryStep, ...]
     branches: Mapping[str, str]
     tags: Mapping[str, str] = msgspec.field(default_factory=dict)
     executable: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ def load(folder: Path) -> History:
     """Read `history.toml` of a folder.
 
     Raises:
-        UsageError: it is missing, malformed, or names a commit it does not have.
+        UsageError: it is missing, malformed, or names a commit that it does not describe.
     """
     path = folder / "history.toml"
     tip = "the origin's `tree` must name a folder with a history.toml and a tree/ folder"
@@ -81,11 +81,11 @@ def load(folder: Path) -> History:
     return history
 
 
-def read_tree(folder: Path, executable: tuple[str, ...]) -> dict[str, Entry]:
-    """The files of `tree/`, by path with `/`; what tools leave behind does not count.
+def read_tree(folder: Path, executable: tuple[str, ...]) -> dict[str, TreeEntry]:
+    """The files of `tree/`, by path with `/`; what tools leave behind is skipped.
 
     Raises:
-        UsageError: a link or another thing that is not a file is among them.
+        UsageError: there is a link, or anything else that is not a plain file.
     """
     root = folder / "tree"
     found = {}
@@ -97,13 +97,13 @@ def read_tree(folder: Path, executable: tuple[str, ...]) -> dict[str, Entry]:
             continue
         if path.is_symlink() or not path.is_file():
             raise UsageError(f"{path} is not a plain file")
-        found[name] = Entry(mode=EXECUTABLE if name in executable else FILE, data=path.read_bytes())
+        found[name] = TreeEntry(mode=EXECUTABLE if name in executable else FILE, data=path.read_bytes())
     return found
 
 
 def to_repository(
-    history: History, tree: Mapping[str, Entry], commit_of: Callable[[str, str], str]
-) -> Repository:
+    history: History, tree: Mapping[str, TreeEntry], commit_of: Callable[[str, str], str]
+) -> NewRepository:
     """The commits that a history describes.
 
     Args:
@@ -115,15 +115,15 @@ def to_repository(
         UsageError: a pattern matches nothing.
     """
     indices: dict[str, int] = {}
-    commits: list[Commit] = []
+    commits: list[NewCommit] = []
     for step in history.commits:
         parent = indices[step.parent] if step.parent else (len(commits) - 1 if commits else None)
         before = {} if parent is None else commits[parent].files
         files = _apply(step, before, tree, commit_of)
         date = datetime.fromisoformat(step.date)
-        commits.append(Commit(message=f"{step.message.strip()}\n", date=date, parent=parent, files=files))
+        commits.append(NewCommit(message=f"{step.message.strip()}\n", date=date, parent=parent, files=files))
         indices[step.name] = len(commits) - 1
-    return Repository(
+    return NewRepository(
         author=history.author,
         default_branch=history.default_branch,
         commits=tuple(commits),
@@ -133,32 +133,26 @@ def to_repository(
 
 
 def _apply(
-    step: Step,
-    before: Mapping[str, Entry],
-    tree: Mapping[str, Entry],
+    step: HistoryStep,
+    before: Mapping[str, TreeEntry],
+    tree: Mapping[str, TreeEntry],
     commit_of: Callable[[str, str], str],
-) -> dict[str, Entry]:
+) -> dict[str, TreeEntry]:
     gone = {path for pattern in step.remove for path in _matching(step, pattern, before)}
     taken = {path: tree[path] for pattern in step.tree for path in _matching(step, pattern, tree)}
     written = {
-        path: Entry(mode=FILE, data=_expand(text, commit_of).encode()) for path, text in step.write.items()
+        path: TreeEntry(mode=mode, data=_REFERENCE.sub(lambda m: commit_of(m[1], m[2]), text).encode())
+        for mode, texts in ((FILE, step.write), (GITLINK, step.submodules))
+        for path, text in texts.items()
     }
-    links = {
-        path: Entry(mode=GITLINK, data=_expand(text, commit_of).encode())
-        for path, text in step.submodules.items()
-    }
-    return {path: entry for path, entry in before.items() if path not in gone} | taken | written | links
+    return {path: entry for path, entry in before.items() if path not in gone} | taken | written
 
 
-def _matching(step: Step, pattern: str, files: Mapping[str, Entry]) -> list[str]:
+def _matching(step: HistoryStep, pattern: str, files: Mapping[str, TreeEntry]) -> list[str]:
     found = [path for path in files if fnmatch(path, pattern)]
     if not found:
         raise UsageError(f"the commit {step.name!r}: no file matches {pattern!r}")
     return found
-
-
-def _expand(text: str, commit_of: Callable[[str, str], str]) -> str:
-    return _REFERENCE.sub(lambda match: commit_of(match[1], match[2]), text)
 
 
 def _validate(history: History, path: Path) -> None:
@@ -169,15 +163,15 @@ def _validate(history: History, path: Path) -> None:
     for kind, refs in (("branch", history.branches), ("tag", history.tags)):
         for name, commit in refs.items():
             if commit not in known:
-                raise UsageError(f"{path}: the {kind} {name} names the commit {commit!r}, which is not there")
+                raise UsageError(f"{path}: the {kind} {name} names the unknown commit {commit!r}")
     if history.default_branch not in history.branches:
         raise UsageError(f"{path}: the default branch {history.default_branch!r} is not among the branches")
 
 
-def _validate_step(step: Step, known: set[str], path: Path) -> None:
+def _validate_step(step: HistoryStep, known: set[str], path: Path) -> None:
     where = f"{path}: the commit {step.name!r}"
     if step.name in known:
-        raise UsageError(f"{where} is there twice")
+        raise UsageError(f"{where} is described twice")
     if step.parent is not None and step.parent not in known:
         raise UsageError(f"{where} names the parent {step.parent!r}, which is not before it")
     try:

@@ -18,7 +18,7 @@ from cairn.errors import SourceError, UsageError
 from cairn.sources.origins import fast_import, history_toml
 from cairn.sources.origins import sdist as origins_sdist
 
-# Part of every digest: raised when the same description would give another repository.
+# Part of every digest: to be raised when the same description comes to mean a different repository.
 _FORMAT = "1"
 _DIGEST_FILE = "cairn-origin"
 
@@ -55,16 +55,16 @@ class SdistOrigin:
 def materialise(origins: Iterable[TreeOrigin | SdistOrigin], cache_dir: Path) -> Mapping[str, Path]:
     """Write the origins, and the neighbours they name, as bare repositories `<cache_dir>/<name>.git`.
 
-    A repository whose description is unchanged is left as it is. Runs side by side are safe.
+    A repository whose description is unchanged is left as it is. Several runs at a time are safe.
 
     Returns:
         The repository's folder, by the origin's name.
 
     Raises:
         UsageError: a description is missing or malformed.
-        SourceError: an sdist is not the one expected, or neighbours name each other in a circle.
+        SourceError: an sdist is not the one expected, or neighbours name each other's commits in a circle.
         NetworkError: an sdist could not be fetched.
-        PrerequisiteError: git is not on this machine.
+        PrerequisiteError: git is not installed.
         SystemFailureError: another run held the cache for too long.
     """
     with files.locked(cache_dir / "origins.lock"):
@@ -120,23 +120,15 @@ class _Writer:
         digest = _digest(b"tree", description, *(n.digest.encode() for n in neighbours.values()), *parts)
         written = _Written(folder=self._cache / f"{path.name}.git", digest=digest)
         if not _is_current(written):
-            commits = _Commits(path, {name: n.folder for name, n in neighbours.items()})
-            _write(written, history_toml.to_repository(history, tree, commits))
+
+            def commit_of(repository: str, ref: str) -> str:
+                try:
+                    return fast_import.resolve(neighbours[repository].folder, ref)
+                except SourceError as error:
+                    raise UsageError(f"{path}: {repository} has no branch or tag {ref!r}") from error
+
+            _write(written, history_toml.to_repository(history, tree, commit_of))
         return written
-
-
-@dataclass(frozen=True)
-class _Commits:
-    """The commits of a repository's neighbours, by repository and branch or tag."""
-
-    path: Path
-    folders: Mapping[str, Path]
-
-    def __call__(self, repository: str, ref: str) -> str:
-        try:
-            return fast_import.resolve(self.folders[repository], ref)
-        except SourceError as error:
-            raise UsageError(f"{self.path}: {repository} has no branch or tag {ref!r}") from error
 
 
 def _is_current(written: _Written) -> bool:
@@ -146,7 +138,7 @@ def _is_current(written: _Written) -> bool:
         return False
 
 
-def _write(written: _Written, repository: fast_import.Repository) -> None:
+def _write(written: _Written, repository: fast_import.NewRepository) -> None:
     with files.folder_beside(written.folder) as part:
         fast_import.write_repository(repository, part)
         (part / _DIGEST_FILE).write_text(written.digest, encoding="ascii")

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from cairn import files, process, requirements
 from cairn.errors import NetworkError, ProcessError, SourceError, UsageError
 from cairn.sources.origins import pkginfo_backend
-from cairn.sources.origins.fast_import import EXECUTABLE, FILE, Commit, Entry, Repository
+from cairn.sources.origins.fast_import import EXECUTABLE, FILE, NewCommit, NewRepository, TreeEntry
 
 _AUTHOR = "Cairn <cairn@localhost>"
 _DATE = datetime(2000, 1, 1, tzinfo=UTC)
@@ -42,17 +42,19 @@ def exact_version(requirement: str) -> tuple[str, str]:
 
 
 def fetch(requirement: str, sha256: str, folder: Path) -> Path:
-    """Download the sdist of `NAME==VERSION` into `folder` with pip, and the person's pip configuration.
+    """Download the sdist of `NAME==VERSION` into `folder` with pip and the user's pip configuration.
 
     Raises:
         NetworkError: pip could not find or fetch it.
-        SourceError: its sha256 is another.
+        SourceError: its sha256 differs.
     """
     wanted = folder / "requirements.txt"
     files.write_text(wanted, f"{requirement} --hash=sha256:{sha256}\n")
     target = folder / "sdist"
     command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input"]
     choice = ["--no-deps", "--no-binary=:all:", "--require-hashes", "--requirement", str(wanted)]
+    # pip asks the build backend for the metadata of all it downloads, even with --no-deps (pypa/pip#1884):
+    # setuptools would run setup.py. Without isolation it imports the backend that PYTHONPATH has: ours.
     backend = ["--use-pep517", "--no-build-isolation", "--dest", str(target)]
     with tempfile.TemporaryDirectory(prefix="cairn-backend-") as shim:
         environment = {**os.environ, "PYTHONPATH": _shim(Path(shim)), "SETUPTOOLS_USE_DISTUTILS": "stdlib"}
@@ -63,11 +65,11 @@ def fetch(requirement: str, sha256: str, folder: Path) -> Path:
     return _only_file(target, requirement, sha256)
 
 
-def to_repository(sdist: Path, requirement: str) -> Repository:
+def to_repository(sdist: Path, requirement: str) -> NewRepository:
     """The sdist's files as the one commit of the branch `main`, tagged `v<version>`.
 
     Raises:
-        SourceError: it is no tar archive, or holds something that has no place in a repository.
+        SourceError: it is not a tar archive, or has a member that cannot be in a repository.
     """
     name, version = exact_version(requirement)
     try:
@@ -76,15 +78,18 @@ def to_repository(sdist: Path, requirement: str) -> Repository:
     except (tarfile.TarError, EOFError, OSError) as error:
         raise SourceError(f"{sdist.name} cannot be read as a tar archive: {error}") from error
     message = f"Import {name} {version} from its sdist\n\n{sdist.name}\n"
-    commit = Commit(message=message, date=_DATE, parent=None, files=content)
+    commit = NewCommit(message=message, date=_DATE, parent=None, files=content)
     tags = {f"v{version}": 0}
-    return Repository(
+    return NewRepository(
         author=_AUTHOR, default_branch="main", commits=(commit,), branches={"main": 0}, tags=tags
     )
 
 
 def _shim(folder: Path) -> str:
-    """A module search path on which setuptools' backend is ours."""
+    """A module search path on which setuptools' backend is `pkginfo_backend`, which only reads PKG-INFO.
+
+    Without a [build-system] table, pip calls `setuptools.build_meta:__legacy__` (PEP 517, "Source trees").
+    """
     package = folder / "setuptools"
     package.mkdir()
     (package / "__init__.py").touch()
@@ -96,7 +101,7 @@ def _refused(requirement: str, error: ProcessError) -> NetworkError | SourceErro
     reason = next((line for line in error.output.splitlines() if line.startswith("ERROR:")), str(error))
     if "DO NOT MATCH THE HASHES" in error.output:
         return SourceError(
-            f"the sdist of {requirement} is not the one expected: its sha256 is another",
+            f"the sdist of {requirement} is not the one expected: its sha256 differs",
             tip="compare the sha256 in the stack with the one of the index; build nothing until they agree",
         )
     return NetworkError(
@@ -110,13 +115,15 @@ def _only_file(folder: Path, requirement: str, sha256: str) -> Path:
     if len(found) != 1:
         raise SourceError(f"pip fetched {len(found)} files for {requirement}, expected its sdist")
     if files.sha256_of(found[0]) != sha256:
-        raise SourceError(f"the sdist of {requirement} is not the one expected: its sha256 is another")
+        raise SourceError(f"the sdist of {requirement} is not the one expected: its sha256 differs")
     return found[0]
 
 
-def _entries(archive: tarfile.TarFile, name: str) -> Iterator[tuple[str, Entry]]:
+def _entries(archive: tarfile.TarFile, name: str) -> Iterator[tuple[str, TreeEntry]]:
+    """The files, without the one folder `NAME-VERSION` that holds all of an sdist (PEP 625, PEP 517)."""
     top = None
     for member in archive:
+        # As PEP 706 (filter "data"), and stricter: no way out of the folder, no links at all, no `.git`.
         path = PurePosixPath(member.name)
         if path.is_absolute() or not {"..", ".git"}.isdisjoint(path.parts):
             raise SourceError(f"{name} holds {member.name!r}, which is outside its own folder")
@@ -132,8 +139,8 @@ def _entries(archive: tarfile.TarFile, name: str) -> Iterator[tuple[str, Entry]]
 
 def _entry(
     archive: tarfile.TarFile, member: tarfile.TarInfo, path: PurePosixPath
-) -> Iterator[tuple[str, Entry]]:
+) -> Iterator[tuple[str, TreeEntry]]:
     file = archive.extractfile(member)
     if file is not None:
         mode = EXECUTABLE if member.mode & _RUNNABLE else FILE
-        yield "/".join(path.parts[1:]), Entry(mode=mode, data=file.read())
+        yield "/".join(path.parts[1:]), TreeEntry(mode=mode, data=file.read())

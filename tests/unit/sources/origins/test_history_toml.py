@@ -6,7 +6,7 @@ import pytest
 
 from cairn.errors import UsageError
 from cairn.sources.origins import history_toml
-from cairn.sources.origins.fast_import import EXECUTABLE, FILE, GITLINK, Entry, Repository
+from cairn.sources.origins.fast_import import EXECUTABLE, FILE, GITLINK, NewRepository, TreeEntry
 
 HEAD = """\
 schema = "cairn.history/1"
@@ -37,7 +37,7 @@ def described(folder: Path, text: str, **files: str) -> Path:
     return folder
 
 
-def repository(folder: Path, commits: dict[str, str] | None = None) -> Repository:
+def repository(folder: Path, commits: dict[str, str] | None = None) -> NewRepository:
     history = history_toml.load(folder)
     tree = history_toml.read_tree(folder, history.executable)
     known = commits or {}
@@ -50,8 +50,8 @@ def test_a_commit_takes_its_parents_files_and_its_own(tmp_path: Path) -> None:
     folder = described(tmp_path, HEAD.format(newest="second") + first + second, a="A", **{"d/e/f": "F"})
     made = repository(folder)
     assert [dict(c.files) for c in made.commits] == [
-        {"a": Entry(mode=FILE, data=b"A"), "version.txt": Entry(mode=FILE, data=b"1\n")},
-        {"d/e/f": Entry(mode=FILE, data=b"F"), "version.txt": Entry(mode=FILE, data=b"2\n")},
+        {"a": TreeEntry(mode=FILE, data=b"A"), "version.txt": TreeEntry(mode=FILE, data=b"1\n")},
+        {"d/e/f": TreeEntry(mode=FILE, data=b"F"), "version.txt": TreeEntry(mode=FILE, data=b"2\n")},
     ]
     assert [c.parent for c in made.commits] == [None, 0]
     assert made.branches == {"main": 1}
@@ -70,7 +70,7 @@ def test_commits_of_neighbours_are_filled_in(tmp_path: Path) -> None:
     assert history_toml.load(folder).neighbours() == ("kit", "other")
     files = repository(folder, {"kit:release/1": "1" * 40, "other:v1": "2" * 40}).commits[0].files
     assert files["pin"].data == b"1" * 40 + b"\n"
-    assert files["s"] == Entry(mode=GITLINK, data=b"2" * 40)
+    assert files["s"] == TreeEntry(mode=GITLINK, data=b"2" * 40)
 
 
 def test_the_executable_bit_is_declared_not_found(tmp_path: Path) -> None:
@@ -98,10 +98,10 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
     [
         ("schema = ", "is not TOML"),
         (HEAD.format(newest="first").replace("history/1", "history/9") + FIRST, "expected 'cairn.history/1'"),
-        (HEAD.format(newest="gone") + FIRST, "the branch main names the commit 'gone'"),
+        (HEAD.format(newest="gone") + FIRST, "the branch main names the unknown commit 'gone'"),
         (HEAD.format(newest="first").replace('"main"', '"trunk"') + FIRST, "the default branch 'trunk'"),
         (HEAD.format(newest="first") + 'tags = { v1 = "gone" }\n' + FIRST, "the tag v1 names the commit"),
-        (HEAD.format(newest="first") + FIRST + FIRST, "is there twice"),
+        (HEAD.format(newest="first") + FIRST + FIRST, "is described twice"),
         (HEAD.format(newest="first") + FIRST + 'parent = "later"\n', "names the parent 'later'"),
         (HEAD.format(newest="first") + FIRST.replace("2025-01-01T", "noon"), "is not ISO 8601"),
         (HEAD.format(newest="first") + FIRST.replace("+01:00", ""), "has no time zone"),
