@@ -158,6 +158,12 @@ def variables(isolation: Isolation, base: Mapping[str, str] | None = None) -> di
         passed = {name: value for name, value in given.items() if _TEST_KEEPS.fullmatch(name)}
     else:
         passed = {name: value for name, value in given.items() if not _DROPPED[isolation].match(name)}
+    if isolation is not Isolation.BUILD and any(name.lower().endswith("_proxy") for name in passed):
+        # We serve indexes on this machine, where a proxy cannot reach them. Programs read the name in lower
+        # case first, and some no other: curl(1).
+        no_proxy = passed.get("no_proxy") or passed.get("NO_PROXY")
+        direct = ",".join(filter(None, (no_proxy, "127.0.0.1", "localhost")))
+        passed |= {"no_proxy": direct, "NO_PROXY": direct}
     return passed | dict(_ADDED.get(isolation, {}))
 
 

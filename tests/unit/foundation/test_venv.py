@@ -75,6 +75,14 @@ def test_our_own_pip_obeys_the_user_but_for_where_packages_go() -> None:
     assert venv.variables(Isolation.OWN_PIP, obeyed | elsewhere) == obeyed
 
 
+@pytest.mark.parametrize("kind", [Isolation.OWN_PIP, Isolation.TEST, Isolation.INSTALLER])
+def test_a_proxy_is_not_asked_for_what_this_machine_serves(kind: Isolation) -> None:
+    proxied = venv.variables(kind, {"https_proxy": "http://proxy:3128", "NO_PROXY": ".corp"})
+    for name in ("NO_PROXY", "no_proxy"):
+        assert proxied[name].split(",") == [".corp", "127.0.0.1", "localhost"]
+    assert "no_proxy" not in venv.variables(kind, {"PATH": "/bin"})
+
+
 def test_pip_options_of_a_source(tmp_path: Path) -> None:
     source = PackageSource(index_url="http://i/", find_links=("a", "b"), cache_dir=tmp_path, pre=True)
     assert source.arguments() == (

@@ -66,8 +66,7 @@ def install(
     with tempfile.TemporaryDirectory(prefix="cairn-trial-") as folder:
         # Caches of its own: one that earlier installations filled would hide a file that is not on the index.
         env = venv.variables(venv.Isolation.INSTALLER) | {"UV_CACHE_DIR": str(Path(folder, "uv"))}
-        # The gate serves the index on this machine, and a proxy cannot reach it.
-        env |= dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1") | dict(environment or {})
+        env |= environment or {}
         uv_pip = [find_uv_bin(), "pip"]
         try:
             inside = venv.create(Path(folder, "venv"), python=python, environ=env).python

@@ -269,8 +269,7 @@ def _resolve(index: _Index, platform: Platform) -> dict[str, str]:
     command = [find_uv_bin(), "pip", "compile", "-", "--no-config", "--no-cache", "--quiet", "--no-header"]
     # uv asks for an interpreter; since nothing is built, ours serves for every version of the set.
     command += ["--no-annotate", "--no-build", "--no-python-downloads", "--python", sys.executable]
-    # A proxy would be asked for what this machine serves itself.
-    env = venv.variables(venv.Isolation.INSTALLER) | dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1")
+    env = venv.variables(venv.Isolation.INSTALLER)
     with _served(index) as url:
         command += ["--default-index", url, *platform.uv_options()]
         for index.offers_unmet in (False, True):
@@ -319,8 +318,6 @@ def _served(index: _Index) -> Iterator[str]:
             """Say nothing: the screen belongs to the command that asks."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        server.block_on_close = False  # uv keeps its connections open until it ends
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:

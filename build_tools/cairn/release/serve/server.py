@@ -89,8 +89,6 @@ def _listen(path: Path, host: str, port: int) -> _StoreServer:
 
 
 class _StoreServer(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-
     def __init__(self, address: tuple[str, int], path: Path) -> None:
         self.root = path.resolve()
         super().__init__(address, _Handler)
