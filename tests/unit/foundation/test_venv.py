@@ -47,6 +47,8 @@ def test_a_tested_wheel_sees_only_what_is_harmless() -> None:
     }
     assert venv.variables(Isolation.TEST, harmless | harmful) == {
         **harmless,
+        "NO_PROXY": "127.0.0.1,localhost",
+        "no_proxy": "127.0.0.1,localhost",
         "PIP_CONFIG_FILE": os.devnull,
         "PYTHONUTF8": "1",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",

@@ -100,7 +100,10 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
         (HEAD.format(newest="first").replace("history/1", "history/9") + FIRST, "expected 'cairn.history/1'"),
         (HEAD.format(newest="gone") + FIRST, "the branch main names the unknown commit 'gone'"),
         (HEAD.format(newest="first").replace('"main"', '"trunk"') + FIRST, "the default branch 'trunk'"),
-        (HEAD.format(newest="first") + 'tags = { v1 = "gone" }\n' + FIRST, "the tag v1 names the unknown commit"),
+        (
+            HEAD.format(newest="first") + 'tags = { v1 = "gone" }\n' + FIRST,
+            "the tag v1 names the unknown commit",
+        ),
         (HEAD.format(newest="first") + FIRST + FIRST, "is described twice"),
         (HEAD.format(newest="first") + FIRST + 'parent = "later"\n', "names the parent 'later'"),
         (HEAD.format(newest="first") + FIRST.replace("2025-01-01T", "noon"), "is not ISO 8601"),
