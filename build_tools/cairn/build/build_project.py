@@ -21,7 +21,7 @@ from cairn.build.inputs import leftovers, source_tree, toolchain, variables
 from cairn.build.log import causes, progress
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.build.pip_install import pip_install
-from cairn.build.plan import Step, keys_of
+from cairn.build.plan import BuildStep, keys_of
 from cairn.build.postprocess import Context
 from cairn.errors import BuildError, CairnError, ProcessError, SourceError, WheelError
 from cairn.output import Progress, console, wording
@@ -35,7 +35,7 @@ _TAIL = 12  # lines of a failed build that are shown
 
 
 def build(
-    step: Step, request: BuildRequest, built: Mapping[str, BuiltWheel], stage: console.Stage
+    step: BuildStep, request: BuildRequest, built: Mapping[str, BuiltWheel], stage: console.Stage
 ) -> cache.Hit:
     """Build one wheel and put it into the cache.
 
@@ -93,7 +93,7 @@ def build(
 
 
 def _environment(
-    step: Step,
+    step: BuildStep,
     request: BuildRequest,
     built: Mapping[str, BuiltWheel],
     folder: Path,

@@ -26,7 +26,7 @@ from cairn.stack import Project
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class BuildStep:
     """One project of the plan.
 
     Attributes:
@@ -61,7 +61,7 @@ class Plan:
     """The steps, each after those it needs."""
 
     request: BuildRequest
-    steps: tuple[Step, ...]
+    steps: tuple[BuildStep, ...]
 
 
 def make(request: BuildRequest) -> Plan:
@@ -89,7 +89,7 @@ def make(request: BuildRequest) -> Plan:
         # build or from the cache, and under which of its keys, must not make others build again.
         identities[project.name] = hit.identity if hit else keys.own
         steps.append(
-            Step(
+            BuildStep(
                 project=project,
                 checkout=checkout,
                 base_version=base_version,
@@ -107,7 +107,7 @@ class Keys:
     """Under which names the cache may have a wheel.
 
     Attributes:
-        flavour: as in `Step`.
+        flavour: as in `BuildStep`.
         clean: of a build that begins with the files the key covers and nothing else; any tree may have it.
         own: of a build that goes on with what earlier ones left in this very tree; `clean` where there is
             nothing of that kind.

@@ -14,7 +14,7 @@ from cairn import targets as gpu
 from cairn import venv
 from cairn.build.inputs import source_tree, variables
 from cairn.build.model import BuildRequest, BuiltWheel, python_version
-from cairn.build.plan import Step
+from cairn.build.plan import BuildStep
 from cairn.errors import WheelError
 from cairn.output import console
 from cairn.venv import VirtualEnvironment
@@ -41,7 +41,7 @@ class Context:
         log: receives the output of the programs that are run.
     """
 
-    step: Step
+    step: BuildStep
     request: BuildRequest
     built: Mapping[str, BuiltWheel]
     env: VirtualEnvironment

@@ -18,7 +18,7 @@ from pathlib import Path
 from cairn import files, process
 from cairn.build import build_project
 from cairn.build.model import BuildRequest, BuiltWheel
-from cairn.build.plan import Plan, Step
+from cairn.build.plan import BuildStep, Plan
 from cairn.errors import UsageError, WheelError
 from cairn.output import console
 from cairn.wheels import wheelset as wheel_sets
@@ -66,7 +66,7 @@ def run(plan: Plan) -> tuple[BuiltWheel, ...]:
     return tuple(built[s.project.name] for s in plan.steps)
 
 
-def _one(step: Step, request: BuildRequest, built: Mapping[str, BuiltWheel]) -> BuiltWheel:
+def _one(step: BuildStep, request: BuildRequest, built: Mapping[str, BuiltWheel]) -> BuiltWheel:
     """The wheel of one step, in the output folder: from the cache, else built now."""
     started, name = time.time(), f"build {step.project.name}"
     hit = step.hit
@@ -92,7 +92,7 @@ def _one(step: Step, request: BuildRequest, built: Mapping[str, BuiltWheel]) -> 
     )
 
 
-def _remove_others(wheel: Path, step: Step) -> None:
+def _remove_others(wheel: Path, step: BuildStep) -> None:
     """Remove the wheels that earlier builds of a project for the same Python left in the output folder.
 
     `pip install --find-links` would choose among them. A file that is not known to be ours stays.

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn.build.model import BuiltWheel
-from cairn.pipeline.timeline import Span
-from cairn.release.gate import evidence, judgement
+from cairn.pipeline.timeline import StageSpan
 from cairn.release.promote import Promotion
 from cairn.sources.checkout.checkout import Checkout
 from cairn.stack import Stack
@@ -82,11 +81,4 @@ class TrailResult:
     pip_line: str
     uv_line: str
     report: Path
-    spans: tuple[Span, ...]
-
-
-def untested_note(promotion: Promotion, wheel_set: WheelSet, record: TestRecord) -> str | None:
-    """What the set was not tested on: as the gate judged it, else (an older store) by the record."""
-    if promotion.report is not None:
-        return promotion.report.untested_note
-    return promotion.untested or judgement.untested_note(evidence.untested(wheel_set, (record,)))
+    spans: tuple[StageSpan, ...]

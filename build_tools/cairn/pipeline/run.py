@@ -25,10 +25,10 @@ from cairn.errors import StoreError, SystemFailureError
 from cairn.output import console
 from cairn.pipeline import kept
 from cairn.pipeline.report import page
-from cairn.pipeline.request import TrailRequest, TrailResult, untested_note
+from cairn.pipeline.request import TrailRequest, TrailResult
 from cairn.pipeline.timeline import Timeline
 from cairn.release import promote
-from cairn.release.gate import evidence, install_check
+from cairn.release.gate import evidence, install_check, judgement
 from cairn.release.index import keys
 from cairn.release.publish import files as publish_files
 from cairn.release.publish import mirror
@@ -142,7 +142,7 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
         rocm_version=installed.info.version if installed else None,
         record=record,
         promotion=promotion,
-        untested_note=untested_note(promotion, wheel_set, record),
+        untested_note=_untested_note(promotion, wheel_set, record),
         installers=_INSTALLERS,
         pip_line=shlex.join(["pip", "install", "--index-url", release_url, *names]),
         uv_line=shlex.join(["uv", "pip", "install", "--index-url", release_url, *names]),
@@ -289,7 +289,7 @@ def _promote(
             bypass=bypass,
             on_step=stage.update,
         )
-        if (note := untested_note(done, wheel_set, record)) is not None:
+        if (note := _untested_note(done, wheel_set, record)) is not None:
             stage.end_as("bypassed", note)
         elif done.kept:
             stage.end_as("kept", f"in {RELEASE} already")
@@ -325,3 +325,12 @@ def install_from_release(request: TrailRequest, wheel_set: WheelSet) -> None:
                 f"{program} cannot install the set from {url}: {done.problem}",
                 tip="cairn index audit tells what is wrong with the index",
             )
+
+
+def _untested_note(
+    promotion: promote.Promotion, wheel_set: WheelSet, record: records.TestRecord
+) -> str | None:
+    """What the set was not tested on: as the gate judged it, else (an older store) by the record."""
+    if promotion.report is not None:
+        return promotion.report.untested_note
+    return promotion.untested or judgement.untested_note(evidence.untested(wheel_set, (record,)))

@@ -11,7 +11,7 @@ from cairn.output import console
 
 
 @dataclass(frozen=True, kw_only=True)
-class Span:
+class StageSpan:
     """A stage that has ended; times in seconds since the epoch.
 
     Attributes:
@@ -33,7 +33,7 @@ class Timeline:
     """Shows stages on the console and remembers them."""
 
     def __init__(self) -> None:
-        self.spans: list[Span] = []
+        self.spans: list[StageSpan] = []
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[console.Stage]:
@@ -52,4 +52,4 @@ class Timeline:
         self, name: str, start: float, end: float, *, mark: console.Mark = "done", detail: str = ""
     ) -> None:
         """Remember a stage that was shown elsewhere."""
-        self.spans.append(Span(name=name, start=start, end=end, mark=mark, detail=detail))
+        self.spans.append(StageSpan(name=name, start=start, end=end, mark=mark, detail=detail))

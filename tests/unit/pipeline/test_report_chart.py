@@ -3,11 +3,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.pipeline.report.chart import lay_out
-from cairn.pipeline.timeline import Span
+from cairn.pipeline.timeline import StageSpan
 
 
-def stage(name: str, start: float, end: float) -> Span:
-    return Span(name=name, start=start, end=end)
+def stage(name: str, start: float, end: float) -> StageSpan:
+    return StageSpan(name=name, start=start, end=end)
 
 
 def test_bars_are_drawn_to_scale_from_the_first_start() -> None:

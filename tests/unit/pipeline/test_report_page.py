@@ -13,7 +13,7 @@ from cairn.build.model import BuiltWheel
 from cairn.pipeline.report import page as report_page
 from cairn.pipeline.report.page import Link
 from cairn.pipeline.request import TrailRequest, TrailResult
-from cairn.pipeline.timeline import Span
+from cairn.pipeline.timeline import StageSpan
 from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.promote import Promotion
@@ -137,8 +137,8 @@ RESULT = TrailResult(
     uv_line="uv pip install --index-url http://127.0.0.1:8383/release/simple/ torch",
     report=Path("/srv/work/report.html"),
     spans=(
-        Span(name="checkout torch", start=1005.0, end=1009.0, detail="v2.9"),
-        Span(name="build torch", start=1009.0, end=1025.0, mark="failed", detail="2 targets"),
+        StageSpan(name="checkout torch", start=1005.0, end=1009.0, detail="v2.9"),
+        StageSpan(name="build torch", start=1009.0, end=1025.0, mark="failed", detail="2 targets"),
     ),
 )
 LINKS = (Link(name="manifest", target="wheels/manifest.json"), Link(name="logs", target="logs/"))

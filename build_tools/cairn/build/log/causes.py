@@ -40,30 +40,15 @@ _MACHINE = re.compile(
 )
 # One of these is in every line that the others find, and in few besides: it takes a tenth of the time.
 _HINTS = (
-    *(
-        b"error:",
-        b" error ",
-        b"memoryerror",
-        b"failed",
-        b"*** ",
-        b"not found",
-        b"undefined ",
-        b"multiple definition",
-    ),
-    *(
-        b"cannot find",
-        b"killed signal",
-        b"no space left",
-        b"quota exceeded",
-        b"out of memory",
-        b"cannot allocate",
-    ),
-    *(b"memory exhausted", b"bad_alloc"),
+    *(b"error:", b" error ", b"memoryerror", b"failed", b"*** ", b"not found", b"undefined "),
+    *(b"multiple definition", b"cannot find", b"killed signal", b"no space left", b"quota exceeded"),
+    *(b"out of memory", b"cannot allocate", b"memory exhausted", b"bad_alloc"),
 )
 # What reports the failure of something else; shown where nothing says more.
 _ECHO = re.compile(rb"^(?:ERROR|error|Error): |^(?:g?make|make\[\d+\]): \*\*\* |^\S+: error: ")
 _WAITED = re.compile(rb"\bCalledProcessError\b|\bBackendUnavailable\b|^SystemExit\b|^subprocess\.")
 _TRACEBACK = b"Traceback (most recent call last):"
+_LAST = b"\0"  # put before the last line of a traceback, which names the exception
 _PLAIN = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]")  # colours (ECMA-48)
 
 
@@ -86,15 +71,17 @@ def find(log: Path) -> tuple[Cause, ...]:
     What the machine did (memory, disk, a kill) is among them wherever it stands. Takes a time that is linear
     in the size of the log, and little memory.
     """
-    found, machine, echoes = _Few(), _Few(), _Few()
+    found, machine, echoes = _FirstCauses(), _FirstCauses(), _FirstCauses()
     try:
         with log.open("rb") as file:
             for number, line in _messages(file):
-                if not _may_be_one(line):
+                last = line.startswith(_LAST)
+                lower = line.lower()
+                if not last and not any(hint in lower for hint in _HINTS):
                     continue
                 if _MACHINE.search(line):
                     machine.add(number, line)
-                elif _CAUSE.search(line) or _is_last_of_traceback(line):
+                elif last or _CAUSE.search(line):
                     (echoes if _WAITED.search(line) else found).add(number, line)
                 elif _ECHO.search(line):
                     echoes.add(number, line)
@@ -131,7 +118,7 @@ def above(log: Path, end: Sequence[Cause]) -> tuple[str, ...]:
     return tuple(f"{log.name}:{c.number}: {c.text}" for c in find(log) if c.text not in shown)
 
 
-class _Few:
+class _FirstCauses:
     """The first causes of a kind, each text once."""
 
     def __init__(self) -> None:
@@ -139,19 +126,22 @@ class _Few:
         self._texts: set[str] = set()
 
     def add(self, number: int, line: bytes) -> None:
-        if len(self.first) < _SHOWN and (text := _text(line).removeprefix("\0")) not in self._texts:
+        if len(self.first) < _SHOWN and (text := _text(line).removeprefix(_LAST.decode())) not in self._texts:
             self._texts.add(text)
             self.first.append(Cause(number=number, text=text))
 
 
 def _messages(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Every line with its number, CMake's message after its head, and the last line of a traceback marked."""
-    head: tuple[int, bytes] | None = None
-    awaited = 0
-    tracing = False
+    """Every line with its number, CMake's message after its head, the last line of a traceback marked."""
+    head: tuple[int, bytes] | None = (
+        None  # `CMake Error at FILE:LINE (message):`, which waits for its message
+    )
+    awaited = 0  # lines in which that may still come
+    tracing = False  # in a traceback, whose lines but the last are indented
     for number, line in _lines(file):
         if head is not None:
             awaited -= 1
+            # CMake indents the message that follows.
             if line[:1] in b" \t" and line.strip():
                 yield head[0], head[1] + b" " + line.strip()
                 head = None
@@ -163,7 +153,7 @@ def _messages(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
             head, awaited = (number, line), _AWAITED
         elif tracing and line[:1] not in (b" ", b"\t", b""):
             tracing = False
-            yield number, b"\0" + line
+            yield number, _LAST + line
         else:
             tracing = tracing or line.startswith(_TRACEBACK)
             yield number, line
@@ -171,25 +161,16 @@ def _messages(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield head
 
 
-def _may_be_one(line: bytes) -> bool:
-    lower = line.lower()
-    return _is_last_of_traceback(line) or any(hint in lower for hint in _HINTS)
-
-
-def _is_last_of_traceback(line: bytes) -> bool:
-    return line.startswith(b"\0")
-
-
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Every line without end and colours: of a long one the beginning, of one drawn over the last state."""
     number = 1
-    whole = True
+    whole = True  # what is read next begins a line
     while data := file.readline(_READ):
         if whole:
             line = data.rstrip(b"\r\n")
             if b"\x1b" in line:
                 line = _PLAIN.sub(b"", line)
-            yield number, line.rpartition(b"\r")[2]
+            yield number, line.rpartition(b"\r")[2]  # progress bars return to the start of their line
         whole = data.endswith(b"\n")
         number += whole
 

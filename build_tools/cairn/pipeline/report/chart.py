@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cairn.pipeline.timeline import Span
+from cairn.pipeline.timeline import StageSpan
 
 _TICKS = 5  # at most about so many
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)  # seconds
@@ -24,7 +24,7 @@ class Bar:
         at_right: whether its label belongs to the left of its end, for want of room to the right.
     """
 
-    stage: Span
+    stage: StageSpan
     lane: int
     left: float
     width: float
@@ -56,7 +56,7 @@ class Chart:
     seconds: float
 
 
-def lay_out(stages: Iterable[Span]) -> Chart:
+def lay_out(stages: Iterable[StageSpan]) -> Chart:
     """Place stages on a scale that begins with the first and ends with the last.
 
     Each gets a lane of its own, in the order in which they began: what ran side by side stands one below the
@@ -71,7 +71,7 @@ def lay_out(stages: Iterable[Span]) -> Chart:
     return Chart(bars=bars, ticks=_ticks(whole), lanes=len(ordered), seconds=whole)
 
 
-def _bar(stage: Span, lane: int, zero: float, whole: float) -> Bar:
+def _bar(stage: StageSpan, lane: int, zero: float, whole: float) -> Bar:
     left = (stage.start - zero) / whole * 100
     width = max((stage.end - stage.start) / whole * 100, _SHORTEST)
     left = min(left, 100 - width)
