@@ -19,30 +19,34 @@ from cairn.errors import WheelError
 from cairn.formats.view import BytesView, View
 
 MAGIC = b"\x7fELF"
+# e_ident[EI_CLASS] at byte 4, e_ident[EI_DATA] at byte 5, e_type, e_machine (chapter 4, "ELF Header").
+_BITS = {1: 32, 2: 64}
+_ORDERS = {1: "<", 2: ">"}
+_TYPES = {1: "relocatable", 2: "executable", 3: "shared", 4: "core"}
 _S390 = 22
 _MACHINES = {3: "i686", 21: "ppc64le", _S390: "s390x", 40: "armv7l", 62: "x86_64", 183: "aarch64"}
 _MACHINES |= {224: "amdgpu", 243: "riscv64", 258: "loongarch64"}
-_TYPES = {1: "relocatable", 2: "executable", 3: "shared", 4: "core"}
-_BITS = {1: 32, 2: 64}
-_ORDERS = {1: "<", 2: ">"}
+# p_type of a segment and d_tag of a dynamic entry (chapter 5; from 0x6ffffe00 on GNU's, as in glibc's elf.h).
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _NEEDED, _STRTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 10, 14, 15, 29
 _HASH, _SYMTAB = 4, 6
-_FLAGS_1, _PIE = 0x6FFFFFFB, 0x08000000
+_FLAGS_1, _PIE = 0x6FFFFFFB, 0x08000000  # DF_1_PIE: a program, although its type is "shared"
 _VERNEED, _GNU_HASH = 0x6FFFFFFE, 0x6FFFFEF5
 _RELA, _REL, _JMPREL, _VERSYM = 7, 17, 23, 0x6FFFFFF0
 _TABLES = frozenset((_HASH, _STRTAB, _RELA, _REL, _JMPREL, _VERSYM, _VERNEED, _GNU_HASH))
-_UNDEFINED, _WEAK = 0, 2
+_UNDEFINED, _WEAK = 0, 2  # st_shndx: SHN_UNDEF; st_info >> 4: STB_WEAK
 _VERSION_WEAK = 2  # VER_FLG_WEAK: the loader goes on without that version
-_NOBITS = 8
+_NOBITS = 8  # SHT_NOBITS: a section such as .bss, which takes room in memory alone
+# Limits. What is real stays far below; what is above would cost time or memory out of proportion to the file,
+# since tables may overlap and names may share their bytes.
 _LONGEST_NAME = 1 << 20  # run paths made by bazel are longer than any path may be
 _MOST_SECTIONS = 200_000
-_MOST_DYNAMIC = 1 << 20
+_MOST_DYNAMIC = 1 << 20  # bytes
 _MOST_VERSIONS = 100_000
-_MOST_NAMES = 64 << 20  # bytes of all names that are read: they may share their bytes in the file
-_MOST_STRINGS = 64 << 20
+_MOST_NAMES = 64 << 20  # bytes of all names that are read
+_MOST_STRINGS = 64 << 20  # bytes
 _MOST_SYMBOLS = 1 << 22
-_STEP = 256
+_FIRST_STEP = 256  # bytes read at first of a name whose end is not known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,10 +144,10 @@ def read_view(view: View, *, sections: bool = True, look_for: frozenset[str] = f
         bits=image.bits,
         machine=_MACHINES.get(image.machine, str(image.machine)),
         type=_TYPES.get(image.type, str(image.type)),
-        soname=image.soname(),
+        soname=next(iter(image.strings(_SONAME)), None),
         needed=image.strings(_NEEDED),
-        rpath=_folders(image.strings(_RPATH)),
-        runpath=_folders(image.strings(_RUNPATH)),
+        rpath=image.folders(_RPATH),
+        runpath=image.folders(_RUNPATH),
         version_needs=image.version_needs(),
         wants=image.wants(look_for) if look_for else frozenset(),
         interpreter=image.interpreter,
@@ -164,45 +168,40 @@ class _Image:
         if ident[4] not in _BITS or ident[5] not in _ORDERS:
             raise WheelError("an ELF file of unknown class or byte order")
         self.bits, self._order = _BITS[ident[4]], _ORDERS[ident[5]]
-        self._word = "Q" if self.bits == 64 else "I"  # noqa: PLR2004 - bits
-        word = self._word
+        wide = self.bits == 64  # noqa: PLR2004 - bits
+        # Elf64_Ehdr and Elf32_Ehdr differ in the width of e_entry, e_phoff and e_shoff alone.
+        self._word = word = "Q" if wide else "I"
         fields = self._unpack(f"HHI{word}{word}{word}IHHHHHH", 16)
         self.type, self.machine = fields[0], fields[1]
         self._segments_at, self._sections_at = fields[4], fields[5]
         self._segment_size, self._segment_count = fields[8], fields[9]
         self._section_size, self._section_count, self._names_index = fields[10:]
-        self._check_sizes()
+        # Headers of a size that they do not have: loaders refuse them (glibc: e_phentsize), tools skip them.
+        segment, section = (56, 64) if wide else (32, 40)
+        odd = self._segment_count and self._segment_size != segment
+        if odd or (self._sections_at and self._section_size != section):
+            raise WheelError("an ELF file whose headers have an impossible size")
         self._loads: list[tuple[int, int, int]] = []
         self._dynamic: tuple[tuple[int, int], ...] = ()
         self.interpreter = False
         self._read_segments()
         self._strings_at = self._address(_STRTAB)
-
-    def _check_sizes(self) -> None:
-        """Headers of another size than they have: loaders refuse them, tools skip them."""
-        segment, section = (56, 64) if self.bits == 64 else (32, 40)  # noqa: PLR2004 - bits
-        odd = self._segment_count and self._segment_size != segment
-        if odd or (self._sections_at and self._section_size != section):
-            raise WheelError("an ELF file whose headers have an impossible size")
+        self.pie = bool((self._value(_FLAGS_1) or 0) & _PIE)
 
     def strings(self, tag: int) -> tuple[str, ...]:
         """The strings that the dynamic entries of that tag name."""
         return tuple(self._string(value) for kind, value in self._dynamic if kind == tag)
 
-    def soname(self) -> str | None:
-        """DT_SONAME."""
-        return next(iter(self.strings(_SONAME)), None)
-
-    @property
-    def pie(self) -> bool:
-        """DF_1_PIE in DT_FLAGS_1."""
-        return any(kind == _FLAGS_1 and value & _PIE for kind, value in self._dynamic)
+    def folders(self, tag: int) -> tuple[str, ...]:
+        """The folders of a run path, which are joined by colons."""
+        return tuple(folder for text in self.strings(tag) for folder in text.split(":"))
 
     def version_needs(self) -> dict[str, tuple[str, ...]]:
-        """The chain of Verneed entries, each with its chain of Vernaux entries."""
+        """The symbol versions wanted of each library."""
         at = self._address(_VERNEED)
         found: dict[str, tuple[str, ...]] = {}
-        # As glibc does: to the end of each chain, whatever the counts say.
+        # A chain of Elf_Verneed: version, count, name of the library, distance to its first Elf_Vernaux and
+        # to the next Elf_Verneed. To its end whatever the counts say, as in glibc (elf/dl-version.c).
         while at is not None:
             _, _, file, first, following = self._unpack("HHIII", at)
             name = self._string(file)
@@ -213,13 +212,14 @@ class _Image:
     def wants(self, symbols: frozenset[str]) -> frozenset[str]:
         """Those of the symbols that are undefined here and not weak: without a weak one it loads too."""
         wanted = {symbol.encode(): symbol for symbol in symbols}
-        # Cut off, for names may share their bytes: many of them, each as long as the table, are a trap.
+        # Cut off at the longest one wanted: names may share their bytes, so that many can each be as long as
+        # the whole table.
         longest = max(map(len, wanted)) + 1
         names = (self._strings[at : at + longest].partition(b"\0")[0] for at in self._wanted_names())
         return frozenset(wanted[name] for name in names if name in wanted)
 
     def _wanted_names(self) -> Iterator[int]:
-        """Where in the string table the names of the undefined symbols that are not weak begin."""
+        """Where in the string table the names of symbols begin that are undefined and not weak."""
         at = self._address(_SYMTAB)
         if at is None:
             return
@@ -265,7 +265,9 @@ class _Image:
             )
 
     def _section_headers(self) -> Iterator[tuple[int, ...]]:
+        # sh_name, sh_type, sh_flags, sh_addr, sh_offset, sh_size, sh_link, sh_info, sh_addralign, sh_entsize.
         layout = f"II{self._word * 4}II{self._word * 2}"
+        # From SHN_LORESERVE (0xff00) sections on e_shnum is 0, and the first header's sh_size has the number.
         count = self._section_count or self._unpack(layout, self._sections_at)[5]
         if count > _MOST_SECTIONS:
             raise WheelError(f"an ELF file of {count} sections")
@@ -274,6 +276,8 @@ class _Image:
 
     def _read_segments(self) -> None:
         wide = self.bits == 64  # noqa: PLR2004 - bits
+        # Type, offset, virtual address, physical address, size in the file, size in memory, alignment; flags
+        # are the second field of Elf64_Phdr and the last but one of Elf32_Phdr.
         layout = "IIQQQQQQ" if wide else "IIIIIIII"
         for index in range(self._segment_count):
             fields = self._unpack(layout, self._segments_at + index * self._segment_size)
@@ -292,13 +296,20 @@ class _Image:
         entry = struct.Struct(f"{self._order}{self._word * 2}")
         data = self._view.read(offset, size - size % entry.size)
         for tag, value in entry.iter_unpack(data):
-            if not tag:
+            if not tag:  # DT_NULL ends the array, whatever its segment's size
                 return
             yield tag, value
 
+    def _value(self, tag: int) -> int | None:
+        """What the first dynamic entry of that tag holds."""
+        return next((value for kind, value in self._dynamic if kind == tag), None)
+
     def _address(self, tag: int) -> int | None:
-        """Where in the file the address lies that the entry of that tag holds."""
-        address = next((value for kind, value in self._dynamic if kind == tag), None)
+        """Where in the file the address lies that the entry of that tag holds.
+
+        Dynamic entries hold addresses in memory; the PT_LOAD segments say which bytes of the file go there.
+        """
+        address = self._value(tag)
         if address is None:
             return None
         for start, offset, size in self._loads:
@@ -312,6 +323,7 @@ class _Image:
             self._versions += 1
             if self._versions > _MOST_VERSIONS:
                 raise WheelError(f"an ELF file that wants more than {_MOST_VERSIONS} symbol versions")
+            # Elf_Vernaux: hash, flags, other (the index in DT_VERSYM), name, distance to the next.
             _, flags, _, name, following = self._unpack("IHHII", at)
             if not flags & _VERSION_WEAK:
                 yield self._string(name)
@@ -320,7 +332,7 @@ class _Image:
     @functools.cached_property
     def _strings(self) -> bytes:
         """The dynamic string table; empty where there is none, or one too large to hold."""
-        size = next((value for tag, value in self._dynamic if tag == _STRSZ), 0)
+        size = self._value(_STRSZ) or 0
         if self._strings_at is None or size > _MOST_STRINGS:
             return b""
         return self._view.read(self._strings_at, size)
@@ -335,7 +347,7 @@ class _Image:
 
     def _c_string(self, at: int) -> str:
         found = b""
-        step = _STEP
+        step = _FIRST_STEP
         while len(found) < _LONGEST_NAME:
             part = self._view.read(at, min(step, max(self._view.size - at, 1)))
             head, end, _ = part.partition(b"\0")
@@ -355,7 +367,3 @@ class _Image:
     def _unpack(self, layout: str, offset: int) -> tuple[int, ...]:
         layout = self._order + layout
         return struct.unpack(layout, self._view.read(offset, struct.calcsize(layout)))
-
-
-def _folders(texts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(folder for text in texts for folder in text.split(":"))

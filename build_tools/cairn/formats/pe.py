@@ -17,21 +17,27 @@ from pathlib import Path
 from cairn.errors import WheelError
 from cairn.formats.view import BytesView, View
 
+# A PE file begins with a program for DOS, whose header has at 0x3c where the signature `PE` stands; then come
+# the COFF file header, the optional header with the data directories, and the section table.
 MAGIC = b"MZ"
 _SIGNATURE = b"PE\0\0"
 _SIGNATURE_AT = struct.Struct("<I")  # at 0x3c
+# Machine, number of sections, time, symbol table, number of symbols, size of the optional header,
+# characteristics.
 _FILE_HEADER = struct.Struct("<HHIIIHH")
+# Name, size in memory, address, size in the file, place in the file, relocations and line numbers, their
+# counts, characteristics.
 _SECTION = struct.Struct("<8sIIIIIIHHI")
-_IMPORT = struct.Struct("<IIIII")
-_DELAYED = struct.Struct("<IIIIIIII")
-_EXPORT = struct.Struct("<IIHHIIIIIII")
+_IMPORT = struct.Struct("<IIIII")  # look-up table, time, forwarders, name, address table; zeros end the table
+_DELAYED = struct.Struct("<IIIIIIII")  # attributes, name, module handle, tables; zeros end the table
+_EXPORT = struct.Struct("<IIHHIIIIIII")  # flags, time, version, name, ordinals and tables
 _MACHINES = {0x14C: "win32", 0x8664: "win_amd64", 0xAA64: "win_arm64"}
-_BITS = {0x10B: 32, 0x20B: 64}
-_TABLES_AT = {32: 96, 64: 112}
-_BASE_AT = {32: (28, "<I"), 64: (24, "<Q")}
-_EXPORTS, _IMPORTS, _DELAYED_IMPORTS = 0, 1, 13
+_BITS = {0x10B: 32, 0x20B: 64}  # the magic number of the optional header: PE32, PE32+
+_TABLES_AT = {32: 96, 64: 112}  # where in it the data directories begin; their number stands before them
+_BASE_AT = {32: (28, "<I"), 64: (24, "<Q")}  # ImageBase, the address that the image prefers
+_EXPORTS, _IMPORTS, _DELAYED_IMPORTS = 0, 1, 13  # data directories
 _MOST_TABLES = 16
-_IS_DLL = 0x2000
+_IS_DLL = 0x2000  # IMAGE_FILE_DLL
 _LONGEST_NAME = 1024
 _MOST_IMPORTS = 4096
 _LARGEST_SECTION = 128 << 20  # what a table points to beyond that is refused
@@ -152,7 +158,7 @@ class _Image:
         for row in self._rows(_DELAYED_IMPORTS, _DELAYED):
             if not row[1]:
                 return
-            # Compilers before 2002 wrote addresses that count the image's base.
+            # Bit 0 of the attributes says "relative to the base"; compilers before 2002 wrote full addresses.
             yield self._name(row[1] if row[0] & 1 else row[1] - self._base)
 
     def export_name(self) -> str | None:

@@ -11,6 +11,8 @@ from cairn.formats.errors import InconsistentArchiveError
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
 
+# What readers come back to (headers, the dynamic section, symbols, strings) stands at the beginning of nearly
+# all libraries; the section table stands at the end, and is read once.
 _HEAD = 16 << 20
 
 
@@ -118,16 +120,13 @@ class MemberView:
         # The usual case, everything before is done with, must not copy.
         self._window = piece if drop == len(self._window) else self._window[drop:] + piece
         self._start += drop
-        if end > self._observed:
-            self._observe(piece, end)
+        if end > self._observed:  # not when what was unpacked before is unpacked again
+            self._observed = end
+            if len(self._head) < _HEAD:
+                self._head += piece
+            if self._observer is not None:
+                self._observer(piece)
         return True
-
-    def _observe(self, piece: bytes, end: int) -> None:
-        self._observed = end
-        if len(self._head) < _HEAD:
-            self._head += piece
-        if self._observer is not None:
-            self._observer(piece)
 
 
 def check_range(offset: int, size: int, available: int) -> None:

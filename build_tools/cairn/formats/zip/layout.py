@@ -55,7 +55,7 @@ DESCRIPTOR_MAGIC = b"PK\x07\x08"
 _EXTRA_HEAD = struct.Struct("<HH")  # an extra field (4.5.1): its kind, the length of what follows
 _EXTRA_ZIP64 = 0x0001
 _EXTRA_UNICODE_NAME = 0x7075  # Info-ZIP's second name (4.6.9), which some readers prefer to the first
-# Version needed to extract (4.4.3). 4.5 brought ZIP64: what wheels use is no newer, and pip refuses more.
+# Version needed to extract (4.4.3): 2.0 brought deflate, and 4.5 ZIP64, the newest thing that wheels use.
 NEEDS_AT_MOST = 45
 _NEEDS_DEFLATE = 20
 

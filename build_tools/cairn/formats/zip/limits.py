@@ -25,7 +25,7 @@ _DRIVE = re.compile(r"[A-Za-z]:")
 # APPNOTE 4.4.17 allows forward slashes alone; Windows would take a backslash for one.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\]")
 _RATIO_CHECK_MIN_SIZE = 16 << 20  # a member of less does no harm however well it is compressed
-_LONGEST_PART = 255  # bytes between two slashes: NAME_MAX of ext4, XFS, NTFS and APFS
+_LONGEST_PART = 255  # bytes between two slashes (NAME_MAX of Linux)
 _LONGEST_PATH = 4095  # bytes that Linux takes (PATH_MAX), less than that on every other system
 _REGULAR = stat.S_IFREG >> 12  # the file type in the upper four bits of the external attributes
 
@@ -44,7 +44,7 @@ class Limits:
 
     members: int = 1_000_000
     total_size: int = 64 << 30
-    ratio: int = 250  # deflate itself ends at 1032 to 1; what is real stays below 100
+    ratio: int = 250  # deflate itself cannot do better than 1032 to 1
     directory_size: int = 256 << 20
     links: bool = False
 

@@ -18,7 +18,7 @@ from cairn.formats.zip.raw_file import RawFile
 
 __all__ = ["Archive", "Limits", "Member", "collector_paused"]
 
-_READ_LIMIT = 64 << 20  # of a file that is read whole; the largest RECORD of a torch wheel has 1.5 MB
+_READ_LIMIT = 64 << 20  # of a file that is read whole: METADATA, RECORD, a module
 
 
 @contextlib.contextmanager
