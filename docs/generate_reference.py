@@ -72,7 +72,8 @@ def pages() -> Mapping[str, str]:
 
 
 def _scripts() -> Iterator[argparse.ArgumentParser]:
-    yield build_prod_wheels._parser(Path("build_prod_wheels.py"))
+    projects = stack.load(Path(__file__).resolve().parents[1] / "external-builds" / "pytorch").projects
+    yield build_prod_wheels._parser(Path("build_prod_wheels.py"), projects)
     for name in ("torch", "audio", "vision", "triton", "apex"):
         yield repo_scripts._parser(name, Path(f"pytorch_{name}_repo.py"))
     yield checkout_from_manifest._parser(Path("checkout_from_manifest.py"))
