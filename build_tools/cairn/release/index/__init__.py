@@ -1,5 +1,6 @@
 """A channel of the index as it is stored: its state, its pages, and the one write that changes it.
 
-`snapshot.Channel` reads it; `commit.commit` changes it so that a crash anywhere can be finished or undone
-(`commit.recover`); `render` makes pages of state and `write` puts them there. Keys are spelt in `keys` alone.
+It takes a store and a `commit.Change`, and gives pages that pip and uv read. `snapshot.Channel(store,
+name).load()` is the channel at one moment; `commit.commit` changes it so that a crash anywhere can be
+finished or undone. Keys are spelt in `keys` alone, pages made in `render` and written by `write`.
 """

@@ -1,5 +1,6 @@
-"""Bringing files into a channel that is not a release.
+"""Bringing files into a channel that the gate does not guard, such as staging.
 
-`files.publish` for single files, `wheel_set.stage_set` for a set, `mirror.mirror` for what others made.
-`distribution.read` is what an index needs to know of a file; `resolve.closure` what a set needs of a channel.
+It takes wheels and sdists and gives a channel that offers them: `files.publish` for single files,
+`wheel_set.stage_set` for a set, `mirror.mirror` for the dependencies that others made. `distribution.read` is
+what an index needs to know of a file; `resolve.closure` is what a set needs of a channel.
 """
