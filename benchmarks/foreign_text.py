@@ -25,7 +25,7 @@ from cairn.release.serve import negotiation
 from cairn.sources import pins
 from cairn.sources.checkout import local_commits
 from cairn.sources.git import command, url
-from cairn.sources.hipify import leftovers
+from cairn.sources.hipify import report as hipify_report
 from cairn.sources.patches import allowlist
 from cairn.testing import junit
 from cairn.wheels.contents.summary import summarise
@@ -145,7 +145,7 @@ def _git_texts(folder: Path) -> dict[str, Case]:
 
     def source(path: Path) -> object:
         names = {"cudaX": "cudaX"}
-        return leftovers.look(
+        return hipify_report.find_leftovers(
             path.parent, written=[path.name], unread=[path.name], known=[], unsupported=names
         )
 

@@ -13,7 +13,7 @@ from cairn.errors import SourceError, UsageError
 from cairn.output import console, wording
 from cairn.sources.git.repository import Repository, root_at
 from cairn.sources.hipify import report as hipify_report
-from cairn.sources.hipify.program import BUILD_AMD
+from cairn.sources.hipify.run import BUILD_AMD
 from cairn.sources.patches import allowlist
 from cairn.sources.patches import apply as patches_apply
 from cairn.sources.patches import audit as patches_audit

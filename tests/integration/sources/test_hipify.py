@@ -17,9 +17,8 @@ from cairn.errors import SourceError
 from cairn.sources.checkout.checkout import hipify_checkout
 from cairn.sources.git.repository import root_at
 from cairn.sources.hipify import build_step
-from cairn.sources.hipify import commit as hipify_commit
-from cairn.sources.hipify import program as hipify_program
 from cairn.sources.hipify import report as hipify_report
+from cairn.sources.hipify import run as hipify_run
 
 UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
 
@@ -91,7 +90,7 @@ def test_the_report_is_beside_the_state_and_goes_with_the_tree(bench: Any, real_
 
 def test_hipify_by_hand_and_uncommitted_is_seen(bench: Any, torch: Any, real_like: str) -> None:
     bench(real_like, hipify=False)
-    subprocess.run([sys.executable, hipify_program.BUILD_AMD], cwd=bench.path, check=True)
+    subprocess.run([sys.executable, hipify_run.BUILD_AMD], cwd=bench.path, check=True)
     before = (bench.path / "src/device.cpp").read_text()
     said: list[str] = []
     hipify_checkout(torch, bench.path, say=said.append)
@@ -106,7 +105,7 @@ def test_hipify_by_hand_and_committed_under_another_name_is_seen(
     path.parent.mkdir()
     run_git(path.parent, "clone", "--quiet", "--recursive", upstream.origin("torch"), path.name)
     assert run_git(path, "rev-parse", "HEAD") == real_like
-    subprocess.run([sys.executable, hipify_program.BUILD_AMD], cwd=path, check=True)
+    subprocess.run([sys.executable, hipify_run.BUILD_AMD], cwd=path, check=True)
     run_git(path, "add", "--all", "src")
     run_git(path, "commit", "--quiet", "-m", "My hipify")
     hipify_checkout(torch, path)
@@ -119,7 +118,7 @@ def test_an_upstream_that_generates_nothing_new_is_hipified_all_the_same(
 ) -> None:
     """A signed file of upstream's own is no sign that somebody hipified this checkout."""
     assert real_like
-    signed = hipify_commit.BREADCRUMB.decode() + "\n"
+    signed = hipify_run.BREADCRUMB.decode() + "\n"
     commit = upstream.commit("torch", {"vendored/hip/x.hip": signed}, "Vendor a hipified file")
     bench(commit, hipify=False)
     assert hipify_checkout(torch, bench.path).hipify_commit != commit
@@ -139,7 +138,7 @@ def test_lost_tags_come_back_everywhere(bench: Any, torch: Any) -> None:
 
 def test_a_program_that_leaves_no_notes_is_no_failure(bench: Any, upstream: Any) -> None:
     program = "import os\nopen('src/device.cpp', 'a').write('hip')\nos._exit(0)\n"
-    commit = upstream.commit("torch", {hipify_program.BUILD_AMD: program}, "Leave at once")
+    commit = upstream.commit("torch", {hipify_run.BUILD_AMD: program}, "Leave at once")
     report = bench(commit).report
     assert report is not None
     assert (report.read, report.changed) == ((), ("src/device.cpp",))
@@ -163,7 +162,7 @@ def build(vision: Any, *, gpu: bool = True, hip: str = "hipMalloc(); cudaLost();
     with build_step.recorded(vision.path, "at-build", gpu=gpu):
         write(vision.path / "src/hip/kernel.hip", hip)
         write(vision.path / "src/hip/copied.h", "// a header\n")
-        write(vision.path / "build/signed.cpp", hipify_commit.BREADCRUMB.decode() + "\n")
+        write(vision.path / "build/signed.cpp", hipify_run.BREADCRUMB.decode() + "\n")
         write(vision.path / "build/hip/ignored.h", "// no signature\n")
         write(vision.path / "build/hip/kernel.o", "o")
         write(vision.path / "build/object.o", "o")
@@ -231,7 +230,7 @@ def test_a_failed_build_records_nothing(vision: Any) -> None:
 def test_a_build_after_a_failed_one_knows_what_that_made(vision: Any) -> None:
     failing = build_step.recorded(vision.path, "at-build", gpu=True)
     with pytest.raises(ValueError, match="compiler"), failing:
-        write(vision.path / "src/hip/signed.hip", hipify_commit.BREADCRUMB.decode() + "\n")
+        write(vision.path / "src/hip/signed.hip", hipify_run.BREADCRUMB.decode() + "\n")
         write(vision.path / "build/hip/ignored.hip", "no signature")
         raise ValueError("no compiler")
     with build_step.recorded(vision.path, "at-build", gpu=True):

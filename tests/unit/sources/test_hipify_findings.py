@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cairn.sources.hipify import leftovers
+from cairn.sources.hipify import report
 
 
-def look(tree: Path, text: str, **changes: object) -> leftovers.Findings:
+def look(tree: Path, text: str, **changes: object) -> report.Leftovers:
     (tree / "a.hip").write_text(text, encoding="utf-8")
     fields: dict[str, object] = {"written": ["a.hip"], "unread": [], "known": ["a.hip"], "unsupported": {}}
-    return leftovers.look(tree, **(fields | changes))  # type: ignore[arg-type]
+    return report.find_leftovers(tree, **(fields | changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

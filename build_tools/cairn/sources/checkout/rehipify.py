@@ -11,7 +11,6 @@ from cairn.concurrency import side_by_side
 from cairn.output import Progress
 from cairn.sources.checkout import hipify_step
 from cairn.sources.git.repository import HIPIFY_TAG, Repository
-from cairn.sources.hipify import commit as hipify_commit
 from cairn.sources.hipify import run
 from cairn.sources.worktree import copy, submodules
 from cairn.sources.worktree.parts import CommittedPart
@@ -72,7 +71,7 @@ def hipified(
 
         def one(copied: CommittedPart) -> str:
             new, edited = made[copied.path], changed[copied.path]
-            return hipify_commit.commit(copied.repository, new, edited) if new or edited else copied.commit
+            return hipify_step.commit_part(copied.repository, new, edited) if new or edited else copied.commit
 
         yield Hipified(copies=copies, commits=side_by_side(one, copies), changes=done)
 

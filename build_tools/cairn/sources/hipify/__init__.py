@@ -1,4 +1,5 @@
 """CUDA sources turned into HIP by upstream's own code, once per tree, and committed between two tags.
 
-`checkout_step.hipify_tree` for a checkout, `build_step.recorded` for projects whose setup.py does it.
+`run.run` takes a tree as upstream gave it, edits it, and gives a `report.HipifyReport`; `build_step.recorded`
+does so for projects whose setup.py hipifies. (`cairn.sources.checkout.hipify_step` commits and tags.)
 """

@@ -14,8 +14,8 @@ import msgspec
 
 from cairn.errors import SourceError
 from cairn.sources.git.repository import Repository, root_at
-from cairn.sources.hipify import commit, leftovers, run
 from cairn.sources.hipify import report as hipify_report
+from cairn.sources.hipify import run
 from cairn.sources.hipify.report import HipifyReport
 from cairn.stack import HipifyKind
 
@@ -70,12 +70,12 @@ def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
     made = {name for name, content in after.items() if before.get(name) != content}
     # What an earlier build made and nobody has edited since, and what hipify has signed, is nobody's either.
     made |= {name for name, content in earlier.contents.items() if after.get(name) == content}
-    made |= {name for name in after.keys() - tracked if commit.is_signed(root.work_tree / name)}
+    made |= {name for name in after.keys() - tracked if run.is_signed(root.work_tree / name)}
     ignored = run.ignored(root) & after.keys()
     changed = sorted(name for name in made & tracked if name.endswith(_CODE))
     generated = sorted(name for name in (made | ignored) - tracked if _is_hipifys(root, name))
     sources = {name for name in tracked if name.endswith(run.GPU_SUFFIXES)}
-    left = leftovers.look(
+    left = hipify_report.find_leftovers(
         root.work_tree,
         written=[*changed, *generated],
         unread=(),
@@ -107,7 +107,7 @@ def _is_hipifys(root: Repository, name: str) -> bool:
         "hip" in path.parts
         or "_hip" in path.name
         or path.suffix == ".hip"
-        or commit.is_signed(root.work_tree / name)
+        or run.is_signed(root.work_tree / name)
     )
 
 
