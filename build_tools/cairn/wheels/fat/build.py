@@ -53,6 +53,7 @@ def _edit(plan: FatPlan, request: FatRequest, archive: Archive, folder: Path) ->
     texts[f"{plan.info.dist_info}/{wheel_info.SBOM}"] = bill
     if plan.hooked:
         texts[f"{plan.package}/{package_files.MODULE}"] = package_files.module_text(_preloads(plan)).encode()
+    # pip must not install an SDK that the wheel no longer uses.
     dropped, extras = _sdk_requirements(plan.info)
     return Edit(
         version=version,
@@ -95,6 +96,7 @@ def _sdk_requirements(info: WheelInfo) -> tuple[tuple[str, ...], tuple[str, ...]
 
 def _preloads(plan: FatPlan) -> list[str]:
     """What is loaded at import, in order of need: what the linked wheel loaded, and all opened by name."""
+    # What is opened by name is found by the loader where it is loaded already, wherever it lies.
     opened = {entry.opened.lower() for entry in plan.recipe.opened}
     wanted = {plain(plan.recipe.shortnames.get(name, name)) for name in plan.preloads}
     wanted = wanted or {plain(entry.stem) for entry in plan.recipe.libraries}

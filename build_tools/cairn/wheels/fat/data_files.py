@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cairn.errors import WheelError
@@ -36,15 +36,6 @@ class DataFolder:
     lacking: tuple[str, ...] = ()
 
 
-@dataclass(kw_only=True, eq=False)
-class _Count:
-    files: dict[str, Path] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
-    served: set[TargetId] = field(default_factory=set)
-    left_out: int = 0
-    left_out_size: int = 0
-
-
 def collect(
     bundle: LibraryBundle, tree: RocmTree, recipe: Recipe, wanted: Sequence[TargetId]
 ) -> tuple[tuple[DataFolder, ...], tuple[LeftOut, ...]]:
@@ -58,7 +49,10 @@ def collect(
         library = bundle.find(entry.library)
         if library is None:
             continue
-        source = _source(entry, Path(library.binary.path).parent, tree)
+        # Beside the library first: in a tree of several SDK packages each has its own data.
+        bases = (Path(library.binary.path).parent, tree.root)
+        places = (base / source for source in entry.sources for base in bases)
+        source = next((place for place in places if place.exists()), None)
         if source is not None:
             folders.append(_folder(entry, source, wanted))
         elif entry.required:
@@ -71,39 +65,39 @@ def collect(
     return tuple(folders), tuple(missing)
 
 
-def _source(entry: Data, beside: Path, tree: RocmTree) -> Path | None:
-    places = [base / source for source in entry.sources for base in (beside, tree.root)]
-    return next((place for place in places if place.exists()), None)
-
-
 def _folder(entry: Data, source: Path, wanted: Sequence[TargetId]) -> DataFolder:
-    count = _Count()
-    told_apart = False
+    files: dict[str, Path] = {}
+    sizes: dict[str, int] = {}
+    served: set[TargetId] = set()
+    left_out: list[int] = []
+    names_targets = False
     for path, relative in _files(source):
         named = target_names.named(relative, entry.names)
-        told_apart = told_apart or bool(named)
+        names_targets = names_targets or bool(named)
         size = path.stat().st_size
         if not target_names.serves(named, wanted):
-            count.left_out += 1
-            count.left_out_size += size
+            left_out.append(size)
             continue
-        count.files[str(PurePosixPath(entry.target) / relative)] = path
+        files[str(PurePosixPath(entry.target) / relative)] = path
         for name in map(str, named) if named else ("any",):
-            count.sizes[name] = count.sizes.get(name, 0) + size
-        count.served |= {target for target in wanted if named and target_names.serves(named, (target,))}
-    lacking = tuple(str(target) for target in wanted if target not in count.served)
+            sizes[name] = sizes.get(name, 0) + size
+        served |= {target for target in wanted if named and target_names.serves(named, (target,))}
+    lacking = tuple(str(target) for target in wanted if target not in served)
     return DataFolder(
         target=entry.target,
-        files=count.files,
-        sizes=count.sizes,
-        left_out=count.left_out,
-        left_out_size=count.left_out_size,
-        lacking=lacking if told_apart else (),
+        files=files,
+        sizes=sizes,
+        left_out=len(left_out),
+        left_out_size=sum(left_out),
+        lacking=lacking if names_targets else (),
     )
 
 
 def _files(source: Path) -> Iterator[tuple[Path, PurePosixPath]]:
-    """Every file, behind links too, and its path from `source`; a single file stands for itself."""
+    """Every file and its path from `source`, which may be a single file.
+
+    Links are followed: /opt/rocm is full of them, and a wheel cannot have any.
+    """
     if source.is_file():
         yield source, PurePosixPath()
         return

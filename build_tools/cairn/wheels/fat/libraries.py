@@ -217,7 +217,7 @@ class _Collector:
 
     def _take(self, name: str, path: Path) -> None:
         """Take the library at `path`, which may be a link, for what is needed as `name`."""
-        real = path.resolve()
+        real = path.resolve()  # libamdhip64.so, .so.7 and .so.7.0.1 are one file
         library = self._found.libraries.get(real)
         if library is None:
             try:

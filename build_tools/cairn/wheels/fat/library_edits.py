@@ -45,6 +45,7 @@ def own_edits(own: Iterable[Binary], bundle: LibraryBundle, package: str) -> Ite
         to_sdk = any(_SDK_FOLDER in path for path in binary.run_paths)
         if binary.format == "pe" or not (uses or to_sdk):
             continue
+        # Run paths to the SDK's packages would be searched first, and find any ROCm that is installed there.
         kept = [path for path in binary.run_paths if _stays_inside(binary.path, path)]
         if uses:
             lib = posixpath.relpath(f"{package}/lib", posixpath.dirname(binary.path) or ".")
@@ -87,12 +88,14 @@ def added(
             except WheelError as error:
                 raise WheelError(f"{source} cannot be bundled: {error}", tip=error.tip) from error
             source = copy
+        # Wheels cannot have links: a library that is also opened as libnuma.so is there twice.
         for name in (library.name, *recipe.aliases.get(library.name, ())):
             yield f"{package}/lib/{name}", source
 
 
 def _edit_of(binary: Binary, names: Mapping[str, str]) -> BinaryEdit | None:
     """What must change in a library of the tree; None where nothing must, and for DLLs."""
+    # DT_NEEDED may name a link of the tree (libamdhip64.so), and in the wheel there are only SONAMEs.
     renames = {name: names[name] for name in binary.needed if name in names}
     change = BinaryEdit(run_path=("$ORIGIN",), replace_needed=renames)
     return change if binary.format == "elf" and change.changes(binary) else None

@@ -16,6 +16,10 @@ from cairn.wheels.metadata.wheel_info import WheelInfo
 
 MODULE = "_rocm_init.py"
 _ANCHOR = "_rocm_init"
+_MARK = "fat"
+
+# RTLD_GLOBAL, as rocm_sdk.initialize_process() has it: libraries that are opened by name later must find the
+# symbols of these. add_dll_directory's result is kept, for the folder is removed with it.
 
 _TEMPLATE = '''\
 """Loads the ROCm libraries that this wheel carries. Written by `cairn wheel fat`; do not edit."""
@@ -53,6 +57,7 @@ def package_of(archive: Archive, info: WheelInfo) -> str:
         WheelError: there is no such package.
     """
     names = [member.name for member in archive.members]
+    # A wheel of torch has torch, torchgen and functorch: the hook says which, or the name of the project.
     packages = sorted({name.split("/")[0] for name in names if name.endswith("/__init__.py")})
     hooked = [package for package in packages if f"{package}/{MODULE}" in archive]
     same = [package for package in packages if package.lower() == info.distribution.replace("-", "_")]
@@ -97,6 +102,7 @@ def preloads(archive: Archive, package: str) -> tuple[str, ...]:
     if member not in archive:
         return ()
     try:
+        # Parsed, not run: it is the code of a wheel that is not trusted yet.
         found = list(_shortnames(ast.parse(archive.read(member))))
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise WheelError(f"{member} is not valid Python: {error}") from error
@@ -117,9 +123,6 @@ def _shortnames(tree: ast.AST) -> Iterator[list[str]]:
                 continue
             if isinstance(value, list | tuple) and all(isinstance(name, str) for name in value):
                 yield list(value)
-
-
-_MARK = "fat"
 
 
 def fat_version(version: str) -> str:
@@ -157,6 +160,7 @@ def version_file(archive: Archive, package: str, old: str, new: str) -> dict[str
         found = [node for node in ast.parse(source).body if _says(node, old)]
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return {}
+    # Edited as text, so that comments and everything else stay as they are.
     lines = source.splitlines(keepends=True)
     for node in found:
         line = lines[node.lineno - 1]

@@ -111,6 +111,7 @@ def tags_of(
     """
     if platform.system != "linux":
         return None
+    # The former tag is a lower bound: the wheel's own binaries were judged by it, and by none that is older.
     known = [policy for policy in manylinux.policies() if platform.machine in policy.versions]
     former = (manylinux.policy_of(tag.split("-")[2]) for tag in info.tags)
     oldest = min((known.index(policy) for policy in former if policy in known), default=0)

@@ -1,4 +1,8 @@
-"""What a fat wheel takes from a ROCm tree: the data of recipe.toml."""
+"""What a fat wheel takes from a ROCm tree: recipe.toml, read into values.
+
+Upstream keeps these lists in a script (pytorch, .ci/manywheel/build_rocm.sh: ROCM_SO_FILES, OS_SO_FILES, and
+what is copied out of lib/ and share/), with a condition for each ROCm version that brought or lost one.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +38,7 @@ class Listed:
             release = Version(rocm_version or "").release
         except ValueError:
             return True
+        # `until = "7.2"` includes 7.2.4, and `since = "7.14"` a nightly 7.14.0a20261101.
         late_enough = not self.since or release >= Version(self.since).release
         return late_enough and (not self.until or release[:2] <= Version(self.until).release)
 
@@ -111,15 +116,14 @@ def recipe(platform: Literal["linux", "windows"]) -> Recipe:
         aliases={name: tuple(others) for name, others in own["aliases"].items()},
         opened=tuple(Opened(**entry) for entry in data["opens"]),
         shortnames=data["shortnames"],
-        data=tuple(map(_data, data["data"])),
-    )
-
-
-def _data(entry: Mapping[str, Any]) -> Data:
-    return Data(
-        library=entry["library"],
-        sources=tuple(entry["from"]),
-        target=entry["to"],
-        names=entry["names"],
-        required=entry["required"],
+        data=tuple(
+            Data(
+                library=entry["library"],
+                sources=tuple(entry["from"]),
+                target=entry["to"],
+                names=entry["names"],
+                required=entry["required"],
+            )
+            for entry in data["data"]
+        ),
     )

@@ -12,10 +12,10 @@ from pathlib import Path
 from cairn.errors import UsageError
 from cairn.wheels.fat.recipe import plain
 
-_FIRST = ("lib", "lib64", "bin")
-_SDK_PREFIX = "_rocm_sdk_"
+_FIRST = ("lib", "lib64", "bin")  # on Windows DLLs are in bin
+_SDK_PREFIX = "_rocm_sdk_"  # what the SDK's packages are called in site-packages: core, libraries, devel
 _SYSTEM = ("/usr/lib64", "/lib64", "/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib", "/lib")
-# No libraries lie here, but the half of all files.
+# No libraries are here, but half of all files.
 _PASSED_OVER = frozenset(("__pycache__", "cmake", "doc", "docs", "include", "man", "share", "src"))
 _VERSION_FILE = ".info/version"
 _LONGEST_NAME = 255
@@ -58,6 +58,7 @@ class RocmTree:
     def find(self, name: str) -> Path | None:
         """A library by its exact name: in lib, lib64 and bin, then anywhere, then on the system."""
         key = _key(name.rpartition("/")[2])
+        # Most libraries are in the first folders: the walk through the whole tree is only made for the rest.
         found = self._near.names.get(key) or self._all.names.get(key)
         if found is not None:
             return found
@@ -97,6 +98,7 @@ def stem_of(name: str) -> tuple[str, tuple[int, ...]]:
     """The stem of a library's name, and its version; the name itself and () for any other file."""
     if len(name) > _LONGEST_NAME:  # no file has it, and the pattern for DLLs is slow on long numbers
         return name, ()
+    # A number is a version, except in names that end in 64: amdhip64.dll has none, amdhip64_7.dll has 7.
     match = _LIBRARY.fullmatch(name) or _STEMS_WITH_DIGITS.fullmatch(name) or _DLL.fullmatch(name)
     if match is None:
         return name, ()

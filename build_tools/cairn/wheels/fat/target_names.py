@@ -21,12 +21,14 @@ from cairn.targets import (
 )
 from cairn.wheels.fat.recipe import Naming
 
-# In file names a dash stands for the colon of a target ID.
+# In file names a dash stands for the colon of a target ID: Kernels_gfx90a-xnack+.hsaco. A whole name alone
+# counts: upstream's substring match takes gfx90a for gfx90, and misses gfx11-generic for gfx1100.
 _NAME = re.compile(
     r"(?<![0-9A-Za-z])(?P<processor>gfx(?:[0-9]+(?:-[0-9]+)?-generic|[0-9a-f]+))"
     r"(?P<features>(?:[:-](?:xnack|sramecc)[+-])*)(?![0-9A-Za-z])"
 )
 _FEATURE = re.compile(r"(?:xnack|sramecc)[+-]")
+# MIOpen's databases: the target and, without a separator, the number of compute units: gfx90a68, gfx1030_36.
 _DATABASE = re.compile(r"(?P<name>gfx[0-9a-f]+)(?![0-9A-Za-z])")
 
 
