@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch.testing import assert_close
-from torchvision.ops import nms, roi_pool
+from torchvision.ops import nms
 
 BOXES = [[0, 0, 100, 100], [10, 10, 110, 110], [200, 200, 300, 300], [205, 200, 305, 300], [0, 0, 100, 60]]
 SCORES = [0.9, 0.8, 0.4, 0.7, 0.6]
@@ -21,18 +20,4 @@ def test_nms(threshold: float, kept: list[int]) -> None:
 @pytest.mark.parametrize(("threshold", "kept"), KEPT.items())
 def test_nms_on_a_gpu(threshold: float, kept: list[int], on_gpu: Callable[[], None]) -> None:
     assert nms(torch.tensor(BOXES).cuda(), torch.tensor(SCORES).cuda(), threshold) == kept
-    on_gpu()
-
-
-IMAGE = [[float(8 * row + column) for column in range(8)] for row in range(8)]
-REGIONS = [[0, 0, 8, 8], [4, 4, 8, 8]]
-MEANS = [[[13.5, 17.5], [45.5, 49.5]], [[40.5, 42.5], [56.5, 58.5]]]
-
-
-def test_roi_pool() -> None:
-    assert_close(roi_pool(torch.tensor(IMAGE), torch.tensor(REGIONS), 2), MEANS)
-
-
-def test_roi_pool_on_a_gpu(on_gpu: Callable[[], None]) -> None:
-    assert_close(roi_pool(torch.tensor(IMAGE).cuda(), torch.tensor(REGIONS).cuda(), 2), MEANS)
     on_gpu()

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.metadata
 import os
-import struct
-import subprocess
 import sys
-import threading
-import venv
 import zipfile
-from collections.abc import Callable, Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from elftools.elf.elffile import ELFFile
 
 from cairn.rocm import install, package
-
-SAMPLE = Path(__file__).parents[3] / "external-builds" / "sample" / "rocm"
-TARGETS = ("gfx942", "gfx1100")
-VERSION = "7.10.0"
-_BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
+from helpers.rocm import KERNEL, VERSION, build_prefix, make_environment, request_for
+from helpers.serving import serving
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -38,35 +28,6 @@ def _own_pip_configuration() -> Iterator[None]:
         yield
 
 
-KERNEL = """
-#include <hip/hip_runtime.h>
-#include <math.h>
-#include <type_traits>
-
-template <typename T> __global__ void __launch_bounds__(256) axpy(T a, const T *x, T *y, int n) {
-  static_assert(std::is_floating_point<T>::value, "");
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) y[i] += a * x[i];
-}
-
-__global__ void total(const float *x, float *sum, int n) {
-  HIP_DYNAMIC_SHARED(float, part)
-  part[threadIdx.x] = threadIdx.x < n ? expf(fmaxf(x[threadIdx.x], 0.f)) : 0.f;
-  __syncthreads();
-  if (threadIdx.x == 0) atomicAdd(sum, logf(part[0]) + sqrtf(part[1]));
-}
-
-extern "C" int launch() {
-  float *x = nullptr;
-  if (hipMalloc(&x, 16) == hipSuccess) return -1;
-  hipLaunchKernelGGL((axpy<double>), dim3(1), dim3(64), 0, 0, 1.0, (double *)x, (double *)x, 1);
-  total<<<1, 256, 1024>>>(x, x, 1);
-  int count = -1;
-  return hipGetLastError() == hipSuccess ? -2 : hipGetDeviceCount(&count);
-}
-"""
-
-
 @pytest.fixture
 def kernels(tmp_path: Path) -> Path:
     """A source file with kernels that every HIP compiles; its function `launch` gives a hipError_t."""
@@ -76,51 +37,9 @@ def kernels(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def targets_in() -> Callable[[Path], list[str]]:
-    """Gives the sorted targets of every code object in a file, read from the bundles' tables."""
-    return _targets_in
-
-
-def _targets_in(path: Path) -> list[str]:
-    with path.open("rb") as file:
-        section = ELFFile(file).get_section_by_name(".hip_fatbin")
-        data = section.data() if section else b""
-    found, at = [], data.find(_BUNDLE)
-    while at >= 0:
-        (count,) = struct.unpack_from("<Q", data, at + len(_BUNDLE))
-        cursor = at + len(_BUNDLE) + 8
-        for _ in range(count):
-            offset, size, length = struct.unpack_from("<QQQ", data, cursor)
-            name = data[cursor + 24 : cursor + 24 + length].decode()
-            if name.startswith("hip"):
-                assert size > 0
-                assert data[at + offset : at + offset + 4] == b"\x7fELF"
-                found.append(name.rpartition("--")[2])
-            cursor += 24 + length
-        at = data.find(_BUNDLE, at + len(_BUNDLE))
-    return sorted(found)
-
-
-@pytest.fixture(scope="session")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An installed prefix of the miniature ROCm."""
     return build_prefix(tmp_path_factory.mktemp("rocm") / "prefix")
-
-
-def build_prefix(prefix: Path) -> Path:
-    command = [sys.executable, SAMPLE / "build.py", "--prefix", prefix, "--targets", ",".join(TARGETS)]
-    subprocess.run(command, check=True)
-    return prefix
-
-
-def request_for(prefix: Path, output_dir: Path) -> package.PackageRequest:
-    return package.PackageRequest(
-        prefix=prefix,
-        description=SAMPLE / "packages.toml",
-        version=VERSION,
-        targets=TARGETS,
-        output_dir=output_dir,
-    )
 
 
 @pytest.fixture(scope="session")
@@ -162,33 +81,6 @@ def index_url(dists: Path, ziglang_wheel: Path, tmp_path_factory: pytest.TempPat
         (folder / path.name).symlink_to(path)
     with serving(root) as url:
         yield f"{url}/simple/"
-
-
-class serving:  # noqa: N801 - reads as what it does
-    """Serve a folder on a free port of this machine."""
-
-    def __init__(self, root: Path) -> None:
-        handler = functools.partial(_Quiet, directory=str(root))
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-
-    def __enter__(self) -> str:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        pass
-
-
-def make_environment(folder: Path) -> Path:
-    """A fresh environment without pip; its interpreter."""
-    venv.create(folder, with_pip=False, symlinks=True)
-    return folder / "bin" / "python"
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cairn.rocm import install, package
+from helpers.rocm import targets_in
 
 DESCRIPTION = Path(__file__).parents[3] / "external-builds" / "sample" / "rocm" / "debian" / "packages.toml"
 TARGETS = ("gfx90a", "gfx1030")
@@ -42,7 +42,6 @@ def test_debians_rocm_installs_tests_itself_and_compiles(
     new_environment: Path,
     kernels: Path,
     tmp_path: Path,
-    targets_in: Callable[[Path], list[str]],
 ) -> None:
     (tmp_path / "empty").mkdir()
     libraries = ("libraries",) if any(debian_dists.glob("rocm_sdk_libraries_*")) else ()

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,8 @@ from installer.sources import WheelFile
 
 from cairn.errors import NetworkError, PrerequisiteError, UsageError
 from cairn.rocm import install
-
-from .conftest import serving
+from helpers.rocm import targets_in
+from helpers.serving import serving
 
 TARGETS = ("gfx942", "gfx1100")
 VERSION = "7.10.0"
@@ -60,9 +59,7 @@ def test_wheels_are_whole_portable_and_pinned(dists: Path) -> None:
     assert "manylinux_2_28_x86_64" in shown.stdout or "manylinux_2_17" in shown.stdout
 
 
-def test_libraries_hold_exactly_the_targets_asked_for(
-    prefix: Path, targets_in: Callable[[Path], list[str]]
-) -> None:
+def test_libraries_hold_exactly_the_targets_asked_for(prefix: Path) -> None:
     assert targets_in(prefix / "lib" / "libhiprand.so.1") == sorted(TARGETS)
 
 
@@ -107,7 +104,7 @@ class TestInstalled:
         assert (lib / "libhiprand.so").resolve().parts[-3] == "_rocm_sdk_libraries_gfx942_gfx1100"
 
     def test_hipcc_builds_an_extension_with_kernels_for_two_targets(
-        self, environment: Path, kernels: Path, tmp_path: Path, targets_in: Callable[[Path], list[str]]
+        self, environment: Path, kernels: Path, tmp_path: Path
     ) -> None:
         info = install.query(environment)
         assert kernels == tmp_path / "k.hip"

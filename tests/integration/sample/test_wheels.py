@@ -134,8 +134,8 @@ def test_no_build_path_is_in_the_wheels(built: Built) -> None:
 
 def test_the_smoke_tests_pass(built: Built) -> None:
     output = pytest_in(built, SAMPLE / "smoke-tests")
-    assert re.search(r"\d+ passed, 11 skipped", output)
-    assert output.count("no GPU") >= 4
+    assert re.search(r"\d+ passed, 7 skipped", output)
+    assert output.count("no GPU") == 3  # one line for each place of the source
 
 
 @pytest.mark.parametrize("name", NAMES)

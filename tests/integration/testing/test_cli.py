@@ -3,7 +3,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from cairn.cli import test as test_command
 from cairn.cli.main import guarded
 from cairn.testing import record
 from cairn.wheels import wheelset as wheel_sets
-from cairn.wheels.wheelset import WheelSet
+from helpers.testing import MakeWheel, Serve, set_of
 
 SCRIPT = Path(__file__).parents[3] / "external-builds" / "pytorch" / "run_pytorch_smoke_tests.py"
 GOOD = (
@@ -61,13 +60,12 @@ def test_report_honours_floors(tmp_path: Path, floor: list[str]) -> None:
 @pytest.fixture
 def trial(
     tmp_path: Path,
-    make_wheel: Callable[..., Path],
-    make_set: Callable[..., WheelSet],
-    serve: Callable[[Sequence[Path]], str],
+    make_wheel: MakeWheel,
+    serve: Serve,
 ) -> list[object]:
     """The arguments that test a set of one wheel with a stack of its own, and where it is served."""
     wheel = make_wheel("alpha", "1.0", {"alpha.py": "__version__ = '1.0'\n"})
-    wheel_sets.write(tmp_path / "set.json", make_set([wheel]))
+    wheel_sets.write(tmp_path / "set.json", set_of([wheel]))
     (tmp_path / "stack" / "checks").mkdir(parents=True)
     (tmp_path / "stack" / "checks" / "test_it.py").write_text(
         "import alpha\ndef test_one():\n    pass\ndef test_two():\n    assert alpha.__version__ == '2'\n"

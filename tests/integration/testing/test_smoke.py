@@ -1,6 +1,5 @@
 import shutil
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -9,12 +8,8 @@ from cairn import files
 from cairn.errors import NetworkError, TestsFailedError, UsageError
 from cairn.testing import junit, record
 from cairn.testing.smoke import SmokeRequest, SmokeResult, require_passed, run_smoke
-from cairn.wheels.wheelset import WheelSet
+from helpers.testing import CompileLibrary, DeviceLibrary, MakeWheel, Serve, Smoke, set_of
 
-Make = Callable[..., Path]
-MakeSet = Callable[..., WheelSet]
-Smoke = Callable[..., SmokeResult]
-Device = Callable[[Sequence[str]], bytes]
 NATIVE = f"cp{sys.version_info.major}{sys.version_info.minor}-abi3-linux_x86_64"
 
 
@@ -23,12 +18,12 @@ def failed(result: SmokeResult) -> set[str]:
     return {case.name.rpartition("::")[2] for case in cases if case.outcome in ("failed", "error")}
 
 
-def device_wheel(make_wheel: Make, name: str, code: bytes) -> Path:
+def device_wheel(make_wheel: MakeWheel, name: str, code: bytes) -> Path:
     return make_wheel(name, "1.0", {f"{name}/__init__.py": "", f"{name}/libk.so": code}, tag=NATIVE)
 
 
 def test_a_good_set_passes_and_its_record_names_its_bytes(
-    make_wheel: Make, smoke: Smoke, monkeypatch: pytest.MonkeyPatch
+    make_wheel: MakeWheel, smoke: Smoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CAIRN_LEAK", "1")
     alpha = make_wheel("alpha", "1.0+trial.1", {"alpha/__init__.py": "__version__ = '1.0+trial.1'\n"})
@@ -61,9 +56,9 @@ def test_a_good_set_passes_and_its_record_names_its_bytes(
 
 def test_each_defect_is_found_by_its_check_and_no_other(
     tmp_path: Path,
-    make_wheel: Make,
+    make_wheel: MakeWheel,
     smoke: Smoke,
-    compile_library: Callable[..., bytes],
+    compile_library: CompileLibrary,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
@@ -116,7 +111,7 @@ def test_each_defect_is_found_by_its_check_and_no_other(
 
 
 def test_a_program_needs_its_libraries_too(
-    make_wheel: Make, smoke: Smoke, compile_library: Callable[..., bytes]
+    make_wheel: MakeWheel, smoke: Smoke, compile_library: CompileLibrary
 ) -> None:
     for name in ("shipped", "ghost"):
         compile_library(f"int {name}(void) {{ return 1; }}\n", soname=f"lib{name}.so")
@@ -146,7 +141,7 @@ def test_a_program_needs_its_libraries_too(
         ("raise ValueError('at import')\n", "tests failed"),
     ],
 )
-def test_the_stacks_own_tests_are_judged(make_wheel: Make, smoke: Smoke, body: str, reason: str) -> None:
+def test_the_stacks_own_tests_are_judged(make_wheel: MakeWheel, smoke: Smoke, body: str, reason: str) -> None:
     result = smoke([make_wheel("alpha", "1.0", {"alpha.py": ""})], tests=f"import os, pytest\n{body}")
     assert result.record.verdict == "failed"
     assert reason in result.record.reason
@@ -154,7 +149,7 @@ def test_the_stacks_own_tests_are_judged(make_wheel: Make, smoke: Smoke, body: s
 
 
 def test_device_code_must_be_exactly_what_was_asked_for(
-    make_wheel: Make, smoke: Smoke, device_library: Device
+    make_wheel: MakeWheel, smoke: Smoke, device_library: DeviceLibrary
 ) -> None:
     both = device_wheel(make_wheel, "both", device_library(["gfx942", "gfx1100"]))
     one = device_wheel(make_wheel, "one", device_library(["gfx942"]))
@@ -162,7 +157,9 @@ def test_device_code_must_be_exactly_what_was_asked_for(
     assert failed(result) == {"test_code_objects_are_what_was_asked_for[one]"}
 
 
-def test_a_cpu_set_must_have_no_device_code(make_wheel: Make, smoke: Smoke, device_library: Device) -> None:
+def test_a_cpu_set_must_have_no_device_code(
+    make_wheel: MakeWheel, smoke: Smoke, device_library: DeviceLibrary
+) -> None:
     result = smoke([device_wheel(make_wheel, "dev", device_library(["gfx942"]))])
     assert failed(result) == {
         "test_code_objects_are_what_was_asked_for[dev]",
@@ -170,7 +167,7 @@ def test_a_cpu_set_must_have_no_device_code(make_wheel: Make, smoke: Smoke, devi
     }
 
 
-def test_a_gpu_set_must_have_device_code(make_wheel: Make, smoke: Smoke) -> None:
+def test_a_gpu_set_must_have_device_code(make_wheel: MakeWheel, smoke: Smoke) -> None:
     result = smoke([make_wheel("alpha", "1.0", {"alpha.py": ""})], targets=("gfx942",), family="gfx94X-dcgpu")
     assert failed(result) == {"test_the_set_has_device_code_where_it_is_for_a_gpu"}
 
@@ -204,9 +201,9 @@ def test_the_gpus_of_the_machine_count(
 
 
 def test_other_bytes_under_the_same_name_are_not_tested(
-    tmp_path: Path, make_wheel: Make, make_set: MakeSet, serve: Callable[[Sequence[Path]], str]
+    tmp_path: Path, make_wheel: MakeWheel, serve: Serve
 ) -> None:
-    wheel_set = make_set([make_wheel("alpha", "1.0", {"alpha.py": "A = 1\n"})])
+    wheel_set = set_of([make_wheel("alpha", "1.0", {"alpha.py": "A = 1\n"})])
     other = make_wheel("alpha", "1.0", {"alpha.py": "A = 2\n"})
     request = SmokeRequest(wheel_set=wheel_set, work_dir=tmp_path / "work", index_url=serve([other]))
     with pytest.raises(TestsFailedError, match=r"other bytes for alpha 1\.0"):
@@ -214,26 +211,26 @@ def test_other_bytes_under_the_same_name_are_not_tested(
     assert not (tmp_path / "work" / "record.json").exists()
 
 
-def test_what_the_index_lacks_cannot_be_installed(make_wheel: Make, smoke: Smoke) -> None:
+def test_what_the_index_lacks_cannot_be_installed(make_wheel: MakeWheel, smoke: Smoke) -> None:
     wheel = make_wheel("alpha", "1.0", {"alpha.py": ""}, requires=["packaging>=24"])
     with pytest.raises(TestsFailedError, match="No matching distribution found for packaging"):
         smoke([wheel])
 
 
-def test_an_index_that_is_not_there_is_a_matter_of_the_network(make_wheel: Make, smoke: Smoke) -> None:
+def test_an_index_that_is_not_there_is_a_matter_of_the_network(make_wheel: MakeWheel, smoke: Smoke) -> None:
     wheel = make_wheel("alpha", "1.0", {"alpha.py": ""})
     with pytest.raises(NetworkError, match="could not reach"):
         smoke([wheel], index_url="http://127.0.0.1:9/simple/", environment={"PIP_RETRIES": "1"})
 
 
-def test_wheels_in_a_folder_need_no_index(make_wheel: Make, smoke: Smoke) -> None:
+def test_wheels_in_a_folder_need_no_index(make_wheel: MakeWheel, smoke: Smoke) -> None:
     wheel = make_wheel("alpha", "1.0", {"alpha.py": ""})
     result = smoke([wheel], index_url=None, find_links=(str(wheel.parent),))
     assert result.record.verdict == "passed"
 
 
 def test_what_cannot_be_meant_is_refused_before_anything_runs(
-    tmp_path: Path, make_wheel: Make, smoke: Smoke
+    tmp_path: Path, make_wheel: MakeWheel, smoke: Smoke
 ) -> None:
     wheel = make_wheel("alpha", "1.0", {"alpha.py": ""})
     with pytest.raises(UsageError, match="no index"):
@@ -243,7 +240,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_runs(
     assert not (tmp_path / "work").exists()
 
 
-def test_what_else_is_in_the_output_folder_stays(make_wheel: Make, smoke: Smoke) -> None:
+def test_what_else_is_in_the_output_folder_stays(make_wheel: MakeWheel, smoke: Smoke) -> None:
     alpha = make_wheel("alpha", "1.0", {"alpha/__init__.py": ""})
     first = smoke([alpha])
     folder = first.record_path.parent
@@ -257,7 +254,9 @@ def test_what_else_is_in_the_output_folder_stays(make_wheel: Make, smoke: Smoke)
     assert (folder / "more/deep/data.bin").read_bytes() == b"\0\1"
 
 
-def test_an_output_folder_with_another_persons_environment_is_refused(make_wheel: Make, smoke: Smoke) -> None:
+def test_an_output_folder_with_another_persons_environment_is_refused(
+    make_wheel: MakeWheel, smoke: Smoke
+) -> None:
     alpha = make_wheel("alpha", "1.0", {"alpha/__init__.py": ""})
     folder = smoke([alpha]).record_path.parent
     shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-# What `find_package(hip)` gives: hip::host (the API) and hip::amdhip64 (its library).
+# Contract: `find_package(hip)` gives hip::host (the API) and hip::amdhip64 (its library).
 get_filename_component(_hip_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 set(hip_INCLUDE_DIR "${_hip_prefix}/include")
 set(hip_INCLUDE_DIRS "${hip_INCLUDE_DIR}")

@@ -1,4 +1,4 @@
-// The HIP runtime of a machine without a GPU: every call that needs a device says so.
+// Contract: libamdhip64.so.6 on a machine without a GPU: every call that needs a device says so.
 #include <hip/hip_runtime_api.h>
 
 static thread_local hipError_t last_error = hipSuccess;

@@ -1,4 +1,5 @@
-// Uniform random numbers by Philox 4x32-10 (Salmon et al., SC 2011): counter based, one number a thread.
+// Contract: what rocm-sdk-libraries is made of, for exactly the targets asked for: uniform random numbers by
+// Philox 4x32-10 (Salmon et al., SC 2011), counter based, one number a thread.
 #include <hip/hip_runtime.h>
 #include <hiprand/hiprand.h>
 #include <stdlib.h>

@@ -1,7 +1,4 @@
-"""Builds torch's wheel: libc10, libtorch_cpu, libtorch_hip and the module _C.
-
-The environment decides what is built; README.md lists the variables.
-"""
+"""Contract: torch's wheel is what the environment asks for (README.md lists the variables), hipified tree or not."""
 
 from __future__ import annotations
 
@@ -125,7 +122,7 @@ class BuildLibraries(build_ext):
         module = Path(self.get_ext_fullpath(ext.name))
         lib = module.parent / "lib"
         self.library(lib, "c10", ["c10/core/*.cpp"], toolchain)
-        self.library(lib, "torch_cpu", ["aten/src/ATen/*.cpp", "aten/src/ATen/native/cpu/*.cpp"], toolchain)
+        self.library(lib, "torch_cpu", ["aten/src/ATen/*.cpp"], toolchain)
         if rocm:
             self.library(lib, "torch_hip", self.hip_sources(), toolchain)
         self.module(module, lib, toolchain)
@@ -188,7 +185,7 @@ if __name__ == "__main__":
         license_files=["LICENSE"],
         python_requires=">=3.11",
         install_requires=requirements(),
-        packages=["torch", "torch.cuda", "torch.testing", "torch.utils", "torch.utils.hipify"],
+        packages=["torch", "torch.cuda", "torch.utils", "torch.utils.hipify"],
         package_data={"torch": ["py.typed"]},
         ext_modules=[Extension("torch._C", sources=[])],
         cmdclass={"build_ext": BuildLibraries, "build_py": BuildPython},

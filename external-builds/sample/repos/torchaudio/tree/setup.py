@@ -1,4 +1,4 @@
-"""Builds torchaudio's wheel against the torch that is installed. README.md lists the variables."""
+"""Contract: torchaudio's wheel is built against the torch that is installed. README.md lists the variables."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ if __name__ == "__main__":
     setup(
         name="torchaudio",
         version=version(),
-        description="Signals as tensors: the sample stack's torchaudio",
+        description="The sample stack's torchaudio",
         long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
         long_description_content_type="text/markdown",
         license="MIT",

@@ -1,4 +1,4 @@
-"""Builds torchvision's wheel against the torch that is installed. README.md lists the variables.
+"""Contract: torchvision's wheel is built against the torch that is installed. README.md lists the variables.
 
 The device kernels are hipified here, while building: the sources of the project stay CUDA.
 """
@@ -69,7 +69,7 @@ def device_sources() -> list[str]:
 
 
 def extension() -> Extension:
-    sources = ["torchvision/csrc/vision.cpp", str(OPS / "cpu" / "kernels.cpp")]
+    sources = ["torchvision/csrc/vision.cpp"]
     if with_device_code():
         return cpp_extension.CUDAExtension("torchvision._C", sources + device_sources())
     return cpp_extension.CppExtension("torchvision._C", sources)
@@ -93,7 +93,7 @@ if __name__ == "__main__":
     setup(
         name="torchvision",
         version=version(),
-        description="Boxes and regions of images as tensors: the sample stack's torchvision",
+        description="The sample stack's torchvision",
         long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
         long_description_content_type="text/markdown",
         license="MIT",

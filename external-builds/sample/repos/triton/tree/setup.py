@@ -1,4 +1,4 @@
-"""Builds triton's wheel. The environment decides its name and version; README.md lists the variables.
+"""Contract: the environment decides name and version of triton's wheel (README.md lists the variables).
 
 A `build_env.json` beside this file gives the same variables where the environment does not.
 """
@@ -110,7 +110,7 @@ if __name__ == "__main__":
     setup(
         name=setting("TRITON_WHEEL_NAME", "triton"),
         version=version(),
-        description="The arithmetic of kernel launches: the sample stack's triton",
+        description="The sample stack's triton",
         long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
         long_description_content_type="text/markdown",
         license="MIT",

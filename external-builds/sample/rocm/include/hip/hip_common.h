@@ -1,3 +1,4 @@
+/* Contract: the macros by which sources tell AMD's platform. */
 #ifndef HIP_COMMON_H
 #define HIP_COMMON_H
 

@@ -1,4 +1,4 @@
-/* Both sides of HIP: what a file with kernels includes. */
+/* Contract: both sides of HIP, as a file with kernels includes them. */
 #ifndef HIP_RUNTIME_H
 #define HIP_RUNTIME_H
 

@@ -1,4 +1,4 @@
-/* The host side of HIP, as far as this miniature goes.
+/* Contract: the host side of HIP, as far as this miniature goes.
  *
  * Names, values and signatures are HIP 6's, so that code compiled here runs on a real libamdhip64.so.6
  * and code written for a real one compiles here.

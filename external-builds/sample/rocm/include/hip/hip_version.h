@@ -1,3 +1,4 @@
+/* Contract: the version of HIP, which builds read as text. */
 #ifndef HIP_VERSION_H
 #define HIP_VERSION_H
 

@@ -1,4 +1,4 @@
-/* The part of hipRAND that this miniature has; names and values are hipRAND's. */
+/* Contract: a library of the SDK with device code; names and values are hipRAND's. */
 #ifndef HIPRAND_H
 #define HIPRAND_H
 

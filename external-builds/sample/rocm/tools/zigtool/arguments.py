@@ -1,4 +1,4 @@
-"""A clang command line, taken apart as far as compiling and linking need it."""
+"""Contract: clang's command line, taken apart as far as compiling and linking need it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""clang-offload-bundler: several code objects in one file.
+"""Contract: clang-offload-bundler, several code objects in one file.
 
 Source of the format: LLVM's ClangOffloadBundler page, "Bundled Binary File Layout".
 """

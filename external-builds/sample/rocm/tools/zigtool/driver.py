@@ -1,4 +1,4 @@
-"""hipcc, clang and clang++: compile each source, then link."""
+"""Contract: hipcc, clang and clang++, which compile each source and then link."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zigtool import arguments, zig
 from zigtool.arguments import Arguments, Source
 
 _QUERIES = ("--version", "-dumpversion", "-dumpmachine", "-print-", "--print-", "--help", "-help")
-# Linker options that ask for what zig's linker does anyway, or that it does not know and nobody misses.
+# Linker options for what zig's linker does anyway, or that it does not know and that change nothing here.
 _DROPPED_LINKER = (
     "-O",
     "--build-id",

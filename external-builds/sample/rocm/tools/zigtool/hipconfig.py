@@ -1,4 +1,4 @@
-"""hipconfig: where this ROCm is and what it is."""
+"""Contract: hipconfig, where this ROCm is and what it is."""
 
 from __future__ import annotations
 

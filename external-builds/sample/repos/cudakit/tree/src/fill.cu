@@ -1,3 +1,4 @@
+// Contract: sources of a submodule that a parent compiles into its own library.
 #include <cuda_runtime.h>
 #include <cudakit/fill.cuh>
 

@@ -1,4 +1,4 @@
-"""CUDA sources become HIP sources."""
+"""Contract: `torch.utils.hipify` inside the wheel, which siblings hipify themselves with."""
 
 import pytest
 

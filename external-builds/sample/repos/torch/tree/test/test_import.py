@@ -1,4 +1,4 @@
-"""What importing torch does with a generated `_rocm_init`."""
+"""Contract: what importing torch does with a generated `_rocm_init`."""
 
 import shutil
 import subprocess

@@ -1,10 +1,10 @@
-"""torch in miniature: tensors of floats, computed by a C++ library and its device kernels."""
+"""Contract: importing torch runs a generated `_rocm_init` first, which loads the ROCm SDK's libraries before `_C`.
+
+Other builds have no such module; any other missing module is a real fault and must be seen.
+"""
 
 import importlib
 
-# A build against the ROCm SDK packages generates `_rocm_init`, which loads the
-# SDK's libraries before `_C` needs them. Other builds have no such module; any
-# other missing module is a real fault and must be seen.
 try:
     _rocm_init = importlib.import_module(f"{__name__}._rocm_init")
 except ModuleNotFoundError as error:
@@ -14,26 +14,8 @@ else:
     _rocm_init.initialize()
     del _rocm_init
 
-from torch import cuda, testing, version
-from torch._device import device
-from torch._functions import add, full, matmul, mul, ones, relu, sum, tensor, zeros
-from torch._tensor import Tensor
+from torch import cuda, version
+from torch._tensor import Tensor, full, tensor, zeros
 from torch.version import __version__
 
-__all__ = [
-    "Tensor",
-    "__version__",
-    "add",
-    "cuda",
-    "device",
-    "full",
-    "matmul",
-    "mul",
-    "ones",
-    "relu",
-    "sum",
-    "tensor",
-    "testing",
-    "version",
-    "zeros",
-]
+__all__ = ["Tensor", "__version__", "cuda", "full", "tensor", "version", "zeros"]

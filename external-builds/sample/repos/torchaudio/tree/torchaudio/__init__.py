@@ -1,4 +1,4 @@
-"""torchaudio in miniature: signals as tensors."""
+"""Contract: importing a sibling loads torch's libraries before its own."""
 
 import torch  # its libraries must be loaded before ours
 from torchaudio import functional

@@ -1,4 +1,4 @@
-"""torchvision in miniature: boxes and regions of images as tensors."""
+"""Contract: importing a sibling loads torch's libraries before its own."""
 
 import torch  # its libraries must be loaded before ours
 from torchvision import ops

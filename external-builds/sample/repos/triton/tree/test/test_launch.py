@@ -1,4 +1,4 @@
-"""Launches of one-dimensional kernels."""
+"""Contract: a suite that runs from a copy against the installed wheel."""
 
 import pytest
 
@@ -18,27 +18,7 @@ def test_cdiv_refuses(count, block):
         triton.cdiv(count, block)
 
 
-@pytest.mark.parametrize(("value", "expected"), [(1, 1), (2, 2), (3, 4), (1000, 1024), (2**62, 2**62)])
-def test_next_power_of_2(value, expected):
-    assert triton.next_power_of_2(value) == expected
-
-
-@pytest.mark.parametrize("value", [0, -1, 2**62 + 1])
-def test_next_power_of_2_refuses(value):
-    with pytest.raises(ValueError, match="next_power_of_2 needs"):
-        triton.next_power_of_2(value)
-
-
-@pytest.mark.parametrize(
-    ("target", "warp"), [("gfx90a", 64), ("gfx942", 64), ("gfx1030", 32), ("gfx1201", 32)]
-)
-def test_warps_follow_the_target(target, warp):
-    launch = triton.launch_for(1000, target)
-    assert (launch.grid, launch.block, launch.warp_size) == (4, 256, warp)
-    assert launch.num_warps == 256 // warp
-
-
-@pytest.mark.parametrize("target", ["", "gfx", "gfx94", "sm_90", "gfx9420"])
-def test_unknown_target(target):
+def test_warps_follow_the_target():
+    assert [triton.warp_size(target) for target in ("gfx90a", "gfx942", "gfx1030", "gfx1201")] == [64, 64, 32, 32]
     with pytest.raises(ValueError, match="unknown target"):
-        triton.launch_for(1, target)
+        triton.warp_size("sm_90")

@@ -1,3 +1,4 @@
+// Contract: a header of a submodule, with CUDA names in it.
 // Filling and scaling arrays on the device.
 #pragma once
 

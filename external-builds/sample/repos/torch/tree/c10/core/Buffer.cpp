@@ -1,32 +1,32 @@
+// Contract: libraries of device code make themselves known when they are loaded.
 #include <c10/core/Buffer.h>
-
-#include <stdlib.h>
-
-#include <c10/core/Backend.h>
 #include <c10/core/Error.h>
+#include <stdlib.h>
 
 namespace c10 {
 namespace {
 
-bool same_count(const Buffer* buffer, size_type count) {
-  if (buffer->count == count) {
-    return true;
-  }
-  set_error("expected %zu values but got %zu", buffer->count, count);
-  return false;
-}
+const Backend* registered[2] = {};
 
 }  // namespace
 
+void register_backend(DeviceType device, const Backend* backend) {
+  registered[static_cast<int>(device)] = backend;
+}
+
+const Backend* backend_for(DeviceType device) {
+  const Backend* backend = registered[static_cast<int>(device)];
+  if (backend == nullptr) {
+    set_error("Torch not compiled with CUDA or ROCm enabled");
+  }
+  return backend;
+}
+
 Buffer* new_buffer(size_type count, DeviceType device) {
   const Backend* backend = backend_for(device);
-  if (backend == nullptr) {
-    return nullptr;
-  }
   void* memory = nullptr;
   // An empty tensor still owns an address, so that no function meets nullptr.
-  size_type bytes = (count ? count : 1) * sizeof(float);
-  if (!backend->allocate(bytes, &memory)) {
+  if (backend == nullptr || !backend->allocate((count ? count : 1) * sizeof(float), &memory)) {
     return nullptr;
   }
   Buffer* buffer = static_cast<Buffer*>(malloc(sizeof(Buffer)));
@@ -40,26 +40,10 @@ Buffer* new_buffer(size_type count, DeviceType device) {
 }
 
 void delete_buffer(Buffer* buffer) {
-  if (buffer == nullptr) {
-    return;
+  if (buffer != nullptr) {
+    backend_for(buffer->device)->release(buffer->data);
+    free(buffer);
   }
-  const Backend* backend = backend_for(buffer->device);
-  if (backend != nullptr) {
-    backend->release(buffer->data);
-  }
-  free(buffer);
-}
-
-bool copy_from_host(Buffer* buffer, const float* host, size_type count) {
-  const Backend* backend = backend_for(buffer->device);
-  return backend != nullptr && same_count(buffer, count) &&
-         backend->upload(buffer->data, host, count * sizeof(float));
-}
-
-bool copy_to_host(const Buffer* buffer, float* host, size_type count) {
-  const Backend* backend = backend_for(buffer->device);
-  return backend != nullptr && same_count(buffer, count) &&
-         backend->download(host, buffer->data, count * sizeof(float));
 }
 
 }  // namespace c10

@@ -1,3 +1,4 @@
+// Contract: a file that is compiled into libc10 alone; incremental builds are tested on it.
 #include <c10/core/Error.h>
 
 #include <stdarg.h>

@@ -1,8 +1,7 @@
-// Errors without exceptions: a function that fails calls set_error() and returns
-// false or nullptr; whoever talks to the person reads last_error().
+// Contract: errors cross the libraries without exceptions, which would tie extensions to one C++ library.
 #pragma once
 
-#include <c10/macros/Export.h>
+#include <c10/core/Buffer.h>
 
 namespace c10 {
 

@@ -1,9 +1,8 @@
-// Turns a failed CUDA call into torch's own error.
+// Contract: the macros by which upstream's kernels check calls and launches; hipify renames them and this file.
 #pragma once
 
+#include <c10/core/Buffer.h>
 #include <cuda_runtime.h>
-
-#include <c10/macros/Export.h>
 
 namespace c10 {
 namespace cuda {

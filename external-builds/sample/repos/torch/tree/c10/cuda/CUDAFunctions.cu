@@ -1,8 +1,8 @@
-#include <cuda_runtime.h>
-
+// Contract: calls into the HIP runtime, written in CUDA; the error without a GPU is upstream's.
 #include <c10/core/Error.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime.h>
 
 namespace c10 {
 namespace cuda {
@@ -22,8 +22,7 @@ bool check(cudaError_t status, const char* what) {
 int device_count() {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) {
-    // The failed question must not be taken for a failed launch later.
-    (void)cudaGetLastError();
+    (void)cudaGetLastError();  // the failed question must not be taken for a failed launch later
     return 0;
   }
   return count;

@@ -1,13 +1,12 @@
-// Questions about the devices of this machine.
+// Contract: torch can be imported, and asked for its devices, on a machine without a GPU.
 #pragma once
 
-#include <c10/macros/Export.h>
+#include <c10/core/Buffer.h>
 
 namespace c10 {
 namespace cuda {
 
-// How many devices the driver offers: 0 where there is none. Never an error,
-// since importing torch on a machine without a GPU must work.
+// How many devices the driver offers: 0 where there is none, and never an error.
 C10_API int device_count();
 
 }  // namespace cuda

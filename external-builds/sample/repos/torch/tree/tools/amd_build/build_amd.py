@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Hipify this tree and its submodules, in place. Run without arguments, from anywhere.
+"""Contract: hipifies this tree and its submodules, in place; run without arguments, from anywhere.
 
 Needs the standard library only. A tree that holds no CUDA source any more is left alone.
 """

@@ -1,8 +1,6 @@
-// The part of Python's Stable ABI (PEP 384) that torch and its extensions use.
+// Contract: builds work for a Python without its headers, through the part of its Stable ABI (PEP 384) used here.
 //
-// Python's own headers are preferred. Many people have a Python without them,
-// though, and these few functions have kept their shape since Python 3.2, so
-// they are declared here for those (builds with the GIL, 64 bits).
+// Python's own headers are preferred. These few functions have kept their shape since Python 3.2 (64 bits, with the GIL).
 #pragma once
 
 #if !defined(TORCH_OWN_PYTHON_ABI) && __has_include(<Python.h>)
@@ -48,14 +46,11 @@ struct PyModuleDef {
 };
 
 extern PyObject* PyExc_RuntimeError;
-extern PyObject* PyExc_ValueError;
-extern PyObject _Py_NoneStruct;
 
 PyObject* PyModule_Create2(PyModuleDef*, int);
 int PyArg_ParseTuple(PyObject*, const char*, ...);
 void PyErr_SetString(PyObject*, const char*);
 PyObject* PyErr_Occurred(void);
-void Py_IncRef(PyObject*);
 void Py_DecRef(PyObject*);
 PyObject* PyCapsule_New(void*, const char*, PyCapsule_Destructor);
 void* PyCapsule_GetPointer(PyObject*, const char*);
@@ -70,19 +65,9 @@ int PyList_SetItem(PyObject*, Py_ssize_t, PyObject*);
 
 }  // extern "C"
 
-#define Py_None (&_Py_NoneStruct)
 #define METH_VARARGS 0x0001
 #define PYTHON_API_VERSION 1013
 #define PyModuleDef_HEAD_INIT {{1, nullptr}, nullptr, 0, nullptr}
 #define PyMODINIT_FUNC extern "C" __attribute__((visibility("default"))) PyObject*
 
 #endif
-
-namespace torch {
-
-inline PyObject* new_none() {
-  Py_IncRef(Py_None);
-  return Py_None;
-}
-
-}  // namespace torch

@@ -1,4 +1,4 @@
-"""Questions about the GPUs of this machine. HIP devices answer here too, as upstream."""
+"""Contract: HIP devices answer to `torch.cuda`, and a build for the CPU has the same questions."""
 
 from torch import _C, version
 

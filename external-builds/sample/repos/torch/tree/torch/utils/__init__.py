@@ -1,1 +1,1 @@
-"""Tools for those who extend torch."""
+"""Contract: `torch.utils`, found in the wheel."""

@@ -1,7 +1,7 @@
-"""Compiling C++ and HIP sources, and linking them: what torch and its extensions share.
+"""Contract: the environment's compilers, targets and flags are obeyed, and nothing is compiled twice.
 
-Needs the standard library only, since torch's own setup.py uses it before torch exists.
-Nothing is compiled twice: each object remembers the command and the files it came from.
+Shared by torch's own setup.py, which uses it before torch exists (so it needs the standard library only), and by its
+extensions. Each object remembers the command and the files it came from.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COMMON = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-fno-exceptions
 
 
 def fail(message: str) -> SystemExit:
-    """What to raise when a build cannot go on: one line for the person."""
+    """What to raise when a build cannot go on: one line for the user."""
     return SystemExit(f"error: {message}")
 
 

@@ -1,4 +1,4 @@
-"""Building extensions of torch with setuptools, as its own setup.py was built."""
+"""Contract: `CppExtension`, `CUDAExtension` and `BuildExtension`, by which siblings build against an installed torch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""triton in miniature: the arithmetic of kernel launches."""
+"""Contract: `triton` has the version that its environment variables gave it, and a compiled part."""
 
-from triton._C.libtriton import cdiv, next_power_of_2
+from triton._C.libtriton import cdiv
 from triton._version import __version__
-from triton.runtime import Launch, launch_for
+from triton.runtime import warp_size
 
-__all__ = ["Launch", "__version__", "cdiv", "launch_for", "next_power_of_2"]
+__all__ = ["__version__", "cdiv", "warp_size"]

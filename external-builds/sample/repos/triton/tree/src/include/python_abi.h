@@ -1,4 +1,4 @@
-// The part of Python's Stable ABI (PEP 384) that libtriton uses, for a Python without its headers.
+// Contract: builds work for a Python without its headers, through the part of its Stable ABI (PEP 384) used here.
 #pragma once
 
 #if !defined(TRITON_OWN_PYTHON_ABI) && __has_include(<Python.h>)

@@ -1,15 +1,54 @@
+// Contract: operators pick the backend of their operands' device; the CPU's own is here.
 #include <ATen/Ops.h>
-
-#include <stdlib.h>
-
-#include <c10/core/Backend.h>
 #include <c10/core/Error.h>
+#include <stdlib.h>
+#include <string.h>
 
 namespace at {
 namespace {
 
 using c10::Backend;
-using Binary = bool (*)(const float*, const float*, float*, size_type);
+using c10::DeviceType;
+
+bool allocate(size_type bytes, void** memory) {
+  *memory = malloc(bytes);
+  if (*memory == nullptr) {
+    c10::set_error("out of memory: %zu bytes", bytes);
+  }
+  return *memory != nullptr;
+}
+
+void release(void* memory) { free(memory); }
+
+bool copy(void* to, const void* from, size_type bytes) {
+  memcpy(to, from, bytes);
+  return true;
+}
+
+bool fill(float* out, float value, size_type count) {
+  for (size_type i = 0; i < count; ++i) {
+    out[i] = value;
+  }
+  return true;
+}
+
+bool add_values(const float* a, const float* b, float* out, size_type count) {
+  for (size_type i = 0; i < count; ++i) {
+    out[i] = a[i] + b[i];
+  }
+  return true;
+}
+
+bool mul_values(const float* a, const float* b, float* out, size_type count) {
+  for (size_type i = 0; i < count; ++i) {
+    out[i] = a[i] * b[i];
+  }
+  return true;
+}
+
+const Backend backend = {allocate, release, copy, copy, fill, add_values, mul_values};
+
+__attribute__((constructor)) void register_cpu() { c10::register_backend(DeviceType::CPU, &backend); }
 
 // The result when the work succeeded; otherwise nothing is left behind.
 Buffer* keep_if(bool done, Buffer* out) {
@@ -20,78 +59,38 @@ Buffer* keep_if(bool done, Buffer* out) {
   return out;
 }
 
-bool same_device(const Buffer* a, const Buffer* b) {
-  if (a->device == b->device) {
-    return true;
-  }
-  c10::set_error("Expected all tensors to be on the same device");
-  return false;
-}
-
-Buffer* binary(const Buffer* a, const Buffer* b, Binary Backend::* operation) {
-  if (!same_device(a, b)) {
+Buffer* binary(const Buffer* a, const Buffer* b,
+               bool (*Backend::*operation)(const float*, const float*, float*, size_type)) {
+  if (a->device != b->device || a->count != b->count) {
+    c10::set_error("Expected all tensors to be on the same device, and of one size");
     return nullptr;
   }
-  if (a->count != b->count) {
-    c10::set_error("sizes differ: %zu and %zu values", a->count, b->count);
-    return nullptr;
-  }
-  const Backend* backend = c10::backend_for(a->device);
-  Buffer* out = backend ? c10::new_buffer(a->count, a->device) : nullptr;
-  if (out == nullptr) {
-    return nullptr;
-  }
-  return keep_if((backend->*operation)(a->data, b->data, out->data, a->count), out);
+  Buffer* out = c10::new_buffer(a->count, a->device);
+  return out ? keep_if((c10::backend_for(a->device)->*operation)(a->data, b->data, out->data, a->count), out)
+             : nullptr;
 }
 
 }  // namespace
 
-Buffer* full(size_type count, float value, c10::DeviceType device) {
-  const Backend* backend = c10::backend_for(device);
-  Buffer* out = backend ? c10::new_buffer(count, device) : nullptr;
-  return out ? keep_if(backend->fill(out->data, value, count), out) : nullptr;
+Buffer* full(size_type count, float value, DeviceType device) {
+  Buffer* out = c10::new_buffer(count, device);
+  return out ? keep_if(c10::backend_for(device)->fill(out->data, value, count), out) : nullptr;
 }
 
 Buffer* add(const Buffer* a, const Buffer* b) { return binary(a, b, &Backend::add); }
 
 Buffer* mul(const Buffer* a, const Buffer* b) { return binary(a, b, &Backend::mul); }
 
-Buffer* relu(const Buffer* a) {
-  const Backend* backend = c10::backend_for(a->device);
-  Buffer* out = backend ? c10::new_buffer(a->count, a->device) : nullptr;
-  return out ? keep_if(backend->relu(a->data, out->data, a->count), out) : nullptr;
-}
-
-Buffer* sum(const Buffer* a) {
-  const Backend* backend = c10::backend_for(a->device);
-  Buffer* out = backend ? c10::new_buffer(1, a->device) : nullptr;
-  return out ? keep_if(backend->sum(a->data, out->data, a->count), out) : nullptr;
-}
-
-Buffer* matmul(const Buffer* a, const Buffer* b, size_type m, size_type k, size_type n) {
-  if (!same_device(a, b)) {
-    return nullptr;
-  }
-  if (a->count != m * k || b->count != k * n) {
-    c10::set_error("matmul: %zu and %zu values do not make (%zu, %zu) and (%zu, %zu)", a->count,
-                   b->count, m, k, k, n);
-    return nullptr;
-  }
-  const Backend* backend = c10::backend_for(a->device);
-  Buffer* out = backend ? c10::new_buffer(m * n, a->device) : nullptr;
-  return out ? keep_if(backend->matmul(a->data, b->data, out->data, m, k, n), out) : nullptr;
-}
-
-Buffer* to_device(const Buffer* a, c10::DeviceType device) {
+Buffer* to_device(const Buffer* a, DeviceType device) {
   Buffer* out = c10::new_buffer(a->count, device);
   if (out == nullptr) {
     return nullptr;
   }
-  float* host = static_cast<float*>(malloc((a->count + 1) * sizeof(float)));
-  bool done = host != nullptr && c10::copy_to_host(a, host, a->count) &&
-              c10::copy_from_host(out, host, a->count);
-  free(host);
-  return keep_if(done, out);
+  size_type bytes = a->count * sizeof(float);
+  // One of the two sides is host memory: there is one device besides the CPU.
+  return keep_if(device == DeviceType::CPU ? c10::backend_for(a->device)->download(out->data, a->data, bytes)
+                                           : c10::backend_for(device)->upload(out->data, a->data, bytes),
+                 out);
 }
 
 }  // namespace at

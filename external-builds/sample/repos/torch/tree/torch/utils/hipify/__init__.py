@@ -1,1 +1,1 @@
-"""Turning CUDA sources into HIP sources. Needs the standard library only."""
+"""Contract: `torch.utils.hipify`, found in the wheel."""

@@ -1,4 +1,4 @@
-"""Rewrites CUDA sources as HIP sources: in place, or into files beside them.
+"""Contract: `hipify` with upstream's parameters; CUDA sources become HIP, in place or in files beside them.
 
 A directory called `cuda` becomes `hip`, `CUDA` in a file's name becomes `HIP`, and `.cu`
 becomes `.hip`. Includes, calls and types follow the tables of `cuda_to_hip_mappings`.

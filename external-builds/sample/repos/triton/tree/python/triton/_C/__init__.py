@@ -1,1 +1,1 @@
-"""The compiled part."""
+"""Contract: the compiled part lies in a package of its own."""

@@ -1,0 +1,127 @@
+"""Wheels written by hand, sets of them, device code, and an index of wheels."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import struct
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from cairn.testing.smoke import SmokeResult
+from cairn.wheels import wheelset as wheel_sets
+from cairn.wheels.wheelset import WheelSet
+
+Serve = Callable[[Sequence[Path]], str]
+DeviceLibrary = Callable[[Sequence[str]], bytes]
+
+
+class MakeWheel(Protocol):
+    """What the fixture `make_wheel` gives: see `write_wheel`."""
+
+    def __call__(
+        self,
+        name: str,
+        version: str,
+        members: Mapping[str, str | bytes],
+        *,
+        requires: Sequence[str] = (),
+        tag: str = "py3-none-any",
+        executable: Sequence[str] = (),
+    ) -> Path: ...
+
+
+class CompileLibrary(Protocol):
+    """What the fixture `compile_library` gives: the bytes of a shared library made of C."""
+
+    def __call__(self, source: str, *arguments: str, soname: str) -> bytes: ...
+
+
+class Smoke(Protocol):
+    """What the fixture `smoke` gives; `more` are fields of `SmokeRequest`."""
+
+    def __call__(
+        self,
+        wheels: Sequence[Path],
+        *,
+        tests: str | None = None,
+        targets: Sequence[str] = ("cpu",),
+        family: str = "cpu",
+        **more: object,
+    ) -> SmokeResult: ...
+
+
+def write_wheel(
+    folder: Path,
+    name: str,
+    version: str,
+    members: Mapping[str, str | bytes],
+    *,
+    requires: Sequence[str] = (),
+    tag: str = "py3-none-any",
+    executable: Sequence[str] = (),
+) -> Path:
+    """Write a wheel with the members, METADATA, WHEEL and RECORD."""
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata += "".join(f"Requires-Dist: {r}\n" for r in requires)
+    pure = "true" if tag.endswith("any") else "false"
+    wheel = f"Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: {pure}\nTag: {tag}\n"
+    content = {**members, f"{info}/METADATA": metadata, f"{info}/WHEEL": wheel}
+    data = {path: text.encode() if isinstance(text, str) else text for path, text in content.items()}
+    rows = [f"{path},sha256={_digest(value)},{len(value)}" for path, value in data.items()]
+    data[f"{info}/RECORD"] = "\n".join([*rows, f"{info}/RECORD,,", ""]).encode()
+    target = folder / f"{name}-{version}-{tag}.whl"
+    folder.mkdir(exist_ok=True)
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, value in data.items():
+            member = zipfile.ZipInfo(path)
+            member.external_attr = (0o100755 if path in executable else 0o100644) << 16
+            archive.writestr(member, value)
+    return target
+
+
+def write_index(root: Path, wheels: Sequence[Path]) -> None:
+    """Write a package index (PEP 503) of the wheels at `simple/` in `root`."""
+    for wheel in wheels:
+        page = root / "simple" / canonicalize_name(parse_wheel_filename(wheel.name)[0])
+        page.mkdir(parents=True, exist_ok=True)
+        (page / wheel.name).write_bytes(wheel.read_bytes())
+        with (page / "index.html").open("a", encoding="utf-8") as file:
+            name = html.escape(wheel.name)
+            link = f"{name.replace('+', '%2B')}#sha256={hashlib.sha256(wheel.read_bytes()).hexdigest()}"
+            file.write(f'<!DOCTYPE html>\n<a href="{link}">{name}</a>\n')
+
+
+def bundle(targets: Sequence[str]) -> bytes:
+    """A plain offload bundle with a code object of 64 bytes for each target."""
+    ids = ["host-x86_64-unknown-linux-gnu-", *(f"hipv4-amdgcn-amd-amdhsa--{t}" for t in targets)]
+    head = len(b"__CLANG_OFFLOAD_BUNDLE__") + 8 + sum(24 + len(i) for i in ids)
+    table, body = b"", b""
+    for name in ids:
+        code = b"" if name.startswith("host") else b"\x7fELF\x02\x01\x01" + bytes(57)
+        table += struct.pack("<QQQ", head + len(body), len(code), len(name)) + name.encode()
+        body += code
+    return b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<Q", len(ids)) + table + body
+
+
+def set_of(wheels: Sequence[Path], *, targets: Sequence[str] = ("cpu",), family: str = "cpu") -> WheelSet:
+    """The wheels as a set."""
+    return wheel_sets.make(
+        wheels,
+        manifest_sha256="0" * 64,
+        stack="trial",
+        python="3.11",
+        platform="linux_x86_64",
+        family=family,
+        targets=targets,
+    )
+
+
+def _digest(data: bytes) -> str:
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
