@@ -11,7 +11,7 @@ from cairn.cli import common, paths
 from cairn.cli.parser import Subparsers
 from cairn.errors import SourceError, UsageError
 from cairn.output import console, wording
-from cairn.sources.git.repository import Repository, root_at
+from cairn.sources.git.repository import Repository
 from cairn.sources.hipify import report as hipify_report
 from cairn.sources.hipify.run import BUILD_AMD
 from cairn.sources.patches import allowlist
@@ -110,7 +110,7 @@ def _add_apply(commands: Subparsers) -> None:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    root = _root(options.checkout)
+    root = patches_export.root_of(options.checkout, finished=False)
     project = _project(options, root)
     path = options.allowlist or allowlist.find(Path())
     request = patches_audit.AuditRequest(
@@ -150,7 +150,7 @@ def _show_audit(found: patches_audit.Audit, *, as_json: bool) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    report = hipify_report.read(_root(options.checkout).git_dir)
+    report = hipify_report.read(patches_export.root_of(options.checkout, finished=False).git_dir)
     if report is None:
         raise SourceError(
             f"{options.checkout} has no hipify report",
@@ -180,7 +180,7 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _apply(options: argparse.Namespace) -> int:
-    root = _root(options.checkout)
+    root = patches_export.root_of(options.checkout, finished=False)
     note = state.read(root.git_dir)
     project = options.project or (note.project if note else None)
     request = patches_apply.ApplyRequest(
@@ -203,13 +203,6 @@ def _apply(options: argparse.Namespace) -> int:
     if any(applied.outcome == "waits for hipify" for applied in done):
         show.warn("some are for hipified files: hipify the checkout, then apply the folder again")
     return 0
-
-
-def _root(checkout: Path) -> Repository:
-    root = root_at(checkout.absolute())
-    if not root.exists():
-        raise SourceError(f"{checkout} is not a git checkout", tip="name the folder of a checkout")
-    return root
 
 
 def _project(options: argparse.Namespace, root: Repository) -> str:

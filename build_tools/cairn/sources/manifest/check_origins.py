@@ -14,10 +14,10 @@ from cairn.sources.checkout import local_commits
 from cairn.sources.checkout.inspect import Checkout
 from cairn.sources.git import command, repository
 from cairn.sources.git.command import RetryPolicy
-from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
+from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG
 from cairn.sources.mirror import mirror
 from cairn.sources.mirror.mirror import Mirror
-from cairn.sources.worktree.parts import walk_submodules
+from cairn.sources.worktree.parts import walk
 
 _JOBS = 8  # each sends and receives little, and waits for its server
 
@@ -56,13 +56,17 @@ def missing(
 
 def local_work(checkouts: Sequence[Checkout]) -> tuple[str, ...]:
     """Projects and submodules whose files are not those of their last tag; each as a sentence."""
-    return tuple(
-        f"{name} has edits or commits above {tag}"
-        for checkout in checkouts
-        for name, part, tree in _parts(checkout)
-        for tag in (HIPIFY_TAG if part.tag(HIPIFY_TAG) else UPSTREAM_TAG,)
-        if tree != _tree(part, part.tag(tag) or "HEAD") or local_commits.beneath(part)
-    )
+    found = []
+    for checkout in checkouts:
+        name = checkout.project.name
+        trees = {"": checkout.tree} | {module.path: module.tree for module in checkout.submodules}
+        for part in walk(repository.root_at(checkout.path)):
+            own = part.repository
+            tag = HIPIFY_TAG if own.tag(HIPIFY_TAG) else UPSTREAM_TAG
+            if trees[part.path] != own.commit_tree(own.tag(tag) or "HEAD") or local_commits.beneath(own):
+                where = f"{name}, submodule {part.path}" if part.path else name
+                found.append(f"{where} has edits or commits above {tag}")
+    return tuple(found)
 
 
 def _claims(checkout: Checkout) -> Iterator[_Claim]:
@@ -90,15 +94,3 @@ def _has(claim: _Claim, *, retry: RetryPolicy, say: Progress) -> bool:
             everything = dataclasses.replace(ask, depth=None)
             mirror.fetch(everything, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", say=say)
         return command.succeeds(path, "cat-file", "-e", claim.commit)
-
-
-def _parts(checkout: Checkout) -> Iterator[tuple[str, Repository, str]]:
-    root = repository.root_at(checkout.path)
-    yield checkout.project.name, root, checkout.tree
-    trees = {module.path: module.tree for module in checkout.submodules}
-    for module in walk_submodules(root):
-        yield f"{checkout.project.name}, submodule {module.path}", module.repository, trees[module.path]
-
-
-def _tree(part: Repository, commit: str) -> str:
-    return part.run("rev-parse", "--verify", f"{commit}^{{tree}}").strip()

@@ -107,21 +107,16 @@ def _stream(repository: NewRepository) -> Iterator[bytes]:
         # A commit begins with its parent's files; ours lists all that it has.
         yield b"deleteall\n"
         for path, entry in sorted(commit.files.items()):
-            yield from _modify(path, entry)
+            if entry.mode == GITLINK:  # its data is no blob but the id of a commit of a different repository
+                yield b"M %s %s %s\n" % (entry.mode.encode(), entry.data, _quoted(path))
+            else:
+                yield b"M %s inline %s\n" % (entry.mode.encode(), _quoted(path)) + _data(entry.data)
     for name, index in sorted(repository.branches.items()):
         yield f"reset refs/heads/{name}\nfrom :{index + 1}\n\n".encode()
     for name, index in sorted(repository.tags.items()):
         yield f"tag {name}\nfrom :{index + 1}\n".encode()
         yield _signed("tagger", author, repository.commits[index].date) + _data(f"{name}\n".encode())
     yield b"done\n"
-
-
-def _modify(path: str, entry: TreeEntry) -> Iterator[bytes]:
-    if entry.mode == GITLINK:  # its data is no blob but the id of a commit in a different repository
-        yield b"M %s %s %s\n" % (entry.mode.encode(), entry.data, _quoted(path))
-        return
-    yield b"M %s inline %s\n" % (entry.mode.encode(), _quoted(path))
-    yield _data(entry.data)
 
 
 def _signed(role: str, author: str, date: datetime) -> bytes:

@@ -75,10 +75,34 @@ def load(folder: Path) -> History:
     """
     path = folder / "history.toml"
     tip = "the origin's `tree` must name a folder with a history.toml and a tree/ folder"
-    data = datafile.read_toml(path, tip=tip)
-    history = datafile.from_plain(data, History, name=str(path))
-    _validate(history, path)
+    history = datafile.read(path, History, tip=tip)
+    known: set[str] = set()
+    for step in history.commits:
+        _validate(step, known, f"{path}: the commit {step.name!r}")
+        known.add(step.name)
+    for kind, refs in (("branch", history.branches), ("tag", history.tags)):
+        for name, commit in refs.items():
+            if commit not in known:
+                raise UsageError(f"{path}: the {kind} {name} names the unknown commit {commit!r}")
+    if history.default_branch not in history.branches:
+        raise UsageError(f"{path}: the default branch {history.default_branch!r} is not among the branches")
     return history
+
+
+def _validate(step: HistoryStep, known: set[str], where: str) -> None:
+    if step.name in known:
+        raise UsageError(f"{where} is described twice")
+    if step.parent is not None and step.parent not in known:
+        raise UsageError(f"{where} names the parent {step.parent!r}, which is not before it")
+    try:
+        zone = datetime.fromisoformat(step.date).tzinfo
+    except ValueError as error:
+        raise UsageError(f"{where} has the date {step.date!r}, which is not ISO 8601") from error
+    if zone is None:
+        raise UsageError(f"{where} has the date {step.date!r}, which has no time zone")
+    for name in (*step.write, *step.submodules):
+        if PurePosixPath(name).is_absolute() or not {"..", ".git"}.isdisjoint(PurePosixPath(name).parts):
+            raise UsageError(f"{where} writes {name!r}, which is outside the repository")
 
 
 def read_tree(folder: Path, executable: tuple[str, ...]) -> dict[str, TreeEntry]:
@@ -153,33 +177,3 @@ def _matching(step: HistoryStep, pattern: str, files: Mapping[str, TreeEntry]) -
     if not found:
         raise UsageError(f"the commit {step.name!r}: no file matches {pattern!r}")
     return found
-
-
-def _validate(history: History, path: Path) -> None:
-    known: set[str] = set()
-    for step in history.commits:
-        _validate_step(step, known, path)
-        known.add(step.name)
-    for kind, refs in (("branch", history.branches), ("tag", history.tags)):
-        for name, commit in refs.items():
-            if commit not in known:
-                raise UsageError(f"{path}: the {kind} {name} names the unknown commit {commit!r}")
-    if history.default_branch not in history.branches:
-        raise UsageError(f"{path}: the default branch {history.default_branch!r} is not among the branches")
-
-
-def _validate_step(step: HistoryStep, known: set[str], path: Path) -> None:
-    where = f"{path}: the commit {step.name!r}"
-    if step.name in known:
-        raise UsageError(f"{where} is described twice")
-    if step.parent is not None and step.parent not in known:
-        raise UsageError(f"{where} names the parent {step.parent!r}, which is not before it")
-    try:
-        zone = datetime.fromisoformat(step.date).tzinfo
-    except ValueError as error:
-        raise UsageError(f"{where} has the date {step.date!r}, which is not ISO 8601") from error
-    if zone is None:
-        raise UsageError(f"{where} has the date {step.date!r}, which has no time zone")
-    for name in (*step.write, *step.submodules):
-        if PurePosixPath(name).is_absolute() or not {"..", ".git"}.isdisjoint(PurePosixPath(name).parts):
-            raise UsageError(f"{where} writes {name!r}, which is outside the repository")

@@ -12,17 +12,17 @@ from cairn.errors import SourceError
 from cairn.output import Progress, wording
 from cairn.sources.checkout import local_commits, local_work, rehipify
 from cairn.sources.git import repository
-from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
+from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.hipify import report as hipify_report
 from cairn.sources.hipify import run
 from cairn.sources.hipify.report import HipifyReport
 from cairn.sources.patches import patch_files
 from cairn.sources.patches import put as patches_put
-from cairn.sources.patches.export import base_of, parts_of
+from cairn.sources.patches.export import base_of, root_of
 from cairn.sources.patches.patch_files import PatchFile
 from cairn.sources.patches.put import Ground, Outcome, Put
 from cairn.sources.worktree import state, submodules
-from cairn.sources.worktree.parts import CommittedPart
+from cairn.sources.worktree.parts import CommittedPart, walk_commit
 from cairn.stack import HipifyKind
 
 # TheRock calls a project's folder of patches after its repository (external-builds/pytorch/patches).
@@ -90,13 +90,9 @@ def apply(request: ApplyRequest, *, say: Progress) -> tuple[Applied, ...]:
         SourceError: there is no such submodule, edits stand in the way, or a patch does not apply.
     """
     with state.alone(request.checkout):
-        root = root_at(request.checkout.absolute())
-        parts = {part.path: part for part in parts_of(root)}
+        root = root_of(request.checkout, finished=True)
+        parts = {part.path: part for part in walk_commit(root, "HEAD")}
         note = state.read(root.git_dir)
-        if note is not None and note.phase != "ready":
-            raise SourceError(
-                f"the checkout {root.work_tree} is unfinished", tip="run the `checkout` command again"
-            )
         is_hipified = root.tag(HIPIFY_TAG) is not None
         names = {root.work_tree.name, *filter(None, (note.project if note else None, request.project))}
         names |= {_UPSTREAMS_NAMES[name] for name in names & _UPSTREAMS_NAMES.keys()}

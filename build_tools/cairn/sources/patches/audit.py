@@ -15,16 +15,15 @@ from cairn.errors import SourceError
 from cairn.output import Progress, wording
 from cairn.sources.checkout import local_commits, rehipify
 from cairn.sources.checkout.local_commits import LocalCommit
-from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
+from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.hipify import build_step
 from cairn.sources.patches.allowlist import Allowed
+from cairn.sources.patches.export import root_of
 from cairn.sources.worktree import state
 from cairn.sources.worktree.parts import CommittedPart, walk_commit
 from cairn.stack import HipifyKind
 
 T = TypeVar("T")
-
-_RECHECK = "check the project out again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +100,10 @@ def audit(request: AuditRequest, *, say: Progress) -> Audit:
     Raises:
         SourceError: it is not a checkout, is unfinished, has no diff base, or hipify cannot be run again.
     """
-    root = root_at(request.checkout.absolute())
-    base = _base(root)
+    root = root_of(request.checkout, finished=True)
+    base = root.tag(UPSTREAM_TAG)
+    if base is None:
+        raise SourceError(f"{root.work_tree} has no tag {UPSTREAM_TAG}", tip="check the project out again")
     with state.alone(request.checkout):
         parts = walk_commit(root, base)
         problems = _flat(side_by_side(_tag_problems, parts))
@@ -156,18 +157,6 @@ def plain(found: Audit) -> dict[str, object]:
             for explained in found.explained
         ],
     }
-
-
-def _base(root: Repository) -> str:
-    if not root.exists():
-        raise SourceError(f"{root.work_tree} is not a git checkout", tip="name the folder of a checkout")
-    note = state.read(root.git_dir)
-    if note is not None and note.phase != "ready":
-        raise SourceError(f"the checkout {root.work_tree} is unfinished", tip=_RECHECK)
-    base = root.tag(UPSTREAM_TAG)
-    if base is None:
-        raise SourceError(f"{root.work_tree} has no tag {UPSTREAM_TAG}", tip=_RECHECK)
-    return base
 
 
 def _tag_problems(part: CommittedPart) -> list[Unexplained]:

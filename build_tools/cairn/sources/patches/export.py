@@ -13,6 +13,7 @@ from cairn.errors import SourceError, UsageError
 from cairn.sources.checkout import local_commits, local_work
 from cairn.sources.checkout.local_commits import LocalCommit
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, root_at
+from cairn.sources.worktree import state
 from cairn.sources.worktree.parts import CommittedPart, walk_commit
 
 # As committed: subjects keep their [brackets], empty commits stay; neither the version of git nor the id of
@@ -74,11 +75,10 @@ def export(checkout: Path, output_dir: Path) -> Exported:
         SourceError: it is not a checkout, or a commit is a merge.
         UsageError: the folder has files other than patches.
     """
-    root = root_at(checkout.absolute())
-    parts = parts_of(root)
+    root = root_of(checkout, finished=False)
     refuse_other_files(output_dir)
     with tempfile.TemporaryDirectory(prefix="cairn-export-") as temporary:
-        patches = [patch for part in parts for patch in _export(part, Path(temporary))]
+        patches = [patch for part in walk_commit(root, "HEAD") for patch in _export(part, Path(temporary))]
         owned.replace_files(output_dir, Path(temporary))
     edits = local_work.of(root).edits
     return Exported(patches=tuple(patches), edits=edits)
@@ -101,15 +101,21 @@ def base_of(own: Repository) -> str:
     )
 
 
-def parts_of(root: Repository) -> tuple[CommittedPart, ...]:
-    """The root and the submodules that are checked out.
+def root_of(checkout: Path, *, finished: bool) -> Repository:
+    """The root of a checkout.
 
     Raises:
-        SourceError: it is not a checkout.
+        SourceError: it is not a checkout; or, where it must be `finished`, its last command was not.
     """
+    root = root_at(checkout.absolute())
     if not root.exists():
         raise SourceError(f"{root.work_tree} is not a git checkout", tip="name the folder of a checkout")
-    return walk_commit(root, "HEAD")
+    note = state.read(root.git_dir)
+    if finished and note is not None and note.phase != "ready":
+        raise SourceError(
+            f"the checkout {root.work_tree} is unfinished", tip="run the `checkout` command again"
+        )
+    return root
 
 
 def refuse_other_files(folder: Path) -> None:
