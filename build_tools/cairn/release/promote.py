@@ -70,6 +70,16 @@ class Proof:
     judgement: bytes | None = None
     untested: str | None = None
 
+    @classmethod
+    def of(cls, records: Sequence[TestRecord], report: GateReport) -> Proof:
+        """What lets a set through that the gate has judged."""
+        words = [report.untested_note, *(str(demand.bypass) for demand in report.bypassed)]
+        return cls(
+            records=tuple(datafile.dumps(record).encode() for record in records),
+            judgement=datafile.dumps(report).encode(),
+            untested="; ".join(word for word in words if word) or None,
+        )
+
     def on(self, staged: StagedSet) -> StagedSet:
         """A set that was let through by this: it names the proof by digest, so that a changed one shows."""
         return msgspec.structs.replace(
@@ -108,7 +118,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     """Bring a set and what it needs from `source` to `target`; for a set that is there already, do nothing.
 
     Args:
-        store: where both channels live; the files stay where they are, since channels share them.
+        store: where both channels live.
         set_id: the set; the beginning of its id will do.
         source: the channel that has it.
         target: the channel that is to have it.
@@ -141,18 +151,10 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         store, set_id, source=source, target=target, records=records, bypass=bypass, python=python
     )
     if not report.holds:
-        raise GateError(
-            f"the set {set_id[:12]} may not go to {target}",
-            reasons=report.reasons,
-            tip="fix what is named above and promote again; nothing was changed",
-        )
+        tip = "fix what is named above and promote again; nothing was changed"
+        raise GateError(f"the set {set_id[:12]} may not go to {target}", reasons=report.reasons, tip=tip)
     on_step(f"writing {target}")
-    words = [report.untested_note, *(str(demand.bypass) for demand in report.bypassed)]
-    proof = Proof(
-        records=tuple(datafile.dumps(record).encode() for record in records),
-        judgement=datafile.dumps(report).encode(),
-        untested="; ".join(word for word in words if word) or None,
-    )
+    proof = Proof.of(records, report)
     done = transfer(store, set_id, source=source, target=target, proof=proof, dry_run=dry_run)
     return Promotion(
         set_id=set_id,

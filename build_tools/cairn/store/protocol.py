@@ -87,6 +87,14 @@ def checked(key: str) -> str:
     return key
 
 
+def sha256_of(stream: BinaryIO) -> str:
+    """Of what is left in a stream of `Store.open`, which may be larger than memory."""
+    digest = hashlib.sha256()
+    while block := stream.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()
+
+
 def etag_of(data: bytes) -> str:
     """The etag of a store of ours; those of a bucket are its own."""
     return hashlib.sha256(data).hexdigest()

@@ -8,16 +8,13 @@ import json
 import os
 import urllib.parse
 from collections.abc import Iterator
-from typing import BinaryIO
 
 from cairn.errors import CairnError
 from cairn.release.index import keys, write
 from cairn.release.index.generation import FileEntry, FileRef, ProjectState, StagedSet
-from cairn.release.index.render import Page, project_page, root_page
+from cairn.release.index.render import project_page, root_page
 from cairn.release.index.snapshot import Channel, Snapshot, missing
-from cairn.store.protocol import MissingKeyError, Store
-
-_CHUNK = 1 << 20
+from cairn.store.protocol import MissingKeyError, Store, sha256_of
 
 
 def audit(store: Store, channel: str, *, hashes: bool) -> tuple[str, ...]:
@@ -65,28 +62,18 @@ def file_problems(store: Store, file: FileEntry, *, hashes: bool) -> Iterator[st
         with store.open(key) as stream:
             size = stream.seek(0, os.SEEK_END)
             stream.seek(0)
-            digest = _digest(stream) if hashes else file.sha256
+            digest = sha256_of(stream) if hashes else file.sha256
         if size != file.size:
             yield f"{file.filename} has {size} bytes, the state says {file.size}"
         elif digest != file.sha256:
             yield f"{file.filename} has sha256 {digest}, the state says {file.sha256}"
     except MissingKeyError:
         yield f"{file.filename} is missing from the store: no {key}"
-    if file.metadata_sha256 is not None:
-        yield from _sidecar_problems(store, file, file.metadata_sha256)
-
-
-def _digest(stream: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    for chunk in iter(lambda: stream.read(_CHUNK), b""):
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
-def _sidecar_problems(store: Store, file: FileEntry, wanted: str) -> Iterator[str]:
+    if file.metadata_sha256 is None:
+        return
     key = keys.sidecar_key(file.sha256, file.filename)
     try:
-        if hashlib.sha256(store.read(key).data).hexdigest() != wanted:
+        if hashlib.sha256(store.read(key).data).hexdigest() != file.metadata_sha256:
             yield f"{file.filename}: the metadata beside it is not what the pages say"
     except MissingKeyError:
         yield f"{file.filename}: the metadata beside it is missing from the store: no {key}"
@@ -100,7 +87,7 @@ def _page_problems(snapshot: Snapshot, projects: list[ProjectState]) -> Iterator
     if snapshot.etag is not None:
         pages.append((prefix, root_page(snapshot.state.projects)))
     for where, page in pages:
-        expected |= _keys(where, page)
+        expected |= {f"{where}index.json": page.json, f"{where}index.html": page.html}
     for key, data in expected.items():
         try:
             if channel.store.read(key).data != data:
@@ -114,10 +101,6 @@ def _page_problems(snapshot: Snapshot, projects: list[ProjectState]) -> Iterator
     for key in channel.store.list(prefix):
         if key not in expected and not key.startswith(unreadable):
             yield f"{key} is of no project in the state"
-
-
-def _keys(where: str, page: Page) -> dict[str, bytes]:
-    return {f"{where}index.json": page.json, f"{where}index.html": page.html}
 
 
 def _set_problems(snapshot: Snapshot, set_id: str) -> Iterator[str]:
@@ -144,15 +127,9 @@ def _set_pages(snapshot: Snapshot, staged: StagedSet) -> dict[str, frozenset[Fil
     json_refs: set[FileRef] = set()
     for name in write.projects_of(staged.closure):
         html_refs |= _html_refs(store.read(f"{prefix}{name}/index.html").data)
-        json_refs |= _json_refs(store.read(f"{prefix}{name}/index.json").data)
+        listed = json.loads(store.read(f"{prefix}{name}/index.json").data)["files"]
+        json_refs |= {FileRef(filename=file["filename"], sha256=file["hashes"]["sha256"]) for file in listed}
     return {"HTML": frozenset(html_refs), "JSON": frozenset(json_refs)}
-
-
-def _json_refs(data: bytes) -> set[FileRef]:
-    return {
-        FileRef(filename=file["filename"], sha256=file["hashes"]["sha256"])
-        for file in json.loads(data)["files"]
-    }
 
 
 def _html_refs(data: bytes) -> set[FileRef]:

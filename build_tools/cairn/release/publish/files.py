@@ -18,9 +18,7 @@ from cairn.release.index.generation import FileEntry, StagedSet, now
 from cairn.release.index.snapshot import Channel, Snapshot
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.distribution import Dist
-from cairn.store.protocol import Store
-
-_BLOCK = 1 << 20  # bytes
+from cairn.store.protocol import Store, sha256_of
 
 
 class NameTakenError(StoreError):
@@ -142,8 +140,5 @@ def _intact(store: Store, key: str, sha256: str) -> bool:
     """Whether the store holds just these bytes; damaged ones are repaired by publishing the file again."""
     if not store.exists(key):
         return False
-    digest = hashlib.sha256()
     with store.open(key) as stream:
-        while block := stream.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest() == sha256
+        return sha256_of(stream) == sha256

@@ -46,9 +46,11 @@ def choose_page(accept: str | None, available: Sequence[str]) -> Choice | None:
     # Highest weight first; where two weigh the same, the order of `_NAMES`. How specific a range is (RFC
     # 9110, section 12.5.1) makes no difference with two pages, of which installers name the types.
     ranked: list[tuple[float, int, Choice]] = []
-    for weight, kind in _accepted(accept or "*/*"):
+    for part in (accept or "*/*").split(","):
+        kind, *parameters = part.split(";")
+        weight = _weight(parameters)
         for place, (filename, names) in enumerate(_NAMES.items()):
-            name = _matching(kind, names)
+            name = _matching(kind.strip().lower(), names)
             if filename in available and name is not None and weight > 0:
                 served = name.replace(".latest+", ".v1+")
                 ranked.append((-weight, place, Choice(filename=filename, content_type=served)))
@@ -84,14 +86,6 @@ def parse_range(header: str | None, size: int) -> Span | None:
 def _number(text: str) -> int:
     digits = text.lstrip("0") or "0"
     return int(digits) if len(digits) <= _DIGITS else 10**_DIGITS
-
-
-def _accepted(header: str) -> list[tuple[float, str]]:
-    return [(_weight(parameters), kind.strip().lower()) for kind, *parameters in _split(header)]
-
-
-def _split(header: str) -> list[list[str]]:
-    return [part.split(";") for part in header.split(",") if part.strip()]
 
 
 def _weight(parameters: Sequence[str]) -> float:

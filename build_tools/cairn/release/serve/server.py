@@ -26,7 +26,7 @@ from cairn.errors import SystemFailureError
 from cairn.output import console
 from cairn.release.index import keys
 from cairn.release.index.render import JSON_TYPE
-from cairn.release.serve.negotiation import Choice, UnsatisfiableError, choose_page, parse_range
+from cairn.release.serve.negotiation import UnsatisfiableError, choose_page, parse_range
 
 _IDLE = 60.0  # seconds that a connection may wait for its next request
 _IMMUTABLE = "public, max-age=31536000, immutable"
@@ -158,13 +158,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if choice is None:
             self._refuse(HTTPStatus.NOT_ACCEPTABLE, {"Vary": "Accept"})
             return
-        self._answer_page(path, choice)
-
-    def _answer_page(self, path: Path, choice: Choice) -> None:
-        kind = choice.content_type
-        if kind.startswith("text/"):
-            kind += "; charset=utf-8"
-        self._answer_file(path / choice.filename, kind, {"Vary": "Accept"})
+        charset = "; charset=utf-8" if choice.content_type.startswith("text/") else ""
+        self._answer_file(path / choice.filename, choice.content_type + charset, {"Vary": "Accept"})
 
     def _answer_file(self, path: Path, content_type: str, headers: dict[str, str] | None = None) -> None:
         try:
@@ -174,7 +169,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         about = {
             "Content-Type": content_type,
-            "Cache-Control": _IMMUTABLE if _fixed(path, self.server.root) else _REVALIDATE,
+            # Below files/, the digest of the bytes is in the path.
+            "Cache-Control": _IMMUTABLE if path.is_relative_to(self.server.root / "files") else _REVALIDATE,
         }
         with stream:
             self._send_file(stream, about | (headers or {}))
@@ -188,7 +184,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             "Last-Modified": self.date_time_string(int(status.st_mtime)),
             "Accept-Ranges": "bytes",
         }
-        if _lists(self.headers.get("If-None-Match"), etag):
+        # Ours are strong; a proxy that compresses may have made a weak one of it (RFC 9110, section 8.8.1).
+        known = (self.headers.get("If-None-Match") or "").split(",")
+        if etag in [part.strip().removeprefix("W/") for part in known]:
             self._head(HTTPStatus.NOT_MODIFIED, headers)
             return
         self._send_span(stream, status.st_size, headers)
@@ -263,11 +261,3 @@ def _content_type(path: Path) -> str:
     if path.name == "index.json":
         return JSON_TYPE
     return _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-
-
-def _fixed(path: Path, root: Path) -> bool:
-    return path.relative_to(root).parts[0] == "files"
-
-
-def _lists(header: str | None, etag: str) -> bool:
-    return header is not None and etag in [part.strip().removeprefix("W/") for part in header.split(",")]
