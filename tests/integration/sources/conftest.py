@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cairn.sources.checkout.checkout import Checkout, CheckoutRequest, checkout
+from cairn.sources.checkout.checkout import CheckoutRequest
 from cairn.sources.git.command import RetryPolicy
 from cairn.stack import Origin, Project
+from helpers.sources import Bench, Upstream, git
 
 BUILD_AMD = '''\
 """Not idempotent, relative to the current folder, and edits a submodule: as upstream's is."""
@@ -30,65 +29,6 @@ out.write_text(pathlib.Path("src/cuda/kernel.cu").read_text().replace("cuda", "h
 pathlib.Path("generated.ignored").write_text("x")
 print("hipified")
 '''
-
-
-def clean_environment() -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
-    return kept | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C.UTF-8"}
-
-
-def git(folder: Path, *args: str) -> str:
-    """Plain git, as a person without configuration would run it."""
-    identity = ("-c", "user.name=Up Stream", "-c", "user.email=up@example.invalid")
-    done = subprocess.run(
-        ["git", *identity, "-c", "protocol.file.allow=always", *args],
-        cwd=folder,
-        env=clean_environment(),
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, f"git {args}: {done.stderr}"
-    return done.stdout.strip()
-
-
-@dataclass(frozen=True)
-class Upstream:
-    """A folder of bare upstream repositories, and work trees to commit to them from."""
-
-    folder: Path
-
-    def origin(self, name: str) -> str:
-        return str(self.folder / f"{name}.git")
-
-    def work(self, name: str) -> Path:
-        return self.folder / "work" / name
-
-    def create(self, name: str, files: Mapping[str, str]) -> str:
-        work = self.work(name)
-        work.mkdir(parents=True)
-        git(work, "init", "--quiet", "--initial-branch=main")
-        git(self.folder, "init", "--quiet", "--bare", "--initial-branch=main", f"{name}.git")
-        git(work, "remote", "add", "origin", self.origin(name))
-        return self.commit(name, files, f"Begin {name}")
-
-    def commit(self, name: str, files: Mapping[str, str], message: str, *, branch: str = "main") -> str:
-        work = self.work(name)
-        for path, text in files.items():
-            target = work / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
-        git(work, "add", "--all", "--force")
-        git(work, "commit", "--quiet", "--allow-empty", "-m", message)
-        git(work, "push", "--quiet", "--force", "origin", f"HEAD:refs/heads/{branch}")
-        return git(work, "rev-parse", "HEAD")
-
-    def add_submodule(self, name: str, module: str, path: str) -> None:
-        git(self.work(name), "submodule", "--quiet", "add", f"../{module}.git", path)
-
-    def bump_submodule(self, name: str, path: str, commit: str) -> None:
-        git(self.work(name) / path, "fetch", "--quiet", "origin")
-        git(self.work(name) / path, "checkout", "--quiet", commit)
 
 
 @pytest.fixture
@@ -153,23 +93,6 @@ def torch() -> Project:
         hashtag="main",
         hipify="build_amd",
     )
-
-
-@dataclass(frozen=True)
-class Bench:
-    """Checks torch out with few words."""
-
-    request: CheckoutRequest
-
-    def __call__(self, hashtag: str = "main", **changes: object) -> Checkout:
-        return checkout(replace(self.request, hashtag=hashtag, **changes))  # type: ignore[arg-type]
-
-    @property
-    def path(self) -> Path:
-        return self.request.checkout_dir
-
-    def git(self, *args: str) -> str:
-        return git(self.path, *args)
 
 
 @pytest.fixture

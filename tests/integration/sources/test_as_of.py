@@ -14,6 +14,7 @@ import pytest
 from cairn.cli import main as program
 from cairn.errors import SourceError, UsageError
 from cairn.sources.mirror import history, mirror
+from helpers.sources import Bench, Upstream
 
 STACK = """\
 schema = "cairn.stack/1"
@@ -33,7 +34,7 @@ At = Callable[..., str]
 
 
 @pytest.fixture
-def at(upstream: Any) -> At:
+def at(upstream: Upstream) -> At:
     """Commit to a repository as if it were another day; gives the commit."""
     upstream.create("nightly", {"version.txt": "0\n"})
     work = upstream.work("nightly")
@@ -55,12 +56,12 @@ def at(upstream: Any) -> At:
     return commit
 
 
-def as_of(upstream: Any, text: str, hashtag: str = "main") -> str:
+def as_of(upstream: Upstream, text: str, hashtag: str = "main") -> str:
     when = history.moment(text)
     return history.as_of(mirror.of_commits(upstream.origin("nightly")), hashtag, when, say=print)
 
 
-def test_the_newest_commit_that_was_there(at: At, upstream: Any) -> None:
+def test_the_newest_commit_that_was_there(at: At, upstream: Upstream) -> None:
     first = at("2025-11-10T12:00:00+00:00")
     second = at("2025-11-11T12:00:00+00:00", written=None)
     third = at("2025-11-12T12:00:00+00:00", written=None)
@@ -71,7 +72,7 @@ def test_the_newest_commit_that_was_there(at: At, upstream: Any) -> None:
     assert as_of(upstream, "2030-01-01") == third
 
 
-def test_a_merge_brings_commits_that_were_not_there_though_they_are_older(at: At, upstream: Any) -> None:
+def test_a_merge_brings_commits_that_were_not_there_though_they_are_older(at: At, upstream: Upstream) -> None:
     main = at("2025-11-10T12:00:00+00:00")
     at("2025-11-10T12:00:01+00:00", "switch", "--quiet", "--create", "side")
     at("2025-11-11T00:00:00+00:00")
@@ -81,7 +82,7 @@ def test_a_merge_brings_commits_that_were_not_there_though_they_are_older(at: At
     assert as_of(upstream, "2025-11-20") == merge
 
 
-def test_the_time_of_the_commit_counts_not_that_of_writing(at: At, upstream: Any) -> None:
+def test_the_time_of_the_commit_counts_not_that_of_writing(at: At, upstream: Upstream) -> None:
     before = at("2025-11-10T12:00:00+00:00")
     picked = at(
         "2025-11-20T12:00:00+00:00",
@@ -95,14 +96,14 @@ def test_the_time_of_the_commit_counts_not_that_of_writing(at: At, upstream: Any
     assert as_of(upstream, "2025-11-21") == picked
 
 
-def test_a_clock_that_was_wrong_once(at: At, upstream: Any) -> None:
+def test_a_clock_that_was_wrong_once(at: At, upstream: Upstream) -> None:
     at("2025-11-10T12:00:00+00:00")
     at("2031-01-01T00:00:00+00:00")
     after = at("2025-11-12T12:00:00+00:00")
     assert as_of(upstream, "2025-11-13") == after
 
 
-def test_tags_and_commits_are_what_they_are(at: At, upstream: Any, run_git: Any) -> None:
+def test_tags_and_commits_are_what_they_are(at: At, upstream: Upstream, run_git: Any) -> None:
     commit = at("2025-11-10T12:00:00+00:00")
     run_git(Path(upstream.origin("nightly")), "tag", "v1", commit)
     assert as_of(upstream, "2025-11-01", "v1") == "v1"
@@ -110,14 +111,14 @@ def test_tags_and_commits_are_what_they_are(at: At, upstream: Any, run_git: Any)
     assert as_of(upstream, "2025-11-01", commit[:9]) == commit[:9]
 
 
-def test_before_the_beginning(at: At, upstream: Any) -> None:
+def test_before_the_beginning(at: At, upstream: Upstream) -> None:
     at("2025-11-10T12:00:00+00:00")
     with pytest.raises(SourceError, match="no commit as old as 2025-10-31"):
         as_of(upstream, "2025-10-31")
 
 
 @pytest.mark.parametrize("depth", [None, 1])
-def test_a_checkout_of_the_past(at: At, bench: Any, upstream: Any, depth: int | None) -> None:
+def test_a_checkout_of_the_past(at: At, bench: Bench, upstream: Upstream, depth: int | None) -> None:
     then = at("2025-11-10T12:00:00+00:00")
     at("2025-11-11T12:00:00+00:00")
     when = history.moment("2025-11-10")
@@ -129,7 +130,7 @@ def test_a_checkout_of_the_past(at: At, bench: Any, upstream: Any, depth: int | 
     assert any(name.endswith(".commits.git") for name in mirrors) == (depth is not None)
 
 
-def test_the_commands(at: At, upstream: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands(at: At, upstream: Upstream, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     then = at("2025-11-10T12:00:00+00:00")
     at("2025-11-11T12:00:00+00:00")
     (tmp_path / "stack.toml").write_text(STACK.format(origin=upstream.origin("nightly")))

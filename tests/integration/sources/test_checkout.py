@@ -6,19 +6,20 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from cairn.cli.checkout import show
 from cairn.errors import NetworkError, SourceError
+from cairn.stack import Project
+from helpers.sources import Bench, Upstream
 
 Git = Callable[..., str]
 UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
 
 
-def test_history_reads_as_the_page_shows_it(bench: Any) -> None:
+def test_history_reads_as_the_page_shows_it(bench: Bench) -> None:
     done = bench("main")
     log = bench.git("log", "--format=%D|%s", "-2").splitlines()
     assert log == [
@@ -32,7 +33,7 @@ def test_history_reads_as_the_page_shows_it(bench: Any) -> None:
     assert done.tree == bench.git("rev-parse", "HEAD^{tree}")
 
 
-def test_both_tags_are_in_every_submodule_changed_or_not(bench: Any) -> None:
+def test_both_tags_are_in_every_submodule_changed_or_not(bench: Bench) -> None:
     done = bench()
     assert [m.path for m in done.submodules] == [
         "third_party/cudakit",
@@ -46,14 +47,14 @@ def test_both_tags_are_in_every_submodule_changed_or_not(bench: Any) -> None:
     assert changed == ["third_party/cudakit"]
 
 
-def test_hipify_commits_of_submodules_are_in_no_commit_of_the_root(bench: Any) -> None:
+def test_hipify_commits_of_submodules_are_in_no_commit_of_the_root(bench: Bench) -> None:
     bench()
     names = bench.git("diff", "--name-only", UPSTREAM, HIPIFY).splitlines()
     # Generated files that the project ignores are of the commit too.
     assert names == ["generated.ignored", "src/device.cpp", "src/hip/kernel.hip"]
 
 
-def test_the_report_says_what_hipify_did(bench: Any) -> None:
+def test_the_report_says_what_hipify_did(bench: Bench) -> None:
     report = bench().report
     assert report is not None
     assert report.changed == ("src/device.cpp", "third_party/cudakit/fill.cu")
@@ -61,14 +62,16 @@ def test_the_report_says_what_hipify_did(bench: Any) -> None:
     assert report.unchanged == ("src/cuda/kernel.cu",)
 
 
-def test_hipify_is_not_applied_twice(bench: Any) -> None:
+def test_hipify_is_not_applied_twice(bench: Bench) -> None:
     first = bench()
     second = bench()
     assert first == second
     assert (bench.path / "src/device.cpp").read_text() == '#include "hip/driver_types.h"\n'
 
 
-def test_two_people_get_the_same_commits(bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_people_get_the_same_commits(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mine = bench()
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "other cache"))
     theirs = bench(checkout_dir=tmp_path / "theirs")
@@ -77,26 +80,26 @@ def test_two_people_get_the_same_commits(bench: Any, tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("name", ["v2.9.0", "refs/tags/v2.9.0", "tags/v2.9.0"])
-def test_a_tag(bench: Any, name: str) -> None:
+def test_a_tag(bench: Bench, name: str) -> None:
     done = bench(name)
     assert done.commit == bench.git("rev-parse", "v2.9.0^{commit}")
     assert bench.git("cat-file", "-t", "v2.9.0") == "tag"
 
 
-def test_a_bare_commit_that_no_branch_has(bench: Any, upstream: Any, run_git: Git) -> None:
+def test_a_bare_commit_that_no_branch_has(bench: Bench, upstream: Upstream, run_git: Git) -> None:
     lost = upstream.commit("torch", {"version.txt": "9\n"}, "Lost", branch="away")
     run_git(Path(upstream.origin("torch")), "branch", "-D", "away")
     done = bench(lost)
     assert (done.commit, done.version) == (lost, "9")
 
 
-def test_an_abbreviated_commit(bench: Any, upstream: Any) -> None:
+def test_an_abbreviated_commit(bench: Bench, upstream: Upstream) -> None:
     commit = upstream.commit("torch", {"version.txt": "3\n"}, "Three", branch="three")
     assert bench(commit[:10]).commit == commit
 
 
 @pytest.mark.parametrize("name", ["refs/pull/7/head", "pull/7/head", "#7"])
-def test_a_pull_requests_ref(bench: Any, upstream: Any, run_git: Git, name: str) -> None:
+def test_a_pull_requests_ref(bench: Bench, upstream: Upstream, run_git: Git, name: str) -> None:
     commit = upstream.commit("torch", {"version.txt": "7\n"}, "Seven", branch="seven")
     bare = Path(upstream.origin("torch"))
     run_git(bare, "update-ref", "refs/pull/7/head", commit)
@@ -104,7 +107,9 @@ def test_a_pull_requests_ref(bench: Any, upstream: Any, run_git: Git, name: str)
     assert bench(name).commit == commit
 
 
-def test_a_branch_is_followed_even_when_it_is_rewritten(bench: Any, upstream: Any, run_git: Git) -> None:
+def test_a_branch_is_followed_even_when_it_is_rewritten(
+    bench: Bench, upstream: Upstream, run_git: Git
+) -> None:
     bench()
     run_git(upstream.work("torch"), "reset", "--quiet", "--hard", "HEAD~1")
     rewritten = upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Other", branch="main")
@@ -113,7 +118,7 @@ def test_a_branch_is_followed_even_when_it_is_rewritten(bench: Any, upstream: An
     assert bench.git("log", "--format=%s", "-2").splitlines() == ["DO NOT SUBMIT: HIPIFY", "Other"]
 
 
-def test_submodules_follow_the_root_and_leave_with_it(bench: Any, upstream: Any, run_git: Git) -> None:
+def test_submodules_follow_the_root_and_leave_with_it(bench: Bench, upstream: Upstream, run_git: Git) -> None:
     bench()
     newer = upstream.commit("cudakit", {"README": "newer\n"}, "Newer kit")
     upstream.bump_submodule("torch", "third_party/cudakit", newer)
@@ -129,7 +134,7 @@ def test_submodules_follow_the_root_and_leave_with_it(bench: Any, upstream: Any,
     assert bench.git("status", "--porcelain") == ""
 
 
-def test_plain_git_works_in_the_checkout(bench: Any) -> None:
+def test_plain_git_works_in_the_checkout(bench: Bench) -> None:
     bench()
     assert bench.git("remote", "get-url", "origin") == bench.request.origin
     bench.git("fetch", "--quiet", "origin")
@@ -137,7 +142,7 @@ def test_plain_git_works_in_the_checkout(bench: Any) -> None:
     bench.git("fsck")
 
 
-def test_ignored_files_stay_so_that_builds_go_on(bench: Any, upstream: Any) -> None:
+def test_ignored_files_stay_so_that_builds_go_on(bench: Bench, upstream: Upstream) -> None:
     bench()
     (bench.path / "build").mkdir()
     (bench.path / "build/object.o").write_text("o")
@@ -146,14 +151,14 @@ def test_ignored_files_stay_so_that_builds_go_on(bench: Any, upstream: Any) -> N
     assert (bench.path / "build/object.o").read_text() == "o"
 
 
-def test_no_hipify_has_the_first_tag_only(bench: Any) -> None:
+def test_no_hipify_has_the_first_tag_only(bench: Bench) -> None:
     done = bench(hipify=False)
     assert done.hipify_commit is None
     assert bench.git("tag", "--list", "THEROCK*").splitlines() == [UPSTREAM]
     assert (bench.path / "src/device.cpp").read_text() == '#include "driver_types.h"\n'
 
 
-def test_no_commit_hipify_leaves_its_edits_uncommitted(bench: Any) -> None:
+def test_no_commit_hipify_leaves_its_edits_uncommitted(bench: Bench) -> None:
     done = bench(commit_hipify=False)
     assert done.hipify_commit is None
     assert bench.git("rev-parse", "HEAD") == done.commit
@@ -162,7 +167,7 @@ def test_no_commit_hipify_leaves_its_edits_uncommitted(bench: Any) -> None:
     assert (bench.path / "src/device.cpp").read_text() == '#include "hip/driver_types.h"\n'
 
 
-def test_choices_can_be_changed_on_one_checkout(bench: Any) -> None:
+def test_choices_can_be_changed_on_one_checkout(bench: Bench) -> None:
     committed = bench()
     bench(commit_hipify=False)
     plain = bench(hipify=False)
@@ -170,7 +175,7 @@ def test_choices_can_be_changed_on_one_checkout(bench: Any) -> None:
     assert bench() == committed
 
 
-def test_no_submodules(bench: Any) -> None:
+def test_no_submodules(bench: Bench) -> None:
     done = bench(submodules=False, hipify=False)
     assert done.submodules == ()
     assert list((bench.path / "third_party/cudakit").iterdir()) == []
@@ -178,7 +183,7 @@ def test_no_submodules(bench: Any) -> None:
     assert bench(submodules=False, hipify=False).submodules == ()
 
 
-def test_depth_fetches_no_more_history(bench: Any, upstream: Any) -> None:
+def test_depth_fetches_no_more_history(bench: Bench, upstream: Upstream) -> None:
     upstream.commit("torch", {"a": "1"}, "One more")
     done = bench(depth=1)
     assert bench.git("log", "--format=%s").splitlines() == ["DO NOT SUBMIT: HIPIFY", "One more"]
@@ -192,7 +197,9 @@ def test_depth_fetches_no_more_history(bench: Any, upstream: Any) -> None:
     assert "Begin torch" in bench.git("log", "--format=%s").splitlines()
 
 
-def test_an_origin_that_is_shallow_itself(bench: Any, upstream: Any, run_git: Git, tmp_path: Path) -> None:
+def test_an_origin_that_is_shallow_itself(
+    bench: Bench, upstream: Upstream, run_git: Git, tmp_path: Path
+) -> None:
     url = f"file://{upstream.origin('torch')}"
     run_git(tmp_path, "clone", "--quiet", "--bare", "--depth=1", url, "part.git")
     origin = str(tmp_path / "part.git")
@@ -202,14 +209,14 @@ def test_an_origin_that_is_shallow_itself(bench: Any, upstream: Any, run_git: Gi
     assert bench(origin=origin, submodules=False, hipify=False, depth=1).version == "2.9.0a0"
 
 
-def test_a_project_that_hipifies_at_build_gets_both_tags_at_one_commit(bench: Any, torch: Any) -> None:
+def test_a_project_that_hipifies_at_build_gets_both_tags_at_one_commit(bench: Bench, torch: Project) -> None:
     done = bench(project=msgspec.structs.replace(torch, hipify="at-build"))
     assert done.hipify_commit == done.commit
     names = bench.git("log", "-1", "--format=%D").split(", ")
     assert sorted(names) == ["HEAD", "origin/main", f"tag: {HIPIFY}", f"tag: {UPSTREAM}"]
 
 
-def test_a_hipify_that_has_nothing_to_do_is_fine(bench: Any, upstream: Any, run_git: Git) -> None:
+def test_a_hipify_that_has_nothing_to_do_is_fine(bench: Bench, upstream: Upstream, run_git: Git) -> None:
     work = upstream.work("torch")
     run_git(work, "rm", "--quiet", "-rf", "src", "third_party")
     upstream.commit(
@@ -219,20 +226,22 @@ def test_a_hipify_that_has_nothing_to_do_is_fine(bench: Any, upstream: Any, run_
     assert done.hipify_commit == done.commit
 
 
-def test_a_hipify_that_matches_nothing_though_there_is_cuda_is_an_error(bench: Any, upstream: Any) -> None:
+def test_a_hipify_that_matches_nothing_though_there_is_cuda_is_an_error(
+    bench: Bench, upstream: Upstream
+) -> None:
     upstream.commit("torch", {"tools/amd_build/build_amd.py": "print('matched nothing')\n"}, "Broken")
     with pytest.raises(SourceError, match=r"changed nothing .*kernel\.cu"):
         bench()
 
 
-def test_a_hipify_that_fails_says_why(bench: Any, upstream: Any) -> None:
+def test_a_hipify_that_fails_says_why(bench: Bench, upstream: Upstream) -> None:
     upstream.commit("torch", {"tools/amd_build/build_amd.py": "raise SystemExit('no submodule')\n"}, "Broken")
     with pytest.raises(SourceError, match="no submodule"):
         bench()
     assert bench("v2.9.0").version == "2.9.0a0"
 
 
-def test_an_unknown_hashtag_names_similar_ones(bench: Any) -> None:
+def test_an_unknown_hashtag_names_similar_ones(bench: Bench) -> None:
     with pytest.raises(SourceError, match="has no branch, tag or commit 'mian'") as error:
         bench("mian")
     assert error.value.tip == "it has main"
@@ -240,30 +249,32 @@ def test_an_unknown_hashtag_names_similar_ones(bench: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["0" * 40, "--upload-pack=x", "a b", "", "main:x", "../main"])
-def test_what_cannot_be_a_hashtag(bench: Any, name: str) -> None:
+def test_what_cannot_be_a_hashtag(bench: Bench, name: str) -> None:
     with pytest.raises(SourceError):
         bench(name)
 
 
-def test_a_path_without_a_repository(bench: Any, tmp_path: Path) -> None:
+def test_a_path_without_a_repository(bench: Bench, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"cannot read the origin .*nowhere"):
         bench(origin=str(tmp_path / "nowhere"))
 
 
-def test_an_unreachable_origin_is_tried_again_and_named(bench: Any) -> None:
+def test_an_unreachable_origin_is_tried_again_and_named(bench: Bench) -> None:
     with pytest.raises(NetworkError, match=r"127\.0\.0\.1") as error:
         bench(origin="http://user:s3cr@t@127.0.0.1:9/torch.git")
     assert "s3cr" not in f"{error.value} {error.value.tip}"
 
 
-def test_a_missing_version_file_is_one_line(bench: Any, upstream: Any, run_git: Git) -> None:
+def test_a_missing_version_file_is_one_line(bench: Bench, upstream: Upstream, run_git: Git) -> None:
     run_git(upstream.work("torch"), "rm", "--quiet", "version.txt")
     upstream.commit("torch", {}, "No version")
     with pytest.raises(SourceError, match=r"torch has no readable version file .*version\.txt"):
         bench()
 
 
-def test_a_submodule_commit_that_its_origin_lacks_is_named(bench: Any, upstream: Any, run_git: Git) -> None:
+def test_a_submodule_commit_that_its_origin_lacks_is_named(
+    bench: Bench, upstream: Upstream, run_git: Git
+) -> None:
     work = upstream.work("torch") / "third_party/cudakit"
     run_git(work, "commit", "--quiet", "--allow-empty", "-m", "Never pushed")
     upstream.commit("torch", {}, "Bad bump")
@@ -277,7 +288,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_the_files_are_those_of_upstreams_procedure_by_hand(
-    bench: Any, upstream: Any, run_git: Git, tmp_path: Path
+    bench: Bench, upstream: Upstream, run_git: Git, tmp_path: Path
 ) -> None:
     bench()
     by_hand = tmp_path / "by hand"
@@ -288,13 +299,13 @@ def test_the_files_are_those_of_upstreams_procedure_by_hand(
     assert contents(bench.path) == contents(by_hand)
 
 
-def test_torchs_hipify_needs_an_interpreter_that_has_torch(bench: Any, torch: Any) -> None:
+def test_torchs_hipify_needs_an_interpreter_that_has_torch(bench: Bench, torch: Project) -> None:
     with pytest.raises(SourceError, match="No module named 'torch'") as error:
         bench(project=msgspec.structs.replace(torch, hipify="torch-utils"))
     assert "--python" in (error.value.tip or "")
 
 
-def test_a_submodule_name_that_climbs_out_is_refused(bench: Any, upstream: Any) -> None:
+def test_a_submodule_name_that_climbs_out_is_refused(bench: Bench, upstream: Upstream) -> None:
     modules = upstream.work("torch") / ".gitmodules"
     modules.write_text(modules.read_text().replace('"third_party/plain"', '"../../hooks"'))
     upstream.commit("torch", {}, "Attack")
@@ -304,7 +315,9 @@ def test_a_submodule_name_that_climbs_out_is_refused(bench: Any, upstream: Any) 
 
 
 @pytest.mark.parametrize("path", ["version.txt", ".gitmodules"])
-def test_a_merge_that_was_committed_in_conflict_is_refused(bench: Any, upstream: Any, path: str) -> None:
+def test_a_merge_that_was_committed_in_conflict_is_refused(
+    bench: Bench, upstream: Upstream, path: str
+) -> None:
     text = (upstream.work("torch") / path).read_text()
     upstream.commit("torch", {path: f"<<<<<<< HEAD\n{text}=======\n{text}>>>>>>> theirs\n"}, "Conflict")
     with pytest.raises(SourceError, match=path.replace(".", r"\.")):
@@ -312,7 +325,7 @@ def test_a_merge_that_was_committed_in_conflict_is_refused(bench: Any, upstream:
 
 
 def test_of_a_tag_and_a_branch_of_one_name_the_tag_is_taken_and_said(
-    bench: Any, upstream: Any, run_git: Git, capsys: pytest.CaptureFixture[str]
+    bench: Bench, upstream: Upstream, run_git: Git, capsys: pytest.CaptureFixture[str]
 ) -> None:
     branch = upstream.commit("torch", {"version.txt": "3.0\n"}, "A branch", branch="v2.9.0")
     work = upstream.work("torch")
@@ -335,7 +348,7 @@ def test_of_a_tag_and_a_branch_of_one_name_the_tag_is_taken_and_said(
     "url", ["http://127.0.0.1:9/inner.git", "../nowhere.git", "../../../../../../../../x"]
 )
 def test_a_submodule_that_cannot_be_reached_is_named_by_its_path(
-    bench: Any, upstream: Any, run_git: Git, url: str
+    bench: Bench, upstream: Upstream, run_git: Git, url: str
 ) -> None:
     plain = upstream.work("plain")
     run_git(plain, "config", "--file", ".gitmodules", "submodule.deps/inner.url", url)
@@ -346,7 +359,7 @@ def test_a_submodule_that_cannot_be_reached_is_named_by_its_path(
         bench()
 
 
-def test_pointers_of_lfs_get_a_line(bench: Any, upstream: Any) -> None:
+def test_pointers_of_lfs_get_a_line(bench: Bench, upstream: Upstream) -> None:
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 12345\n"
     files = {
         ".gitattributes": "*.bin filter=lfs diff=lfs merge=lfs -text\n",

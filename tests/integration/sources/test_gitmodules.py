@@ -13,6 +13,7 @@ from cairn.sources.git.repository import root_at
 from cairn.sources.manifest import manifest
 from cairn.sources.patches import apply, audit, export
 from cairn.sources.worktree.parts import walk_submodules
+from helpers.sources import Bench, Upstream
 
 _TWICE = """
 [submodule "{name}"]
@@ -22,7 +23,7 @@ _TWICE = """
 PATH = "third_party/cudakit"
 
 
-def declare(upstream: Any, *entries: tuple[str, str, str]) -> None:
+def declare(upstream: Upstream, *entries: tuple[str, str, str]) -> None:
     """Commit a `.gitmodules` of these names, paths and repositories."""
     text = "".join(_TWICE.format(name=name, path=path, url=url) for name, path, url in entries)
     upstream.commit("torch", {".gitmodules": text}, "Declare submodules")
@@ -37,7 +38,7 @@ def declare(upstream: Any, *entries: tuple[str, str, str]) -> None:
     ],
 )
 def test_git_decides_which_of_two_entries_a_path_has(
-    bench: Any, upstream: Any, run_git: Any, tmp_path: Path, entries: tuple[tuple[str, str, str], ...]
+    bench: Bench, upstream: Upstream, run_git: Any, tmp_path: Path, entries: tuple[tuple[str, str, str], ...]
 ) -> None:
     run_git(upstream.folder, "clone", "--quiet", "--bare", upstream.origin("cudakit"), "kit2.git")
     declare(upstream, *entries, ("third_party/plain", "third_party/plain", "plain"))
@@ -61,7 +62,7 @@ def _direct(path: Path) -> list[Any]:
 
 
 def test_a_path_that_is_declared_twice_is_one_submodule_for_every_command(
-    bench: Any, upstream: Any, run_git: Any, tmp_path: Path
+    bench: Bench, upstream: Upstream, run_git: Any, tmp_path: Path
 ) -> None:
     """Upstream's torch has declared third_party/NNPACK_deps and others so."""
     run_git(upstream.folder, "clone", "--quiet", "--bare", upstream.origin("cudakit"), "kit2.git")
@@ -95,7 +96,7 @@ def test_a_path_that_is_declared_twice_is_one_submodule_for_every_command(
     ],
 )
 def test_a_path_without_a_url_is_refused_as_git_refuses_it(
-    bench: Any, upstream: Any, run_git: Any, tmp_path: Path, more: str
+    bench: Bench, upstream: Upstream, run_git: Any, tmp_path: Path, more: str
 ) -> None:
     path = upstream.work("torch") / ".gitmodules"
     path.write_text(path.read_text() + more)

@@ -19,6 +19,8 @@ from cairn.sources.git.repository import root_at
 from cairn.sources.hipify import build_step
 from cairn.sources.hipify import report as hipify_report
 from cairn.sources.hipify import run as hipify_run
+from cairn.stack import Project
+from helpers.sources import Bench, Upstream
 
 UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
 
@@ -54,12 +56,12 @@ KERNEL = "#include <cuda_fp16.h>\ncudaMalloc(); cudaLost(); cudaUnknown();\n"
 
 
 @pytest.fixture
-def real_like(upstream: Any) -> str:
+def real_like(upstream: Upstream) -> str:
     sources = {"src/cuda/kernel.cu": KERNEL, "src/cuda/forgotten é.cu": "#include <cuda.h>\n"}
     return str(upstream.commit("torch", {**PROGRAM, **sources}, "Hipify as upstream's"))
 
 
-def test_the_report_in_full(bench: Any, real_like: str) -> None:
+def test_the_report_in_full(bench: Bench, real_like: str) -> None:
     report = bench(real_like).report
     assert report is not None
     assert (report.kind, report.when) == ("build_amd", "checkout")
@@ -79,7 +81,7 @@ def test_the_report_in_full(bench: Any, real_like: str) -> None:
     ]
 
 
-def test_the_report_is_beside_the_state_and_goes_with_the_tree(bench: Any, real_like: str) -> None:
+def test_the_report_is_beside_the_state_and_goes_with_the_tree(bench: Bench, real_like: str) -> None:
     bench(real_like)
     path = bench.path / ".git/cairn.hipify.json"
     assert json.loads(path.read_text())["schema"] == "cairn.hipify/1"
@@ -88,7 +90,7 @@ def test_the_report_is_beside_the_state_and_goes_with_the_tree(bench: Any, real_
     assert not path.exists()
 
 
-def test_hipify_by_hand_and_uncommitted_is_seen(bench: Any, torch: Any, real_like: str) -> None:
+def test_hipify_by_hand_and_uncommitted_is_seen(bench: Bench, torch: Project, real_like: str) -> None:
     bench(real_like, hipify=False)
     subprocess.run([sys.executable, hipify_run.BUILD_AMD], cwd=bench.path, check=True)
     before = (bench.path / "src/device.cpp").read_text()
@@ -99,7 +101,7 @@ def test_hipify_by_hand_and_uncommitted_is_seen(bench: Any, torch: Any, real_lik
 
 
 def test_hipify_by_hand_and_committed_under_another_name_is_seen(
-    bench: Any, upstream: Any, torch: Any, real_like: str, run_git: Any
+    bench: Bench, upstream: Upstream, torch: Project, real_like: str, run_git: Any
 ) -> None:
     path = bench.path.parent / "by hand"
     path.parent.mkdir()
@@ -114,7 +116,7 @@ def test_hipify_by_hand_and_committed_under_another_name_is_seen(
 
 
 def test_an_upstream_that_generates_nothing_new_is_hipified_all_the_same(
-    bench: Any, upstream: Any, torch: Any, real_like: str
+    bench: Bench, upstream: Upstream, torch: Project, real_like: str
 ) -> None:
     """A signed file of upstream's own is no sign that somebody hipified this checkout."""
     assert real_like
@@ -124,7 +126,7 @@ def test_an_upstream_that_generates_nothing_new_is_hipified_all_the_same(
     assert hipify_checkout(torch, bench.path).hipify_commit != commit
 
 
-def test_lost_tags_come_back_everywhere(bench: Any, torch: Any) -> None:
+def test_lost_tags_come_back_everywhere(bench: Bench, torch: Project) -> None:
     first = bench()
     (bench.path / ".git/cairn.json").unlink()
     for folder in (".", *(module.path for module in first.submodules)):
@@ -136,7 +138,7 @@ def test_lost_tags_come_back_everywhere(bench: Any, torch: Any) -> None:
     assert done.submodules == first.submodules
 
 
-def test_a_program_that_leaves_no_notes_is_no_failure(bench: Any, upstream: Any) -> None:
+def test_a_program_that_leaves_no_notes_is_no_failure(bench: Bench, upstream: Upstream) -> None:
     program = "import os\nopen('src/device.cpp', 'a').write('hip')\nos._exit(0)\n"
     commit = upstream.commit("torch", {hipify_run.BUILD_AMD: program}, "Leave at once")
     report = bench(commit).report
@@ -145,7 +147,7 @@ def test_a_program_that_leaves_no_notes_is_no_failure(bench: Any, upstream: Any)
 
 
 @pytest.fixture
-def vision(bench: Any, torch: Any) -> Any:
+def vision(bench: Bench, torch: Project) -> Any:
     """A checkout of a project that hipifies while it is built."""
     request = replace(bench.request, project=msgspec.structs.replace(torch, hipify="at-build"))
     built = type(bench)(request)
@@ -186,7 +188,7 @@ def test_a_build_is_recorded(vision: Any) -> None:
     assert hipify_report.read(root_at(vision.path).git_dir) == report
 
 
-def test_what_a_build_made_is_nobodys_work_until_edited(vision: Any, upstream: Any) -> None:
+def test_what_a_build_made_is_nobodys_work_until_edited(vision: Any, upstream: Upstream) -> None:
     build(vision)
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     assert vision().version == "2.9.1"
@@ -199,7 +201,7 @@ def test_what_a_build_made_is_nobodys_work_until_edited(vision: Any, upstream: A
         vision("v2.9.0")
 
 
-def test_what_a_person_made_before_the_build_stays_theirs(vision: Any, upstream: Any) -> None:
+def test_what_a_person_made_before_the_build_stays_theirs(vision: Any, upstream: Upstream) -> None:
     write(vision.path / "src/hip/mine.hip", "mine")
     build(vision)
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
@@ -241,7 +243,7 @@ def test_a_build_after_a_failed_one_knows_what_that_made(vision: Any) -> None:
 
 
 @pytest.mark.parametrize("absolute", [False, True])
-def test_a_dangling_link_is_called_that(bench: Any, upstream: Any, *, absolute: bool) -> None:
+def test_a_dangling_link_is_called_that(bench: Bench, upstream: Upstream, *, absolute: bool) -> None:
     link = upstream.work("torch") / "src/lost.cu"
     link.symlink_to("../gone/lost.cu")
     where = "os.path.abspath('src/lost.cu')" if absolute else "'src/lost.cu'"

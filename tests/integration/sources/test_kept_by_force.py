@@ -10,18 +10,19 @@ from typing import Any
 import pytest
 
 from cairn.errors import SourceError
+from helpers.sources import Bench, Upstream
 
 MINE = "only a person has this\n"
 
 
-def newer(upstream: Any) -> None:
+def newer(upstream: Upstream) -> None:
     """Something to move to, in the root and in a submodule."""
     commit = upstream.commit("cudakit", {"fill.cu": '#include "driver_types.h"\nint newer;\n'}, "Newer kit")
     upstream.bump_submodule("torch", "third_party/cudakit", commit)
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Newer")
 
 
-def stage(bench: Any, part: str, name: str) -> None:
+def stage(bench: Bench, part: str, name: str) -> None:
     """Staged, and then put back in the folder."""
     path = bench.path / part / name
     before = path.read_bytes()
@@ -30,25 +31,25 @@ def stage(bench: Any, part: str, name: str) -> None:
     path.write_bytes(before)
 
 
-def staged(bench: Any) -> None:
+def staged(bench: Bench) -> None:
     stage(bench, ".", "src/cuda/kernel.cu")
 
 
-def staged_in_submodule(bench: Any) -> None:
+def staged_in_submodule(bench: Bench) -> None:
     stage(bench, "third_party/cudakit", "README")
 
 
-def overlooked(bench: Any) -> None:
+def overlooked(bench: Bench) -> None:
     bench.git("update-index", "--assume-unchanged", "src/cuda/kernel.cu")
     (bench.path / "src/cuda/kernel.cu").write_text(MINE)
 
 
-def skipped(bench: Any) -> None:
+def skipped(bench: Bench) -> None:
     bench.git("-C", "third_party/plain", "update-index", "--skip-worktree", "plain.h")
     (bench.path / "third_party/plain/plain.h").write_text(MINE)
 
 
-def merging(bench: Any) -> None:
+def merging(bench: Bench) -> None:
     """A merge under way, of a commit that no branch has and that changes nothing."""
     head = bench.git("rev-parse", "HEAD")
     (bench.path / "mine.txt").write_text(MINE)
@@ -59,7 +60,7 @@ def merging(bench: Any) -> None:
     bench.git("merge", "--quiet", "--no-commit", "--no-ff", "-s", "ours", other)
 
 
-def in_conflict(bench: Any) -> None:
+def in_conflict(bench: Bench) -> None:
     head = bench.git("rev-parse", "HEAD")
     for number, text in enumerate(("left\n", "right\n")):
         bench.git("checkout", "--quiet", "-B", f"side{number}", head)
@@ -70,7 +71,7 @@ def in_conflict(bench: Any) -> None:
     (bench.path / "src/cuda/kernel.cu").write_text(MINE)
 
 
-def committed_in_a_removed_submodule(bench: Any) -> None:
+def committed_in_a_removed_submodule(bench: Bench) -> None:
     part = bench.path / "third_party/plain"
     (part / "mine.txt").write_text(MINE)
     bench.git("-C", str(part), "add", "mine.txt")
@@ -78,12 +79,12 @@ def committed_in_a_removed_submodule(bench: Any) -> None:
     shutil.rmtree(part)
 
 
-def untied_submodule(bench: Any) -> None:
+def untied_submodule(bench: Bench) -> None:
     (bench.path / "third_party/plain/.git").unlink()
     (bench.path / "third_party/plain/mine.txt").write_text(MINE)
 
 
-def tagged(bench: Any) -> None:
+def tagged(bench: Bench) -> None:
     """Hipify's tag moved to a commit that nothing else has."""
     head = bench.git("rev-parse", "HEAD")
     (bench.path / "mine.txt").write_text(MINE)
@@ -119,7 +120,7 @@ def kept(git: Callable[..., str], git_dir: Path) -> str:
 
 @pytest.mark.parametrize("what", ACTS)
 def test_work_of_every_kind_is_refused_and_kept_by_force(
-    bench: Any, upstream: Any, run_git: Any, capsys: pytest.CaptureFixture[str], what: str
+    bench: Bench, upstream: Upstream, run_git: Any, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     act, git_dir = ACTS[what]
     bench()
@@ -133,7 +134,7 @@ def test_work_of_every_kind_is_refused_and_kept_by_force(
 
 
 def test_what_only_hipifys_moved_tag_has_is_refused_and_kept_by_force(
-    bench: Any, upstream: Any, run_git: Any
+    bench: Bench, upstream: Upstream, run_git: Any
 ) -> None:
     bench()
     newer(upstream)
@@ -145,7 +146,7 @@ def test_what_only_hipifys_moved_tag_has_is_refused_and_kept_by_force(
 
 
 def test_files_where_a_submodule_was_left_out_are_kept_by_force(
-    bench: Any, upstream: Any, run_git: Any
+    bench: Bench, upstream: Upstream, run_git: Any
 ) -> None:
     bench(submodules=False)
     (bench.path / "third_party/plain/mine.txt").write_text(MINE)
@@ -157,7 +158,9 @@ def test_files_where_a_submodule_was_left_out_are_kept_by_force(
 
 
 @pytest.mark.parametrize("act", [overlooked, staged])
-def test_an_uncommitted_hipify_hides_no_work(bench: Any, upstream: Any, act: Callable[[Any], None]) -> None:
+def test_an_uncommitted_hipify_hides_no_work(
+    bench: Bench, upstream: Upstream, act: Callable[[Any], None]
+) -> None:
     bench(commit_hipify=False)
     newer(upstream)
     act(bench)
@@ -166,7 +169,7 @@ def test_an_uncommitted_hipify_hides_no_work(bench: Any, upstream: Any, act: Cal
 
 
 def test_what_a_submodule_that_went_away_had_is_shown_by_plain_git(
-    bench: Any, upstream: Any, run_git: Any
+    bench: Bench, upstream: Upstream, run_git: Any
 ) -> None:
     bench()
     (bench.path / "third_party/plain/plain.h").write_text(MINE)
@@ -182,7 +185,7 @@ def test_what_a_submodule_that_went_away_had_is_shown_by_plain_git(
 
 @pytest.mark.parametrize("where", ["local.ignored", "local.ignored/deep", "third_party/plain/build/x"])
 def test_a_repository_that_git_ignores_survives_force(
-    bench: Any, upstream: Any, run_git: Any, where: str
+    bench: Bench, upstream: Upstream, run_git: Any, where: str
 ) -> None:
     upstream.commit("plain", {".gitignore": "build/\n"}, "Ignore")
     upstream.bump_submodule(

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from helpers.sources import Upstream
+
 PROGRAM = Path(__file__).with_name("killing.py")
 
 
 @pytest.fixture
-def small(upstream: Any, run_git: Any) -> Any:
+def small(upstream: Upstream, run_git: Any) -> Any:
     """A root with one submodule, a hipify that edits both, and two commits to go between."""
     work = upstream.work("torch")
     run_git(work, "rm", "--quiet", "-rf", "third_party/plain")
@@ -28,7 +30,9 @@ def small(upstream: Any, run_git: Any) -> Any:
     return upstream
 
 
-def kill(upstream: Any, folder: Path, *, start: str, first: int, stride: int, last: int) -> dict[str, Any]:
+def kill(
+    upstream: Upstream, folder: Path, *, start: str, first: int, stride: int, last: int
+) -> dict[str, Any]:
     options = {
         "folder": str(folder), "origin": upstream.origin("torch"), "from": start, "to": "new",
         "first": first, "stride": stride, "last": last,

@@ -10,9 +10,11 @@ import pytest
 from cairn.errors import SourceError
 from cairn.sources.checkout.checkout import hipify_checkout
 from cairn.sources.worktree.contents import tree_state
+from cairn.stack import Project
+from helpers.sources import Bench, Upstream
 
 
-def test_edits_and_commits_stay_where_nothing_moves(bench: Any) -> None:
+def test_edits_and_commits_stay_where_nothing_moves(bench: Bench) -> None:
     bench()
     (bench.path / "mine.txt").write_text("mine")
     bench.git("add", "mine.txt")
@@ -24,7 +26,7 @@ def test_edits_and_commits_stay_where_nothing_moves(bench: Any) -> None:
     assert (bench.path / "src/device.cpp").read_text() == "edited"
 
 
-def test_moving_is_refused_with_what_would_be_lost(bench: Any, upstream: Any) -> None:
+def test_moving_is_refused_with_what_would_be_lost(bench: Bench, upstream: Upstream) -> None:
     bench()
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     (bench.path / "new.txt").write_text("new")
@@ -42,7 +44,7 @@ def test_moving_is_refused_with_what_would_be_lost(bench: Any, upstream: Any) ->
     assert (bench.path / "new.txt").exists()
 
 
-def test_force_drops_them(bench: Any, upstream: Any) -> None:
+def test_force_drops_them(bench: Bench, upstream: Upstream) -> None:
     bench()
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     (bench.path / "new.txt").write_text("new")
@@ -55,7 +57,7 @@ def test_force_drops_them(bench: Any, upstream: Any) -> None:
     assert (bench.path / "third_party/cudakit/fill.cu").read_text() == '#include "hip/driver_types.h"\n'
 
 
-def test_commits_on_a_branch_are_kept_by_the_branch(bench: Any, upstream: Any) -> None:
+def test_commits_on_a_branch_are_kept_by_the_branch(bench: Bench, upstream: Upstream) -> None:
     bench()
     bench.git("switch", "--quiet", "-c", "mine")
     bench.git("commit", "--quiet", "--allow-empty", "-m", "Mine")
@@ -65,7 +67,7 @@ def test_commits_on_a_branch_are_kept_by_the_branch(bench: Any, upstream: Any) -
     assert bench.git("rev-parse", "mine") == mine
 
 
-def test_commits_in_a_submodule_count(bench: Any, upstream: Any) -> None:
+def test_commits_in_a_submodule_count(bench: Bench, upstream: Upstream) -> None:
     bench()
     bench.git("-C", "third_party/plain", "commit", "--quiet", "--allow-empty", "-m", "In the submodule")
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
@@ -73,7 +75,7 @@ def test_commits_in_a_submodule_count(bench: Any, upstream: Any) -> None:
         bench()
 
 
-def test_uncommitted_hipify_is_nobodys_work_until_edited(bench: Any, upstream: Any) -> None:
+def test_uncommitted_hipify_is_nobodys_work_until_edited(bench: Bench, upstream: Upstream) -> None:
     bench(commit_hipify=False)
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     assert bench(commit_hipify=False).version == "2.9.1"
@@ -82,7 +84,7 @@ def test_uncommitted_hipify_is_nobodys_work_until_edited(bench: Any, upstream: A
         bench("v2.9.0", commit_hipify=False)
 
 
-def test_a_folder_that_is_no_checkout_is_left_alone(bench: Any) -> None:
+def test_a_folder_that_is_no_checkout_is_left_alone(bench: Bench) -> None:
     bench.path.mkdir(parents=True)
     (bench.path / "thesis.txt").write_text("precious")
     with pytest.raises(SourceError, match="is not a git checkout"):
@@ -90,7 +92,7 @@ def test_a_folder_that_is_no_checkout_is_left_alone(bench: Any) -> None:
     assert [p.name for p in bench.path.iterdir()] == ["thesis.txt"]
 
 
-def test_a_dangling_link_is_called_that(bench: Any, tmp_path: Path) -> None:
+def test_a_dangling_link_is_called_that(bench: Bench, tmp_path: Path) -> None:
     bench.path.parent.mkdir(parents=True)
     bench.path.symlink_to(tmp_path / "nowhere")
     with pytest.raises(SourceError, match="is a dangling link"):
@@ -99,7 +101,7 @@ def test_a_dangling_link_is_called_that(bench: Any, tmp_path: Path) -> None:
     assert bench().version == "2.9.0a0"
 
 
-def test_a_clone_made_by_hand_is_updated_in_place(bench: Any, upstream: Any, run_git: Any) -> None:
+def test_a_clone_made_by_hand_is_updated_in_place(bench: Bench, upstream: Upstream, run_git: Any) -> None:
     bench.path.parent.mkdir(parents=True)
     run_git(bench.path.parent, "clone", "--quiet", "--recursive", upstream.origin("torch"), bench.path.name)
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
@@ -109,7 +111,9 @@ def test_a_clone_made_by_hand_is_updated_in_place(bench: Any, upstream: Any, run
     assert len(done.submodules) == 3
 
 
-def test_hipify_of_a_clone_made_by_hand(bench: Any, upstream: Any, torch: Any, run_git: Any) -> None:
+def test_hipify_of_a_clone_made_by_hand(
+    bench: Bench, upstream: Upstream, torch: Project, run_git: Any
+) -> None:
     reference = bench()
     path = bench.path.parent / "by hand"
     run_git(bench.path.parent, "clone", "--quiet", "--recursive", upstream.origin("torch"), path.name)
@@ -119,7 +123,7 @@ def test_hipify_of_a_clone_made_by_hand(bench: Any, upstream: Any, torch: Any, r
     assert hipify_checkout(torch, path) == done
 
 
-def test_hipify_of_a_checkout_made_without_keeps_local_commits(bench: Any, torch: Any) -> None:
+def test_hipify_of_a_checkout_made_without_keeps_local_commits(bench: Bench, torch: Project) -> None:
     bench(hipify=False)
     bench.git("commit", "--quiet", "--allow-empty", "-m", "Mine")
     mine = bench.git("rev-parse", "HEAD")
@@ -129,7 +133,7 @@ def test_hipify_of_a_checkout_made_without_keeps_local_commits(bench: Any, torch
     assert hipify_checkout(torch, bench.path).hipify_commit == done.hipify_commit
 
 
-def test_hipify_does_not_mix_its_edits_with_a_persons(bench: Any, torch: Any) -> None:
+def test_hipify_does_not_mix_its_edits_with_a_persons(bench: Bench, torch: Project) -> None:
     bench(hipify=False)
     (bench.path / "src/device.cpp").write_text("edited")
     with pytest.raises(SourceError, match=r"src/device\.cpp.* would mix"):
@@ -137,7 +141,7 @@ def test_hipify_does_not_mix_its_edits_with_a_persons(bench: Any, torch: Any) ->
     assert (bench.path / "src/device.cpp").read_text() == "edited"
 
 
-def test_hipify_recognises_a_hipify_commit_of_somebody_else(bench: Any, torch: Any) -> None:
+def test_hipify_recognises_a_hipify_commit_of_somebody_else(bench: Bench, torch: Project) -> None:
     bench()
     (bench.path / ".git/cairn.json").unlink()
     bench.git("tag", "-d", "THEROCK_HIPIFY_DIFFBASE")
@@ -145,7 +149,7 @@ def test_hipify_recognises_a_hipify_commit_of_somebody_else(bench: Any, torch: A
     assert (bench.path / "src/device.cpp").read_text() == '#include "hip/driver_types.h"\n'
 
 
-def test_the_tree_state_sees_every_edit_and_touches_nothing(bench: Any) -> None:
+def test_the_tree_state_sees_every_edit_and_touches_nothing(bench: Bench) -> None:
     bench()
     index = (bench.path / ".git/index").read_bytes()
     clean = tree_state(bench.path)
@@ -174,7 +178,7 @@ def test_the_tree_state_sees_every_edit_and_touches_nothing(bench: Any) -> None:
     assert (bench.path / ".git/index").read_bytes() == index
 
 
-def test_the_tree_state_of_equal_checkouts_is_equal(bench: Any, tmp_path: Path) -> None:
+def test_the_tree_state_of_equal_checkouts_is_equal(bench: Bench, tmp_path: Path) -> None:
     bench()
     bench(checkout_dir=tmp_path / "other")
     assert tree_state(bench.path) == tree_state(tmp_path / "other")
@@ -182,7 +186,7 @@ def test_the_tree_state_of_equal_checkouts_is_equal(bench: Any, tmp_path: Path) 
         tree_state(tmp_path)
 
 
-def _own_clone(bench: Any, upstream: Any, run_git: Any, *options: str) -> None:
+def _own_clone(bench: Bench, upstream: Upstream, run_git: Any, *options: str) -> None:
     bench.path.parent.mkdir(parents=True)
     url = f"file://{upstream.origin('torch')}"
     run_git(bench.path.parent, "clone", "--quiet", *options, url, bench.path.name)
@@ -191,7 +195,7 @@ def _own_clone(bench: Any, upstream: Any, run_git: Any, *options: str) -> None:
 @pytest.mark.parametrize("depth", [None, 1])
 @pytest.mark.parametrize("branch", ["main", "other"])
 def test_the_history_of_a_shallow_clone_made_by_hand_can_be_walked(
-    bench: Any, upstream: Any, run_git: Any, branch: str, depth: int | None
+    bench: Bench, upstream: Upstream, run_git: Any, branch: str, depth: int | None
 ) -> None:
     run_git(upstream.work("torch"), "switch", "--quiet", "-c", "other")
     upstream.commit("torch", {"other.txt": "1\n"}, "Other 1", branch="other")
@@ -209,7 +213,7 @@ def test_the_history_of_a_shallow_clone_made_by_hand_can_be_walked(
 
 
 def test_a_whole_clone_made_by_hand_keeps_its_history_beside_a_shallow_mirror(
-    bench: Any, upstream: Any, run_git: Any
+    bench: Bench, upstream: Upstream, run_git: Any
 ) -> None:
     _own_clone(bench, upstream, run_git)
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
@@ -219,7 +223,9 @@ def test_a_whole_clone_made_by_hand_keeps_its_history_beside_a_shallow_mirror(
     bench.git("fsck", "--strict")
 
 
-def test_a_partial_clone_made_by_hand_is_updated_in_place(bench: Any, upstream: Any, run_git: Any) -> None:
+def test_a_partial_clone_made_by_hand_is_updated_in_place(
+    bench: Bench, upstream: Upstream, run_git: Any
+) -> None:
     run_git(upstream.folder / "torch.git", "config", "uploadpack.allowFilter", "true")
     _own_clone(bench, upstream, run_git, "--filter=blob:none")
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
@@ -229,7 +235,7 @@ def test_a_partial_clone_made_by_hand_is_updated_in_place(bench: Any, upstream: 
 
 
 def test_a_clone_keeps_the_other_repositories_that_it_borrows_from(
-    bench: Any, upstream: Any, run_git: Any, tmp_path: Path
+    bench: Bench, upstream: Upstream, run_git: Any, tmp_path: Path
 ) -> None:
     run_git(tmp_path, "clone", "--quiet", "--bare", upstream.origin("torch"), "lender")
     _own_clone(bench, upstream, run_git, "--reference", str(tmp_path / "lender"))
@@ -245,7 +251,7 @@ def test_a_clone_keeps_the_other_repositories_that_it_borrows_from(
 
 
 def test_a_worktree_made_by_hand_is_updated_in_place(
-    bench: Any, upstream: Any, run_git: Any, tmp_path: Path
+    bench: Bench, upstream: Upstream, run_git: Any, tmp_path: Path
 ) -> None:
     run_git(tmp_path, "clone", "--quiet", "--depth=1", f"file://{upstream.origin('torch')}", "first")
     first = tmp_path / "first"
@@ -263,7 +269,7 @@ def test_a_worktree_made_by_hand_is_updated_in_place(
     assert run_git(first, "branch", "--show-current") == "main"
 
 
-def test_a_sparse_checkout_loses_nothing(bench: Any, upstream: Any, run_git: Any) -> None:
+def test_a_sparse_checkout_loses_nothing(bench: Bench, upstream: Upstream, run_git: Any) -> None:
     _own_clone(bench, upstream, run_git)
     bench.git("sparse-checkout", "set", "--no-cone", "/*", "!/src/cuda/")
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
@@ -280,7 +286,7 @@ def test_a_sparse_checkout_loses_nothing(bench: Any, upstream: Any, run_git: Any
 
 
 @pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
-def test_an_edit_that_git_was_told_to_overlook_counts(bench: Any, upstream: Any, flag: str) -> None:
+def test_an_edit_that_git_was_told_to_overlook_counts(bench: Bench, upstream: Upstream, flag: str) -> None:
     bench()
     bench.git("update-index", flag, "version.txt")
     (bench.path / "version.txt").write_text("mine\n")
@@ -293,7 +299,7 @@ def test_an_edit_that_git_was_told_to_overlook_counts(bench: Any, upstream: Any,
 @pytest.mark.parametrize("name", ["local.ignored", "Größe Ω.ignored", "a folder/deep/local.ignored"])
 @pytest.mark.parametrize("where", ["torch", "cudakit"])
 def test_an_ignored_file_that_the_new_commit_has_is_refused_by_name(
-    bench: Any, upstream: Any, run_git: Any, where: str, name: str
+    bench: Bench, upstream: Upstream, run_git: Any, where: str, name: str
 ) -> None:
     upstream.commit("cudakit", {".gitignore": "*.ignored\n"}, "Ignore")
     upstream.bump_submodule(
@@ -323,7 +329,7 @@ def test_an_ignored_file_that_the_new_commit_has_is_refused_by_name(
 
 
 def test_ignored_folders_and_files_in_each_others_place_are_refused_by_name(
-    bench: Any, upstream: Any
+    bench: Bench, upstream: Upstream
 ) -> None:
     bench()
     (bench.path / "build").mkdir()
@@ -347,7 +353,7 @@ def test_ignored_folders_and_files_in_each_others_place_are_refused_by_name(
 
 @pytest.mark.parametrize("way", ["upstream drops it", "--no-submodules"])
 def test_ignored_files_in_a_submodule_that_goes_away_are_refused_by_name(
-    bench: Any, upstream: Any, run_git: Any, way: str
+    bench: Bench, upstream: Upstream, run_git: Any, way: str
 ) -> None:
     bench()
     exclude = bench.path / ".git/modules/third_party/plain/info/exclude"
@@ -365,7 +371,9 @@ def test_ignored_files_in_a_submodule_that_goes_away_are_refused_by_name(
     assert not (bench.path / "third_party/plain/plain.h").exists()
 
 
-def test_a_clone_where_a_submodule_belongs_is_left_alone(bench: Any, upstream: Any, run_git: Any) -> None:
+def test_a_clone_where_a_submodule_belongs_is_left_alone(
+    bench: Bench, upstream: Upstream, run_git: Any
+) -> None:
     bench(submodules=False)
     run_git(bench.path / "third_party", "clone", "--quiet", upstream.origin("plain"), "plain")
     (bench.path / "third_party/plain/mine.txt").write_text("mine")
@@ -375,7 +383,9 @@ def test_a_clone_where_a_submodule_belongs_is_left_alone(bench: Any, upstream: A
     assert (bench.path / "third_party/plain/mine.txt").read_text() == "mine"
 
 
-def test_a_repository_within_the_checkout_survives_force(bench: Any, upstream: Any, run_git: Any) -> None:
+def test_a_repository_within_the_checkout_survives_force(
+    bench: Bench, upstream: Upstream, run_git: Any
+) -> None:
     bench()
     run_git(bench.path, "init", "--quiet", "tool")
     (bench.path / "tool/mine.txt").write_text("mine")
@@ -390,7 +400,7 @@ def test_a_repository_within_the_checkout_survives_force(bench: Any, upstream: A
     assert (bench.path / "tool/mine.txt").read_text() == "mine"
 
 
-def test_a_tag_of_a_persons_own_is_not_moved(bench: Any, upstream: Any) -> None:
+def test_a_tag_of_a_persons_own_is_not_moved(bench: Bench, upstream: Upstream) -> None:
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
     bench()
     bench.git("commit", "--quiet", "--allow-empty", "-m", "Mine")

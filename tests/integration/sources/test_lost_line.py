@@ -20,6 +20,7 @@ from cairn.errors import NetworkError, SourceError
 from cairn.sources.git.command import RetryPolicy
 from cairn.sources.manifest import check_origins
 from cairn.sources.mirror import mirror
+from helpers.sources import Upstream
 
 COMMITS, BYTES = 40, 30_000  # of noise in each commit, which no compression makes smaller
 ALL = COMMITS * BYTES
@@ -72,7 +73,7 @@ class Line:
 
 
 @pytest.fixture
-def line(upstream: Any, run_git: Any) -> Iterator[Line]:
+def line(upstream: Upstream, run_git: Any) -> Iterator[Line]:
     upstream.create("long", {"a": "0"})
     noise = random.Random(0)  # noqa: S311 - any bytes do
     for number in range(COMMITS):
@@ -162,7 +163,7 @@ def test_what_the_origin_lacks_is_not_tried_again(line: Line) -> None:
     assert len(line.served) == 2  # the second lists what there is instead
 
 
-def test_an_old_server_that_gives_no_commit_by_its_id(line: Line, upstream: Any, run_git: Any) -> None:
+def test_an_old_server_that_gives_no_commit_by_its_id(line: Line, upstream: Upstream, run_git: Any) -> None:
     line.is_old = True
     within = run_git(line.folder / "long.git", "rev-parse", "main~5")
     assert mirror.of(line.url, retry=QUICK).find(within, say=print).commit == within

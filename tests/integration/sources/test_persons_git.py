@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cairn.sources.git import command
 from cairn.sources.origins import materialize
-from helpers.sources import make_hostile
+from helpers.sources import Bench, Upstream, make_hostile
 
 
 def test_the_result_is_the_same_byte_for_byte(
-    bench: Any, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = bench()
     make_hostile(home)
@@ -41,7 +40,7 @@ def test_the_result_is_the_same_byte_for_byte(
     assert not (home / "ran").exists()
 
 
-def test_local_hooks_and_settings_of_the_checkout_do_not_count(bench: Any, upstream: Any) -> None:
+def test_local_hooks_and_settings_of_the_checkout_do_not_count(bench: Bench, upstream: Upstream) -> None:
     bench()
     hook = bench.path / ".git/hooks/post-checkout"
     hook.parent.mkdir(exist_ok=True)
@@ -79,7 +78,7 @@ def test_settings_for_reaching_an_origin_are_taken_and_nothing_else(
     assert not any("c2VjcmV0" in value for value in command.environment().values())
 
 
-def test_url_instead_of_leads_to_the_persons_mirror(bench: Any, home: Path, upstream: Any) -> None:
+def test_url_instead_of_leads_to_the_persons_mirror(bench: Bench, home: Path, upstream: Upstream) -> None:
     (home / ".gitconfig").write_text(
         f'[url "{upstream.folder}/"]\n\tinsteadOf = https://user:t0ken@private.invalid/\n'
     )
@@ -93,7 +92,7 @@ def test_url_instead_of_leads_to_the_persons_mirror(bench: Any, home: Path, upst
     assert not any(b"t0ken" in p.read_bytes() for p in written)
 
 
-def test_an_origin_that_another_user_owns(bench: Any, upstream: Any) -> None:
+def test_an_origin_that_another_user_owns(bench: Bench, upstream: Upstream) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root to give files away")
     for path in Path(upstream.origin("torch")).rglob("*"):
@@ -102,7 +101,7 @@ def test_an_origin_that_another_user_owns(bench: Any, upstream: Any) -> None:
     assert bench().version == "2.9.0a0"
 
 
-def test_a_read_only_origin(bench: Any, upstream: Any) -> None:
+def test_a_read_only_origin(bench: Bench, upstream: Upstream) -> None:
     def state() -> dict[str, tuple[int, int]]:
         found = {str(p): p.lstat() for p in upstream.folder.rglob("*")}
         return {path: (stat.st_mtime_ns, stat.st_size) for path, stat in found.items()}

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from cairn.cli import main as program
+from helpers.sources import Upstream
 
 SCRIPTS = Path(__file__).resolve().parents[3] / "external-builds" / "pytorch"
 
@@ -27,7 +28,7 @@ def run(
     return subprocess.run(command, check=False, capture_output=True, text=True, env=os.environ.copy())
 
 
-def test_the_documented_path(upstream: Any, run_git: Any, tmp_path: Path) -> None:
+def test_the_documented_path(upstream: Upstream, run_git: Any, tmp_path: Path) -> None:
     upstream.create("torchvision", {"version.txt": "0.24.0\n"})
     pin = upstream.commit("torchvision", {"version.txt": "0.24.1\n"}, "Pinned")
     line = f"ubuntu|pytorch|torchvision|release/0.24|{pin}|../torchvision.git\n"
@@ -59,7 +60,7 @@ def test_every_documented_flag_is_there(script: str) -> None:
     assert missing == []
 
 
-def test_apex_is_at_the_commit_that_torch_names(upstream: Any, run_git: Any, tmp_path: Path) -> None:
+def test_apex_is_at_the_commit_that_torch_names(upstream: Upstream, run_git: Any, tmp_path: Path) -> None:
     pin = upstream.create("apex", {"version.txt": "1.9.0\n"})
     upstream.commit("apex", {"version.txt": "1.10.0\n"}, "Moved on")
     line = f"ubuntu|pytorch|apex|master|{pin}|../apex.git\n"
@@ -73,7 +74,7 @@ def test_apex_is_at_the_commit_that_torch_names(upstream: Any, run_git: Any, tmp
     assert (apex / "version.txt").read_text() == "1.9.0\n"
 
 
-def therocks_manifest(upstream: Any, path: Path, **entries: Any) -> Path:
+def therocks_manifest(upstream: Upstream, path: Path, **entries: Any) -> Path:
     """As generate_pytorch_source_manifest.py of TheRock writes one."""
     vision = upstream.create("torchvision", {"version.txt": "0.24.0\n"})
     upstream.commit("torchvision", {"version.txt": "0.25.0\n"}, "Moved on")
@@ -97,7 +98,7 @@ def therocks_manifest(upstream: Any, path: Path, **entries: Any) -> Path:
     return path
 
 
-def test_a_manifest_of_therocks_is_checked_out(upstream: Any, tmp_path: Path) -> None:
+def test_a_manifest_of_therocks_is_checked_out(upstream: Upstream, tmp_path: Path) -> None:
     path = therocks_manifest(upstream, tmp_path / "m.json")
     done = run("checkout_from_manifest.py", "--manifest", str(path), "--checkout-root", str(tmp_path / "src"))
     assert done.returncode == 0, done.stderr
@@ -107,7 +108,7 @@ def test_a_manifest_of_therocks_is_checked_out(upstream: Any, tmp_path: Path) ->
     assert (tmp_path / "src/pytorch_vision/version.txt").read_text() == "0.24.0\n"
 
 
-def test_flags_of_checkout_from_manifest(upstream: Any, tmp_path: Path) -> None:
+def test_flags_of_checkout_from_manifest(upstream: Upstream, tmp_path: Path) -> None:
     path = therocks_manifest(upstream, tmp_path / "m.json")
     common = ("--manifest", str(path), "--checkout-root", str(tmp_path / "src"))
     done = run("checkout_from_manifest.py", *common, "--projects", "pytorch;", "--no-hipify")
@@ -120,7 +121,7 @@ def test_flags_of_checkout_from_manifest(upstream: Any, tmp_path: Path) -> None:
     assert (done.returncode, "does not have pytorch_audio" in done.stderr) == (2, True)
 
 
-def test_a_manifest_of_therocks_from_a_server(upstream: Any, tmp_path: Path) -> None:
+def test_a_manifest_of_therocks_from_a_server(upstream: Upstream, tmp_path: Path) -> None:
     therocks_manifest(upstream, tmp_path / "m.json")
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -136,7 +137,7 @@ def test_a_manifest_of_therocks_from_a_server(upstream: Any, tmp_path: Path) -> 
 
 
 def test_cairns_own_command_recognises_a_manifest_of_therocks(
-    upstream: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    upstream: Upstream, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = therocks_manifest(upstream, tmp_path / "m.json")
     place = ["--root-checkout-dir", str(tmp_path / "src")]

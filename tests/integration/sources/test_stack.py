@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -16,10 +15,11 @@ from cairn.sources import checkout_stack
 from cairn.sources.manifest import manifest
 from cairn.sources.pins import wanted
 from cairn.stack import Origin, Project, Stack
+from helpers.sources import Bench, Upstream
 
 
 @pytest.fixture
-def vision(upstream: Any) -> Project:
+def vision(upstream: Upstream) -> Project:
     upstream.create("torchvision", {"version.txt": "0.24.0\n"})
     return Project(
         name="vision",
@@ -34,7 +34,7 @@ def vision(upstream: Any) -> Project:
 
 
 @pytest.fixture
-def triton(upstream: Any) -> Project:
+def triton(upstream: Upstream) -> Project:
     upstream.create("triton", {"setup.py": ""})
     upstream.commit("triton", {"release": "3.5"}, "Release", branch="release/3.5.x")
     return Project(
@@ -49,7 +49,7 @@ def triton(upstream: Any) -> Project:
 
 
 @pytest.fixture
-def stack(upstream: Any, torch: Project, vision: Project, triton: Project) -> Stack:
+def stack(upstream: Upstream, torch: Project, vision: Project, triton: Project) -> Stack:
     vision_pin = upstream.commit("torchvision", {"version.txt": "0.24.1\n"}, "Pinned")
     upstream.commit("torchvision", {"version.txt": "0.25.0\n"}, "Not pinned")
     triton_pin = upstream.commit("triton", {"a": "1"}, "Pinned")
@@ -99,7 +99,7 @@ def test_precedence_is_flag_then_pin_then_default(stack: Stack, vision: Project,
     assert (default.origin, default.hashtag) == ("/default", "main")
 
 
-def test_a_required_pin_that_is_not_there_is_refused(bench: Any, vision: Project) -> None:
+def test_a_required_pin_that_is_not_there_is_refused(bench: Bench, vision: Project) -> None:
     torch_dir = bench(hipify=False, submodules=False).path
     assert wanted(vision, default_origin="/d", torch_dir=torch_dir).hashtag == "main"
     with pytest.raises(SourceError, match="has no related_commits, so nothing names torchvision"):
@@ -113,7 +113,7 @@ def test_a_required_pin_that_is_not_there_is_refused(bench: Any, vision: Project
 
 @pytest.mark.parametrize("required", [False, True])
 def test_a_pin_of_another_system_is_not_passed_over_in_silence(
-    bench: Any, vision: Project, *, required: bool
+    bench: Bench, vision: Project, *, required: bool
 ) -> None:
     torch_dir = bench(hipify=False, submodules=False).path
     (torch_dir / "related_commits").write_text(f"macos|p|torchvision|main|{'1' * 40}|https://h/vision\n")
@@ -131,7 +131,7 @@ def test_a_project_that_is_not_pinned_is_not_missed_among_pins(stack: Stack, tmp
     assert wanted(torch, default_origin="/d", torch_dir=tmp_path / "pytorch").note is None
 
 
-def test_required_pins_where_there_is_no_torch(bench: Any, vision: Project) -> None:
+def test_required_pins_where_there_is_no_torch(bench: Bench, vision: Project) -> None:
     torch_dir = bench(hipify=False, submodules=False).path
     with pytest.raises(SourceError, match="is not a torch checkout"):
         wanted(vision, default_origin="/d", torch_dir=torch_dir / "no", require_related_commit=True)
@@ -203,7 +203,7 @@ def run(*argv: str) -> int:
 
 
 def test_the_command_checks_out_a_line(
-    upstream: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    upstream: Upstream, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     upstream.commit("torch", {"version.txt": "3.0.0\n"}, "Three")
     path = tmp_path / "stack.toml"
@@ -217,7 +217,7 @@ def test_the_command_checks_out_a_line(
 
 
 def test_bad_use_of_the_command_is_one_line(
-    upstream: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    upstream: Upstream, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "stack.toml"
     path.write_text(STACK.format(torch=upstream.origin("torch")))

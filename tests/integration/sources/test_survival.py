@@ -17,6 +17,8 @@ import pytest
 from cairn.errors import SourceError
 from cairn.sources.checkout.checkout import Checkout, inspect
 from cairn.sources.pins import wanted
+from cairn.stack import Project
+from helpers.sources import Bench, Upstream
 
 # Runs a checkout in a process of its own, with a `git` in front of the real one that kills that process at
 # its N-th call: before git has run, or leaving git to run on without a parent.
@@ -45,7 +47,7 @@ exec "{git}" "$@"
 
 
 def run_killed(
-    bench: Any, folder: Path, *, at: int, orphan: bool = False, python: str = sys.executable
+    bench: Bench, folder: Path, *, at: int, orphan: bool = False, python: str = sys.executable
 ) -> int:
     """The exit status of a checkout that is killed at the `at`-th call of git; 0 when it ended before."""
     folder.mkdir()
@@ -57,7 +59,7 @@ def run_killed(
     return subprocess.run(command, env=env, check=False, capture_output=True).returncode
 
 
-def assert_whole(bench: Any, done: Checkout, reference: Checkout) -> None:
+def assert_whole(bench: Bench, done: Checkout, reference: Checkout) -> None:
     assert (done.commit, done.hipify_commit, done.tree) == (
         reference.commit,
         reference.hipify_commit,
@@ -70,7 +72,7 @@ def assert_whole(bench: Any, done: Checkout, reference: Checkout) -> None:
 
 
 @pytest.fixture
-def reference(bench: Any, tmp_path: Path) -> Checkout:
+def reference(bench: Bench, tmp_path: Path) -> Checkout:
     """What an undisturbed checkout gives; its mirrors are removed again."""
     done = bench(checkout_dir=tmp_path / "reference")
     shutil.rmtree(Path(os.environ["CAIRN_CACHE_DIR"]) / "mirrors")
@@ -78,14 +80,18 @@ def reference(bench: Any, tmp_path: Path) -> Checkout:
 
 
 @pytest.mark.parametrize("at", [1, 3, 8, 14, 19, 24, 33, 47, 60, 75, 90, 105])
-def test_the_next_run_repairs_a_killed_one(bench: Any, reference: Checkout, tmp_path: Path, at: int) -> None:
+def test_the_next_run_repairs_a_killed_one(
+    bench: Bench, reference: Checkout, tmp_path: Path, at: int
+) -> None:
     status = run_killed(bench, tmp_path / "shim", at=at, orphan=at % 2 == 1)
     assert status in (-signal.SIGKILL, 0)
     assert_whole(bench, bench(), reference)
 
 
 @pytest.mark.slow
-def test_a_run_killed_at_any_call_of_git_is_repaired(bench: Any, reference: Checkout, tmp_path: Path) -> None:
+def test_a_run_killed_at_any_call_of_git_is_repaired(
+    bench: Bench, reference: Checkout, tmp_path: Path
+) -> None:
     at, status = 1, -signal.SIGKILL
     while status:
         status = run_killed(bench, tmp_path / f"shim {at}", at=at, orphan=at % 2 == 0)
@@ -96,7 +102,9 @@ def test_a_run_killed_at_any_call_of_git_is_repaired(bench: Any, reference: Chec
 
 
 @pytest.mark.parametrize("at", [4, 12, 25, 40, 55])
-def test_an_update_that_is_killed_is_repaired(bench: Any, upstream: Any, tmp_path: Path, at: int) -> None:
+def test_an_update_that_is_killed_is_repaired(
+    bench: Bench, upstream: Upstream, tmp_path: Path, at: int
+) -> None:
     bench()
     newer = upstream.commit("cudakit", {"fill.cu": '#include "driver_types.h"\nint newer;\n'}, "Newer kit")
     upstream.bump_submodule("torch", "third_party/cudakit", newer)
@@ -106,7 +114,7 @@ def test_an_update_that_is_killed_is_repaired(bench: Any, upstream: Any, tmp_pat
 
 
 def test_a_killed_hipify_is_not_applied_on_top_of_itself(
-    bench: Any, reference: Checkout, tmp_path: Path
+    bench: Bench, reference: Checkout, tmp_path: Path
 ) -> None:
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\n"{sys.executable}" "$@"\nkill -9 $PPID\n')
@@ -118,13 +126,13 @@ def test_a_killed_hipify_is_not_applied_on_top_of_itself(
 
 
 def test_edits_after_a_killed_move_do_not_stop_the_repair(
-    bench: Any, reference: Checkout, tmp_path: Path
+    bench: Bench, reference: Checkout, tmp_path: Path
 ) -> None:
     assert run_killed(bench, tmp_path / "shim", at=30) == -signal.SIGKILL
     assert_whole(bench, bench(), reference)
 
 
-def test_two_lines_from_one_mirror_at_once(bench: Any, upstream: Any, tmp_path: Path) -> None:
+def test_two_lines_from_one_mirror_at_once(bench: Bench, upstream: Upstream, tmp_path: Path) -> None:
     other = upstream.commit("torch", {"version.txt": "3.0.0\n"}, "Three", branch="three")
     wanted = [("main", "a"), ("three", "b"), ("v2.9.0", "c"), ("three", "d")]
     with ThreadPoolExecutor(4) as pool:
@@ -136,13 +144,13 @@ def test_two_lines_from_one_mirror_at_once(bench: Any, upstream: Any, tmp_path: 
     assert len(list(mirrors.glob("*.git"))) == 4
 
 
-def test_two_runs_on_one_checkout(bench: Any) -> None:
+def test_two_runs_on_one_checkout(bench: Bench) -> None:
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(bench, ["main", "main"])
     assert first == second
 
 
-def test_a_checkout_survives_the_gc_of_its_mirror(bench: Any, upstream: Any, run_git: Any) -> None:
+def test_a_checkout_survives_the_gc_of_its_mirror(bench: Bench, upstream: Upstream, run_git: Any) -> None:
     done = bench()
     run_git(upstream.work("torch"), "reset", "--quiet", "--hard", "HEAD~1")
     upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Other")
@@ -155,7 +163,7 @@ def test_a_checkout_survives_the_gc_of_its_mirror(bench: Any, upstream: Any, run
 
 
 @pytest.mark.parametrize("move", [False, True])
-def test_an_emptied_cache_is_filled_again(bench: Any, upstream: Any, *, move: bool) -> None:
+def test_an_emptied_cache_is_filled_again(bench: Bench, upstream: Upstream, *, move: bool) -> None:
     before = bench()
     bench.git("commit", "--quiet", "--allow-empty", "-m", "Mine")
     bench.git("branch", "mine")
@@ -168,14 +176,14 @@ def test_an_emptied_cache_is_filled_again(bench: Any, upstream: Any, *, move: bo
     assert bench.git("log", "-1", "--format=%s", "mine") == "Mine"
 
 
-def test_a_second_checkout_of_a_commit_needs_no_origin(bench: Any, upstream: Any) -> None:
+def test_a_second_checkout_of_a_commit_needs_no_origin(bench: Bench, upstream: Upstream) -> None:
     commit = bench().commit
     shutil.rmtree(upstream.folder)
     assert bench(commit).commit == commit
     assert bench(commit, checkout_dir=bench.path.parent / "another").commit == commit
 
 
-def test_an_emptied_cache_is_said_to_be_the_reason(bench: Any, torch: Any) -> None:
+def test_an_emptied_cache_is_said_to_be_the_reason(bench: Bench, torch: Project) -> None:
     done = bench()
     (bench.path / "related_commits").write_text(f"ubuntu|p|torchvision|main|{'1' * 40}|https://h/vision\n")
     shutil.rmtree(Path(os.environ["CAIRN_CACHE_DIR"]) / "mirrors")

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from cairn.errors import CairnError, SourceError
+from helpers.sources import Bench, Upstream
 
 # Runs a checkout in a process of its own, which a `git` in front of the real one kills at its N-th call.
 CHILD = """
@@ -62,7 +63,7 @@ KILL = (
 Act = Callable[[Any], None]
 
 
-def killed(bench: Any, folder: Path, *, verb: str, nth: int = 1, after: bool = False) -> int:
+def killed(bench: Bench, folder: Path, *, verb: str, nth: int = 1, after: bool = False) -> int:
     """The exit status of a checkout of `main` that is killed at a call of git, of any command or of one."""
     folder.mkdir()
     shim = folder / "git"
@@ -74,7 +75,7 @@ def killed(bench: Any, folder: Path, *, verb: str, nth: int = 1, after: bool = F
     return run_child(bench, env)
 
 
-def run_child(bench: Any, env: dict[str, str] | None = None, python: str = sys.executable) -> int:
+def run_child(bench: Bench, env: dict[str, str] | None = None, python: str = sys.executable) -> int:
     command = [sys.executable, "-c", CHILD, bench.request.origin, str(bench.path), "main", python]
     return subprocess.run(command, env=env, check=False, capture_output=True).returncode
 
@@ -96,14 +97,14 @@ def work(folder: Path) -> dict[str, bytes]:
     return {name: data for name, data in everything(folder).items() if ".git" not in name.split("/")}
 
 
-def fail_to_hipify(bench: Any, upstream: Any, _tmp_path: Path) -> None:
+def fail_to_hipify(bench: Bench, upstream: Upstream, _tmp_path: Path) -> None:
     """As a dangling `.cu` link makes it: something is written, then it ends."""
     _newer(upstream, HALF_HIPIFY.format(end="raise SystemExit('cannot read src/dangling.cu')"))
     with pytest.raises(SourceError, match="hipify"):
         bench()
 
 
-def kill_hipify(bench: Any, upstream: Any, tmp_path: Path) -> None:
+def kill_hipify(bench: Bench, upstream: Upstream, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     _newer(upstream, HALF_HIPIFY.format(end=KILL.format(pid=pid)))
     code = f"import os, pathlib; pathlib.Path({str(pid)!r}).write_text(str(os.getpid()))\n" + CHILD
@@ -111,7 +112,7 @@ def kill_hipify(bench: Any, upstream: Any, tmp_path: Path) -> None:
     assert subprocess.run(command, check=False, capture_output=True).returncode == -signal.SIGKILL
 
 
-def fail_to_fetch(bench: Any, upstream: Any, tmp_path: Path) -> None:
+def fail_to_fetch(bench: Bench, upstream: Upstream, tmp_path: Path) -> None:
     _newer(upstream)
     (upstream.folder / "cudakit.git").rename(tmp_path / "away.git")
     with pytest.raises(CairnError, match="third_party/cudakit"):
@@ -120,14 +121,14 @@ def fail_to_fetch(bench: Any, upstream: Any, tmp_path: Path) -> None:
 
 
 def _at(verb: str, **how: Any) -> Callable[[Any, Any, Path], None]:
-    def kill(bench: Any, upstream: Any, tmp_path: Path) -> None:
+    def kill(bench: Bench, upstream: Upstream, tmp_path: Path) -> None:
         _newer(upstream)
         assert killed(bench, tmp_path / "shim", verb=verb, **how) == -signal.SIGKILL
 
     return kill
 
 
-def _newer(upstream: Any, hipify: str | None = None) -> None:
+def _newer(upstream: Upstream, hipify: str | None = None) -> None:
     """Something to move to, in the root and in a submodule."""
     newer = upstream.commit("cudakit", {"fill.cu": '#include "driver_types.h"\nint newer;\n'}, "Newer kit")
     upstream.bump_submodule("torch", "third_party/cudakit", newer)
@@ -150,14 +151,14 @@ MOMENTS: dict[str, Callable[[Any, Any, Path], None]] = {
 
 
 def write(name: str, text: str = "a person's\n") -> Act:
-    def act(bench: Any) -> None:
+    def act(bench: Bench) -> None:
         (bench.path / name).parent.mkdir(parents=True, exist_ok=True)
         (bench.path / name).write_text(text)
 
     return act
 
 
-def stage(bench: Any) -> None:
+def stage(bench: Bench) -> None:
     """Staged only: the file itself is as it was."""
     path = bench.path / "src/cuda/kernel.cu"
     before = path.read_bytes()
@@ -167,7 +168,7 @@ def stage(bench: Any) -> None:
 
 
 def commit(where: str, *, branch: str | None = None) -> Act:
-    def act(bench: Any) -> None:
+    def act(bench: Bench) -> None:
         folder = bench.path / where
         if branch:
             bench.git("-C", str(folder), "switch", "--quiet", "-c", branch)
@@ -178,7 +179,7 @@ def commit(where: str, *, branch: str | None = None) -> Act:
     return act
 
 
-def delete(bench: Any) -> None:
+def delete(bench: Bench) -> None:
     (bench.path / ".gitignore").unlink()
 
 
@@ -201,7 +202,7 @@ ACTS: dict[str, tuple[Act, str]] = {
 }
 
 
-def mend(upstream: Any) -> None:
+def mend(upstream: Upstream) -> None:
     """Give upstream a hipify that comes to its end."""
     upstream.commit("torch", {"tools/amd_build/build_amd.py": "open('src/new.cpp', 'a').write('hip')"}, "Go")
 
@@ -209,7 +210,7 @@ def mend(upstream: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_what_a_person_did_since_is_refused_by_name(
-    bench: Any, upstream: Any, tmp_path: Path, moment: str
+    bench: Bench, upstream: Upstream, tmp_path: Path, moment: str
 ) -> None:
     bench()
     bench.git("branch", "before")
@@ -232,7 +233,7 @@ def test_what_a_person_did_since_is_refused_by_name(
 
 @pytest.mark.slow
 def test_what_a_person_did_after_a_kill_at_any_call_of_git_stays(
-    bench: Any, upstream: Any, tmp_path: Path
+    bench: Bench, upstream: Upstream, tmp_path: Path
 ) -> None:
     bench()
     _newer(upstream)
@@ -258,7 +259,7 @@ def test_what_a_person_did_after_a_kill_at_any_call_of_git_stays(
     assert at > 40
 
 
-def refusal_of(bench: Any) -> str | None:
+def refusal_of(bench: Bench) -> str | None:
     try:
         bench()
     except SourceError as error:
@@ -268,7 +269,7 @@ def refusal_of(bench: Any) -> str | None:
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_without_an_edit_the_next_run_carries_on(
-    bench: Any, upstream: Any, tmp_path: Path, moment: str
+    bench: Bench, upstream: Upstream, tmp_path: Path, moment: str
 ) -> None:
     bench()
     write("mine.ignored")(bench)
@@ -292,7 +293,7 @@ def test_without_an_edit_the_next_run_carries_on(
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_named_branch_a_stash_and_a_tag_stay(
-    bench: Any, upstream: Any, tmp_path: Path, moment: str
+    bench: Bench, upstream: Upstream, tmp_path: Path, moment: str
 ) -> None:
     bench()
     MOMENTS[moment](bench, upstream, tmp_path)
@@ -311,7 +312,7 @@ def test_a_named_branch_a_stash_and_a_tag_stay(
 
 
 def test_what_force_drops_is_said_and_can_be_had_again(
-    bench: Any, upstream: Any, capsys: pytest.CaptureFixture[str]
+    bench: Bench, upstream: Upstream, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench()
     _newer(upstream)

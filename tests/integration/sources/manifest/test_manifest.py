@@ -13,6 +13,7 @@ import pytest
 
 from cairn.cli import main as program
 from cairn.formats.zip import deflate
+from helpers.sources import Upstream
 
 STACK = """\
 schema = "cairn.stack/1"
@@ -44,7 +45,7 @@ class Desk:
     """The `cairn` command at work in a folder."""
 
     folder: Path
-    upstream: Any
+    upstream: Upstream
     read: Callable[[], tuple[str, str]]
 
     @property
@@ -77,7 +78,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, upstream: Any, capsys: pytest.CaptureFixture[str]) -> Desk:
+def desk(tmp_path: Path, upstream: Upstream, capsys: pytest.CaptureFixture[str]) -> Desk:
     upstream.create("torchvision", {"version.txt": "0.24.0\n", "a.cu": "cudaFree();\n"})
     folder = tmp_path / "dësk of mine"
     folder.mkdir()

@@ -18,6 +18,8 @@ from cairn.sources.manifest import check_origins
 from cairn.sources.patches import apply as patches_apply
 from cairn.sources.patches import audit, export
 from cairn.sources.patches.allowlist import Allowed
+from cairn.stack import Project
+from helpers.sources import Bench, Upstream
 
 UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
 
@@ -26,13 +28,13 @@ def silent(_line: str) -> None:
     """Say nothing."""
 
 
-def apply(bench: Any, folder: Path, **how: Any) -> dict[str, str]:
+def apply(bench: Bench, folder: Path, **how: Any) -> dict[str, str]:
     """What became of each file."""
     request = patches_apply.ApplyRequest(checkout=bench.path, folder=folder, kind="build_amd", **how)
     return {applied.file: applied.outcome for applied in patches_apply.apply(request, say=silent)}
 
 
-def commit(bench: Any, name: str, text: str | bytes, message: str, *, part: str = "") -> str:
+def commit(bench: Bench, name: str, text: str | bytes, message: str, *, part: str = "") -> str:
     path = bench.path / part / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -48,21 +50,21 @@ def numbers(**changed: str) -> str:
 
 
 @pytest.fixture
-def long(bench: Any, upstream: Any) -> Any:
+def long(bench: Bench, upstream: Upstream) -> Bench:
     """A checkout of a torch with a file that has room for several hunks."""
     upstream.commit("torch", {"src/long.py": numbers()}, "Add a long file")
     bench()
     return bench
 
 
-def patch_of(bench: Any, folder: Path, *args: str, part: str = "") -> None:
+def patch_of(bench: Bench, folder: Path, *args: str, part: str = "") -> None:
     """What plain git writes of the last commit, which is then taken back."""
     at = ("-C", part) if part else ()
     bench.git(*at, "format-patch", "--quiet", "-1", *args, "-o", str(folder))
     bench.git(*at, "reset", "--quiet", "--hard", "HEAD~1")
 
 
-def test_an_amended_patch_is_not_there_already(long: Any, tmp_path: Path) -> None:
+def test_an_amended_patch_is_not_there_already(long: Bench, tmp_path: Path) -> None:
     commit(long, "src/long.py", numbers(n10="ten"), "Fix")
     date = long.git("log", "-1", "--format=%aD")
     patch_of(long, tmp_path / "first")
@@ -77,7 +79,7 @@ def test_an_amended_patch_is_not_there_already(long: Any, tmp_path: Path) -> Non
     assert apply(long, tmp_path / "second") == {"0001-Fix.patch": "there already"}
 
 
-def test_an_amended_patch_that_does_not_fit_names_the_commit_it_was(long: Any, tmp_path: Path) -> None:
+def test_an_amended_patch_that_does_not_fit_names_the_commit_it_was(long: Bench, tmp_path: Path) -> None:
     old = commit(long, "src/long.py", numbers(n10="ten"), "Fix")
     date = long.git("log", "-1", "--format=%aD")
     long.git("reset", "--quiet", "--hard", HIPIFY)
@@ -92,7 +94,7 @@ def test_an_amended_patch_that_does_not_fit_names_the_commit_it_was(long: Any, t
 
 @pytest.mark.parametrize("options", [(), ("-U8",), ("--no-renames",), ("--patience", "-M")])
 def test_the_same_change_written_otherwise_is_there_already(
-    long: Any, tmp_path: Path, options: tuple[str, ...]
+    long: Bench, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     long.git("mv", "src/long.py", "src/renamed.py")
     commit(long, "src/renamed.py", numbers(n10="ten"), "Rename")
@@ -103,7 +105,7 @@ def test_the_same_change_written_otherwise_is_there_already(
     assert long.git("rev-parse", "HEAD") == head
 
 
-def test_a_change_that_was_reverted_is_not_there(long: Any, tmp_path: Path) -> None:
+def test_a_change_that_was_reverted_is_not_there(long: Bench, tmp_path: Path) -> None:
     commit(long, "src/long.py", numbers(n10="ten"), "Fix")
     long.git("format-patch", "--quiet", "-1", "-o", str(tmp_path / "patches"))
     long.git("revert", "--no-edit", "HEAD")
@@ -112,7 +114,7 @@ def test_a_change_that_was_reverted_is_not_there(long: Any, tmp_path: Path) -> N
 
 
 def test_what_upstream_has_already_is_called_that(
-    long: Any, upstream: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    long: Bench, upstream: Upstream, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     commit(long, "src/long.py", numbers(n10="ten"), "Fix")
     patch_of(long, tmp_path / "patches")
@@ -133,7 +135,7 @@ def test_what_upstream_has_already_is_called_that(
     }
 
 
-def test_a_conflict_names_file_hunk_and_line(long: Any, tmp_path: Path) -> None:
+def test_a_conflict_names_file_hunk_and_line(long: Bench, tmp_path: Path) -> None:
     commit(long, "src/long.py", numbers(n10="ten", n50="fifty"), "Two hunks")
     patch_of(long, tmp_path / "patches")
     commit(long, "src/long.py", numbers(n50="FIFTY"), "Mine")
@@ -149,7 +151,7 @@ def test_a_conflict_names_file_hunk_and_line(long: Any, tmp_path: Path) -> None:
     assert not list(long.path.rglob("*.rej"))
 
 
-def test_a_file_that_is_made_twice(long: Any, tmp_path: Path) -> None:
+def test_a_file_that_is_made_twice(long: Bench, tmp_path: Path) -> None:
     commit(long, "new ü.txt", "1\n", "Make it")
     patch_of(long, tmp_path / "patches")
     commit(long, "new ü.txt", "2\n", "Make another")
@@ -158,7 +160,7 @@ def test_a_file_that_is_made_twice(long: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("crlf", ["patch", "file"])
-def test_line_ends_are_called_line_ends(long: Any, tmp_path: Path, crlf: str) -> None:
+def test_line_ends_are_called_line_ends(long: Bench, tmp_path: Path, crlf: str) -> None:
     commit(long, "src/long.py", numbers(n10="ten"), "Fix")
     patch_of(long, tmp_path / "patches")
     if crlf == "patch":
@@ -173,7 +175,7 @@ def test_line_ends_are_called_line_ends(long: Any, tmp_path: Path, crlf: str) ->
     assert ("sed" in error.value.tip) == (crlf == "patch")
 
 
-def test_a_patch_of_a_crlf_file_applies_to_it(long: Any, tmp_path: Path) -> None:
+def test_a_patch_of_a_crlf_file_applies_to_it(long: Bench, tmp_path: Path) -> None:
     commit(long, "win.txt", "a\r\nb\r\n", "Windows")
     commit(long, "win.txt", "a\r\nB\r\n", "Fix")
     patch_of(long, tmp_path / "patches")
@@ -190,7 +192,7 @@ PLACES = {
 
 
 @pytest.fixture
-def therocks(bench: Any, tmp_path: Path) -> Path:
+def therocks(bench: Bench, tmp_path: Path) -> Path:
     """A patch set in TheRock's layout, for a torch that comes out clean."""
     folder = tmp_path / "patches" / "2.9"
     bench(hipify=False)
@@ -208,7 +210,7 @@ def therocks(bench: Any, tmp_path: Path) -> Path:
     return folder
 
 
-def test_therocks_layout_is_read_as_it_is(bench: Any, therocks: Path, tmp_path: Path) -> None:
+def test_therocks_layout_is_read_as_it_is(bench: Bench, therocks: Path, tmp_path: Path) -> None:
     """Each patch file says by its folder which repository it is for, and whether before hipify or after."""
     for path in (therocks / "pytorch/hipified").iterdir():
         path.write_text(
@@ -242,7 +244,7 @@ def test_therocks_layout_is_read_as_it_is(bench: Any, therocks: Path, tmp_path: 
     )
 
 
-def test_patches_beneath_hipifys_commit_are_seen_by_every_command(bench: Any, therocks: Path) -> None:
+def test_patches_beneath_hipifys_commit_are_seen_by_every_command(bench: Bench, therocks: Path) -> None:
     """They are somebody's work, of which no origin knows: as those above it are."""
     (therocks / "pytorch/hipified/0001-After.patch").unlink()
     apply(bench, therocks)
@@ -277,7 +279,7 @@ def test_patches_beneath_hipifys_commit_are_seen_by_every_command(bench: Any, th
         bench("v2.9.0", hipify=False)
 
 
-def test_dry_run_of_patches_beneath_changes_nothing(bench: Any, therocks: Path) -> None:
+def test_dry_run_of_patches_beneath_changes_nothing(bench: Bench, therocks: Path) -> None:
     (therocks / "pytorch/hipified/0001-After.patch").unlink()
     before = bench.git("show-ref", "--head"), bench.git("-C", "third_party/cudakit", "show-ref", "--head")
     would = apply(bench, therocks, dry_run=True)
@@ -289,7 +291,7 @@ def test_dry_run_of_patches_beneath_changes_nothing(bench: Any, therocks: Path) 
 
 
 def test_patches_for_hipified_files_wait_on_a_checkout_that_is_not(
-    bench: Any, therocks: Path, torch: Any
+    bench: Bench, therocks: Path, torch: Project
 ) -> None:
 
     (therocks / "pytorch/hipified/0001-After.patch").unlink()
@@ -302,21 +304,21 @@ def test_patches_for_hipified_files_wait_on_a_checkout_that_is_not(
     assert set(apply(bench, therocks).values()) == {"there already"}
 
 
-def test_own_commits_are_not_lost_when_patches_go_beneath(bench: Any, therocks: Path) -> None:
+def test_own_commits_are_not_lost_when_patches_go_beneath(bench: Bench, therocks: Path) -> None:
     mine = commit(bench, "mine.txt", "1", "Mine")
     with pytest.raises(SourceError, match=rf"on top of hipify's, and there are patches .* {mine[:12]} Mine"):
         apply(bench, therocks)
     assert bench.git("rev-parse", "HEAD") == mine
 
 
-def test_the_folder_above_a_patch_set_is_refused(bench: Any, therocks: Path) -> None:
+def test_the_folder_above_a_patch_set_is_refused(bench: Bench, therocks: Path) -> None:
     with pytest.raises(SourceError, match=r"several patch sets, such as 2\.9") as error:
         apply(bench, therocks.parent)
     assert str(therocks) in (error.value.tip or "")
 
 
 def test_a_persons_own_commit_that_a_patch_replaces_is_kept(
-    bench: Any, therocks: Path, capsys: pytest.CaptureFixture[str]
+    bench: Bench, therocks: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The same change in other words: it goes beneath nothing, and its branch moves to the patch's commit."""
     kit = ("-C", "third_party/cudakit")

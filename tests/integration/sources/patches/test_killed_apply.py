@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cairn.errors import SourceError
 from cairn.sources.patches import apply as patches_apply
+from helpers.sources import Bench
 
 UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
 KIT = "third_party/cudakit"
@@ -37,7 +37,7 @@ apply.apply(request, say=lambda line: None)
 """
 
 
-def commit(bench: Any, part: str, name: str, text: str, message: str) -> str:
+def commit(bench: Bench, part: str, name: str, text: str, message: str) -> str:
     (bench.path / part / name).write_text(text)
     bench.git("-C", part, "add", name)
     bench.git("-C", part, "commit", "--quiet", "-m", message)
@@ -45,7 +45,7 @@ def commit(bench: Any, part: str, name: str, text: str, message: str) -> str:
 
 
 @pytest.fixture
-def patches(bench: Any, tmp_path: Path) -> Path:
+def patches(bench: Bench, tmp_path: Path) -> Path:
     """Patches for upstream's files in the root and in a submodule."""
     folder = tmp_path / "patches"
     bench(hipify=False)
@@ -58,20 +58,20 @@ def patches(bench: Any, tmp_path: Path) -> Path:
     return folder
 
 
-def state(bench: Any) -> list[str]:
+def state(bench: Bench) -> list[str]:
     """What the checkout and its submodule are of."""
     names = ("HEAD^{tree}", f"{HIPIFY}^{{tree}}", f"{HIPIFY}~1^{{tree}}", UPSTREAM)
     return [bench.git("-C", part, "rev-parse", *names) for part in (".", KIT)]
 
 
-def apply(bench: Any, folder: Path) -> set[str]:
+def apply(bench: Bench, folder: Path) -> set[str]:
     request = patches_apply.ApplyRequest(checkout=bench.path, folder=folder, kind="build_amd")
     return {done.outcome for done in patches_apply.apply(request, say=lambda _line: None)}
 
 
 @pytest.mark.slow
 def test_killed_while_it_moves_it_loses_nothing_and_can_be_done_again(
-    bench: Any, patches: Path, tmp_path: Path
+    bench: Bench, patches: Path, tmp_path: Path
 ) -> None:
     # A person's own commits: on a branch that HEAD is on, and on one that it is not on.
     bench.git("switch", "--quiet", "-c", "elsewhere")

@@ -19,6 +19,8 @@ from cairn.sources.checkout.checkout import hipify_checkout
 from cairn.sources.patches import allowlist, export
 from cairn.sources.patches import apply as patches_apply
 from cairn.sources.patches import audit as patches_audit
+from cairn.stack import Project
+from helpers.sources import Bench, Upstream
 
 UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
 TODAY = dt.date(2026, 6, 1)
@@ -40,7 +42,7 @@ def allowed(commit: str, **changes: Any) -> allowlist.Allowed:
     return allowlist.Allowed(**(fields | changes))
 
 
-def audit(bench: Any, *entries: allowlist.Allowed, **changes: Any) -> patches_audit.Audit:
+def audit(bench: Bench, *entries: allowlist.Allowed, **changes: Any) -> patches_audit.Audit:
     fields: dict[str, Any] = {
         "checkout": bench.path,
         "project": "torch",
@@ -51,12 +53,12 @@ def audit(bench: Any, *entries: allowlist.Allowed, **changes: Any) -> patches_au
     return patches_audit.audit(patches_audit.AuditRequest(**(fields | changes)), say=silent)
 
 
-def apply(bench: Any, folder: Path) -> tuple[patches_apply.Applied, ...]:
+def apply(bench: Bench, folder: Path) -> tuple[patches_apply.Applied, ...]:
     request = patches_apply.ApplyRequest(checkout=bench.path, folder=folder, kind="build_amd")
     return patches_apply.apply(request, say=silent)
 
 
-def commit(bench: Any, name: str, text: str, message: str, *, part: str = "") -> str:
+def commit(bench: Bench, name: str, text: str, message: str, *, part: str = "") -> str:
     folder = bench.path / part
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(text, encoding="utf-8")
@@ -71,7 +73,7 @@ def said(found: patches_audit.Audit) -> list[tuple[str, str]]:
     return [(problem.kind, problem.path) for problem in found.problems]
 
 
-def test_a_fresh_checkout_is_explained_and_untouched(bench: Any) -> None:
+def test_a_fresh_checkout_is_explained_and_untouched(bench: Bench) -> None:
     bench()
     before = bench.git("status", "--porcelain", "--ignored"), bench.git("show-ref")
     found = audit(bench)
@@ -79,14 +81,14 @@ def test_a_fresh_checkout_is_explained_and_untouched(bench: Any) -> None:
     assert (bench.git("status", "--porcelain", "--ignored"), bench.git("show-ref")) == before
 
 
-def test_a_checkout_without_submodules_or_at_build(bench: Any, torch: Any) -> None:
+def test_a_checkout_without_submodules_or_at_build(bench: Bench, torch: Project) -> None:
     bench(submodules=False)
     assert audit(bench).parts == 1
     bench(project=msgspec.structs.replace(torch, hipify="at-build"))
     assert said(audit(bench, kind="at-build")) == []
 
 
-def test_an_edit_that_hipify_does_not_make_is_named(bench: Any) -> None:
+def test_an_edit_that_hipify_does_not_make_is_named(bench: Bench) -> None:
     """The mistake of tagging after a local patch, and of amending hipify's commit."""
     bench()
     (bench.path / "src/device.cpp").write_text("smuggled")
@@ -105,7 +107,7 @@ def test_an_edit_that_hipify_does_not_make_is_named(bench: Any) -> None:
     assert ["Smuggled" in problem.text for problem in found.problems] == [False, False, True]
 
 
-def test_every_commit_must_be_allowed(bench: Any) -> None:
+def test_every_commit_must_be_allowed(bench: Bench) -> None:
     bench()
     mine = commit(bench, "mine.txt", "1", "Mine")
     theirs = commit(bench, "fill.cu", "2", "In a submodule", part="third_party/cudakit")
@@ -121,7 +123,7 @@ def test_every_commit_must_be_allowed(bench: Any) -> None:
     ]
 
 
-def test_a_patch_is_known_on_another_base_by_what_it_changes(bench: Any) -> None:
+def test_a_patch_is_known_on_another_base_by_what_it_changes(bench: Bench) -> None:
     bench()
     commit(bench, "src/mine.py", "if x:\n    y()\nz()\n", "Mine")
     (problem,) = audit(bench).problems
@@ -137,7 +139,7 @@ def test_a_patch_is_known_on_another_base_by_what_it_changes(bench: Any) -> None
     assert said(audit(bench, entry)) == [("commit", "")]
 
 
-def test_an_expired_entry_fails_even_unused(bench: Any) -> None:
+def test_an_expired_entry_fails_even_unused(bench: Bench) -> None:
     bench()
     mine = commit(bench, "mine.txt", "1", "Mine")
     old = TODAY - dt.timedelta(days=1)
@@ -146,7 +148,7 @@ def test_an_expired_entry_fails_even_unused(bench: Any) -> None:
     assert said(audit(bench, allowed(mine), allowed("0" * 40, expires=old, project="audio"))) == []
 
 
-def test_edits_in_no_commit_are_named(bench: Any) -> None:
+def test_edits_in_no_commit_are_named(bench: Bench) -> None:
     bench()
     (bench.path / "src/device.cpp").write_text("edited")
     (bench.path / "third_party/plain/deps/inner/new.h").write_text("new")
@@ -155,7 +157,7 @@ def test_edits_in_no_commit_are_named(bench: Any) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--assume-unchanged", "--skip-worktree"])
-def test_edits_cannot_be_hidden(bench: Any, flag: str) -> None:
+def test_edits_cannot_be_hidden(bench: Bench, flag: str) -> None:
     bench()
     bench.git("-C", "third_party/plain", "update-index", flag, "plain.h")
     (bench.path / "third_party/plain/plain.h").write_text("hidden")
@@ -164,14 +166,14 @@ def test_edits_cannot_be_hidden(bench: Any, flag: str) -> None:
     assert found.problems[0].files == ("third_party/plain/plain.h",)
 
 
-def test_a_replaced_commit_is_seen_as_it_is(bench: Any) -> None:
+def test_a_replaced_commit_is_seen_as_it_is(bench: Bench) -> None:
     bench()
     mine = commit(bench, "mine.txt", "1", "Mine")
     bench.git("replace", mine, HIPIFY)
     assert [problem.commit for problem in audit(bench).problems] == [mine]
 
 
-def test_a_killed_audit_leaves_nothing_after_the_next(bench: Any) -> None:
+def test_a_killed_audit_leaves_nothing_after_the_next(bench: Bench) -> None:
     bench()
     killed, alive = cache_dir() / "scratch/killed", cache_dir() / "scratch/alive"
     for folder in (killed, alive):
@@ -185,7 +187,7 @@ def test_a_killed_audit_leaves_nothing_after_the_next(bench: Any) -> None:
     assert list((cache_dir() / "scratch").iterdir()) == []
 
 
-def test_a_shallow_checkout(bench: Any) -> None:
+def test_a_shallow_checkout(bench: Bench) -> None:
     bench(depth=1)
     assert said(audit(bench)) == []
 
@@ -200,13 +202,13 @@ def test_a_shallow_checkout(bench: Any) -> None:
         ("reset", "--quiet", "--hard", "HEAD~1"),
     ],
 )
-def test_a_moved_tag_is_a_problem(bench: Any, move: tuple[str, ...]) -> None:
+def test_a_moved_tag_is_a_problem(bench: Bench, move: tuple[str, ...]) -> None:
     bench()
     bench.git(*move)
     assert {kind for kind, _ in said(audit(bench))} == {"tags"}
 
 
-def test_what_cannot_be_audited(bench: Any, tmp_path: Path) -> None:
+def test_what_cannot_be_audited(bench: Bench, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="not a git checkout"):
         audit(bench, checkout=tmp_path)
     bench(hipify=False)
@@ -216,7 +218,7 @@ def test_what_cannot_be_audited(bench: Any, tmp_path: Path) -> None:
         audit(bench)
 
 
-def test_the_command(bench: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bench()
     mine = commit(bench, "mine.txt", "1", "Mine")
     path = tmp_path / "allowlist.toml"
@@ -238,7 +240,7 @@ def test_the_command(bench: Any, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "allowlist.toml:1: " in capsys.readouterr().err
 
 
-def test_a_checkout_that_upstreams_scripts_made(bench: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_checkout_that_upstreams_scripts_made(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     bench()
     for name in ("cairn.json", "cairn.hipify.json", "cairn.config"):
         (bench.path / ".git" / name).unlink()
@@ -252,7 +254,7 @@ def test_a_checkout_that_upstreams_scripts_made(bench: Any, capsys: pytest.Captu
     assert "edits that hipify does not make" in capsys.readouterr().out
 
 
-def test_export_and_apply_keep_authors_dates_and_messages(bench: Any, tmp_path: Path) -> None:
+def test_export_and_apply_keep_authors_dates_and_messages(bench: Bench, tmp_path: Path) -> None:
     bench()
     commit(
         bench, "a b é.txt", "1\r\n2\r\n", "[ROCm] Fix: ü\n\nWhy: because.\n\nSigned-off-by: Jo <j@x.invalid>"
@@ -293,7 +295,7 @@ def test_export_and_apply_keep_authors_dates_and_messages(bench: Any, tmp_path: 
     }
 
 
-def test_apply_on_a_branch_moves_the_branch(bench: Any, tmp_path: Path) -> None:
+def test_apply_on_a_branch_moves_the_branch(bench: Bench, tmp_path: Path) -> None:
     bench()
     commit(bench, "mine.txt", "1", "Mine")
     export.export(bench.path, tmp_path / "patches")
@@ -304,7 +306,7 @@ def test_apply_on_a_branch_moves_the_branch(bench: Any, tmp_path: Path) -> None:
 
 
 def test_a_dry_run_says_what_would_happen(
-    bench: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench()
     commit(bench, "mine.txt", "1", "Mine")
@@ -320,7 +322,7 @@ def test_a_dry_run_says_what_would_happen(
     assert json.loads(capsys.readouterr().out)[0]["commit"] is None
 
 
-def test_apply_leaves_edits_alone(bench: Any, tmp_path: Path) -> None:
+def test_apply_leaves_edits_alone(bench: Bench, tmp_path: Path) -> None:
     bench()
     commit(bench, "mine.txt", "1", "Mine")
     export.export(bench.path, tmp_path / "patches")
@@ -331,7 +333,7 @@ def test_apply_leaves_edits_alone(bench: Any, tmp_path: Path) -> None:
     assert (bench.path / "third_party/plain/plain.h").read_text() == "edited"
 
 
-def test_all_or_none(bench: Any, tmp_path: Path) -> None:
+def test_all_or_none(bench: Bench, tmp_path: Path) -> None:
     bench()
     commit(bench, "mine.txt", "1", "Mine")
     commit(bench, "README", "kit\nmore\n", "More", part="third_party/cudakit")
@@ -350,7 +352,7 @@ def test_all_or_none(bench: Any, tmp_path: Path) -> None:
     assert not (bench.path / ".git/rebase-apply").exists()
 
 
-def test_patches_of_plain_git_lose_their_bracket(bench: Any, tmp_path: Path) -> None:
+def test_patches_of_plain_git_lose_their_bracket(bench: Bench, tmp_path: Path) -> None:
     bench()
     commit(bench, "mine.txt", "1", "[ROCm] Mine")
     bench.git("format-patch", "--quiet", "-o", str(tmp_path / "patches"), f"{HIPIFY}..")
@@ -360,7 +362,7 @@ def test_patches_of_plain_git_lose_their_bracket(bench: Any, tmp_path: Path) -> 
     assert apply(bench, tmp_path / "patches")[0].commit is None
 
 
-def test_what_export_and_apply_refuse(bench: Any, tmp_path: Path) -> None:
+def test_what_export_and_apply_refuse(bench: Bench, tmp_path: Path) -> None:
     bench()
     folder = tmp_path / "patches"
     folder.mkdir()
@@ -389,7 +391,7 @@ def test_what_export_and_apply_refuse(bench: Any, tmp_path: Path) -> None:
         export.export(bench.path, tmp_path / "other")
 
 
-def test_the_report_command(bench: Any, torch: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_command(bench: Bench, torch: Project, capsys: pytest.CaptureFixture[str]) -> None:
     bench(hipify=False)
     assert main(["patches", "report", str(bench.path)]) == 4
     capsys.readouterr()
@@ -411,7 +413,7 @@ exec '{git}' "$@"
 
 
 def test_an_audit_asks_little_about_a_submodule_that_nobody_touched(
-    bench: Any, upstream: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of torch has forty of them, and starting git forty times for each was most of its time."""
     log, git = tmp_path / "log", shutil.which("git")
@@ -435,7 +437,7 @@ def test_an_audit_asks_little_about_a_submodule_that_nobody_touched(
     assert (runs() - before) / 8 <= 21
 
 
-def test_a_patch_that_no_export_made_is_left_where_it_is(bench: Any, tmp_path: Path) -> None:
+def test_a_patch_that_no_export_made_is_left_where_it_is(bench: Bench, tmp_path: Path) -> None:
     bench()
     bench.git("commit", "--quiet", "--allow-empty", "-m", "Mine")
     folder = tmp_path / "patches of mine"
