@@ -14,7 +14,7 @@ from cairn.cli.parser import Subparsers
 from cairn.errors import UsageError
 from cairn.output import console, redact, wording
 from cairn.sources import checkout_stack
-from cairn.sources.checkout.checkout import Checkout
+from cairn.sources.checkout.checkout import Checkout, CheckoutRequest
 from cairn.sources.hipify import report
 from cairn.sources.mirror import history
 from cairn.stack import Project, Stack
@@ -108,9 +108,15 @@ def add_hipify(parser: argparse.ArgumentParser) -> None:
     common.add_python(parser, what="that hipify runs in")
 
 
-def how(options: argparse.Namespace) -> checkout_stack.Options:
-    """What `add_how` added, as a value."""
-    return checkout_stack.Options(
+def request(project: Project, folder: Path, options: argparse.Namespace) -> CheckoutRequest:
+    """What the flags of `add_how` and `add_choice` ask for, of one project."""
+    return CheckoutRequest(
+        project=project,
+        checkout_dir=folder,
+        origin=options.gitrepo_origin or "",
+        hashtag=options.repo_hashtag or "",
+        require_related_commit=getattr(options, "require_related_commit", False),
+        release=getattr(options, "release", False),
         as_of=options.as_of,
         depth=options.depth,
         jobs=options.jobs,
@@ -120,32 +126,6 @@ def how(options: argparse.Namespace) -> checkout_stack.Options:
         force=options.force,
         python=options.python,
     )
-
-
-def choice(options: argparse.Namespace) -> checkout_stack.Choice:
-    """What `add_choice` added, as a value."""
-    return checkout_stack.Choice(
-        origin=options.gitrepo_origin,
-        hashtag=options.repo_hashtag,
-        require_related_commit=getattr(options, "require_related_commit", False),
-        release=getattr(options, "release", False),
-    )
-
-
-def one(
-    project: Project, folder: Path, options: argparse.Namespace, *, torch_dir: Path | None
-) -> tuple[Checkout, ...]:
-    """Check one project out as the options say, showing that it is under way."""
-    with console.current().stage(f"check out {project.name}") as stage:
-        done = checkout_stack.checkout_project(
-            project,
-            folder,
-            choice=choice(options),
-            torch_dir=torch_dir,
-            options=how(options),
-            say=stage.update,
-        )
-    return (done,)
 
 
 def show(checkouts: Sequence[Checkout], *, as_json: bool = False) -> None:
@@ -170,14 +150,17 @@ def _run(options: argparse.Namespace) -> int:
     if options.what == _ALL:
         _refuse_for_all(options)
         with console.current().stage(f"check out {stack.name} {stack.line}") as stage:
+            requests = [request(p, root / p.checkout_dir, options) for p in stack.projects]
             done = checkout_stack.checkout_stack(
-                stack, root, torch_dir=options.torch_dir, options=how(options), say=stage.update
+                stack, requests, torch_dir=options.torch_dir, say=stage.update
             )
     else:
         project = _project(stack, options.what)
         folder = options.checkout_dir or root / (options.repo_name or project.checkout_dir)
         torch_dir = options.torch_dir or checkout_stack.find_torch_dir(stack, root)
-        done = one(project, folder, options, torch_dir=torch_dir)
+        with console.current().stage(f"check out {project.name}") as stage:
+            asked = request(project, folder, options)
+            done = (checkout_stack.checkout_project(asked, torch_dir=torch_dir, say=stage.update),)
     show(done, as_json=options.json)
     return 0
 

@@ -19,11 +19,11 @@ from cairn.errors import SourceError, UsageError
 from cairn.output import console, wording
 from cairn.sources import checkout_stack
 from cairn.sources.checkout import release_line
-from cairn.sources.checkout.checkout import Checkout, inspect
+from cairn.sources.checkout.checkout import Checkout, CheckoutRequest, inspect
 from cairn.sources.git import url
 from cairn.sources.manifest import changelog, check_origins, manifest, restore, therock
 from cairn.sources.manifest.manifest import Manifest
-from cairn.stack import Stack
+from cairn.stack import Project, Stack
 
 _PYTHON = re.compile(r"3\.\d+t?")
 _SHOWN = 12  # problems
@@ -189,8 +189,13 @@ def _checkouts(stack: Stack, options: argparse.Namespace) -> list[Checkout]:
                 tip="name the folder of all with --root-checkout-dir",
             )
         with console.current().stage(f"check out {stack.name} as of {options.as_of}") as stage:
-            how = checkout_stack.Options(as_of=options.as_of)
-            checkout_stack.checkout_stack(stack, _root(stack, options), options=how, say=stage.update)
+            requests = [
+                CheckoutRequest(
+                    project=p, checkout_dir=_root(stack, options) / p.checkout_dir, as_of=options.as_of
+                )
+                for p in stack.projects
+            ]
+            checkout_stack.checkout_stack(stack, requests, say=stage.update)
     found = [inspect(p, folders[p.name]) for p in stack.in_order() if folders[p.name].is_dir()]
     if not found:
         raise SourceError("no project of the stack is checked out", tip="run `cairn checkout all` first")
@@ -224,18 +229,29 @@ def _checkout(options: argparse.Namespace) -> int:
     stack = _stack_of(options)
     folders = _folders(stack, options, _own_folders(wanted, stack))
     with console.current().stage(f"check out what {options.manifest.name} froze") as stage:
-        restore.reproduce(
-            wanted,
-            folders,
-            origins=_local_origins(stack, wanted),
-            options=checkout_stack.Options(
-                depth=options.depth, jobs=options.jobs, force=options.force, python=options.python
-            ),
-            say=stage.update,
-        )
+        origins = _local_origins(stack, wanted)
+        requests = {
+            p.name: _request(options, manifest.project_of(p), folders[p.name], origins.get(p.name, ""))
+            for p in wanted.projects
+        }
+        restore.reproduce(wanted, requests, say=stage.update)
         stage.update("comparing the trees")
         problems = manifest.verify(wanted, folders)
     return _answer(options, wanted, problems, folders=folders)
+
+
+def _request(
+    options: argparse.Namespace, project: Project, folder: Path, origin: str = ""
+) -> CheckoutRequest:
+    return CheckoutRequest(
+        project=project,
+        checkout_dir=folder,
+        origin=origin,
+        depth=options.depth,
+        jobs=options.jobs,
+        force=options.force,
+        python=options.python,
+    )
 
 
 def _checkout_upstreams(options: argparse.Namespace) -> int:
@@ -245,12 +261,13 @@ def _checkout_upstreams(options: argparse.Namespace) -> int:
             tip="name the stack that has them: --stack external-builds/pytorch",
         )
     stack = common.read_stack(options)
-    sources = therock.projects(stack, therock.read(options.manifest))
-    how = checkout_stack.Options(
-        depth=options.depth, jobs=options.jobs, force=options.force, python=options.python
-    )
+    root = _root(stack, options)
+    sources = [
+        (_request(options, project, root / source.name), source)
+        for project, source in therock.projects(stack, therock.read(options.manifest))
+    ]
     with console.current().stage(f"check out what {options.manifest.name} names") as stage:
-        done = restore.reproduce_upstreams(sources, _root(stack, options), options=how, say=stage.update)
+        done = restore.reproduce_upstreams(sources, say=stage.update)
     checkout_command.show(done, as_json=options.json)
     return 0
 

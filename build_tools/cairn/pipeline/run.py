@@ -35,6 +35,7 @@ from cairn.release.publish import mirror
 from cairn.release.publish import wheel_set as staging
 from cairn.release.serve import server as serve_server
 from cairn.sources import checkout_stack
+from cairn.sources.checkout.checkout import CheckoutRequest
 from cairn.store import folder as store_folder
 from cairn.testing import record as records
 from cairn.testing import smoke
@@ -102,8 +103,17 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
     stack, work_dir = request.stack, request.work_dir
     python = _hipify_python(request, timeline) if _hipifies_by_torch(request) else None
     with timeline.stage(f"check out {stack.line}") as stage:
-        options = checkout_stack.Options(jobs=request.jobs, force=request.force, python=python)
-        checkouts = checkout_stack.checkout_stack(stack, work_dir / "src", options=options, say=stage.update)
+        requests = [
+            CheckoutRequest(
+                project=project,
+                checkout_dir=work_dir / "src" / project.checkout_dir,
+                jobs=request.jobs,
+                force=request.force,
+                python=python,
+            )
+            for project in stack.projects
+        ]
+        checkouts = checkout_stack.checkout_stack(stack, requests, say=stage.update)
     # What would stop the build is reported before minutes go into the SDK.
     asked = job.check(build_job(request, {c.project.name: c.path for c in checkouts}))
     sdk_dists: tuple[Path, ...] = ()

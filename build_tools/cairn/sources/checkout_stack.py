@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cairn import files
@@ -14,116 +13,70 @@ from cairn.errors import UsageError
 from cairn.output import Progress
 from cairn.sources.checkout.checkout import Checkout, CheckoutRequest, checkout
 from cairn.sources.origins import materialize as declared
-from cairn.sources.pins import Wanted, wanted
+from cairn.sources.pins import wanted
 from cairn.stack import Project, Stack
 
 _PINNING = "torch"  # the project whose checkout names the others' commits (cairn.stack.PinKind)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """How to check out; as in `cairn.sources.checkout.checkout.CheckoutRequest`."""
-
-    as_of: datetime | None = None
-    depth: int | None = None
-    jobs: int = 0
-    submodules: bool = True
-    hipify: bool = True
-    commit_hipify: bool = True
-    force: bool = False
-    python: Path | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """What a person chose of one project against pins and defaults."""
-
-    origin: str | None = None
-    hashtag: str | None = None
-    require_related_commit: bool = False
-    release: bool = False
 
 
 def _silent(_line: str) -> None:
     """Say nothing."""
 
 
-def checkout_stack(  # noqa: PLR0913 - each is one independent property
+def checkout_stack(
     stack: Stack,
-    root: Path,
+    requests: Sequence[CheckoutRequest],
     *,
-    names: Collection[str] = (),
-    origins: Mapping[str, str] | None = None,
-    hashtags: Mapping[str, str] | None = None,
     torch_dir: Path | None = None,
-    options: Options | None = None,
     say: Progress = _silent,
 ) -> tuple[Checkout, ...]:
-    """Check projects of a stack out, each into its own folder of `root`.
+    """Check projects of a stack out: side by side, but those that are pinned after the others.
 
     Args:
         stack: on its line.
-        root: the folder of the checkouts.
-        names: of the projects wanted; all when empty.
-        origins: instead of the stack's, by project name.
-        hashtags: instead of pins and defaults, by project name.
-        torch_dir: the torch checkout that pins; the one in `root` when None.
-        options: how.
-        say: is told what happens.
+        requests: one for each project; see `checkout_project`.
+        torch_dir: the torch checkout that pins; the one among the requests when None.
+        say: progress callback.
 
     Returns:
         The checkouts, in the stack's order of building.
     """
-    unknown = {*(origins or {}), *(hashtags or {})} - {p.name for p in stack.projects}
-    if unknown:
-        raise UsageError(f"the stack {stack.name} has no project {', '.join(sorted(unknown))}")
-    chosen = [stack.project(name) for name in names] or list(stack.projects)
-    torch_dir = torch_dir or find_torch_dir(stack, root)
-    choices = {
-        p.name: Choice(origin=(origins or {}).get(p.name), hashtag=(hashtags or {}).get(p.name))
-        for p in chosen
-    }
+    there = (request.checkout_dir for request in requests if request.project.name == _PINNING)
+    torch_dir = torch_dir or next(there, None)
     done: dict[str, Checkout] = {}
-
-    def one(project: Project) -> Checkout:
-        choice = choices[project.name]
-        folder = root / project.checkout_dir
-        return checkout_project(
-            project, folder, choice=choice, torch_dir=torch_dir, options=options or Options(), say=say
+    for is_pinned in (False, True):
+        rank = [request for request in requests if (request.project.pin is not None) == is_pinned]
+        made = side_by_side(
+            lambda request: checkout_project(request, torch_dir=torch_dir, say=say), rank, jobs=len(rank)
         )
-
-    pinned = [p for p in chosen if p.pin is not None]
-    for rank in ([p for p in chosen if p.pin is None], pinned):
-        done |= {c.project.name: c for c in side_by_side(one, rank, jobs=len(rank))}
+        done |= {one.project.name: one for one in made}
     return tuple(done[p.name] for p in stack.in_order() if p.name in done)
 
 
 def checkout_project(
-    project: Project,
-    folder: Path,
-    *,
-    choice: Choice,
-    torch_dir: Path | None,
-    options: Options,
-    say: Progress = _silent,
+    request: CheckoutRequest, *, torch_dir: Path | None, say: Progress = _silent
 ) -> Checkout:
-    """Check one project out, at what the person chose, torch pins, or the line has."""
-    what = _what(project, choice, torch_dir)
-    say(f"{project.name}: {what.hashtag}, {what.because}")
-    request = CheckoutRequest(
-        project=project,
-        checkout_dir=folder,
-        origin=what.origin,
-        hashtag=what.hashtag,
-        as_of=options.as_of,
-        depth=options.depth,
-        jobs=options.jobs,
-        submodules=options.submodules,
-        hipify=options.hipify,
-        commit_hipify=options.commit_hipify,
-        force=options.force,
-        python=options.python,
+    """Check one project out; an origin or hashtag that the request leaves open is torch's pin, or the line's.
+
+    Raises:
+        SourceError: a pin cannot be read, or as `cairn.sources.checkout.checkout.checkout`.
+        UsageError: the request contradicts itself.
+        NetworkError: an origin could not be reached.
+        SystemFailureError: no space left, or another run does not end.
+    """
+    project = request.project
+    what = wanted(
+        project,
+        # With an origin of the user the default one is not needed: it may be an sdist that costs a download.
+        default_origin=request.origin or origin_of(project),
+        origin=request.origin or None,
+        hashtag=request.hashtag or None,
+        torch_dir=torch_dir,
+        require_related_commit=request.require_related_commit,
+        release=request.release,
     )
+    say(f"{project.name}: {what.hashtag}, {what.because}")
+    request = replace(request, origin=what.origin, hashtag=what.hashtag)
     done = checkout(request, say=lambda line: say(f"{project.name}: {line}"))
     return replace(done, notes=(what.note, *done.notes)) if what.note else done
 
@@ -138,7 +91,7 @@ def materialised(project: Project) -> str | None:
     cache = files.cache_dir() / "origins"
     tree, sdist = project.origin.tree, project.origin.sdist
     if tree is not None:
-        # Repositories of one folder name each other by their names there; another folder may use the same.
+        # Repositories of one folder name each other by their names there; other folders may use them too.
         folder = Path(tree).resolve().parent
         key = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
         origin = declared.TreeOrigin(name=project.name, path=Path(tree))
@@ -152,22 +105,6 @@ def materialised(project: Project) -> str | None:
     return None
 
 
-def _what(project: Project, choice: Choice, torch_dir: Path | None) -> Wanted:
-    return wanted(
-        project,
-        # A person's origin makes the default one needless: it may be an sdist that costs a download.
-        default_origin=choice.origin or origin_of(project),
-        origin=choice.origin,
-        hashtag=choice.hashtag,
-        torch_dir=torch_dir,
-        require_related_commit=choice.require_related_commit,
-        release=choice.release,
-    )
-
-
 def find_torch_dir(stack: Stack, root: Path) -> Path | None:
     """The default folder of the checkout that pins the others; None for a stack without one."""
-    for project in stack.projects:
-        if project.name == _PINNING:
-            return root / project.checkout_dir
-    return None
+    return next((root / p.checkout_dir for p in stack.projects if p.name == _PINNING), None)

@@ -16,7 +16,7 @@ from cairn.cli import main as program
 from cairn.cli.parser import Parser
 from cairn.errors import NetworkError, UsageError
 from cairn.output import console
-from cairn.sources import checkout_stack
+from cairn.sources.checkout.checkout import CheckoutRequest
 from cairn.sources.git import url as git_url
 from cairn.sources.manifest import restore, therock
 from cairn.sources.manifest.therock import UpstreamSource
@@ -69,10 +69,13 @@ def _run(options: argparse.Namespace) -> int:
     found = therock.read(path)
     _refuse_other_branch(found, options.expected_pytorch_git_ref)
     names = options.projects.replace(";", " ").split()
-    sources = therock.projects(common.read_stack(options), found, names)
-    how = checkout_stack.Options(hipify=not options.no_hipify, force=options.force)
+    hipify, force = not options.no_hipify, options.force
+    sources = [
+        (CheckoutRequest(project=p, checkout_dir=root / s.name, hipify=hipify, force=force), s)
+        for p, s in therock.projects(common.read_stack(options), found, names)
+    ]
     with console.current().stage(f"check out what {path.name} names") as stage:
-        done = restore.reproduce_upstreams(sources, root, options=how, say=stage.update)
+        done = restore.reproduce_upstreams(sources, say=stage.update)
     command.show(done)
     return 0
 

@@ -73,7 +73,10 @@ def _checkout(options: argparse.Namespace) -> int:
     if torch_dir is not None and not torch_dir.is_dir():
         raise UsageError(f"there is no folder {torch_dir}", tip="--torch-dir names a torch checkout")
     torch_dir = torch_dir or checkout_stack.find_torch_dir(stack, options.beside)
-    command.show(command.one(project, folder, options, torch_dir=torch_dir))
+    with console.current().stage(f"check out {project.name}") as stage:
+        asked = command.request(project, folder, options)
+        done = checkout_stack.checkout_project(asked, torch_dir=torch_dir, say=stage.update)
+    command.show((done,))
     return 0
 
 

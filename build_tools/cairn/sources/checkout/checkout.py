@@ -38,8 +38,10 @@ class CheckoutRequest:
     Attributes:
         project: its project in the stack.
         checkout_dir: the working tree; made when missing.
-        origin: a git URL or a path.
-        hashtag: a branch, tag, commit or any other ref of the origin.
+        origin: a git URL or a path; empty for what torch's pin or the stack says (`checkout_stack`).
+        hashtag: a branch, tag, commit or any other ref of the origin; empty likewise.
+        require_related_commit: refuse where torch's `related_commits` does not name the project.
+        release: take the release branch of torch's triton version, instead of the commit that torch pins.
         commit: what the hashtag is to mean, whatever it means at the origin now; None asks the origin.
         as_of: take a branch as it was at this moment (`cairn.sources.mirror.history` has the rule).
         depth: commits of history to fetch; None for all.
@@ -54,8 +56,10 @@ class CheckoutRequest:
 
     project: Project
     checkout_dir: Path
-    origin: str
-    hashtag: str
+    origin: str = ""
+    hashtag: str = ""
+    require_related_commit: bool = False
+    release: bool = False
     commit: str | None = None
     as_of: datetime | None = None
     depth: int | None = None
