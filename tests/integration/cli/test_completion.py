@@ -61,10 +61,18 @@ def test_a_stack_that_is_not_there_breaks_no_line(tmp_path: Path) -> None:
     assert offered("cairn checkout --stack 'open quo", cwd=tmp_path) == []
 
 
-def test_a_script_answers_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("build --pytorch-rocm", "--pytorch-rocm-arch"),
+        ("build --pytorch-aud", "--pytorch-audio-dir"),  # which follows from the stack
+        ("build --stack external-builds/pyg --build-sc", "--build-scatter"),
+    ],
+)
+def test_a_script_answers_too(tmp_path: Path, words: str, expected: str) -> None:
     script = ROOT / "external-builds" / "pytorch" / "build_prod_wheels.py"
     assert b"PYTHON_ARGCOMPLETE_OK" in script.read_bytes()[:1024]  # where argcomplete looks for it
-    line = f"{shlex.quote(str(script))} build --pytorch-rocm"
+    line = f"{shlex.quote(str(script))} {words}"
     answer = tmp_path / "answer"
     env = os.environ | {
         "_ARGCOMPLETE": "1",
@@ -73,8 +81,8 @@ def test_a_script_answers_too(tmp_path: Path) -> None:
         "COMP_POINT": str(len(line)),
         "COMP_TYPE": "9",
     }
-    subprocess.run([sys.executable, script], env=env, check=True, timeout=60)
-    assert answer.read_text().strip() == "--pytorch-rocm-arch"
+    subprocess.run([sys.executable, script], cwd=ROOT, env=env, check=True, timeout=60)
+    assert answer.read_text().strip() == expected
 
 
 def test_nobody_pays_for_it_who_does_not_ask() -> None:

@@ -39,7 +39,8 @@ def run(argv: Sequence[str] | None = None, *, script: Path) -> int:
         script: its own file: the stack.toml and the default checkouts are beside it.
     """
     words = sys.argv[1:] if argv is None else argv
-    options = _parser(script, _projects(words, script)).parse_args(words)
+    line = completers.words() if completers.asked() else words
+    options = _parser(script, _projects(line, script)).parse_args(words)
     options.script = script
     return main.guarded(options)
 
