@@ -10,10 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from auditwheel.architecture import Architecture
-from auditwheel.libc import Libc
-from auditwheel.policy import WheelPolicies
-
 from cairn import process
 from cairn.errors import PrerequisiteError, WheelError
 from cairn.formats import elf
@@ -77,5 +73,11 @@ def platform_tag(binaries: Sequence[Elf]) -> str:
 
 
 def _policy(machine: str) -> Any:  # noqa: ANN401 - auditwheel has no types
+    # Loaded here: auditwheel is installed on Linux only, and on other systems this module is imported too,
+    # by all that installs an SDK.
+    from auditwheel.architecture import Architecture  # noqa: PLC0415
+    from auditwheel.libc import Libc  # noqa: PLC0415
+    from auditwheel.policy import WheelPolicies  # noqa: PLC0415
+
     policies = WheelPolicies(libc=Libc.GLIBC, arch=Architecture(machine))
     return next(policy for policy in policies if policy.name == f"manylinux_2_28_{machine}")

@@ -62,3 +62,28 @@ def test_windows_kill_ends_the_program_even_without_taskkill() -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
         windows.kill(child)
         assert child.wait(10) != 0
+
+
+# What Python has on POSIX alone, and what pyproject.toml installs on Linux alone.
+_ABSENT = """
+import importlib, os, pkgutil, signal, sys
+for name in ("auditwheel", "fcntl", "grp", "pty", "pwd", "resource", "termios", "tty"):
+    sys.modules[name] = None
+for name in ("copy_file_range", "fork", "geteuid", "getuid", "killpg", "setsid", "sysconf", "uname"):
+    delattr(os, name)
+for name in ("SIGCHLD", "SIGHUP", "SIGKILL", "SIGPIPE", "SIGUSR1"):
+    delattr(signal, name)
+import cairn
+names = [module.name for module in pkgutil.walk_packages(cairn.__path__, "cairn.")]
+ours = [name for name in names if not name.startswith(("cairn.rocm.runtime", "cairn.testing.builtin_smoke"))]
+for name in ours:
+    if not name.endswith("__main__"):
+        importlib.import_module(name)
+print(len(ours))
+"""
+
+
+def test_every_module_can_be_imported_without_what_windows_lacks() -> None:
+    done = subprocess.run([sys.executable, "-c", _ABSENT], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 200
