@@ -134,9 +134,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         UsageError: several sets have an id that begins so, or both channels are the same.
     """
     if source == target:
-        raise UsageError(
-            f"the set is to go from {source} to {target}", tip="name a different channel with --to"
-        )
+        raise UsageError(f"the set is to go from {source} to {target}", tip="give a different --to")
     channel = Channel(store, target)
     set_id = whole_id(set_id, Channel(store, source).load(), channel.load())
     if not dry_run:

@@ -246,6 +246,10 @@ def test_a_yanked_version_does_for_an_exact_requirement_only(store: MemoryStore,
     commit(channel, "yank", lambda _snapshot: Change(projects=(project.with_files(bad.files),)))
     assert names(resolved(store, [], "a")) == ["a-1.0-py3-none-any.whl"]
     assert names(resolved(store, [], "a==2.0")) == ["a-2.0-py3-none-any.whl"]
+    root = make_wheel(tmp_path, "root", "1.0", requires=["a==2.0"])
+    assert names(resolved(store, [root])) == ["a-2.0-py3-none-any.whl"]
+    publish(store, "staging", [root])
+    assert names(resolved(store, [], "root")) == ["a-2.0-py3-none-any.whl", root.name]
     (missing,) = resolved(store, [], "a>=2").missing
     assert missing.requirement == "a>=2"
 

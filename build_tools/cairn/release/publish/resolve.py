@@ -133,6 +133,7 @@ class _Index:
         self._snapshot = snapshot
         self._platform = platform
         self._fitting: dict[str, dict[str, list[FileEntry]]] = {}
+        self._pinned: set[tuple[str, str]] = set()  # projects and versions
         self.unmet: dict[str, Missing] = {}
         self.offers_unmet = False
         self.problem: CairnError | None = None
@@ -163,7 +164,9 @@ class _Index:
         versions = self._made.get(name) or self._versions(name)
         if not versions or (name in self.unmet and not self.offers_unmet):
             return None
-        yanked = set() if name in self._made else {v for v in versions if _yanked(self._versions(name)[v])}
+        # uv takes a yanked version for an exact requirement of the user alone, pip (as PEP 592 has it) for
+        # any.
+        offered = {version for version in versions if name in self._made or (name, version) in self._pinned}
         stem = name.replace("-", "_")
         listed = [
             {
@@ -171,7 +174,7 @@ class _Index:
                 "url": f"/wheel/{name}/{version}/{stem}-{version}-py3-none-any.whl",
                 "hashes": {},
                 "core-metadata": True,
-                "yanked": version in yanked,
+                "yanked": version not in offered and self._yanked(name, version),
             }
             for version in versions
         ]
@@ -250,12 +253,14 @@ class _Index:
             return any(specifier.contains(version, prereleases=True) for version in self._made[name])
         # PEP 592: a yanked file may be taken for an exact pin only.
         pinned = any(s.operator in ("==", "===") and not s.version.endswith(".*") for s in specifier)
-        fitting = self._versions(name).items()
-        return any(specifier.filter([v for v, files in fitting if pinned or not _yanked(files)]))
+        versions = self._versions(name)
+        if pinned:
+            self._pinned |= {(name, version) for version in specifier.filter(versions, prereleases=True)}
+            return any(specifier.filter(versions))
+        return any(specifier.filter(version for version in versions if not self._yanked(name, version)))
 
-
-def _yanked(files: Sequence[FileEntry]) -> bool:
-    return all(file.yanked is not None for file in files)
+    def _yanked(self, name: str, version: str) -> bool:
+        return all(file.yanked is not None for file in self._versions(name)[version])
 
 
 def _metadata(name: str, version: str, lines: Iterable[str] = (), extras: Iterable[str] = ()) -> bytes:
@@ -272,7 +277,9 @@ def _resolve(index: _Index, platform: Platform) -> dict[str, str]:
     env = venv.variables(venv.Isolation.INSTALLER)
     with _served(index) as url:
         command += ["--default-index", url, *platform.uv_options()]
-        for index.offers_unmet in (False, True):
+        # The second run also offers yanked versions that are pinned by what uv only came to see in the first.
+        for last_resort in (False, True):
+            index.offers_unmet = last_resort
             asked = "\n".join(index.asked).encode()
             done = process.run(
                 command, env=env, stdin=asked, separate_stderr=True, timeout=_TIMEOUT, check=False
