@@ -27,11 +27,9 @@ from cairn.formats.zip.reader import Archive, collector_paused
 from cairn.targets import in_order
 
 if TYPE_CHECKING:
+    # Loaded only where device code is looked for: that takes longer than to read what most wheels need.
     from cairn.formats.offload.bundle import Checker
     from cairn.formats.offload.code_object import CodeObject
-
-# Where device code is looked for, `cairn.formats.offload` is loaded: that takes longer than to read what all
-# binaries of many a wheel need.
 
 Format: TypeAlias = Literal["elf", "pe"]
 
@@ -135,8 +133,11 @@ def read_archive(
 
     def one(found: tuple[Member, Format]) -> Binary:
         member, kind = found
-        view = MemberView(archive, member)
-        return read_view(view, member.name, kind, device_code=device_code, look_for=look_for)
+        try:
+            view = MemberView(archive, member)
+            return read_view(view, member.name, kind, device_code=device_code, look_for=look_for)
+        except WheelError as error:
+            raise WheelError(f"{member.name}: {error}", tip=error.tip) from error
 
     # The largest first, so that no core waits for it at the end.
     members = [found for found in binary_members(archive) if only in (None, found[1])]
@@ -153,7 +154,7 @@ def read_file(path: Path, kind: Format, *, look_for: frozenset[str] = frozenset(
         ValueError: it is empty.
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return _read(BytesView(data), str(path), kind, device_code=True, look_for=look_for)
+        return read_view(BytesView(data), str(path), kind, look_for=look_for)
 
 
 def read_view(
@@ -165,22 +166,11 @@ def read_view(
     look_for: frozenset[str] = frozenset(),
     checker: Checker | None = None,
 ) -> Binary:
-    """One binary, the content of its offload bundles looked at by `checker`; see `read_archive`."""
-    try:
-        return _read(view, path, kind, device_code=device_code, look_for=look_for, checker=checker)
-    except WheelError as error:
-        raise WheelError(f"{path}: {error}", tip=error.tip) from error
+    """One binary, the content of its offload bundles looked at by `checker`; see `read_archive`.
 
-
-def _read(
-    view: View,
-    path: str,
-    kind: Format,
-    *,
-    device_code: bool,
-    look_for: frozenset[str],
-    checker: Checker | None = None,
-) -> Binary:
+    Raises:
+        WheelError: it is malformed.
+    """
     if kind == "pe":
         image = pe.read_view(view)
         return Binary(
