@@ -21,8 +21,13 @@ import msgspec
 
 from cairn import datafile, stack
 from cairn.cli import main as program
-from cairn.cli.upstream import build_prod_wheels, checkout_from_manifest, repo_scripts, smoke_script
-from cairn.cli.wheel import fat
+from cairn.cli.upstream import (
+    build_prod_wheels,
+    checkout_from_manifest,
+    patch_fat_wheel,
+    pytorch_repo,
+    run_pytorch_smoke_tests,
+)
 from cairn.release.gate import judgement
 from cairn.release.index import generation
 from cairn.rocm import packages_toml
@@ -75,11 +80,11 @@ def _scripts() -> Iterator[argparse.ArgumentParser]:
     projects = stack.load(Path(__file__).resolve().parents[1] / "external-builds" / "pytorch").projects
     yield build_prod_wheels._parser(Path("build_prod_wheels.py"), projects)
     for name in ("torch", "audio", "vision", "triton", "apex"):
-        yield repo_scripts._parser(name, Path(f"pytorch_{name}_repo.py"))
+        yield pytorch_repo._parser(name, Path(f"pytorch_{name}_repo.py"))
     yield checkout_from_manifest._parser(Path("checkout_from_manifest.py"))
-    yield smoke_script._parser(Path("run_pytorch_smoke_tests.py"))
-    yield fat._parser(Path("patch_fat_wheel.py"), windows=False)
-    yield fat._parser(Path("windows_patch_fat_wheel.py"), windows=True)
+    yield run_pytorch_smoke_tests._parser(Path("run_pytorch_smoke_tests.py"))
+    yield patch_fat_wheel._parser(Path("patch_fat_wheel.py"), windows=False)
+    yield patch_fat_wheel._parser(Path("windows_patch_fat_wheel.py"), windows=True)
 
 
 def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:

@@ -1,8 +1,20 @@
-"""`python -m cairn`, for where the program is not on PATH."""
+"""The `cairn` program, also as `python -m cairn`."""
 
 import sys
 
-from cairn.start import main
+from cairn import start
+
+
+def main() -> int:
+    """Run the program; returns its exit code."""
+    return start.run(_cairn)
+
+
+def _cairn() -> int:
+    from cairn.cli.main import main  # noqa: PLC0415 - once an interrupt is answered
+
+    return main()
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""Where every program of Cairn begins and ends, with the one guard for what nobody foresaw.
+"""Where every program of Cairn begins and ends, with the one guard against unforeseen errors.
 
 It imports next to nothing, so that an interrupt while all the rest is imported is answered too.
 """
@@ -9,32 +9,29 @@ import gc
 import os
 import sys
 
+TYPE_CHECKING = False  # `typing` has one too, and takes as long to import as all that is needed here
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 EXIT_PREREQUISITE = 3
 EXIT_SYSTEM = 11
 EXIT_INTERNAL = 12
 EXIT_INTERRUPTED = 130
 
 
-def main() -> int:
-    """Run `cairn`; returns its exit code."""
-    return run("cairn.cli.main", "main")
+def run(program: Callable[[], int]) -> int:
+    """Call what imports and runs a program, and gives the exit code.
 
-
-def run(module: str, function: str, *args: object, **options: object) -> int:
-    """Import a module and call a function of it that takes the command line and gives the exit code.
-
-    Whatever that raises becomes one line; with `--debug` on the command line, a traceback.
+    Whatever it raises becomes one line; with `--debug` on the command line, a traceback.
     """
     _leave_on_interrupt()
     # Importing a command makes 100,000 objects and no garbage; with Python's threshold of 700 the collector
     # looks for some again and again, which takes a tenth of the time of a short command.
     gc.set_threshold(100_000, 50, 50)
     try:
-        import importlib  # noqa: PLC0415 - not before an interrupt is answered
-
         show_any_text()
         try:
-            code = int(getattr(importlib.import_module(module), function)(*args, **options))
+            code = program()
         except SystemExit as leaving:  # what argparse does
             code = leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
         _end_output(code)
@@ -42,7 +39,7 @@ def run(module: str, function: str, *args: object, **options: object) -> int:
         code = _say("interrupted", EXIT_INTERRUPTED)
     except BrokenPipeError:
         code = _without_reader()
-    except Exception as error:  # the one guard: what nobody foresaw must not be a page of code
+    except Exception as error:  # the one guard: what no one foresaw must not be a page of code
         if "--debug" in sys.argv:
             raise
         code = _unforeseen(error)
@@ -51,21 +48,24 @@ def run(module: str, function: str, *args: object, **options: object) -> int:
     return code
 
 
-def script(module: str, function: str, file: str, *args: object, **options: object) -> int:
-    """Run a script of `external-builds`: a function of a module of `cairn.cli`, which is told the file."""
-    _leave_on_interrupt()
-    from pathlib import Path  # noqa: PLC0415 - see `run`
+class Interrupts:
+    """What interrupts do from now on: raise `KeyboardInterrupt`, as does the SIGTERM of a stopped CI job.
 
-    return run(f"cairn.cli.{module}", function, *args, script=Path(file), **options)
+    Attributes:
+        came: whether there was one. What is being imported may have made another exception of it.
+    """
 
+    def __init__(self) -> None:
+        import signal  # noqa: PLC0415 - see `_leave_on_interrupt`
 
-def take_interrupts() -> None:
-    """From here on an interrupt, or the SIGTERM of a stopped CI job, raises `KeyboardInterrupt`."""
-    import signal  # noqa: PLC0415 - see `_leave_on_interrupt`
+        self.came = False
+        if signal.getsignal(signal.SIGINT) is _leave:
+            signal.signal(signal.SIGINT, self._raise)
+        signal.signal(signal.SIGTERM, self._raise)
 
-    if signal.getsignal(signal.SIGINT) is _leave:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    def _raise(self, *_: object) -> None:
+        self.came = True
+        raise KeyboardInterrupt
 
 
 def _leave_on_interrupt() -> None:
@@ -100,7 +100,7 @@ def _end_output(code: int) -> None:
     try:
         _flush()
     except OSError:
-        if code == 0:  # else it has been said why
+        if code == 0:  # otherwise the reason has been said
             raise
 
 
@@ -110,7 +110,7 @@ def _flush() -> None:
         try:
             stream.flush()
         except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # else it would be tried again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # otherwise it would be tried again
             raise
 
 
@@ -138,6 +138,6 @@ def _say(message: str, code: int, tip: str | None = None) -> int:
 
     from cairn.output import console  # noqa: PLC0415 - see `run`
 
-    with contextlib.suppress(OSError):  # nobody may read standard error either
+    with contextlib.suppress(OSError):  # standard error may have no reader either
         console.current().error(message, tip=tip)
     return code

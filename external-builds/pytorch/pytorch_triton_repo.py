@@ -6,18 +6,20 @@ import sys
 
 try:
     from cairn import start
-except ModuleNotFoundError as error:
-    if error.name != "cairn":
-        raise
-    from pathlib import Path
-
-    root = Path(__file__).resolve().parents[2]
+except ModuleNotFoundError:
     print(
-        f"error: Cairn is not installed: run `pip install -e '{root}'`, or `python3 '{root}/dev.py' check`, "
-        "which makes a .venv with it",
+        "error: Cairn is not installed: run `pip install -e .` in the root of this repository, "
+        "or `python3 dev.py check`, which makes a .venv with it",
         file=sys.stderr,
     )
     sys.exit(3)
 
+
+def main() -> int:
+    from cairn.cli.upstream import pytorch_repo
+
+    return pytorch_repo.main("triton", script=__file__)
+
+
 if __name__ == "__main__":
-    sys.exit(start.script("upstream.repo_scripts", "main", __file__, "triton"))
+    sys.exit(start.run(main))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import base64
 import hashlib
 import stat
@@ -16,8 +15,7 @@ from typing import Protocol
 from hypothesis import strategies as st
 from installer.sources import WheelFile
 
-from cairn.cli import wheel as command
-from cairn.cli.main import guarded
+from cairn.cli.main import main
 from cairn.wheels.metadata import wheel_info
 
 
@@ -40,9 +38,7 @@ class MakeWheel(Protocol):
 
 def cairn_wheel(*arguments: str | Path) -> int:
     """`cairn wheel …` in this process; returns the exit code."""
-    parser = argparse.ArgumentParser()
-    command.register(parser.add_subparsers())
-    return guarded(parser.parse_args(["wheel", *map(str, arguments)]))
+    return main(["wheel", *map(str, arguments)])
 
 
 def record_hash(data: bytes) -> str:

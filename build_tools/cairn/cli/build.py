@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cairn import stack as stacks
-from cairn.build import job
-from cairn.build.model import BuiltWheel, Job
-from cairn.build.plan import Plan
-from cairn.cli import common, paths
-from cairn.cli.parser import Subparsers
+from cairn.cli import arguments
 from cairn.output import console
+
+if TYPE_CHECKING:
+    from cairn.build.model import BuiltWheel, Job
+    from cairn.build.plan import Plan
 
 _EXAMPLE = (
     "example: cairn build --stack external-builds/pytorch --install-rocm "
@@ -20,36 +20,38 @@ _EXAMPLE = (
 )
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command to the program."""
-    parser = subparsers.add_parser(
-        "build",
-        help="build wheels from checkouts",
-        description="Build the wheels of a stack from its checkouts; what has not changed is not built "
-        "again. `cairn build plan …` shows what would be built.",
-        epilog=_EXAMPLE,
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Make the parser that of the command."""
+    parser.description = (
+        "Build the wheels of a stack from its checkouts; what has not changed is not built again. "
+        "`cairn build plan …` shows what would be built."
     )
+    parser.epilog = _EXAMPLE
     parser.add_argument(
         "action", nargs="?", choices=("run", "plan"), default="run", help="what to do (default: run)"
     )
-    common.add_stack(parser, default_line=common.LINE_OF_CHECKOUTS)
-    common.add_pip(parser)
+    arguments.add_stack(parser, default_line=arguments.LINE_OF_CHECKOUTS)
+    arguments.add_pip(parser)
     parser.add_argument("--install-rocm", action="store_true", help="install the ROCm SDK first")
-    common.add_root_checkout_dir(parser)
-    common.add_output_dir(parser)
-    common.add_targets(parser, default="what the SDK serves")
+    arguments.add_root_checkout_dir(parser)
+    arguments.add_output_dir(parser)
+    arguments.add_targets(parser, default="what the SDK serves")
     parser.add_argument(
         "--version-suffix", help="local version of the wheels, such as +rocm7.10.0 (default: the SDK's)"
     )
-    common.add_jobs(parser, what="compile jobs")
+    arguments.add_jobs(parser, what="compile jobs")
     parser.add_argument("--clean", action="store_true", help="build everything again")
-    common.add_build_env(parser)
-    parser.add_argument("--env-dir", type=paths.new_folder, metavar="DIR", help="where environments are kept")
-    common.add_json(parser)
+    arguments.add_build_env(parser)
+    parser.add_argument(
+        "--env-dir", type=arguments.new_folder, metavar="DIR", help="where environments are kept"
+    )
+    arguments.add_json(parser)
     parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
+    from cairn.build import job
+
     wanted = _job(options)
     if options.action == "plan":
         return show_plan(job.plan_of(wanted), as_json=options.json)
@@ -57,6 +59,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _job(options: argparse.Namespace) -> Job:
+    from cairn import stack as stacks
+    from cairn.build.model import Job
+
     stack = stacks.load(options.stack)
     folder = options.root_checkout_dir or Path(stack.folder)
     return Job(
@@ -64,7 +69,7 @@ def _job(options: argparse.Namespace) -> Job:
         line=options.line,
         checkouts={p.name: folder / p.checkout_dir for p in stack.projects},
         output_dir=options.output_dir,
-        sdk=common.wanted_sdk(options),
+        sdk=arguments.wanted_sdk(options),
         install_rocm=options.install_rocm,
         targets=options.targets,
         version_suffix=options.version_suffix,

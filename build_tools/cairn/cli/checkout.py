@@ -5,42 +5,39 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cairn import datafile
-from cairn.cli import common, completers, paths
-from cairn.cli.parser import Subparsers
+from cairn.cli import arguments
 from cairn.errors import UsageError
 from cairn.output import console, redact, wording
-from cairn.sources import checkout_stack
-from cairn.sources.checkout.checkout import Checkout, CheckoutRequest
-from cairn.sources.hipify import report
-from cairn.sources.mirror import history
-from cairn.stack import Project, Stack
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from cairn.sources.checkout.checkout import Checkout, CheckoutRequest
+    from cairn.stack import Project, Stack
 
 _ALL = "all"
 _ORIGINS = "origins"
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command to the program's parser."""
-    parser = subparsers.add_parser(
-        "checkout",
-        help="check projects out, hipify them and tag what upstream gave",
-        description="Check out one project of a stack, or `all`: torch first, then the others at the commits "
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Make the parser that of the command."""
+    parser.description = (
+        "Check out one project of a stack, or `all`: torch first, then the others at the commits "
         "it pins. A checkout that exists is brought up to date; local work is never dropped unasked. "
-        "`origins` makes the repositories that a stack describes by a tree or an sdist, and prints them.",
-        epilog="example: cairn checkout all --stack external-builds/pytorch --line release/2.9",
+        "`origins` makes the repositories that a stack describes by a tree or an sdist, and prints them."
     )
+    parser.epilog = "example: cairn checkout all --stack external-builds/pytorch --line release/2.9"
     what = parser.add_argument("what", metavar="all|origins|NAME", help="what to check out")
-    completers.completes(what, completers.projects)
-    common.add_stack(parser)
-    common.add_root_checkout_dir(parser)
+    arguments.completes(what, arguments.complete_projects)
+    arguments.add_stack(parser)
+    arguments.add_root_checkout_dir(parser)
     add_place(parser)
     add_choice(parser)
     add_how(parser)
-    common.add_json(parser)
+    arguments.add_json(parser)
     parser.set_defaults(run=_run)
 
 
@@ -48,7 +45,7 @@ def add_place(parser: argparse.ArgumentParser) -> None:
     """Where a single checkout goes."""
     parser.add_argument(
         "--checkout-dir",
-        type=paths.new_folder,
+        type=arguments.new_folder,
         metavar="DIR",
         help="folder of the checkout (default: by --repo-name)",
     )
@@ -61,7 +58,7 @@ def add_choice(parser: argparse.ArgumentParser, *, related: bool = True, release
     parser.add_argument("--repo-hashtag", metavar="REF", help="branch, tag, commit, or #N for a pull request")
     if related or release:
         parser.add_argument(
-            "--torch-dir", type=paths.folder, metavar="DIR", help="torch checkout that pins the others"
+            "--torch-dir", type=arguments.folder, metavar="DIR", help="torch checkout that pins the others"
         )
     if related:
         parser.add_argument(
@@ -83,18 +80,18 @@ def add_how(parser: argparse.ArgumentParser) -> None:
     """How to check out."""
     flag = argparse.BooleanOptionalAction
     add_depth(parser)
-    common.add_jobs(parser, what="submodules that are fetched")
+    arguments.add_jobs(parser, what="submodules that are fetched")
     add_as_of(parser)
     parser.add_argument("--submodules", action=flag, default=True, help="check submodules out too")
     parser.add_argument("--hipify", action=flag, default=True, help="hipify, where it is done at checkout")
-    common.add_force(parser)
+    arguments.add_force(parser)
     add_hipify(parser)
 
 
 def add_depth(parser: argparse.ArgumentParser) -> None:
     """`--depth`."""
     text = "fetch so many commits of history (default: all)"
-    parser.add_argument("--depth", type=common.positive, help=text)
+    parser.add_argument("--depth", type=arguments.positive, help=text)
 
 
 def add_hipify(parser: argparse.ArgumentParser) -> None:
@@ -105,11 +102,13 @@ def add_hipify(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="commit what hipify did, and tag it",
     )
-    common.add_python(parser, what="that hipify runs in")
+    arguments.add_python(parser, what="that hipify runs in")
 
 
 def request(project: Project, folder: Path, options: argparse.Namespace) -> CheckoutRequest:
     """What the flags of `add_how` and `add_choice` ask for, of one project."""
+    from cairn.sources.checkout.checkout import CheckoutRequest
+
     return CheckoutRequest(
         project=project,
         checkout_dir=folder,
@@ -130,6 +129,8 @@ def request(project: Project, folder: Path, options: argparse.Namespace) -> Chec
 
 def show(checkouts: Sequence[Checkout], *, as_json: bool = False) -> None:
     """Print what was checked out."""
+    from cairn.sources.hipify import report
+
     for checkout in checkouts:
         for note in checkout.notes:
             console.current().warn(f"{checkout.project.name}: {note}")
@@ -143,7 +144,9 @@ def show(checkouts: Sequence[Checkout], *, as_json: bool = False) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    stack = common.read_stack(options)
+    from cairn.sources import checkout_stack
+
+    stack = arguments.read_stack(options)
     if options.what == _ORIGINS:
         return _origins(stack, as_json=options.json)
     root = (options.root_checkout_dir or Path(stack.folder)).absolute()
@@ -175,6 +178,8 @@ def _project(stack: Stack, name: str) -> Project:
 
 
 def _origins(stack: Stack, *, as_json: bool) -> int:
+    from cairn.sources import checkout_stack
+
     with console.current().stage(f"make the repositories of {stack.name}"):
         found = {p.name: checkout_stack.origin_of(p) for p in stack.projects}
     if as_json:
@@ -197,7 +202,7 @@ def _refuse_for_all(options: argparse.Namespace) -> None:
     if given:
         shown = ", ".join("--" + name.replace("_", "-") for name in given)
         raise UsageError(
-            f"{shown} cannot be meant for all projects at once",
+            f"{shown} cannot be used for all projects at once",
             tip="check them out one by one, or use --line",
         )
 
@@ -210,6 +215,8 @@ def _line(checkout: Checkout) -> str:
 
 
 def _plain(checkout: Checkout) -> dict[str, object]:
+    from cairn import datafile
+
     return {
         "project": checkout.project.name,
         "path": str(checkout.path),
@@ -236,6 +243,8 @@ def add_as_of(parser: argparse.ArgumentParser) -> None:
 
 
 def _moment(text: str) -> datetime:
+    from cairn.sources.mirror import history
+
     try:
         return history.moment(text)
     except UsageError as error:

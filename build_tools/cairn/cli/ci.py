@@ -4,50 +4,52 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cairn import datafile
-from cairn import targets as gpu
-from cairn.cli import common, demands, paths
-from cairn.cli.parser import Subparsers
+from cairn.cli import arguments
+from cairn.cli.parser import add_command, add_commands
+from cairn.cli.release import plain_demands, show_demands
 from cairn.output import console
-from cairn.pipeline import run as trail
-from cairn.pipeline.request import TrailRequest, TrailResult
 
-_EXAMPLE = "example: cairn ci run --stack external-builds/sample --line release/2.9 --targets gfx942,gfx1100"
+if TYPE_CHECKING:
+    from cairn.pipeline.request import TrailRequest, TrailResult
+
+_EXAMPLE = "cairn ci run --stack external-builds/sample --line release/2.9 --targets gfx942,gfx1100"
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the group to the program."""
-    parser = subparsers.add_parser(
-        "ci", help="run a stack end to end", description="Run a stack end to end.", epilog=_EXAMPLE
-    )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    run = commands.add_parser(
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of the group."""
+    commands = add_commands(parser, description="Run a stack end to end.", example=_EXAMPLE)
+    run = add_command(
+        commands,
         "run",
-        help="checkout, build, stage, smoke-test, gate, promote, install",
-        description="Run the whole trail of a stack on this machine. What is finished is kept: run it again "
-        "after an error or an interrupt, and it carries on; the smoke tests and the installation run again "
-        "where a byte, a test, a program or the machine is different. How much disk a first run takes "
-        "(sample: 0.6 GB, pyg: 3.6 GB) is `disk` in the stack.toml, and is checked first.",
-        epilog=_EXAMPLE,
+        _run,
+        about="run the whole trail of a stack on this machine: checkout, build, stage, smoke-test, gate, "
+        "promote, install",
+        more="What is finished is kept: run it again after an error or an interrupt, and it carries on; the "
+        "smoke tests and the installation run again where a byte, a test, a program or the machine is "
+        "different. How much disk a first run takes (sample: 0.6 GB, pyg: 3.6 GB) is `disk` in the "
+        "stack.toml, and is checked first.",
+        example=_EXAMPLE,
     )
-    common.add_stack(run)
+    arguments.add_stack(run)
     run.add_argument(
         "--work-dir",
-        type=paths.new_folder,
+        type=arguments.new_folder,
         default=Path(".cairn"),
         metavar="DIR",
         help="folder of checkouts, environments, wheels, index and report (default: %(default)s)",
     )
-    common.add_targets(run, default="the stack's")
-    common.add_jobs(run, what="compile jobs")
-    common.add_build_env(run)
-    common.add_force(run)
-    common.add_json(run)
-    run.set_defaults(run=_run)
+    arguments.add_targets(run, default="the stack's")
+    arguments.add_jobs(run, what="compile jobs")
+    arguments.add_build_env(run)
+    arguments.add_force(run)
+    arguments.add_json(run)
 
 
 def _run(options: argparse.Namespace) -> int:
+    from cairn.pipeline import run as trail
+
     request = _request(options)
     result = trail.run(request)
     if options.json:
@@ -58,7 +60,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _request(options: argparse.Namespace) -> TrailRequest:
-    stack = common.read_stack(options)
+    from cairn import targets as gpu
+    from cairn.pipeline.request import TrailRequest
+
+    stack = arguments.read_stack(options)
     given = {"jobs": options.jobs} if options.jobs else {}
     return TrailRequest(
         stack=stack,
@@ -88,7 +93,7 @@ def _show(result: TrailResult) -> None:
     )
     show.out("")
     if result.promotion.report is not None:
-        demands.show(result.promotion.report, kept=result.promotion.kept)
+        show_demands(result.promotion.report, kept=result.promotion.kept)
         show.out("")
     show.out(
         f"the set {result.wheel_set.set_id[:12]} is in the release index;"
@@ -103,6 +108,8 @@ def _show(result: TrailResult) -> None:
 
 
 def _plain(result: TrailResult) -> dict[str, object]:
+    from cairn import datafile
+
     return {
         "schema": "cairn.trail/1",
         "set": datafile.to_plain(result.wheel_set),
@@ -110,7 +117,7 @@ def _plain(result: TrailResult) -> dict[str, object]:
         "report": str(result.report),
         "pip": result.pip_line,
         "uv": result.uv_line,
-        **demands.plain(result.promotion.report),
+        **plain_demands(result.promotion.report),
         "untested_note": result.untested_note,
         "kept": [span.name for span in result.spans if span.mark == "kept"],
         "wheels": [

@@ -5,124 +5,116 @@ from __future__ import annotations
 import argparse
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from cairn.cli import common, paths
-from cairn.cli.parser import Subparsers
+from cairn.cli import arguments
+from cairn.cli.parser import Subparsers, add_command, add_commands
 from cairn.errors import StoreError, UsageError
 from cairn.output import console
-from cairn.release.gate.audit import audit
-from cairn.release.index import keys
-from cairn.release.index.snapshot import existing
-from cairn.release.publish.files import Published, publish
-from cairn.release.publish.mirror import mirror
-from cairn.release.publish.wheel_set import stage_set
-from cairn.release.serve.server import serving
-from cairn.store.folder import open_existing, open_store
-from cairn.wheels import wheelset as wheel_sets
+
+if TYPE_CHECKING:
+    from cairn.release.publish.files import Published
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the group to the program."""
-    group = subparsers.add_parser(
-        "index",
-        help="serve, publish, audit, verify or mirror an index",
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of the group."""
+    commands = add_commands(
+        parser,
         description="Work with an index: static files that pip and uv install from.",
-        epilog="example: cairn index serve ./store",
+        example="cairn index serve ./store",
     )
-    commands = group.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_serve(commands)
     _add_publish(commands)
     _add_mirror(commands)
-    _add_check(commands, "audit", hashes=False, what="compare pages and sizes with the state")
-    _add_check(commands, "verify", hashes=True, what="audit, and read every file for its sha256")
+    _add_check(commands, "audit", hashes=False, about="compare pages and sizes with the state")
+    _add_check(commands, "verify", hashes=True, about="audit, and read every file for its sha256")
 
 
 def _add_serve(commands: Subparsers) -> None:
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "serve",
-        help="serve a store over HTTP until interrupted",
-        description="Serve a store over HTTP on this machine until interrupted: its own files, no others.",
-        epilog="example: cairn index serve ./store",
+        _serve,
+        about="serve a store over HTTP on this machine until interrupted",
+        more="Its own files are served, and no others.",
+        example="cairn index serve ./store",
     )
     parser.add_argument("store", metavar="URL", help="the store: a path or file://…")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument(
         "--port",
         type=int,
-        default=common.PORT,
+        default=arguments.PORT,
         help="port to listen on; 0 takes any free one (default: %(default)s)",
     )
-    parser.set_defaults(run=_serve)
 
 
 def _add_publish(commands: Subparsers) -> None:
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "publish",
-        help="offer wheels and sdists in a channel",
-        description="Offer wheels and sdists in staging or dev. Into the channels that people install from, "
-        "sets come through the gate: see `cairn release promote`.",
-        epilog="example: cairn index publish dist/*.whl --store ./store --set dist/set.json",
+        _publish,
+        about="offer wheels and sdists in a channel: staging or dev",
+        more="Into the channels that users install from, sets come through the gate: see `cairn release "
+        "promote`.",
+        example="cairn index publish dist/*.whl --store ./store --set dist/set.json",
     )
-    parser.add_argument("files", nargs="+", type=paths.file, metavar="FILE", help="a wheel or an sdist")
+    parser.add_argument("files", nargs="+", type=arguments.file, metavar="FILE", help="a wheel or an sdist")
     _add_place(parser)
     parser.add_argument(
         "--set",
-        type=paths.file,
+        type=arguments.file,
         dest="set_file",
         metavar="FILE",
         help="set.json: the files are this set, whole",
     )
-    parser.add_argument(
-        "--require",
-        action="append",
-        default=[],
-        metavar="REQUIREMENT",
-        help="with --set: what the set needs and no metadata says; may be repeated",
+    arguments.add_repeated(
+        parser, "--require", "REQUIREMENT", "with --set: what the set needs and no metadata says"
     )
-    common.add_dry_run(parser)
-    parser.set_defaults(run=_publish)
+    arguments.add_dry_run(parser)
 
 
 def _add_mirror(commands: Subparsers) -> None:
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "mirror",
-        help="fetch what distributions need and the channel lacks",
-        description="Fetch what distributions need and the channel lacks, and keep it by its hash. What sets "
-        "need comes with them into other channels.",
-        epilog="example: cairn index mirror dist/*.whl --store ./store --index staging",
+        _mirror,
+        about="fetch what distributions need and the channel lacks, and keep it by its hash",
+        more="What sets need comes with them into other channels.",
+        example="cairn index mirror dist/*.whl --store ./store --index staging",
     )
     parser.add_argument(
-        "files", nargs="*", type=paths.file, metavar="FILE", help="whose dependencies to fetch"
+        "files", nargs="*", type=arguments.file, metavar="FILE", help="whose dependencies to fetch"
     )
-    parser.add_argument(
-        "--require",
-        action="append",
-        default=[],
-        metavar="REQUIREMENT",
-        help="fetch this too; may be repeated",
-    )
+    arguments.add_repeated(parser, "--require", "REQUIREMENT", "fetch this too")
     _add_place(parser)
-    parser.set_defaults(run=_mirror)
 
 
-def _add_check(commands: Subparsers, name: str, *, hashes: bool, what: str) -> None:
-    parser = commands.add_parser(
+def _add_check(commands: Subparsers, name: str, *, hashes: bool, about: str) -> None:
+    parser = add_command(
+        commands,
         name,
-        help=what,
-        description=f"{what[0].upper()}{what[1:]}. Nothing is changed.",
-        epilog=f"example: cairn index {name} --store ./store",
+        _check,
+        about=about,
+        more="Nothing is changed.",
+        example=f"cairn index {name} --store ./store",
     )
     _add_place(parser, default="release")
-    parser.set_defaults(run=_check, hashes=hashes)
+    parser.set_defaults(hashes=hashes)
 
 
 def _add_place(parser: argparse.ArgumentParser, default: str = "staging") -> None:
-    common.add_store(parser)
-    common.add_index(parser, default=default)
-    common.add_json(parser)
+    arguments.add_store(parser)
+    arguments.add_index(parser, default=default)
+    arguments.add_json(parser)
 
 
 def _serve(options: argparse.Namespace) -> int:
+    from cairn.release.index import keys
+    from cairn.release.index.snapshot import existing
+    from cairn.release.serve.server import serving
+    from cairn.store.folder import open_existing
+
     store = open_existing(options.store)
     indexes = existing(store)
     if not indexes and any(path.name not in keys.FOLDERS for path in store.path.iterdir()):
@@ -140,6 +132,8 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _announce(url: str, store: str, indexes: Sequence[str]) -> None:
+    from cairn.release.index import keys
+
     screen = console.current()
     screen.info(f"serving {store} until Ctrl-C")
     if not indexes:
@@ -149,13 +143,18 @@ def _announce(url: str, store: str, indexes: Sequence[str]) -> None:
 
 
 def _publish(options: argparse.Namespace) -> int:
+    from cairn.release.publish.files import publish
+    from cairn.release.publish.wheel_set import stage_set
+    from cairn.store.folder import open_store
+    from cairn.wheels import wheelset
+
     store = open_store(options.store)
     if options.set_file is None:
         if options.require:
             raise UsageError("--require says what a set needs", tip="give --set set.json as well")
         _say(publish(store, options.index, options.files, dry_run=options.dry_run), options)
         return 0
-    wheel_set = wheel_sets.read(options.set_file)
+    wheel_set = wheelset.read(options.set_file)
     if options.dry_run:
         _say(publish(store, options.index, options.files, dry_run=True), options)
         return 0
@@ -168,6 +167,9 @@ def _publish(options: argparse.Namespace) -> int:
 
 
 def _mirror(options: argparse.Namespace) -> int:
+    from cairn.release.publish.mirror import mirror
+    from cairn.store.folder import open_store
+
     if not options.files and not options.require:
         raise UsageError("nothing to mirror", tip="name distributions, or give --require")
     store = open_store(options.store)
@@ -178,6 +180,9 @@ def _mirror(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from cairn.release.gate.audit import audit
+    from cairn.store.folder import open_existing
+
     problems = audit(open_existing(options.store), options.index, hashes=options.hashes)
     if options.json:
         console.current().json({"index": options.index, "problems": list(problems)})

@@ -1,33 +1,36 @@
-"""The entry point: parses, runs one command, turns every failure into one line and an exit code."""
+"""The entry point: parses, runs one command, turns every failure into one line and an exit code.
+
+A command line says little and loads little: the modules of the groups import what their commands need when
+these run, so that `--help` and `--version` stay fast, and a checkout loads nothing that builds.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import errno
-import importlib
 import sys
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from cairn import __version__, process, start
-from cairn.cli import completers
-from cairn.cli.parser import Parser
+from cairn.cli import arguments, build, checkout, ci, index, manifest, patches, release, rocm, test, wheel
+from cairn.cli.parser import Parser, completion_asked
 from cairn.errors import BuildError, CairnError, GateError, ProblemsError, ProcessError
 from cairn.output import console
 
-# Command groups, which are the modules beside this one, in the order --help shows them.
-_GROUPS = {
-    "checkout": "check projects out, hipify them and tag what upstream gave",
-    "manifest": "freeze what a build is made from; make and compare it again",
-    "patches": "explain, export and apply what a checkout has beyond upstream",
-    "rocm": "make and install ROCm SDK packages",
-    "build": "build wheels from checkouts",
-    "wheel": "look at, compare, check and change wheels",
-    "test": "smoke-test wheels, read test results",
-    "index": "serve, publish, audit, verify or mirror an index",
-    "release": "promote sets",
-    "ci": "run a stack end to end",
+# Command groups in the order --help shows them, with what adds the commands to the parser of the group.
+_GROUPS: Mapping[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
+    "checkout": ("check projects out, hipify them and tag what upstream gave", checkout.add_to),
+    "manifest": ("freeze what a build is made from; make and compare it again", manifest.add_to),
+    "patches": ("explain, export and apply what a checkout has beyond upstream", patches.add_to),
+    "rocm": ("make and install ROCm SDK packages", rocm.add_to),
+    "build": ("build wheels from checkouts", build.add_to),
+    "wheel": ("look at, compare, check and change wheels", wheel.add_to),
+    "test": ("smoke-test wheels, read test results", test.add_to),
+    "index": ("serve, publish, audit, verify or mirror an index", index.add_to),
+    "release": ("promote sets", release.add_to),
+    "ci": ("run a stack end to end", ci.add_to),
 }
 _CUT = "…"  # between the causes of a failed build and the end of its log
 
@@ -39,14 +42,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 only on success.
     """
     words = sys.argv[1:] if argv is None else argv
-    # One group alone is loaded where it is named: all of them together take longer than many a command.
-    line = completers.words() if completers.asked() else words
+    # Only the group that is named gets its commands: those of all together take longer than many a command.
+    line = arguments.words() if completion_asked() else words
     first = next((word for word in line if not word.startswith("-")), "")
     return guarded(make_parser((first,)).parse_args(words))
 
 
 def make_parser(groups: Collection[str] = tuple(_GROUPS)) -> argparse.ArgumentParser:
-    """The parser of the program; of commands that are not among `groups` it knows no more than the names."""
+    """The parser of the program; of groups that are not among `groups` it knows no more than the names."""
     parser = Parser(
         prog="cairn",
         description="Build, test and promote PyTorch wheels for AMD GPUs (ROCm).",
@@ -54,33 +57,29 @@ def make_parser(groups: Collection[str] = tuple(_GROUPS)) -> argparse.ArgumentPa
     )
     parser.add_argument("--version", action="version", version=f"cairn {__version__}")
     subparsers = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for group, text in _GROUPS.items():
-        if group in groups:
-            importlib.import_module(f"cairn.cli.{group}").register(subparsers)
-        else:
-            subparsers.add_parser(group, help=text)
+    for name, (text, add_to) in _GROUPS.items():
+        group = subparsers.add_parser(name, help=text)
+        if name in groups:
+            add_to(group)
     return parser
 
 
 def guarded(options: argparse.Namespace) -> int:
-    """Run the command that `options` hold, and report its failure as a person can use it.
+    """Run the command that `options` hold, and report its failure so that a user can act on it.
 
     Raises:
-        Exception: a failure that nobody foresaw; `cairn.start` has the guard for those.
+        Exception: an unforeseen failure; `cairn.start` has the guard for those.
     """
     start.show_any_text()
     quiet, verbose = (getattr(options, name, False) for name in ("quiet", "verbose"))
     console.use(console.Console(quiet=quiet, verbose=verbose))
-    if threading.current_thread() is threading.main_thread():  # no other may set handlers
-        start.take_interrupts()
+    # No other thread may set handlers.
+    main_thread = threading.current_thread() is threading.main_thread()
+    interrupts = start.Interrupts() if main_thread else None
     try:
         return int(options.run(options) or 0)
     except KeyboardInterrupt:
-        # A second one cuts the waiting short: what is left then is killed.
-        with contextlib.suppress(KeyboardInterrupt):
-            process.terminate_all()
-        console.current().error("interrupted", tip="run the same command again: finished steps are kept")
-        return start.EXIT_INTERRUPTED
+        return _end_interrupted()
     except CairnError as error:
         process.terminate_all()
         if getattr(options, "debug", False):
@@ -94,8 +93,18 @@ def guarded(options: argparse.Namespace) -> int:
         _report_system(error)
         return start.EXIT_SYSTEM
     except Exception:
+        if interrupts is not None and interrupts.came:
+            return _end_interrupted()
         process.terminate_all()
         raise
+
+
+def _end_interrupted() -> int:
+    # A second interrupt cuts the waiting short: what is left then is killed.
+    with contextlib.suppress(KeyboardInterrupt):
+        process.terminate_all()
+    console.current().error("interrupted", tip="run the same command again: finished steps are kept")
+    return start.EXIT_INTERRUPTED
 
 
 def _report(error: CairnError) -> None:

@@ -4,153 +4,139 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cairn import datafile
-from cairn import stack as stacks
-from cairn import targets as gpu
-from cairn.build.inputs import overrides, toolchain
-from cairn.build.model import platform_tag, python_version
+from cairn.cli import arguments
 from cairn.cli import checkout as checkout_command
-from cairn.cli import common, paths
-from cairn.cli.parser import Subparsers
+from cairn.cli.parser import Subparsers, add_command, add_commands
 from cairn.errors import SourceError, UsageError
 from cairn.output import console, wording
-from cairn.sources import checkout_stack
-from cairn.sources.checkout import release_line
-from cairn.sources.checkout.checkout import Checkout, CheckoutRequest, inspect
-from cairn.sources.git import url
-from cairn.sources.manifest import changelog, check_origins, manifest, restore, therock
-from cairn.sources.manifest.manifest import Manifest
-from cairn.stack import Project, Stack
+
+if TYPE_CHECKING:
+    from cairn.sources.checkout.checkout import Checkout, CheckoutRequest
+    from cairn.sources.manifest.manifest import Manifest
+    from cairn.stack import Project, Stack
 
 _PYTHON = re.compile(r"3\.\d+t?")
 _SHOWN = 12  # problems
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the group to the program's parser."""
-    group = subparsers.add_parser(
-        "manifest",
-        help="freeze what a build is made from; make and compare it again",
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of the group."""
+    commands = add_commands(
+        parser,
         description="Freeze what a build is made from in a manifest; make it again, and compare.",
-        epilog="example: cairn manifest create --stack external-builds/pytorch --output manifest.json",
+        example="cairn manifest create --stack external-builds/pytorch --output manifest.json",
     )
-    commands = group.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _register_create(commands)
-    _register_checkout(commands)
-    _register_diff(commands)
-    _register_verify(commands)
+    _add_create(commands)
+    _add_checkout(commands)
+    _add_diff(commands)
+    _add_verify(commands)
 
 
-def _register_create(commands: Subparsers) -> None:
-    create = _command(
+def _add_create(commands: Subparsers) -> None:
+    create = add_command(
         commands,
         "create",
         _create,
-        about="write the manifest of a stack's checkouts. Refused are commits that their origins do not "
-        "have, and local edits. With --as-of, the stack is checked out first, as its branches were then.",
-        epilog="example: cairn manifest create --stack external-builds/pytorch --output manifest.json",
+        about="write the manifest of a stack's checkouts",
+        more="Commits that their origins do not have are refused, and so are local edits. With --as-of, the "
+        "stack is checked out first, as its branches were then.",
+        example="cairn manifest create --stack external-builds/pytorch --output manifest.json",
     )
-    common.add_stack(create, default_line=common.LINE_OF_CHECKOUTS)
-    common.add_build_env(create)
+    arguments.add_stack(create, default_line=arguments.LINE_OF_CHECKOUTS)
+    arguments.add_build_env(create)
     _add_checkouts(create)
-    common.add_targets(create, default="the stack's")
+    arguments.add_targets(create, default="the stack's")
     create.add_argument(
         "--rocm-sdk-version",
-        type=common.exact_version,
+        type=arguments.exact_version,
         metavar="VERSION",
         help="exact version of the ROCm SDK, 7.10.0 or ==7.10.0 (default: the stack's)",
     )
     create.add_argument("--python", help="versions of Python, joined by commas (default: this one's)")
     create.add_argument(
-        "--output", type=paths.new_file, required=True, metavar="FILE", help="the manifest to write"
+        "--output", type=arguments.new_file, required=True, metavar="FILE", help="the manifest to write"
     )
     create.add_argument(
         "--allow-local",
         action="store_true",
-        help="freeze local edits and commits too; nobody else can make such a manifest's checkouts",
+        help="freeze local edits and commits too; no one else can make such a manifest's checkouts",
     )
     checkout_command.add_as_of(create)
 
 
-def _register_checkout(commands: Subparsers) -> None:
-    again = _command(
+def _add_checkout(commands: Subparsers) -> None:
+    again = add_command(
         commands,
         "checkout",
         _checkout,
         about="make the checkouts that a manifest froze, and prove by their trees that they are the same",
-        epilog="example: cairn manifest checkout manifest.json --root-checkout-dir src",
+        example="cairn manifest checkout manifest.json --root-checkout-dir src",
     )
-    again.add_argument("manifest", type=paths.file, metavar="MANIFEST", help="a manifest.json")
-    common.add_stack(again, required=False)
+    again.add_argument("manifest", type=arguments.file, metavar="MANIFEST", help="a manifest.json")
+    arguments.add_stack(again, required=False)
     _add_checkouts(again)
     checkout_command.add_depth(again)
-    common.add_jobs(again, what="submodules that are fetched")
-    common.add_force(again)
-    common.add_python(again, what="that hipify runs in")
+    arguments.add_jobs(again, what="submodules that are fetched")
+    arguments.add_force(again)
+    arguments.add_python(again, what="that hipify runs in")
 
 
-def _register_diff(commands: Subparsers) -> None:
-    diff = _command(
+def _add_diff(commands: Subparsers) -> None:
+    diff = add_command(
         commands,
         "diff",
         _diff,
         about="what changed between two manifests: commits, submodules, SDK, toolchain",
-        epilog="example: cairn manifest diff monday.json tuesday.json --html changelog.html",
+        example="cairn manifest diff monday.json tuesday.json --html changelog.html",
     )
-    diff.add_argument("before", type=paths.file, metavar="BEFORE", help="the older manifest.json")
-    diff.add_argument("after", type=paths.file, metavar="AFTER", help="the newer manifest.json")
+    diff.add_argument("before", type=arguments.file, metavar="BEFORE", help="the older manifest.json")
+    diff.add_argument("after", type=arguments.file, metavar="AFTER", help="the newer manifest.json")
     diff.add_argument(
         "--commits",
         action=argparse.BooleanOptionalAction,
         default=True,
         help="name the commits between, which are fetched from their origins",
     )
-    diff.add_argument("--html", type=paths.new_file, metavar="FILE", help="write a page for browsers too")
+    arguments.add_json(diff)
+    diff.add_argument("--html", type=arguments.new_file, metavar="FILE", help="write a page for browsers too")
 
 
-def _register_verify(commands: Subparsers) -> None:
-    verify = _command(
+def _add_verify(commands: Subparsers) -> None:
+    verify = add_command(
         commands,
         "verify",
         _verify,
         about="compare checkouts with a manifest",
-        epilog="example: cairn manifest verify manifest.json --stack external-builds/pytorch",
+        example="cairn manifest verify manifest.json --stack external-builds/pytorch",
     )
-    verify.add_argument("manifest", type=paths.file, metavar="MANIFEST", help="a manifest.json")
-    common.add_stack(verify, required=False)
+    verify.add_argument("manifest", type=arguments.file, metavar="MANIFEST", help="a manifest.json")
+    arguments.add_stack(verify, required=False)
     _add_checkouts(verify)
 
 
-def _command(
-    commands: Subparsers, name: str, run: Callable[[argparse.Namespace], int], *, about: str, epilog: str
-) -> argparse.ArgumentParser:
-    first, _, rest = about.partition(". ")
-    text = f"{first[0].upper()}{first[1:]}. {rest}".strip()
-    parser = commands.add_parser(name, help=first, description=text, epilog=epilog)
-    common.add_json(parser)
-    parser.set_defaults(run=run)
-    return parser
-
-
 def _add_checkouts(parser: argparse.ArgumentParser) -> None:
-    common.add_root_checkout_dir(parser)
-    parser.add_argument(
-        "--checkout",
-        action="append",
-        default=[],
-        metavar="NAME=FOLDER",
-        help="a checkout that is elsewhere; may be repeated",
-    )
+    arguments.add_json(parser)
+    arguments.add_root_checkout_dir(parser)
+    arguments.add_repeated(parser, "--checkout", "NAME=FOLDER", "a checkout that is elsewhere")
 
 
 def _create(options: argparse.Namespace) -> int:
+    from cairn import datafile
+    from cairn import stack as stacks
+    from cairn import targets as gpu
+    from cairn.build.inputs import overrides, toolchain
+    from cairn.build.model import platform_tag
+    from cairn.sources.checkout import release_line
+    from cairn.sources.manifest import manifest
+
     stack, pythons = stacks.load(options.stack), _pythons(options.python)
     checkouts = _checkouts(stack.for_line(options.line), options)
     line = release_line.line_of(stack, {c.project.name: c.path for c in checkouts}, asked=options.line)
-    _refuse_what_nobody_else_has(checkouts, allow_local=options.allow_local)
+    _refuse_what_no_one_else_has(checkouts, allow_local=options.allow_local)
     sdk_version = options.rocm_sdk_version or (stack.sdk.version if stack.sdk else None)
     targets = gpu.parse_targets(options.targets) if options.targets else stack.targets
     made = manifest.create(
@@ -173,13 +159,18 @@ def _create(options: argparse.Namespace) -> int:
 
 
 def _pythons(text: str | None) -> tuple[str, ...]:
+    from cairn.build.model import python_version
+
     found = tuple(word.strip() for word in text.split(",")) if text is not None else (python_version(),)
     if wrong := [word for word in found if not _PYTHON.fullmatch(word)]:
-        raise UsageError(f"{wrong[0]!r} is no version of Python", tip="write --python 3.11,3.12")
+        raise UsageError(f"{wrong[0]!r} is not a valid version of Python", tip="write --python 3.11,3.12")
     return found
 
 
 def _checkouts(stack: Stack, options: argparse.Namespace) -> list[Checkout]:
+    from cairn.sources import checkout_stack
+    from cairn.sources.checkout.checkout import CheckoutRequest, inspect
+
     folders = _folders(stack, options, {p.name: p.checkout_dir for p in stack.projects})
     _refuse_missing(options)
     if options.as_of is not None:
@@ -203,7 +194,7 @@ def _checkouts(stack: Stack, options: argparse.Namespace) -> list[Checkout]:
 
 
 def _refuse_missing(options: argparse.Namespace) -> None:
-    """What --checkout names must be there; of the other projects, those that are not there are left out."""
+    """What --checkout names must be there; other projects that are not there are skipped."""
     for text in options.checkout:
         folder = text.partition("=")[2]
         if not Path(folder).is_dir():
@@ -211,7 +202,9 @@ def _refuse_missing(options: argparse.Namespace) -> None:
             raise UsageError(f"--checkout {text}: {folder} {kind}", tip="name the folder of a checkout")
 
 
-def _refuse_what_nobody_else_has(checkouts: Sequence[Checkout], *, allow_local: bool) -> None:
+def _refuse_what_no_one_else_has(checkouts: Sequence[Checkout], *, allow_local: bool) -> None:
+    from cairn.sources.manifest import check_origins
+
     with console.current().stage("look for the commits at their origins") as stage:
         problems = [*check_origins.missing(checkouts, say=stage.update)]
     tip = "push the commits to the origin, or check out what it has"
@@ -219,10 +212,12 @@ def _refuse_what_nobody_else_has(checkouts: Sequence[Checkout], *, allow_local: 
         problems += local
         tip = "commit them to the origin and check that out; or pass --allow-local for edits of your own"
     if problems:
-        raise SourceError(f"nobody else could build this: {_some(problems)}", tip=tip)
+        raise SourceError(f"no one else could build this: {_some(problems)}", tip=tip)
 
 
 def _checkout(options: argparse.Namespace) -> int:
+    from cairn.sources.manifest import manifest, restore, therock
+
     if therock.recognise(options.manifest):
         return _checkout_upstreams(options)
     wanted = manifest.read(options.manifest)
@@ -243,6 +238,8 @@ def _checkout(options: argparse.Namespace) -> int:
 def _request(
     options: argparse.Namespace, project: Project, folder: Path, origin: str = ""
 ) -> CheckoutRequest:
+    from cairn.sources.checkout.checkout import CheckoutRequest
+
     return CheckoutRequest(
         project=project,
         checkout_dir=folder,
@@ -255,12 +252,14 @@ def _request(
 
 
 def _checkout_upstreams(options: argparse.Namespace) -> int:
+    from cairn.sources.manifest import restore, therock
+
     if options.stack is None:
         raise UsageError(
             f"{options.manifest} is a manifest of TheRock's, and does not say how its projects are hipified",
             tip="name the stack that has them: --stack external-builds/pytorch",
         )
-    stack = common.read_stack(options)
+    stack = arguments.read_stack(options)
     root = _root(stack, options)
     sources = [
         (_request(options, project, root / source.name), source)
@@ -273,6 +272,8 @@ def _checkout_upstreams(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
+    from cairn.sources.manifest import manifest
+
     wanted = manifest.read(options.manifest)
     stack = _stack_of(options)
     folders = _folders(stack, options, _own_folders(wanted, stack))
@@ -301,6 +302,9 @@ def _answer(
 
 
 def _diff(options: argparse.Namespace) -> int:
+    from cairn import datafile
+    from cairn.sources.manifest import changelog, manifest
+
     before, after = manifest.read(options.before), manifest.read(options.after)
     with console.current().stage("compare") as stage:
         found = changelog.between(before, after, commits=options.commits, say=stage.update)
@@ -322,16 +326,20 @@ def _some(problems: Sequence[str]) -> str:
 def _stack_of(options: argparse.Namespace) -> Stack | None:
     """The stack, which says where checkouts are; not needed where their folder is named."""
     if options.stack is not None:
-        return common.read_stack(options)
+        return arguments.read_stack(options)
     if options.root_checkout_dir is None:
         raise UsageError(
-            "where are the checkouts?", tip="name their folder with --root-checkout-dir, or a --stack"
+            "it is not clear where the checkouts are",
+            tip="name their folder with --root-checkout-dir, or a --stack",
         )
     return None
 
 
 def _local_origins(stack: Stack | None, wanted: Manifest) -> dict[str, str]:
     """Repositories that the stack describes and this machine makes: another has them elsewhere."""
+    from cairn.sources import checkout_stack
+    from cairn.sources.git import url
+
     if stack is None:
         return {}
     gone = [p.name for p in wanted.projects if url.is_local(p.origin) and not Path(p.origin).exists()]

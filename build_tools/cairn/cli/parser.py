@@ -1,15 +1,14 @@
-"""What command groups register themselves with: the parser of every command, and what all of them accept."""
+"""The parser of every command, what all of them accept, and how one is added to its group."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, TypeAlias
 
-from cairn.cli import completers
 from cairn.errors import UsageError
 from cairn.output import console, wording
 
@@ -17,6 +16,9 @@ _NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # what argparse takes for a value, not 
 
 # argparse has no public name for what `add_subparsers` gives.
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
+
+Run: TypeAlias = Callable[[argparse.Namespace], int]
+"""What a command does; gives the exit code."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,14 +42,16 @@ class Parser(argparse.ArgumentParser):
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - see above
         """Parse the command line of a program, or answer a shell that asks what may follow on it."""
-        if completers.asked():
-            completers.offer(self)
+        if completion_asked():
+            import argcomplete
+
+            argcomplete.autocomplete(self, always_complete_options="long")  # ends the program
         return super().parse_args(args, namespace)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - see above
         """Refuse unknown options by name before argparse misses the arguments they were to be."""
         words = list(sys.argv[1:] if args is None else args)
-        if completers.asked():
+        if completion_asked():
             return super().parse_known_args(words, namespace)
         self._refuse_unknown(words)
         namespace, left = super().parse_known_args(words, namespace)
@@ -146,10 +150,31 @@ def _asks_only(names: Sequence[str]) -> bool:
     return not {"-h", "--help", "--version"}.isdisjoint(names)
 
 
-def later(module: str) -> Callable[[argparse.Namespace], int]:
-    """The `run` of a module beside this one, loaded when it runs: other commands do without what it needs."""
+def completion_asked() -> bool:
+    """Whether a shell asks what may follow: then argcomplete has set this variable."""
+    return "_ARGCOMPLETE" in os.environ
 
-    def run(options: argparse.Namespace) -> int:
-        return int(importlib.import_module(f"cairn.cli.{module}").run(options))
 
-    return run
+def add_commands(parser: argparse.ArgumentParser, *, description: str, example: str) -> Subparsers:
+    """Make a group of commands of a parser."""
+    parser.description, parser.epilog = description, f"example: {example}"
+    return parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+
+def add_command(
+    commands: Subparsers, name: str, run: Run, *, about: str, more: str = "", example: str
+) -> argparse.ArgumentParser:
+    """Add a command to its group.
+
+    Args:
+        commands: the group.
+        name: of the command.
+        run: what it does. What it needs is imported when it runs: a parser is also made for `--help`.
+        about: what it does, in words that begin with a small letter and end without a full stop.
+        more: sentences that its own help says besides.
+        example: a command line.
+    """
+    description = f"{about[0].upper()}{about[1:]}. {more}".strip()
+    parser = commands.add_parser(name, help=about, description=description, epilog=f"example: {example}")
+    parser.set_defaults(run=run)
+    return parser

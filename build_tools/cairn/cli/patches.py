@@ -5,115 +5,107 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cairn import datafile
-from cairn.cli import common, paths
-from cairn.cli.parser import Subparsers
+from cairn.cli import arguments
+from cairn.cli.parser import Subparsers, add_command, add_commands
 from cairn.errors import SourceError, UsageError
 from cairn.output import console, wording
-from cairn.sources.git.repository import Repository
-from cairn.sources.hipify import report as hipify_report
-from cairn.sources.hipify.run import BUILD_AMD
-from cairn.sources.patches import allowlist
-from cairn.sources.patches import apply as patches_apply
-from cairn.sources.patches import audit as patches_audit
-from cairn.sources.patches import export as patches_export
-from cairn.sources.worktree import state
-from cairn.stack import HipifyKind
+
+if TYPE_CHECKING:
+    from cairn.sources.git.repository import Repository
+    from cairn.sources.patches.audit import Audit
+    from cairn.stack import HipifyKind
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the group to the program's parser."""
-    group = subparsers.add_parser(
-        "patches",
-        help="explain, export and apply what a checkout has beyond upstream",
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of the group."""
+    commands = add_commands(
+        parser,
         description="Explain, export and apply what a checkout has beyond upstream's files.",
-        epilog="example: cairn patches audit external-builds/pytorch/pytorch",
+        example="cairn patches audit external-builds/pytorch/pytorch",
     )
-    commands = group.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_audit(commands)
-    _add_report(commands)
-    _add_export(commands)
+    report = add_command(
+        commands,
+        "report",
+        _report,
+        about="show what hipify read, changed, made and left in a checkout",
+        example="cairn patches report external-builds/pytorch/pytorch --json",
+    )
+    _add_checkout(report)
+    export = add_command(
+        commands,
+        "export",
+        _export,
+        about="write the commits above hipify's as patch files",
+        more="Patches that an earlier export left in the folder are replaced.",
+        example="cairn patches export pytorch --output-dir ~/patches",
+    )
+    _add_checkout(export)
+    arguments.add_output_dir(export)
     _add_apply(commands)
 
 
 def _add_audit(commands: Subparsers) -> None:
-    audit = commands.add_parser(
+    audit = add_command(
+        commands,
         "audit",
-        help="explain everything in a checkout by hipify and the allowlist, or fail",
-        description="Runs hipify again in a copy and compares its files with those of the second tag; looks "
-        "every commit above that tag up in the allowlist of patches-policy; names edits that no commit has. "
-        "Nothing in the checkout is touched.",
-        epilog="example: cairn patches audit external-builds/pytorch/pytorch",
+        _audit,
+        about="explain everything in a checkout by hipify and the allowlist, or fail",
+        more="Runs hipify again in a copy and compares its files with those of the second tag; looks every "
+        "commit above that tag up in the allowlist of patches-policy; names edits that no commit has. The "
+        "checkout is not touched.",
+        example="cairn patches audit external-builds/pytorch/pytorch",
     )
-    audit.add_argument("checkout", type=paths.folder, metavar="CHECKOUT", help="folder of a checkout")
+    _add_checkout(audit)
     audit.add_argument(
         "--allowlist",
-        type=paths.file,
+        type=arguments.file,
         metavar="FILE",
         help="the allowlist (default: patches-policy/allowlist.toml, here or in a folder above; "
         "without one, nothing is allowed)",
     )
-    audit.add_argument("--project", help="name of the project (default: what the checkout was made as)")
-    common.add_stack(audit, required=False)
-    common.add_python(audit, what="that hipify runs in")
-    common.add_json(audit)
-    audit.set_defaults(run=_audit)
-
-
-def _add_report(commands: Subparsers) -> None:
-    report = commands.add_parser(
-        "report",
-        help="show what hipify read, changed, made and left",
-        description="Show what hipify read, changed, made and left in a checkout.",
-        epilog="example: cairn patches report external-builds/pytorch/pytorch --json",
-    )
-    report.add_argument("checkout", type=paths.folder, metavar="CHECKOUT", help="folder of a checkout")
-    common.add_json(report)
-    report.set_defaults(run=_report)
-
-
-def _add_export(commands: Subparsers) -> None:
-    export = commands.add_parser(
-        "export",
-        help="write the commits above hipify's as patch files",
-        description="Write the commits above hipify's as patch files. Patches that an earlier export left in "
-        "the folder are replaced.",
-        epilog="example: cairn patches export pytorch --output-dir ~/patches",
-    )
-    export.add_argument("checkout", type=paths.folder, metavar="CHECKOUT", help="folder of a checkout")
-    common.add_output_dir(export)
-    common.add_json(export)
-    export.set_defaults(run=_export)
+    _add_project(audit)
 
 
 def _add_apply(commands: Subparsers) -> None:
-    apply = commands.add_parser(
+    apply = add_command(
+        commands,
         "apply",
-        help="commit patch files on top of a checkout, all of them or none, and none twice",
-        description="Commit patch files on top of a checkout: all of them or none, and none twice.",
-        epilog="example: cairn patches apply pytorch ~/patches",
+        _apply,
+        about="commit patch files on top of a checkout: all of them or none, and none twice",
+        example="cairn patches apply pytorch ~/patches",
     )
-    apply.add_argument("checkout", type=paths.folder, metavar="CHECKOUT", help="folder of a checkout")
+    _add_checkout(apply)
     apply.add_argument(
         "patches",
-        type=paths.folder,
+        type=arguments.folder,
         metavar="PATCHES",
         help="folder that `export` made, or a patch set of TheRock's",
     )
-    apply.add_argument("--project", help="name of the project (default: what the checkout was made as)")
-    common.add_stack(apply, required=False)
-    common.add_python(apply, what="that hipify runs in")
-    common.add_dry_run(apply)
-    common.add_json(apply)
-    apply.set_defaults(run=_apply)
+    _add_project(apply)
+    arguments.add_dry_run(apply)
+
+
+def _add_checkout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("checkout", type=arguments.folder, metavar="CHECKOUT", help="folder of a checkout")
+    arguments.add_json(parser)
+
+
+def _add_project(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--project", help="name of the project (default: what the checkout was made as)")
+    arguments.add_stack(parser, required=False)
+    arguments.add_python(parser, what="that hipify runs in")
 
 
 def _audit(options: argparse.Namespace) -> int:
-    root = patches_export.root_of(options.checkout, finished=False)
+    from cairn.sources.patches import allowlist, audit, export
+
+    root = export.root_of(options.checkout, finished=False)
     project = _project(options, root)
     path = options.allowlist or allowlist.find(Path())
-    request = patches_audit.AuditRequest(
+    request = audit.AuditRequest(
         checkout=options.checkout,
         project=project,
         kind=_kind(options, root, project),
@@ -122,7 +114,7 @@ def _audit(options: argparse.Namespace) -> int:
         python=options.python,
     )
     with console.current().stage(f"audit {options.checkout}") as stage:
-        found = patches_audit.audit(request, say=stage.update)
+        found = audit.audit(request, say=stage.update)
     _show_audit(found, as_json=options.json)
     if found.problems:
         raise SourceError(
@@ -132,10 +124,12 @@ def _audit(options: argparse.Namespace) -> int:
     return 0
 
 
-def _show_audit(found: patches_audit.Audit, *, as_json: bool) -> None:
+def _show_audit(found: Audit, *, as_json: bool) -> None:
+    from cairn.sources.patches import audit
+
     show = console.current()
     if as_json:
-        show.json(patches_audit.plain(found))
+        show.json(audit.plain(found))
         return
     for problem in found.problems:
         where = f"{problem.path}: " if problem.path else ""
@@ -150,7 +144,11 @@ def _show_audit(found: patches_audit.Audit, *, as_json: bool) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    report = hipify_report.read(patches_export.root_of(options.checkout, finished=False).git_dir)
+    from cairn import datafile
+    from cairn.sources.hipify import report as hipify_report
+    from cairn.sources.patches import export
+
+    report = hipify_report.read(export.root_of(options.checkout, finished=False).git_dir)
     if report is None:
         raise SourceError(
             f"{options.checkout} has no hipify report",
@@ -165,7 +163,10 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace) -> int:
-    done = patches_export.export(options.checkout, options.output_dir)
+    from cairn import datafile
+    from cairn.sources.patches import export
+
+    done = export.export(options.checkout, options.output_dir)
     show = console.current()
     if options.json:
         show.json([datafile.to_plain(patch) for patch in done.patches])
@@ -180,10 +181,14 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _apply(options: argparse.Namespace) -> int:
-    root = patches_export.root_of(options.checkout, finished=False)
+    from cairn import datafile
+    from cairn.sources.patches import apply, export
+    from cairn.sources.worktree import state
+
+    root = export.root_of(options.checkout, finished=False)
     note = state.read(root.git_dir)
     project = options.project or (note.project if note else None)
-    request = patches_apply.ApplyRequest(
+    request = apply.ApplyRequest(
         checkout=options.checkout,
         folder=options.patches,
         kind=_kind(options, root, project),
@@ -192,7 +197,7 @@ def _apply(options: argparse.Namespace) -> int:
         dry_run=options.dry_run,
     )
     with console.current().stage(f"apply {options.patches}") as stage:
-        done = patches_apply.apply(request, say=stage.update)
+        done = apply.apply(request, say=stage.update)
     show = console.current()
     if options.json:
         show.json([datafile.to_plain(applied) for applied in done])
@@ -206,6 +211,8 @@ def _apply(options: argparse.Namespace) -> int:
 
 
 def _project(options: argparse.Namespace, root: Repository) -> str:
+    from cairn.sources.worktree import state
+
     note = state.read(root.git_dir)
     name = options.project or (note.project if note else None)
     if name is None:
@@ -215,8 +222,11 @@ def _project(options: argparse.Namespace, root: Repository) -> str:
 
 def _kind(options: argparse.Namespace, root: Repository, project: str | None) -> HipifyKind:
     """Who hipifies: the stack says, else the report, else whether the tree has torch's own program."""
+    from cairn.sources.hipify import report as hipify_report
+    from cairn.sources.hipify.run import BUILD_AMD
+
     if options.stack is not None and project is not None:
-        return common.read_stack(options).project(project).hipify
+        return arguments.read_stack(options).project(project).hipify
     if (report := hipify_report.read(root.git_dir)) is not None:
         return report.kind
     return "build_amd" if (root.work_tree / BUILD_AMD).is_file() else "at-build"

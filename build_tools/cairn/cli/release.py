@@ -3,61 +3,66 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cairn.cli import common, completers, demands, paths
-from cairn.cli.parser import Subparsers
+from cairn.cli import arguments
+from cairn.cli.parser import add_command, add_commands
 from cairn.errors import UsageError
 from cairn.output import console
-from cairn.release.gate.evidence import Bypass
-from cairn.release.promote import Promotion, promote
-from cairn.store.folder import open_existing
-from cairn.testing import record
-from cairn.wheels import wheelset as wheel_sets
+
+if TYPE_CHECKING:
+    from cairn.release.gate.judgement import GateReport, Outcome
+    from cairn.release.promote import Promotion
+
+_EXAMPLE = "cairn release promote SET --store ./store --record record.json"
+_MARKS: Mapping[Outcome, console.Mark] = {"met": "done", "bypassed": "bypassed", "not met": "failed"}
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the group to the program."""
-    group = subparsers.add_parser(
-        "release",
-        help="promote sets",
-        description="Bring sets from channel to channel.",
-        epilog="example: cairn release promote SET --store ./store --record record.json",
-    )
-    commands = group.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    parser = commands.add_parser(
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of the group."""
+    commands = add_commands(parser, description="Bring sets from channel to channel.", example=_EXAMPLE)
+    promote = add_command(
+        commands,
         "promote",
-        help="bring a set to a different channel, if every demand holds",
-        description="Bring a set and all it needs to a different channel, if every demand on it holds.",
-        epilog="example: cairn release promote SET --store ./store --record record.json",
+        _promote,
+        about="bring a set and all it needs to a different channel, if every demand on it holds",
+        example=_EXAMPLE,
     )
-    parser.add_argument("set_id", metavar="SET", help="its set.json, or its id: the first digits will do")
-    common.add_store(parser)
+    promote.add_argument("set_id", metavar="SET", help="its set.json, or its id: the first digits will do")
+    arguments.add_store(promote)
     for flag, dest, usual, text in (
         ("--from", "source", "staging", "the index that has it"),
         ("--to", "target", "release", "the index that is to have it"),
     ):
-        action = parser.add_argument(
+        action = promote.add_argument(
             flag, dest=dest, metavar="INDEX", default=usual, help=f"{text} (default: %(default)s)"
         )
-        completers.completes(action, completers.indexes)
-    parser.add_argument(
+        arguments.completes(action, arguments.complete_indexes)
+    promote.add_argument(
         "--record",
         action="append",
         default=[],
-        type=paths.file,
+        type=arguments.file,
         metavar="FILE",
         help="a test record; may be repeated",
     )
-    parser.add_argument("--bypass", metavar="WHO", help="promote without a passed record; WHO vouches for it")
-    parser.add_argument("--reason", help="with --bypass: why; the pages show it")
-    common.add_python(parser, what="to try the installation with")
-    common.add_dry_run(parser)
-    common.add_json(parser)
-    parser.set_defaults(run=_promote)
+    promote.add_argument(
+        "--bypass", metavar="WHO", help="promote without a passed record; WHO vouches for it"
+    )
+    promote.add_argument("--reason", help="with --bypass: why; the pages show it")
+    arguments.add_python(promote, what="to try the installation with")
+    arguments.add_dry_run(promote)
+    arguments.add_json(promote)
 
 
 def _promote(options: argparse.Namespace) -> int:
+    from cairn.release.gate.evidence import Bypass
+    from cairn.release.promote import promote
+    from cairn.store.folder import open_existing
+    from cairn.testing import record
+
     if options.reason is not None and options.bypass is None:
         raise UsageError("--reason belongs to --bypass", tip="say who vouches: --bypass WHO")
     bypass = Bypass(who=options.bypass, reason=options.reason or "") if options.bypass is not None else None
@@ -83,10 +88,12 @@ def _promote(options: argparse.Namespace) -> int:
 
 def _set_id(text: str) -> str:
     """The id that a set.json has, or the beginning of one as it was given."""
+    from cairn.wheels import wheelset
+
     if text and Path(text).is_dir():
         raise UsageError(f"{text} is a folder, not a set.json", tip=f"did you mean {Path(text, 'set.json')}?")
     if Path(text).is_file():
-        return wheel_sets.read(Path(text)).set_id
+        return wheelset.read(Path(text)).set_id
     if Path(text).suffix or "/" in text:
         raise UsageError(f"there is no file {text}", tip="name a set.json, or the id of a set")
     return text
@@ -97,7 +104,7 @@ def _show(done: Promotion, target: str) -> None:
     if done.kept:
         screen.out(f"{target} has the set already")
     if done.report is not None:
-        demands.show(done.report, kept=done.kept)
+        show_demands(done.report, kept=done.kept)
     elif done.untested is not None:
         screen.item("bypassed", done.untested)
     if done.kept:
@@ -114,6 +121,39 @@ def _plain(done: Promotion) -> dict[str, object]:
         "added": list(done.added),
         "already": list(done.already),
         "dry_run": done.dry_run,
-        **demands.plain(done.report),
+        **plain_demands(done.report),
         "untested_note": done.untested,
     }
+
+
+def show_demands(report: GateReport, *, kept: bool = False) -> None:
+    """Every demand with how it stands and why, then what the set was not tested on.
+
+    Args:
+        report: what the gate found.
+        kept: it was asked when the set was promoted, and not again.
+    """
+    screen = console.current()
+    when = f"{report.judged[:10]} {report.judged[11:16]} UTC"
+    screen.out(f"the gate on the set {report.set_id[:12]}, asked {when}{' and not again' if kept else ''}:")
+    for demand in report.demands:
+        text = f"{demand.outcome:8} {demand.number}. {demand.name}: {demand.why}"
+        screen.item(_MARKS[demand.outcome], text)
+    if note := report.untested_note:
+        screen.item("bypassed", note)
+
+
+def plain_demands(report: GateReport | None) -> dict[str, object]:
+    """What the gate found, for programs to read."""
+    found = [
+        {
+            "number": d.number,
+            "name": d.name,
+            "outcome": d.outcome,
+            "holds": d.holds,
+            "bypassed": d.bypassed,
+            "reason": d.why,
+        }
+        for d in (report.demands if report else ())
+    ]
+    return {"demands": found, "untested": list(report.untested) if report else []}

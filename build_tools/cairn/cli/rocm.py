@@ -5,62 +5,68 @@ from __future__ import annotations
 import argparse
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cairn.cli import common, paths
-from cairn.cli.parser import Subparsers
+from cairn.cli import arguments
+from cairn.cli.parser import Subparsers, add_command, add_commands
 from cairn.output import console
-from cairn.rocm import install
-from cairn.rocm import package as packaging
+
+if TYPE_CHECKING:
+    from cairn.rocm.install import InstallRequest
+    from cairn.rocm.package import WrittenPackage
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the group to the program's parser."""
-    group = subparsers.add_parser(
-        "rocm",
-        help="make and install ROCm SDK packages",
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of the group."""
+    commands = add_commands(
+        parser,
         description="Turn ROCm into pip packages, and install them.",
-        epilog="example: cairn rocm install --python .venv --index-url URL",
+        example="cairn rocm install --python .venv --index-url URL",
     )
-    commands = group.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _register_package(commands)
-    _register_install(commands)
+    _add_package(commands)
+    _add_install(commands)
 
 
-def _register_package(commands: Subparsers) -> None:
-    parser = commands.add_parser(
+def _add_package(commands: Subparsers) -> None:
+    parser = add_command(
+        commands,
         "package",
-        help="turn a ROCm tree into pip packages",
-        description="Turn an installed prefix, or a tree of artifacts, into the packages of a ROCm SDK.",
-        epilog="example: cairn rocm package --prefix /opt/rocm --description packages.toml "
+        _package,
+        about="turn an installed prefix, or a tree of artifacts, into the packages of a ROCm SDK",
+        example="cairn rocm package --prefix /opt/rocm --description packages.toml "
         "--rocm-version 7.10.0 --targets gfx942,gfx1100 --output-dir dist",
     )
     tree = parser.add_mutually_exclusive_group(required=True)
     tree.add_argument(
         "--prefix",
-        type=paths.folder,
+        type=arguments.folder,
         metavar="DIR",
         help="an installed prefix: the folder with bin, include and lib",
     )
     tree.add_argument(
-        "--artifacts", type=paths.folder, metavar="DIR", help="a folder of artifacts NAME_COMPONENT_TARGET"
+        "--artifacts",
+        type=arguments.folder,
+        metavar="DIR",
+        help="a folder of artifacts NAME_COMPONENT_TARGET",
     )
     parser.add_argument(
         "--description",
-        type=paths.file,
+        type=arguments.file,
         metavar="FILE",
         help="the packages.toml that says what goes where",
     )
     parser.add_argument("--rocm-version", required=True, help="such as 7.10.0 or 7.10.0a20251124")
-    common.add_targets(parser, default="none")
+    arguments.add_targets(parser, default="none")
     parser.add_argument("--family", default="", help="name of the family of the targets (default: none)")
-    common.add_output_dir(parser)
-    common.add_dry_run(parser)
-    common.add_json(parser)
-    parser.set_defaults(run=_package)
+    arguments.add_output_dir(parser)
+    arguments.add_dry_run(parser)
+    arguments.add_json(parser)
 
 
 def _package(options: argparse.Namespace) -> int:
-    request = packaging.PackageRequest(
+    from cairn.rocm import package
+
+    request = package.PackageRequest(
         prefix=options.prefix,
         artifacts=options.artifacts,
         description=options.description,
@@ -70,7 +76,7 @@ def _package(options: argparse.Namespace) -> int:
         output_dir=options.output_dir,
     )
     with console.current().stage("package ROCm"):
-        dists = packaging.package(request, dry_run=options.dry_run)
+        dists = package.package(request, dry_run=options.dry_run)
     if options.json:
         console.current().json([_plain(dist) for dist in dists])
     else:
@@ -79,7 +85,7 @@ def _package(options: argparse.Namespace) -> int:
     return 0
 
 
-def _plain(dist: packaging.WrittenPackage) -> dict[str, object]:
+def _plain(dist: WrittenPackage) -> dict[str, object]:
     return {
         "path": str(dist.path),
         "distribution": dist.distribution,
@@ -89,34 +95,34 @@ def _plain(dist: packaging.WrittenPackage) -> dict[str, object]:
     }
 
 
-def _register_install(commands: Subparsers) -> None:
-    parser = commands.add_parser(
+def _add_install(commands: Subparsers) -> None:
+    parser = add_command(
+        commands,
         "install",
-        help="install a ROCm SDK into an environment",
-        description="Install a ROCm SDK into an environment and say where its parts are.",
-        epilog="example: cairn rocm install --python .venv --index-url http://127.0.0.1:8383/simple/",
+        _install,
+        about="install a ROCm SDK into an environment, and say where its parts are",
+        example="cairn rocm install --python .venv --index-url http://127.0.0.1:8383/simple/",
     )
     parser.add_argument(
         "--python",
-        type=paths.file_or_folder,
+        type=arguments.file_or_folder,
         required=True,
         metavar="PYTHON",
         help="an interpreter, or an environment's folder",
     )
-    common.add_pip(parser)
+    arguments.add_pip(parser)
     parser.add_argument(
         "--family", help="name of the family of the targets (default: that of the GPU, or the SDK's default)"
     )
-    common.add_dry_run(parser)
-    common.add_json(parser)
-    parser.set_defaults(run=_install)
+    arguments.add_dry_run(parser)
+    arguments.add_json(parser)
 
 
-def install_request(
-    options: argparse.Namespace, *, python: Path, family: str | None
-) -> install.InstallRequest:
-    """What the options of `cairn.cli.common.add_pip` ask for."""
-    return install.InstallRequest(
+def install_request(options: argparse.Namespace, *, python: Path, family: str | None) -> InstallRequest:
+    """What the options of `cairn.cli.arguments.add_pip` ask for."""
+    from cairn.rocm.install import InstallRequest
+
+    return InstallRequest(
         python=python,
         index_url=options.index_url,
         find_links=tuple(options.find_links),
@@ -129,6 +135,8 @@ def install_request(
 
 
 def _install(options: argparse.Namespace) -> int:
+    from cairn.rocm import install
+
     request = install_request(options, python=options.python, family=options.family)
     if options.dry_run:
         console.current().out(shlex.join(install.install_command(request)))

@@ -5,81 +5,82 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cairn import datafile
-from cairn import stack as stacks
-from cairn.cli import common, paths
-from cairn.cli.parser import Subparsers
+from cairn.cli import arguments
+from cairn.cli.parser import Subparsers, add_command, add_commands
 from cairn.errors import TestsFailedError, UsageError
 from cairn.output import console
-from cairn.targets import CPU, parse_targets
-from cairn.testing import gpus as testing_gpus
-from cairn.testing import junit
-from cairn.testing.smoke import SmokeRequest, SmokeResult, require_passed, run_smoke
-from cairn.testing.verdict import Judgement, judge
-from cairn.wheels import wheelset as wheel_sets
-from cairn.wheels.wheelset import WheelSet
+
+if TYPE_CHECKING:
+    from cairn.stack import Stack
+    from cairn.testing.junit import JUnit
+    from cairn.testing.smoke import SmokeRequest, SmokeResult
+    from cairn.testing.verdict import Judgement
+    from cairn.wheels.wheelset import WheelSet
 
 
-def register(subparsers: Subparsers) -> None:
-    """Add the command group to the program."""
-    parser = subparsers.add_parser(
-        "test",
-        help="smoke-test wheels, read test results",
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of the group."""
+    commands = add_commands(
+        parser,
         description="Test built wheels as they will be installed, and judge the results.",
-        epilog="example: cairn test report --floor 100 results/*.xml",
+        example="cairn test report --floor 100 results/*.xml",
     )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_smoke(commands)
     _add_report(commands)
 
 
 def _add_smoke(commands: Subparsers) -> None:
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "smoke",
-        help="install a set into a fresh environment and test it",
-        description="Install exactly the files of a set into a fresh environment, from one index alone, and "
-        "run the built-in checks and the stack's own tests. Without --index-url, packages come from "
-        "--find-links alone. Writes record.json and junit.xml.",
-        epilog="example: cairn test smoke --set out/set.json --stack external-builds/sample "
+        _smoke,
+        about="install a set into a fresh environment and test it",
+        more="Exactly the files of the set are installed, from one index alone; then the built-in checks and "
+        "the stack's own tests run. Without --index-url, packages come from --find-links alone. Writes "
+        "record.json and junit.xml.",
+        example="cairn test smoke --set out/set.json --stack external-builds/sample "
         "--index-url http://127.0.0.1:8383/staging/simple/ -- -k cpu",
     )
     parser.add_argument(
-        "--set", type=paths.file, required=True, metavar="FILE", help="set.json of the wheels"
+        "--set", type=arguments.file, required=True, metavar="FILE", help="set.json of the wheels"
     )
     parser.add_argument("--index-url", metavar="URL", help="the only package index to use")
-    common.add_find_links(parser)
-    common.add_stack(parser, required=False)
-    common.add_targets(parser, default="what the set is for; others are refused")
-    common.add_output_dir(parser, default=Path("smoke"))
-    common.add_python(parser, what="to make the environment from")
+    arguments.add_find_links(parser)
+    arguments.add_stack(parser, required=False)
+    arguments.add_targets(parser, default="what the set is for; others are refused")
+    arguments.add_output_dir(parser, default=Path("smoke"))
+    arguments.add_python(parser, what="to make the environment from")
     parser.add_argument(
         "--timeout", type=float, default=1800.0, metavar="SECONDS", help="for each run of pytest"
     )
     parser.add_argument("--floor", type=int, default=1, help="fewest tests that must run")
-    common.add_json(parser)
+    arguments.add_json(parser)
     parser.add_argument("pytest_args", nargs="*", metavar="-- PYTEST ARGS", help="passed on to pytest")
-    parser.set_defaults(run=_smoke)
 
 
 def _add_report(commands: Subparsers) -> None:
-    parser = commands.add_parser(
+    parser = add_command(
+        commands,
         "report",
-        help="counts, verdict and failures of JUnit files",
-        description="Judge JUnit XML files as a test run is judged: a file that is missing, truncated or has "
-        "nothing but skips is a failure.",
-        epilog="example: cairn test report --floor 100 results/*.xml",
+        _report,
+        about="judge JUnit XML files as a test run is judged: counts, verdict and failures",
+        more="A file that is missing, truncated or has nothing but skips is a failure.",
+        example="cairn test report --floor 100 results/*.xml",
     )
     parser.add_argument("junit", type=Path, nargs="+", metavar="JUNIT", help="a JUnit XML file")
     parser.add_argument("--floor", type=int, default=1, help="fewest tests that must run")
     parser.add_argument(
         "--device-floor", type=int, default=0, help="fewest tests that must have passed on a GPU"
     )
-    common.add_json(parser)
-    parser.set_defaults(run=_report)
+    arguments.add_json(parser)
 
 
 def _smoke(options: argparse.Namespace) -> int:
+    from cairn import datafile
+    from cairn.testing.smoke import require_passed, run_smoke
+
     request = _request(options)
     with console.current().stage(f"smoke tests of {len(request.wheel_set.wheels)} wheels") as stage:
         result = run_smoke(request, on_line=stage.update)
@@ -92,7 +93,10 @@ def _smoke(options: argparse.Namespace) -> int:
 
 
 def _request(options: argparse.Namespace) -> SmokeRequest:
-    wheel_set = wheel_sets.read(options.set)
+    from cairn.testing.smoke import SmokeRequest
+    from cairn.wheels import wheelset
+
+    wheel_set = wheelset.read(options.set)
     _check_targets(wheel_set, options.targets)
     request = SmokeRequest(
         wheel_set=wheel_set,
@@ -104,10 +108,10 @@ def _request(options: argparse.Namespace) -> SmokeRequest:
         timeout=options.timeout,
         floor=options.floor,
     )
-    return _with_stack(request, common.read_stack(options)) if options.stack else request
+    return _with_stack(request, arguments.read_stack(options)) if options.stack else request
 
 
-def _with_stack(request: SmokeRequest, stack: stacks.Stack) -> SmokeRequest:
+def _with_stack(request: SmokeRequest, stack: Stack) -> SmokeRequest:
     return dataclasses.replace(
         request,
         extra_wheels=stack.extra_wheels,
@@ -118,6 +122,8 @@ def _with_stack(request: SmokeRequest, stack: stacks.Stack) -> SmokeRequest:
 
 
 def _check_targets(wheel_set: WheelSet, text: str | None) -> None:
+    from cairn.targets import parse_targets
+
     if text and set(parse_targets(text)) != set(wheel_set.targets):
         raise UsageError(
             f"the set is for {', '.join(wheel_set.targets)}, not for {text}",
@@ -147,7 +153,12 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
-def _judged(path: Path, floor: int, device_floor: int) -> tuple[junit.JUnit | None, Judgement]:
+def _judged(path: Path, floor: int, device_floor: int) -> tuple[JUnit | None, Judgement]:
+    from cairn.targets import CPU
+    from cairn.testing import gpus as testing_gpus
+    from cairn.testing import junit
+    from cairn.testing.verdict import Judgement, judge
+
     try:
         found = junit.read(path)
     except TestsFailedError as error:
@@ -164,15 +175,19 @@ def _judged(path: Path, floor: int, device_floor: int) -> tuple[junit.JUnit | No
     return found, verdict
 
 
-def _plain(path: Path, found: junit.JUnit | None, verdict: Judgement) -> dict[str, object]:
+def _plain(path: Path, found: JUnit | None, verdict: Judgement) -> dict[str, object]:
+    from cairn import datafile
+
     counts = datafile.to_plain(found.counts) if found else None
     return {"file": str(path), "verdict": verdict.verdict, "reason": verdict.reason, "counts": counts}
 
 
-def _show_judged(judged: list[tuple[Path, junit.JUnit | None, Judgement]]) -> None:
+def _show_judged(judged: list[tuple[Path, JUnit | None, Judgement]]) -> None:
+    from cairn.testing.junit import JUnit
+
     rows = []
     for path, found, verdict in judged:
-        counts = found.counts if found else junit.JUnit(cases=()).counts
+        counts = found.counts if found else JUnit(cases=()).counts
         numbers = (counts.passed, counts.failed, counts.errors, counts.skipped, counts.device_passed)
         rows.append((path.name, *map(str, numbers), verdict.verdict, verdict.reason))
     head = ("file", "passed", "failed", "errors", "skipped", "on a GPU", "verdict", "reason")

@@ -215,12 +215,7 @@ def test_the_command_serves_until_it_is_interrupted(
     store: LocalStore, wheel: Path, sign: signal.Signals
 ) -> None:
     assert wheel.exists()
-    program = (
-        "import argparse; from cairn.cli import index, main;"
-        "parser = argparse.ArgumentParser(); index.register(parser.add_subparsers());"
-        "raise SystemExit(main.guarded(parser.parse_args()))"
-    )
-    command = [sys.executable, "-c", program, "index", "serve", str(store.path), "--port", "0"]
+    command = [sys.executable, "-m", "cairn", "index", "serve", str(store.path), "--port", "0"]
     env = os.environ | {"PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from cairn.cli import checkout as command
 from cairn.cli import main as program
 from cairn.errors import SourceError, UsageError
 from cairn.sources import checkout_stack
@@ -205,10 +203,8 @@ lines.old.hashtag = "v2.9.0"
 
 
 def run(*argv: str) -> int:
-    """The `cairn checkout` command, with its own parser."""
-    parser = argparse.ArgumentParser()
-    command.register(parser.add_subparsers(required=True))
-    return program.guarded(parser.parse_args(["checkout", *argv]))
+    """The `cairn checkout` command."""
+    return program.main(["checkout", *argv])
 
 
 def test_the_command_checks_out_a_line(

@@ -1,4 +1,3 @@
-import argparse
 import json
 import shutil
 import subprocess
@@ -7,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.cli import test as test_command
-from cairn.cli.main import guarded
+from cairn.cli.main import main
 from cairn.testing import record
 from cairn.wheels import wheelset as wheel_sets
 from helpers.testing import MakeWheel, Serve, set_of
@@ -22,9 +20,7 @@ BAD = '<testsuite tests="1"><testcase name="c"><failure message="1 is not 2"/></
 
 
 def cairn(*words: object) -> int:
-    parser = argparse.ArgumentParser()
-    test_command.register(parser.add_subparsers(required=True))
-    return guarded(parser.parse_args(["test", *map(str, words)]))
+    return main(["test", *map(str, words)])
 
 
 def results(folder: Path, **texts: str) -> list[Path]:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from cairn import files
-from cairn.cli import main, paths
-from cairn.cli.upstream import build_prod_wheels, repo_scripts
-from cairn.cli.wheel import fat as wheel_fat
+from cairn.cli import arguments, main
+from cairn.cli.upstream import build_prod_wheels, patch_fat_wheel, pytorch_repo
 from cairn.errors import CairnError, UsageError
 from cairn.output import console, wording
 from cairn.sources.git import url
@@ -52,13 +51,13 @@ def test_what_was_mistyped_is_named(
 
 
 def test_the_scripts_name_what_was_mistyped_too(capsys: pytest.CaptureFixture[str]) -> None:
-    repo = repo_scripts._parser("torch", Path("pytorch_torch_repo.py"))
+    repo = pytorch_repo._parser("torch", Path("pytorch_torch_repo.py"))
     assert "did you mean --repo-hashtag?" in refused(capsys, "checkout", "--repo-hastag", "x", parser=repo)
     assert "did you mean hipify?" in refused(capsys, "hipfy", parser=repo)
     build = build_prod_wheels._parser(Path("build_prod_wheels.py"))
     shown = refused(capsys, "build", "--pytorch-rocm-arc", "gfx942", parser=build)
     assert "did you mean --pytorch-rocm-arch?" in shown
-    fat = wheel_fat._parser(Path("patch_fat_wheel.py"), windows=False)
+    fat = patch_fat_wheel._parser(Path("patch_fat_wheel.py"), windows=False)
     assert "did you mean --output-path?" in refused(capsys, "--output-pat", "x", parser=fat)
 
 
@@ -130,7 +129,7 @@ def test_the_scripts_take_general_options_on_both_sides() -> None:
     "words", [("--stack", "s", "--line", "l", "hipify"), ("hipify", "--stack", "s", "--line", "l")]
 )
 def test_the_scripts_take_stack_and_line_on_both_sides(words: tuple[str, ...]) -> None:
-    parser = repo_scripts._parser("vision", Path("folder/pytorch_vision_repo.py"))
+    parser = pytorch_repo._parser("vision", Path("folder/pytorch_vision_repo.py"))
     given = parser.parse_args(words)
     assert (given.stack, given.line) == (Path("s"), "l")
     usual = parser.parse_args(["hipify"])
@@ -255,12 +254,12 @@ def test_where_nothing_can_be_written_is_known_before_the_work(
     assert said in refused(capsys, *words, parser=main.make_parser((words[0],)))
 
 
-@pytest.mark.parametrize("check", [paths.file, paths.folder])
+@pytest.mark.parametrize("check", [arguments.file, arguments.folder])
 def test_what_may_not_be_read_is_called_that(
     check: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "locked"
-    path.touch() if check is paths.file else path.mkdir()
+    path.touch() if check is arguments.file else path.mkdir()
     monkeypatch.setattr("os.access", lambda *_: False)  # root may read everything
     with pytest.raises(argparse.ArgumentTypeError, match="locked cannot be read: permission denied"):
         check(str(path))
@@ -294,14 +293,16 @@ def test_a_checkout_that_is_elsewhere_is_really_there(
     assert "did you mean torch?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("kind", [paths.file, paths.folder, paths.program, paths.file_or_folder])
+@pytest.mark.parametrize(
+    "kind", [arguments.file, arguments.folder, arguments.program, arguments.file_or_folder]
+)
 @pytest.mark.parametrize(("text", "said"), [("", "no path"), ("~nosuchuser/x", "~nosuchuser/x")])
 def test_a_path_that_names_nothing_is_refused(kind: Callable[[str], Path], text: str, said: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=said):
         kind(text)
 
 
-@pytest.mark.parametrize("kind", [paths.new_file, paths.new_folder])
+@pytest.mark.parametrize("kind", [arguments.new_file, arguments.new_folder])
 @pytest.mark.parametrize(("text", "said"), [("", "no path"), ("~nosuchuser/x", "~nosuchuser/x")])
 def test_nothing_is_written_to_a_path_that_names_nothing(
     kind: Callable[[str], Path], text: str, said: str

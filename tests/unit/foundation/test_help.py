@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from cairn import stack
-from cairn.cli import common, main
-from cairn.cli.upstream import build_prod_wheels, repo_scripts, smoke_script
-from cairn.cli.wheel import fat
+from cairn.cli import arguments, main
+from cairn.cli.upstream import build_prod_wheels, patch_fat_wheel, pytorch_repo, run_pytorch_smoke_tests
 
 PYTORCH = Path(__file__).resolve().parents[3] / "external-builds" / "pytorch"
 
@@ -37,9 +36,12 @@ def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]
 PARSERS = (
     main.make_parser(),
     build_prod_wheels._parser(Path("build_prod_wheels.py"), stack.load(PYTORCH).projects),
-    smoke_script._parser(Path("run_pytorch_smoke_tests.py")),
-    *(repo_scripts._parser(name, Path(f"pytorch_{name}_repo.py")) for name in ("torch", "vision", "triton")),
-    *(fat._parser(Path(n), windows=w) for n, w in (("patch_fat_wheel.py", False), ("windows.py", True))),
+    run_pytorch_smoke_tests._parser(Path("run_pytorch_smoke_tests.py")),
+    *(pytorch_repo._parser(name, Path(f"pytorch_{name}_repo.py")) for name in ("torch", "vision", "triton")),
+    *(
+        patch_fat_wheel._parser(Path(n), windows=w)
+        for n, w in (("patch_fat_wheel.py", False), ("windows.py", True))
+    ),
 )
 COMMANDS = [command for parser in PARSERS for command in below(parser)]
 every_command = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.prog)
@@ -152,15 +154,15 @@ print([name for name in sys.modules if name.startswith(("cairn.build", "cairn.so
 def test_links_before_and_after_the_command_are_all_kept() -> None:
     parser = build_prod_wheels._parser(Path("build_prod_wheels.py"))
     given = ["--find-links", "a", "build", "--find-links", "b", "--find-links", "c", "--output-dir", "out"]
-    assert common.wanted_sdk(parser.parse_args(given)).source.find_links == ("a", "b", "c")
-    assert common.wanted_sdk(parser.parse_args(given[2:3] + given[-2:])).source.find_links == ()
+    assert arguments.wanted_sdk(parser.parse_args(given)).source.find_links == ("a", "b", "c")
+    assert arguments.wanted_sdk(parser.parse_args(given[2:3] + given[-2:])).source.find_links == ()
 
 
 @pytest.mark.parametrize("written", ["7.10.0", "==7.10.0"])
 def test_the_version_of_the_sdk_may_have_upstreams_comparison_before_it(written: str) -> None:
     parser = build_prod_wheels._parser(Path("build_prod_wheels.py"))
     given = parser.parse_args(["build", "--rocm-sdk-version", written, "--output-dir", "out"])
-    assert common.wanted_sdk(given).version == "7.10.0"
+    assert arguments.wanted_sdk(given).version == "7.10.0"
 
 
 @pytest.mark.parametrize("kind", ["ci", "dev", "dev-bkc", "nightly", "nightly-bkc", "prerelease", "stable"])

@@ -52,13 +52,12 @@ def environment(folder: Path, code: str, **more: str) -> Mapping[str, str]:
         ([*CAIRN, "wheel", "show", "x.whl"], "cairn.cli.wheel"),
         ([*CAIRN, "--help"], "argparse"),
         ([str(Path(sys.executable).with_name("cairn")), "--help"], "cairn.cli.main"),
-        ([sys.executable, str(SCRIPTS / "build_prod_wheels.py"), "build"], "cairn.build"),
         (
             [sys.executable, str(SCRIPTS / "pytorch_torch_repo.py"), "checkout"],
-            "cairn.cli.upstream.repo_scripts",
+            "cairn.cli.upstream.pytorch_repo",
         ),
         ([sys.executable, str(SCRIPTS / "run_pytorch_smoke_tests.py")], "argparse"),
-        ([sys.executable, str(SCRIPTS / "patch_fat_wheel.py")], "cairn.wheels"),
+        ([sys.executable, str(SCRIPTS / "patch_fat_wheel.py")], "cairn.cli.wheel"),
         ([sys.executable, str(ROOT / "dev.py"), "check"], "hashlib"),
     ],
 )
@@ -74,6 +73,36 @@ def test_an_interrupt_while_python_still_imports_is_one_line(
         child.send_signal(sign)
         said = child.stderr.read()
     assert (child.returncode, said) == (130, "error: interrupted\n")
+
+
+@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [
+        ([*CAIRN, "wheel", "show", "x.whl"], "cairn.wheels"),
+        ([*CAIRN, "test", "report", "x.xml"], "cairn.testing"),
+        (
+            [sys.executable, str(SCRIPTS / "build_prod_wheels.py"), "build", "--output-dir", "o"],
+            "cairn.build",
+        ),
+        ([sys.executable, str(SCRIPTS / "pytorch_torch_repo.py"), "checkout"], "cairn.sources"),
+    ],
+)
+def test_an_interrupt_while_a_command_imports_what_it_needs_is_one_too(
+    tmp_path: Path, command: list[str], module: str, sign: signal.Signals
+) -> None:
+    (tmp_path / "x.whl").touch()
+    variables = environment(tmp_path, _SLOW, SLOW_MODULE=module)
+    with subprocess.Popen(command, cwd=tmp_path, env=variables, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr is not None
+        assert child.stderr.readline() == "importing\n"
+        child.send_signal(sign)
+        said = child.stderr.read()
+    assert child.returncode == 130
+    assert said.splitlines() == [
+        "error: interrupted",
+        "  what to do: run the same command again: finished steps are kept",
+    ]
 
 
 def test_a_job_in_the_background_of_a_shell_is_not_interrupted(tmp_path: Path) -> None:

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
 import pytest
 
-from cairn.cli import rocm
+from cairn.cli import main
 from cairn.errors import UsageError
 from cairn.output import console
 from cairn.rocm import install, package
@@ -106,8 +105,7 @@ def test_pip_is_asked_for_what_the_flags_say(tmp_path: Path) -> None:
 
 
 def test_the_command_line_becomes_pips(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    parser = argparse.ArgumentParser()
-    rocm.register(parser.add_subparsers())
+    parser = main.make_parser(("rocm",))
     words = [
         "rocm",
         "install",

@@ -12,26 +12,28 @@ import itertools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING
 
-from cairn import stack as stacks
-from cairn.build import job
-from cairn.build.model import CompilerCache, Job
-from cairn.cli import common, completers, main, paths
+from cairn.cli import arguments
+from cairn.cli import main as program
 from cairn.cli.build import show_wheels
-from cairn.cli.parser import Parser
+from cairn.cli.parser import Parser, completion_asked
 from cairn.errors import CairnError, UsageError
 from cairn.output import console
-from cairn.stack import Project
+
+if TYPE_CHECKING:
+    from cairn.build.model import CompilerCache, Job
+    from cairn.stack import Project, Stack
 
 _ALWAYS = "torch"  # upstream has no switch for it
 _INDEX = "--index-url https://rocm.nightlies.amd.com/v2/gfx110X-all/"  # in the examples
 # Upstream's release types to the channel that the SDK must be of, and stable, which upstream does not build.
 _CHANNELS = {name: name for name in ("dev", "nightly", "nightly-bkc", "prerelease", "stable")}
 _CHANNELS |= {"ci": "dev", "dev-bkc": "dev"}
+_CACHES: tuple[CompilerCache, ...] = ("ccache", "sccache")
 
 
-def run(argv: Sequence[str] | None = None, *, script: Path) -> int:
+def main(argv: Sequence[str] | None = None, *, script: str) -> int:
     """Run the script; returns its exit code.
 
     Args:
@@ -39,10 +41,9 @@ def run(argv: Sequence[str] | None = None, *, script: Path) -> int:
         script: its own file: the stack.toml and the default checkouts are beside it.
     """
     words = sys.argv[1:] if argv is None else argv
-    line = completers.words() if completers.asked() else words
-    options = _parser(script, _projects(line, script)).parse_args(words)
-    options.script = script
-    return main.guarded(options)
+    path = Path(script)
+    line = arguments.words() if completion_asked() else words
+    return program.guarded(_parser(path, _projects(line, path)).parse_args(words))
 
 
 def _projects(words: Sequence[str], script: Path) -> tuple[Project, ...]:
@@ -50,6 +51,8 @@ def _projects(words: Sequence[str], script: Path) -> tuple[Project, ...]:
 
     Where it cannot be read, they are those of the stack beside the script; the run reports what is wrong.
     """
+    from cairn import stack as stacks
+
     if "build" not in words:
         return ()
     named = [after for word, after in itertools.pairwise(words) if word == "--stack"]
@@ -66,8 +69,8 @@ def _parser(script: Path, projects: Sequence[Project] = ()) -> argparse.Argument
         description="Build PyTorch wheels for ROCm from checkouts made by the pytorch_*_repo.py scripts.",
         epilog=f"example: python {script.name} build --install-rocm {_INDEX} --output-dir out",
     )
-    common.add_pip(parser)
-    common.add_stack(parser, default=script.parent, default_line=common.LINE_OF_CHECKOUTS)
+    arguments.add_pip(parser)
+    arguments.add_stack(parser, default=script.parent, default_line=arguments.LINE_OF_CHECKOUTS)
     commands = parser.add_subparsers(required=True, metavar="install-rocm|build")
     install = commands.add_parser(
         "install-rocm",
@@ -76,7 +79,7 @@ def _parser(script: Path, projects: Sequence[Project] = ()) -> argparse.Argument
         epilog=f"example: python {script.name} install-rocm {_INDEX}",
     )
     _repeat_pip(install)
-    common.add_stack(install, default=argparse.SUPPRESS, default_line=common.LINE_OF_CHECKOUTS)
+    arguments.add_stack(install, default=argparse.SUPPRESS, default_line=arguments.LINE_OF_CHECKOUTS)
     install.set_defaults(run=_install_rocm)
     build = commands.add_parser(
         "build",
@@ -86,7 +89,7 @@ def _parser(script: Path, projects: Sequence[Project] = ()) -> argparse.Argument
         "--pytorch-rocm-arch gfx1100 --output-dir out",
     )
     _repeat_pip(build)
-    common.add_stack(build, default=argparse.SUPPRESS, default_line=common.LINE_OF_CHECKOUTS)
+    arguments.add_stack(build, default=argparse.SUPPRESS, default_line=arguments.LINE_OF_CHECKOUTS)
     _add_build(build, script, projects)
     build.set_defaults(run=_build)
     return parser
@@ -94,27 +97,27 @@ def _parser(script: Path, projects: Sequence[Project] = ()) -> argparse.Argument
 
 def _repeat_pip(parser: argparse.ArgumentParser) -> None:
     """Take the SDK's options after the command as well as before it, as upstream's users write both."""
-    common.add_pip(parser)
+    arguments.add_pip(parser)
     for action in parser._actions:  # noqa: SLF001 - argparse has no other way to reach an option's default
         if action.dest != "help":
             action.help = (action.help or "").replace("%(default)s", str(action.default))
             action.default = argparse.SUPPRESS
         if action.dest == "find_links":  # the links before the command would be lost, not added to
-            action.dest = common.MORE_FIND_LINKS
+            action.dest = arguments.MORE_FIND_LINKS
 
 
 def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence[Project]) -> None:
     flag = argparse.BooleanOptionalAction
     parser.add_argument("--install-rocm", action=flag, default=False, help="install the ROCm SDK first")
-    common.add_output_dir(parser)
-    common.add_root_checkout_dir(parser)
+    arguments.add_output_dir(parser)
+    arguments.add_root_checkout_dir(parser)
     parser.set_defaults(root_checkout_dir=script.parent)
-    common.add_build_env(parser)
+    arguments.add_build_env(parser)
     for project in projects:
         name = project.flag or project.name
         text = f"checkout of {project.name}"
         parser.add_argument(
-            f"--{name}-dir", type=paths.folder, dest=f"dir_{project.name}", metavar="DIR", help=text
+            f"--{name}-dir", type=arguments.folder, dest=f"dir_{project.name}", metavar="DIR", help=text
         )
         if project.name != _ALWAYS:
             text = f"build {project.name} (default: when its checkout is there)"
@@ -122,7 +125,7 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
                 f"--build-{name}", action=flag, dest=f"build_{project.name}", default=None, help=text
             )
     arch = parser.add_argument("--pytorch-rocm-arch", help="GPU targets (default: what the SDK serves)")
-    completers.completes(arch, completers.targets)
+    arguments.completes(arch, arguments.complete_targets)
     parser.add_argument(
         "--version-suffix", help="local version of the wheels, such as +rocm7.10.0 (default: the SDK's)"
     )
@@ -134,7 +137,7 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
         default=None,
         help="build flash attention (default: where triton supports it)",
     )
-    for cache in get_args(CompilerCache):
+    for cache in _CACHES:
         parser.add_argument(
             f"--use-{cache}", action=flag, default=False, help=f"put {cache} before the compilers"
         )
@@ -142,21 +145,30 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
 
 
 def _install_rocm(options: argparse.Namespace) -> int:
+    from cairn import stack as stacks
+    from cairn.build import job
+    from cairn.build.model import Job
+
     stack = stacks.load(options.stack)
     installed = job.install_rocm(
-        Job(stack=stack, checkouts={}, output_dir=Path(), sdk=common.wanted_sdk(options))
+        Job(stack=stack, checkouts={}, output_dir=Path(), sdk=arguments.wanted_sdk(options))
     )
     console.current().out(f"ROCm SDK {installed.info.version} at {installed.info.root}")
     return 0
 
 
 def _build(options: argparse.Namespace) -> int:
+    from cairn import stack as stacks
+    from cairn.build import job
+
     wanted = _job(options, stacks.load(options.stack))
     return show_wheels(job.run(wanted))
 
 
-def _job(options: argparse.Namespace, stack: stacks.Stack) -> Job:
-    caches: list[CompilerCache] = [c for c in get_args(CompilerCache) if getattr(options, f"use_{c}")]
+def _job(options: argparse.Namespace, stack: Stack) -> Job:
+    from cairn.build.model import Job
+
+    caches = [c for c in _CACHES if getattr(options, f"use_{c}")]
     if len(caches) > 1:
         raise UsageError(f"{' and '.join(f'--use-{cache}' for cache in caches)} exclude each other")
     flash = options.enable_pytorch_flash_attention
@@ -176,7 +188,7 @@ def _job(options: argparse.Namespace, stack: stacks.Stack) -> Job:
         checkouts=checkouts,
         required=frozenset(required & checkouts.keys()),
         output_dir=options.output_dir,
-        sdk=common.wanted_sdk(options),
+        sdk=arguments.wanted_sdk(options),
         install_rocm=options.install_rocm,
         targets=options.pytorch_rocm_arch,
         version_suffix=options.version_suffix,

@@ -8,27 +8,27 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cairn import files
+from cairn.cli import arguments
 from cairn.cli import checkout as command
-from cairn.cli import common
 from cairn.cli import main as program
 from cairn.cli.parser import Parser
 from cairn.errors import NetworkError, UsageError
 from cairn.output import console
-from cairn.sources.checkout.checkout import CheckoutRequest
-from cairn.sources.git import url as git_url
-from cairn.sources.manifest import restore, therock
-from cairn.sources.manifest.therock import UpstreamSource
+
+if TYPE_CHECKING:
+    from cairn.sources.manifest.therock import UpstreamSource
 
 _SECONDS = 60.0  # for a server's answer
 _LIMIT = 1 << 20  # bytes; a manifest has one kilobyte
 _DOWNLOADED = "pytorch_manifest.json"  # upstream's name for it
 
 
-def main(argv: Sequence[str] | None = None, *, script: Path) -> int:
+def main(argv: Sequence[str] | None = None, *, script: str) -> int:
     """Run the script; returns its exit code. The stack.toml is beside it."""
-    return program.guarded(_parser(script).parse_args(argv))
+    return program.guarded(_parser(Path(script)).parse_args(argv))
 
 
 def _parser(script: Path) -> argparse.ArgumentParser:
@@ -37,7 +37,7 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         description="Check out what a manifest of TheRock's names, each at its commit, and hipify it.",
         epilog=f"example: python {script.name} --manifest manifest.json --checkout-root src",
     )
-    common.add_stack(parser, default=script.absolute().parent)
+    arguments.add_stack(parser, default=script.absolute().parent)
     given = parser.add_mutually_exclusive_group(required=True)
     given.add_argument("--manifest", type=Path, help="a manifest file of TheRock's")
     given.add_argument(
@@ -58,12 +58,15 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         help="refuse a manifest whose pytorch is of another branch",
     )
     parser.add_argument("--no-hipify", action="store_true", help="check out as upstream has it")
-    common.add_force(parser)
+    arguments.add_force(parser)
     parser.set_defaults(run=_run)
     return parser
 
 
 def _run(options: argparse.Namespace) -> int:
+    from cairn.sources.checkout.checkout import CheckoutRequest
+    from cairn.sources.manifest import restore, therock
+
     root = options.checkout_root.absolute()
     path = options.manifest or _download(options.manifest_url, root / _DOWNLOADED)
     found = therock.read(path)
@@ -72,7 +75,7 @@ def _run(options: argparse.Namespace) -> int:
     hipify, force = not options.no_hipify, options.force
     sources = [
         (CheckoutRequest(project=p, checkout_dir=root / s.name, hipify=hipify, force=force), s)
-        for p, s in therock.projects(common.read_stack(options), found, names)
+        for p, s in therock.projects(arguments.read_stack(options), found, names)
     ]
     with console.current().stage(f"check out what {path.name} names") as stage:
         done = restore.reproduce_upstreams(sources, say=stage.update)
@@ -92,7 +95,9 @@ def _refuse_other_branch(found: Collection[UpstreamSource], expected: str) -> No
 
 
 def _download(url: str, path: Path) -> Path:
-    import requests  # noqa: PLC0415 - only needed for a URL
+    import requests
+
+    from cairn.sources.git import url as git_url
 
     shown = git_url.without_credentials(url)
     try:

@@ -1,54 +1,64 @@
-"""`cairn wheel fat`, and the scripts that keep upstream's name for it."""
+"""`cairn wheel fat`."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from cairn import datafile
-from cairn.cli import main as program
-from cairn.cli import paths, wheel
-from cairn.cli.parser import Parser
+from cairn.cli import arguments
+from cairn.cli.parser import Subparsers, add_command
 from cairn.errors import UsageError
 from cairn.output import console
-from cairn.targets import sort_key
-from cairn.wheels.fat import build, target_names
-from cairn.wheels.fat.report import FatReport
+
+if TYPE_CHECKING:
+    from cairn.wheels.fat.report import FatReport
+
+ABOUT = (
+    "write a wheel that carries the ROCm libraries and data it needs, for the wanted targets alone, and that "
+    "works without any ROCm SDK package"
+)
+MORE = "It gets a version of its own, such as 2.9.0+fat.rocm7.10.0."
 
 
-def main(argv: Sequence[str] | None = None, *, script: Path, windows: bool) -> int:
-    """Run `patch_fat_wheel.py` or its sibling for Windows; returns the exit code.
-
-    Args:
-        argv: its arguments; the command line's by default.
-        script: its own file.
-        windows: whether it is the one for Windows wheels.
-    """
-    return program.guarded(_parser(script, windows=windows).parse_args(argv))
-
-
-def _parser(script: Path, *, windows: bool) -> argparse.ArgumentParser:
-    parser = Parser(
-        prog=script.name,
-        description=wheel.FAT,
-        epilog=f"example: python {script.name} torch-….whl /opt/rocm --output-path fat",
+def add_to(commands: Subparsers) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "fat",
+        run,
+        about=ABOUT,
+        more=MORE,
+        example="cairn wheel fat --output-dir fat dist/torch-….whl /opt/rocm",
     )
+    arguments.add_output_dir(parser)
+    add_arguments(parser)
+    parser.set_defaults(windows=None)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What `cairn wheel fat` and the scripts with upstream's name for it have in common."""
+    parser.add_argument("wheel", type=arguments.file, metavar="WHEEL", help="the linked wheel")
     parser.add_argument(
-        "--output-path",
-        type=paths.new_folder,
-        required=True,
-        metavar="DIR",
-        help="folder of the new wheel",
-        dest="output_dir",
+        "rocm", type=arguments.folder, metavar="ROCM_PATH", help="the ROCm to take libraries from"
     )
-    wheel.add_fat_arguments(parser)
-    parser.set_defaults(run=run, windows=windows)
-    return parser
+    arguments.add_targets(parser, default="those the wheel has code for")
+    parser.add_argument("--version", help="the whole new version")
+    arguments.add_repeated(parser, "--library", "NAME", "a library to take besides")
+    arguments.add_provided(parser)
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="stop where ROCM_PATH lacks a library that ROCm's torch opens by name",
+    )
+    arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
+    from cairn import datafile
+    from cairn.wheels.fat import build, target_names
+
     if options.windows is not None and options.windows != ("-win" in options.wheel.name):
         other = "patch_fat_wheel.py" if options.windows else "windows_patch_fat_wheel.py"
         raise UsageError(f"{options.wheel.name} is not for this script", tip=f"use {other}")
@@ -90,4 +100,6 @@ def _show(report: FatReport) -> None:
 
 
 def _by_target(sizes: Mapping[str, int]) -> str:
+    from cairn.targets import sort_key
+
     return ", ".join(f"{target} {console.size(sizes[target])}" for target in sorted(sizes, key=sort_key))

@@ -5,13 +5,42 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from cairn.cli import arguments
+from cairn.cli.parser import Subparsers, add_command
 from cairn.output import console
-from cairn.wheels.metadata import wheel_info
-from cairn.wheels.repair import auditwheel
+
+
+def add_to(commands: Subparsers) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "repair",
+        run,
+        about="give wheels the platform tag that their symbols justify, and the libraries that nothing else "
+        "supplies",
+        more="A wheel whose RECORD is wrong is refused.",
+        example="cairn wheel repair --exclude 'libamdhip64.so*' --output-dir out dist/torch-….whl",
+    )
+    arguments.add_wheels(parser)
+    arguments.add_repeated(parser, "--exclude", "GLOB", "a library that a different wheel supplies")
+    parser.add_argument("--platform", help="platform tag to give (default: the lowest that fits)")
+    parser.add_argument(
+        "--sdk",
+        type=arguments.folder,
+        metavar="SITE_PACKAGES",
+        help="where the ROCm SDK it was linked with is installed",
+    )
+    arguments.add_repeated(
+        parser, "--library-path", "DIR", "a folder of libraries to bundle", kind=arguments.folder
+    )
+    arguments.add_output_dir(parser)
+    arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
+    from cairn.wheels.repair import auditwheel
+
     screen = console.current()
     made = []
     for wheel in options.wheels:
@@ -32,6 +61,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _plain(source: Path, made: Path) -> dict[str, object]:
+    from cairn.wheels.metadata import wheel_info
+
     return {
         "source": str(source),
         "wheel": str(made),

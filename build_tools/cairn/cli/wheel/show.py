@@ -3,18 +3,68 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from cairn.cli.wheel import text
+from cairn.cli import arguments
+from cairn.cli.parser import Subparsers, add_command
 from cairn.output import console
-from cairn.wheels.contents.summary import summarise
+from cairn.output.console import Console, size
+
+if TYPE_CHECKING:
+    from cairn.wheels.contents.summary import Summary
+
+
+def add_to(commands: Subparsers) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "show",
+        run,
+        about="show a wheel's name, tags, requirements, sizes, targets and needed libraries",
+        example="cairn wheel show out/torch-2.9.0+rocm7.10.0-cp311-cp311-manylinux_2_28_x86_64.whl",
+    )
+    arguments.add_wheels(parser)
+    arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
+    from cairn.wheels.contents.summary import summarise
+
     found = [summarise(path) for path in options.wheels]
     screen = console.current()
     if options.json:
         screen.json([summary.to_plain() for summary in found])
-    for summary in () if options.json else found:
-        text.show(screen, summary)
+        return 0
+    for summary in found:
+        _show(screen, summary)
     return 0
+
+
+def _show(screen: Console, summary: Summary) -> None:
+    from cairn.targets import product_of
+    from cairn.wheels.contents.dependency_tree import needed_tree
+
+    screen.out(summary.file_name)
+    rows = [
+        ("name", summary.distribution),
+        ("version", summary.version + (f" (build {summary.build})" if summary.build else "")),
+        ("tags", ", ".join(summary.tags)),
+        ("python", summary.requires_python or "any"),
+        ("size", f"{size(summary.size)}, {size(summary.unpacked_size)} unpacked, {summary.members} files"),
+        ("targets", ", ".join(summary.targets) or "none"),
+        ("extras", ", ".join(summary.extras) or "none"),
+    ]
+    rows += [("requires", text) for text in summary.requires_dist]
+    rows += [("link", f"{text} (verify refuses it)") for text in summary.links]
+    screen.table(("", ""), rows)
+    if summary.targets:
+        screen.table(("target", "GPUs"), [(name, product_of(name)) for name in summary.targets])
+    with_code = [library for library in summary.binaries if library.targets]
+    if with_code:
+        screen.table(
+            ("library", "size", "device code", "targets"),
+            [(b.path, size(b.size), size(b.device_code_size), ", ".join(b.targets)) for b in with_code],
+        )
+    for line in needed_tree(summary.binaries):
+        screen.out(line)

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import argparse
 
+from cairn.cli import arguments
+from cairn.cli.parser import Subparsers, add_command
 from cairn.output import console
-from cairn.wheels.split.split import split
+
+
+def add_to(commands: Subparsers) -> None:
+    """Add the command."""
+    parser = add_command(
+        commands,
+        "split",
+        run,
+        about="write a host wheel without device code, and one device wheel for each target",
+        more="The host wheel needs `cairn wheel join` before its kernels run.",
+        example="cairn wheel split --output-dir split dist/torch-….whl",
+    )
+    parser.add_argument("wheel", type=arguments.file, metavar="WHEEL", help="a linked wheel")
+    arguments.add_output_dir(parser)
+    arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
+    from cairn.wheels.split.split import split
+
     screen = console.current()
     made = split(options.wheel, options.output_dir)
     if options.json:

@@ -9,12 +9,11 @@ from cairn.cli.main import guarded
 from cairn.cli.parser import Parser
 from cairn.errors import TestsFailedError
 from cairn.output import console
-from cairn.testing.installed import run_installed
 
 
-def main(*, script: Path) -> int:
+def main(*, script: str) -> int:
     """Run the tests of the folder `smoke-tests` beside `script`; arguments after `--` go to pytest."""
-    return guarded(_parser(script).parse_args())
+    return guarded(_parser(Path(script)).parse_args())
 
 
 def _parser(script: Path) -> argparse.ArgumentParser:
@@ -30,6 +29,8 @@ def _parser(script: Path) -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from cairn.testing.installed import run_installed
+
     result = run_installed(options.tests, tuple(options.pytest_args), on_line=console.current().out)
     judgement = result.judgement
     if judgement.verdict != "passed":

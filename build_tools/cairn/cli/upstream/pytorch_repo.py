@@ -8,19 +8,20 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from cairn.cli import arguments
 from cairn.cli import checkout as command
-from cairn.cli import common
 from cairn.cli import main as program
 from cairn.cli.parser import Parser
 from cairn.errors import UsageError
 from cairn.output import console
-from cairn.sources import checkout_stack
-from cairn.sources.checkout.checkout import hipify_checkout
-from cairn.stack import Project, Stack
+
+if TYPE_CHECKING:
+    from cairn.stack import Project, Stack
 
 
-def main(project: str, argv: Sequence[str] | None = None, *, script: Path) -> int:
+def main(project: str, argv: Sequence[str] | None = None, *, script: str) -> int:
     """Run the script of one project; returns its exit code.
 
     Args:
@@ -28,9 +29,9 @@ def main(project: str, argv: Sequence[str] | None = None, *, script: Path) -> in
         argv: its arguments; the command line's by default.
         script: its own file: the stack.toml and the default checkouts are beside it.
     """
-    options = _parser(project, script).parse_args(argv)
+    options = _parser(project, Path(script)).parse_args(argv)
     options.project = project
-    options.beside = script.absolute().parent
+    options.beside = Path(script).absolute().parent
     return program.guarded(options)
 
 
@@ -40,7 +41,7 @@ def _parser(project: str, script: Path) -> argparse.ArgumentParser:
         description=f"Check {project} out and hipify it, for building a wheel with ROCm.",
         epilog=f"example: python {script.name} checkout",
     )
-    common.add_stack(parser, default=script.absolute().parent)
+    arguments.add_stack(parser, default=script.absolute().parent)
     commands = parser.add_subparsers(required=True, metavar="checkout|hipify")
     checkout = commands.add_parser(
         "checkout",
@@ -48,7 +49,7 @@ def _parser(project: str, script: Path) -> argparse.ArgumentParser:
         description=f"Check {project} out, hipify it, and tag what upstream gave.",
         epilog=f"example: python {script.name} checkout --repo-hashtag main",
     )
-    common.add_stack(checkout, default=argparse.SUPPRESS)
+    arguments.add_stack(checkout, default=argparse.SUPPRESS)
     command.add_place(checkout)
     pinned = project != "torch"
     command.add_choice(checkout, related=pinned and project != "triton", release=project == "triton")
@@ -60,7 +61,7 @@ def _parser(project: str, script: Path) -> argparse.ArgumentParser:
         description="Hipify a checkout that was made with --no-hipify, or by hand, and tag it.",
         epilog=f"example: python {script.name} hipify --checkout-dir ~/pytorch",
     )
-    common.add_stack(hipify, default=argparse.SUPPRESS)
+    arguments.add_stack(hipify, default=argparse.SUPPRESS)
     command.add_place(hipify)
     command.add_hipify(hipify)
     hipify.set_defaults(run=_hipify)
@@ -68,6 +69,8 @@ def _parser(project: str, script: Path) -> argparse.ArgumentParser:
 
 
 def _checkout(options: argparse.Namespace) -> int:
+    from cairn.sources import checkout_stack
+
     stack, project, folder = _places(options)
     torch_dir = getattr(options, "torch_dir", None)
     if torch_dir is not None and not torch_dir.is_dir():
@@ -81,6 +84,8 @@ def _checkout(options: argparse.Namespace) -> int:
 
 
 def _hipify(options: argparse.Namespace) -> int:
+    from cairn.sources.checkout.checkout import hipify_checkout
+
     _, project, folder = _places(options)
     with console.current().stage(f"hipify {project.name}") as stage:
         done = hipify_checkout(
@@ -91,7 +96,7 @@ def _hipify(options: argparse.Namespace) -> int:
 
 
 def _places(options: argparse.Namespace) -> tuple[Stack, Project, Path]:
-    stack = common.read_stack(options)
+    stack = arguments.read_stack(options)
     project = stack.project(options.project)
     folder = options.checkout_dir or options.beside / (options.repo_name or project.checkout_dir)
     return stack, project, folder

@@ -1,0 +1,407 @@
+"""Arguments that several commands share: one name and one wording each, their types, what a shell completes.
+
+A type (`file`, `new_folder`, `positive`) is what argparse calls with the text of an argument: what is missing
+or of a different kind is said before a command begins. A completer (`complete_targets`) is what argcomplete
+calls after the tab key, with the beginning of the word and with what was given before it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cairn import files
+from cairn.errors import CairnError, UsageError
+
+if TYPE_CHECKING:
+    from cairn.build.model import WantedSdk
+    from cairn.stack import Stack
+
+Completer = Callable[..., Iterable[str]]
+
+MORE_FIND_LINKS = "more_find_links"  # where a parser that repeats the options of `add_pip` keeps its own
+PORT = 8383
+"""Where an index is served unless another port is asked for."""
+
+
+LINE_OF_CHECKOUTS = "that of the checkouts"
+
+
+def add_stack(
+    parser: argparse.ArgumentParser,
+    *,
+    required: bool = True,
+    default: Path | str | None = None,
+    default_line: str = "the stack's",
+) -> None:
+    """`--stack` and `--line`.
+
+    Args:
+        parser: what gets them.
+        required: whether the stack must be given where it has no default.
+        default: the stack of a script; argparse.SUPPRESS below a command that has one already.
+        default_line: says in words what line holds without one.
+    """
+    action = parser.add_argument(
+        "--stack",
+        type=Path,
+        required=required and default is None,
+        default=default,
+        help="a stack.toml, or the folder that has one",
+    )
+    completes(action, complete_stack_folders)
+    add_line(parser, default=default_line, value=default if default == argparse.SUPPRESS else None)
+
+
+def add_build_env(parser: argparse.ArgumentParser) -> None:
+    """`--build-env`."""
+    add_repeated(
+        parser,
+        "--build-env",
+        "[PROJECT:]NAME=VALUE",
+        "variable for the builds, or for that of one project, such as USE_FBGEMM=0",
+    )
+
+
+def add_line(parser: argparse.ArgumentParser, *, default: str, value: object = None) -> None:
+    """`--line`; `default` says in words what holds without it, `value` is what the option is then."""
+    action = parser.add_argument(
+        "--line", default=value, help=f"release line, such as nightly or release/2.9 (default: {default})"
+    )
+    completes(action, complete_lines)
+
+
+def read_stack(options: argparse.Namespace) -> Stack:
+    """The stack that the options name, on the line they name."""
+    from cairn import stack as stacks
+
+    return stacks.load(options.stack).for_line(options.line)
+
+
+def add_root_checkout_dir(parser: argparse.ArgumentParser) -> None:
+    """`--root-checkout-dir`."""
+    parser.add_argument(
+        "--root-checkout-dir",
+        type=new_folder,
+        metavar="DIR",
+        help="folder of the checkouts (default: beside the stack.toml)",
+    )
+
+
+def add_output_dir(parser: argparse.ArgumentParser, *, default: Path | None = None) -> None:
+    """`--output-dir`, which must be given where it has no default."""
+    parser.add_argument(
+        "--output-dir",
+        type=new_folder,
+        required=default is None,
+        default=default,
+        metavar="DIR",
+        help="folder to write into; made if missing" + (" (default: %(default)s)" if default else ""),
+    )
+
+
+def add_targets(parser: argparse.ArgumentParser, *, default: str) -> None:
+    """`--targets`; `default` says in words what holds without it."""
+    action = parser.add_argument(
+        "--targets",
+        type=_some_targets,
+        help=f"GPU targets or families, joined by commas, or cpu (default: {default})",
+    )
+    completes(action, complete_targets)
+
+
+def _some_targets(text: str) -> str:
+    # A variable of a CI job that is not set must not stand for the default: that may be every target.
+    if not text.strip():
+        raise ArgumentTypeError("it is empty; leave the option out for what holds without it")
+    return text
+
+
+def add_jobs(parser: argparse.ArgumentParser, *, what: str) -> None:
+    """`--jobs`: how many of `what` at once; 0 without it, for as many as suits."""
+    parser.add_argument("--jobs", type=positive, default=0, help=f"{what} at once (default: what suits)")
+
+
+def positive(text: str) -> int:
+    """A number of things, as a `type` of argparse."""
+    # Python makes no number of more than 4,300 digits, and no machine has use for one of ten.
+    if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
+        raise ArgumentTypeError(f"{text[:40]!r} is not a positive number below a billion")
+    return int(text)
+
+
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """`--force`."""
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="drop local work that stands in the way; refs/cairn/dropped keeps it",
+    )
+
+
+def add_repeated(
+    parser: argparse.ArgumentParser,
+    name: str,
+    metavar: str,
+    text: str,
+    *,
+    kind: Callable[[str], object] = str,
+) -> None:
+    """An option that may be given several times; it is a list."""
+    parser.add_argument(
+        name, action="append", default=[], type=kind, metavar=metavar, help=f"{text}; may be repeated"
+    )
+
+
+def add_find_links(parser: argparse.ArgumentParser) -> None:
+    """`--find-links`."""
+    add_repeated(parser, "--find-links", "PLACE", "folder or page with packages")
+
+
+def add_wheels(parser: argparse.ArgumentParser) -> None:
+    """`WHEEL …`."""
+    parser.add_argument("wheels", nargs="+", type=file, metavar="WHEEL", help="a wheel")
+
+
+def add_provided(parser: argparse.ArgumentParser) -> None:
+    """`--provided`."""
+    add_repeated(parser, "--provided", "GLOB", "a library that a different wheel supplies")
+
+
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """`--store`."""
+    parser.add_argument("--store", required=True, metavar="URL", help="the store: a path or file://…")
+
+
+def add_index(parser: argparse.ArgumentParser, *, default: str) -> None:
+    """`--index`, and the other name for it."""
+    action = parser.add_argument(
+        "--index",
+        "--channel",
+        dest="index",
+        default=default,
+        help="a channel, or a channel and a family: staging, release/gfx110X-all (default: %(default)s)",
+    )
+    completes(action, complete_indexes)
+
+
+def add_python(parser: argparse.ArgumentParser, *, what: str) -> None:
+    """`--python`, an interpreter; `what` says which it is."""
+    parser.add_argument(
+        "--python", type=program, metavar="FILE", help=f"interpreter {what} (default: Cairn's own)"
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """`--json`."""
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+
+
+def add_dry_run(parser: argparse.ArgumentParser) -> None:
+    """`--dry-run`."""
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and change nothing")
+
+
+def add_pip(parser: argparse.ArgumentParser) -> None:
+    """Where pip finds the ROCm SDK: upstream's flags (build_prod_wheels.py)."""
+    parser.add_argument("--index-url", metavar="URL", help="the only package index to use")
+    add_find_links(parser)
+    parser.add_argument("--pip-cache-dir", type=new_folder, metavar="DIR", help="pip's cache folder")
+    parser.add_argument(
+        "--rocm-sdk-version",
+        type=exact_version,
+        metavar="VERSION",
+        help="exact version of the ROCm SDK, 7.10.0 or ==7.10.0 (default: the newest)",
+    )
+    parser.add_argument(
+        "--pre", action=argparse.BooleanOptionalAction, default=True, help="take pre-releases too"
+    )
+    parser.add_argument(
+        "--rocm-extras", default="libraries,devel", help="extras of the rocm package (default: %(default)s)"
+    )
+
+
+def exact_version(text: str) -> str:
+    """An exact version, perhaps with the comparison that upstream writes before it: `==7.10.0`."""
+    return text.strip().removeprefix("==")
+
+
+def wanted_sdk(options: argparse.Namespace, *, family: str | None = None) -> WantedSdk:
+    """Which ROCm SDK the options ask for."""
+    # Loaded here: what builds takes longer to load than many a command that shares options with it takes.
+    from cairn.build.model import WantedSdk
+    from cairn.venv import PackageSource
+
+    return WantedSdk(
+        source=PackageSource(
+            index_url=options.index_url,
+            find_links=(*options.find_links, *getattr(options, MORE_FIND_LINKS, ())),
+            cache_dir=options.pip_cache_dir,
+            pre=options.pre,
+        ),
+        version=options.rocm_sdk_version,
+        extras=tuple(word.strip() for word in options.rocm_extras.split(",") if word.strip()),
+        family=family,
+    )
+
+
+def file(text: str) -> Path:
+    """A file that is there and can be read."""
+    path = _there(text, "file")
+    if path.is_dir():
+        raise ArgumentTypeError(f"{text} is a folder, not a file")
+    return _readable(path, os.R_OK)
+
+
+def folder(text: str) -> Path:
+    """A folder that is there and can be read."""
+    path = _there(text, "folder")
+    if not path.is_dir():
+        raise ArgumentTypeError(f"{text} is a file, not a folder")
+    return _readable(path, os.R_OK | os.X_OK)
+
+
+def program(text: str) -> Path:
+    """A program that can be run, such as an interpreter."""
+    path = _there(text, "program")
+    if path.is_dir():
+        raise ArgumentTypeError(f"{text} is a folder, not a program")
+    if not os.access(path, os.X_OK):
+        raise ArgumentTypeError(f"{text} is not a program: it may not be run")
+    return path
+
+
+def file_or_folder(text: str) -> Path:
+    """Either, as long as it is there."""
+    path = _there(text, "file or folder")
+    return _readable(path, os.R_OK)
+
+
+def new_file(text: str) -> Path:
+    """A file to write: its folder is made where it is missing."""
+    path = _expanded(text)
+    if path.is_dir():
+        raise ArgumentTypeError(f"{text} is a folder, not a file to write")
+    _refuse_file_above(path)
+    return path
+
+
+def new_folder(text: str) -> Path:
+    """A folder to write into: it is made where it is missing."""
+    path = _expanded(text)
+    if path.exists() and not path.is_dir():
+        raise ArgumentTypeError(f"{text} is a file, not a folder to write into")
+    _refuse_file_above(path)
+    return path
+
+
+def _expanded(text: str) -> Path:
+    try:
+        return files.expanded(text)
+    except UsageError as error:
+        raise ArgumentTypeError(str(error)) from error
+
+
+def _there(text: str, what: str) -> Path:
+    path = _expanded(text)
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if path.is_symlink():
+            said = f"{text} is a link to {path.readlink()}, which is not there"
+        elif any(sign in text for sign in "*?["):
+            said = f"no {what} matches {text}"
+        else:
+            said = f"there is no {what} {text}"
+        raise ArgumentTypeError(said) from error
+    except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
+        raise ArgumentTypeError(f"{text!r} cannot be read: {_reason(error)}") from error
+    return path
+
+
+def _readable(path: Path, mode: int) -> Path:
+    if not os.access(path, mode):
+        raise ArgumentTypeError(f"{path} cannot be read: permission denied")
+    return path
+
+
+def _refuse_file_above(path: Path) -> None:
+    try:
+        above = next(folder for folder in path.absolute().parents if folder.exists())
+        if not above.is_dir():
+            raise ArgumentTypeError(f"{path} cannot be made: {above} is a file")
+    except (OSError, ValueError) as error:
+        raise ArgumentTypeError(f"{str(path)!r} cannot be written: {_reason(error)}") from error
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+
+
+def completes(action: argparse.Action, completer: Completer) -> None:
+    """Have `completer` say what there is for an argument."""
+    action.completer = completer  # type: ignore[attr-defined]  # where argcomplete looks for it
+
+
+def words() -> list[str]:
+    """What is on the line that a shell asks about, up to the cursor."""
+    import shlex
+
+    line = os.environ.get("COMP_LINE", "")
+    try:
+        return shlex.split(line[: int(os.environ.get("COMP_POINT", len(line)))])[1:]
+    except ValueError:  # an open quote
+        return line.split()[1:]
+
+
+def complete_stack_folders(prefix: str, **_: object) -> list[str]:
+    """Folders with a stack, and folders on the way to one."""
+    folder = Path(prefix) if prefix.endswith("/") else Path(prefix).parent
+    found = [path for path in sorted(folder.glob("*/")) if not path.name.startswith(".")]
+    near = [] if prefix else sorted(Path("external-builds").glob("*/stack.toml"))
+    return [*(f"{path}/" for path in found), *(str(path.parent) for path in near)]
+
+
+def complete_projects(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """The projects of the stack that is named, and what else `checkout` takes."""
+    stack = _stack(parsed_args)
+    return ["all", "origins", *(project.name for project in stack.projects)] if stack else ["all", "origins"]
+
+
+def complete_lines(parsed_args: argparse.Namespace, **_: object) -> list[str]:
+    """The release lines of the stack that is named."""
+    stack = _stack(parsed_args)
+    return list(stack.line_names()) if stack else []
+
+
+def complete_indexes(**_: object) -> tuple[str, ...]:
+    """The channels, and the families of each."""
+    from cairn.release.index import keys
+
+    return keys.possible_indexes()
+
+
+def complete_targets(prefix: str, **_: object) -> list[str]:
+    """Targets and families, after those that are on the list already."""
+    from cairn import targets as gpu
+
+    before = prefix[: prefix.rfind(",") + 1]
+    return [f"{before}{name}" for name in (gpu.CPU, *gpu.families(), *gpu.known_targets())]
+
+
+def _stack(parsed_args: argparse.Namespace) -> Stack | None:
+    from cairn import stack as stacks
+
+    path = getattr(parsed_args, "stack", None)
+    line = words()
+    if path is None and "--stack" in line[:-1]:  # it may stand behind the cursor's word, or be parsed later
+        path = Path(line[line.index("--stack") + 1])
+    try:
+        return stacks.load(path) if path is not None else None
+    except CairnError:
+        return None
