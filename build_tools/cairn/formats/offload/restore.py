@@ -8,11 +8,13 @@ from pathlib import Path
 
 from cairn import files
 from cairn.errors import WheelError
+from cairn.formats import patch
 from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import pack, strip
 from cairn.formats.offload.bundle import Bundle, Entry, Packing
 from cairn.formats.offload.container import Code, Container, Packed, Part, Source
-from cairn.formats.offload.strip import INERT_PREFIX, Patch
+from cairn.formats.offload.strip import INERT_PREFIX
+from cairn.formats.patch import Patch
 from cairn.formats.view import BytesView
 from cairn.targets import in_order
 
@@ -52,11 +54,11 @@ def join(library: Path, sources: Sequence[Source]) -> Joined:
     view = BytesView(library.read_bytes())
     places = {b.at: b for b in strip.bundles_of(view)}
     patches = [
-        patch
+        change
         for at, parts in sorted(_by_place(sources).items())
-        for patch in _restored(view, places.get(at), parts)
+        for change in _restored(view, places.get(at), parts)
     ]
-    strip.apply(library, patches)
+    patch.apply(library, patches)
     present = in_order(source.container.processor for source in sources)
     missing = in_order(set(first.processors) - set(present))
     same = files.sha256_of(library) == first.library_sha256
@@ -117,10 +119,8 @@ def _put_back(bundle: Bundle, source: Source, code: Code) -> Iterator[Patch]:
         or (entry.offset, entry.size) != (code.offset, code.blob.size)
     ):
         raise WheelError(f"{source.path.name} has code for an entry that its library has not", tip=_OTHER)
-    yield Patch(
-        at=bundle.at + entry.id_at, size=len(INERT_PREFIX), data=code.id.encode()[: len(INERT_PREFIX)]
-    )
-    yield Patch(at=bundle.at + entry.offset, size=entry.size, data=source.read(code.blob))
+    yield Patch(at=bundle.at + entry.id_at, data=code.id.encode()[: len(INERT_PREFIX)])
+    yield Patch(at=bundle.at + entry.offset, data=source.read(code.blob))
 
 
 def _repacked(
@@ -146,7 +146,7 @@ def _repacked(
             f"the code of {source.container.library} cannot be compressed into the room that it had",
             tip="join fewer targets, or keep the wheel that was not split",
         )
-    return Patch(at=bundle.at, size=part.size, data=data)
+    return Patch(at=bundle.at, data=data, zeros=part.size - len(data))
 
 
 def _fits(view: BytesView, bundle: Bundle, part: Part) -> bool:

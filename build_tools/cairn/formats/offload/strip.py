@@ -1,8 +1,8 @@
 """Taking the device code out of one library.
 
-The library keeps its size and the place of everything in it. In a plain bundle the entries of the table that
-were for a device become entries for nobody (`hipv4-…` turns into `host--…`) and their code turns into zeros,
-which cost next to nothing in a wheel; where a compressed bundle stood there is an empty plain one.
+The library keeps its size and the place of everything in it. In a plain bundle the table's entries for a
+device become entries for none (`hipv4-…` turns into `host--…`) and their code turns into zeros, which cost
+next to nothing in a wheel. Where a compressed bundle stood there is an empty plain one.
 """
 
 from __future__ import annotations
@@ -10,41 +10,27 @@ from __future__ import annotations
 import hashlib
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from cairn.errors import WheelError
-from cairn.formats import elf, pe
+from cairn.formats import elf, patch, pe
 from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import code_object, pack
 from cairn.formats.offload import container as offload_container
 from cairn.formats.offload.bundle import Bundle, Entry
 from cairn.formats.offload.container import Code, Container, Packed, Part, Piece, Sink
+from cairn.formats.patch import Patch
 from cairn.formats.view import BytesView
 from cairn.targets import in_order
 
+# Written over the beginning of an entry's id. HIP's runtime skips the entries of the host, so it never takes
+# zeros for code. Of the id only these five bytes change: its processor stays readable.
 INERT_PREFIX = offload_bundle.HOST.encode()
-"""What is written over the beginning of an entry's id, so that no runtime takes its code for a device's."""
 
-_EMPTY = offload_bundle.PLAIN_MAGIC + bytes(8)
+_EMPTY = offload_bundle.PLAIN_MAGIC + bytes(8)  # a bundle of no entries
 _STEP = 1 << 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Patch:
-    """Bytes to be written into a library: `data`, then zeros up to `size`."""
-
-    at: int
-    size: int
-    data: bytes = b""
-
-    def pieces(self) -> Iterator[bytes]:
-        """What to write, bit by bit."""
-        yield self.data
-        for start in range(len(self.data), self.size, _STEP):
-            yield bytes(min(_STEP, self.size - start))
 
 
 def cut(library: Path, folder: Path) -> dict[str, Path]:
@@ -65,8 +51,8 @@ def cut(library: Path, folder: Path) -> dict[str, Path]:
         found = list(bundles_of(view))
         names = in_order(processor_of(entry) for bundle in found for entry in bundle.device_entries)
         sinks = {name: Sink(folder / f"{name}.data") for name in names}
-        patches = [patch for bundle in found for patch in _cut_bundle(view, bundle, sinks)]
-        patches.sort(key=lambda patch: patch.at)
+        patches = [change for bundle in found for change in _cut_bundle(view, bundle, sinks)]
+        patches.sort(key=lambda change: change.at)
         original, host = hashlib.sha256(data).hexdigest(), _patched_digest(data, patches)
     made = {}
     for name, sink in sinks.items():
@@ -82,7 +68,7 @@ def cut(library: Path, folder: Path) -> dict[str, Path]:
         )
         sink.finish(container, made[name])
         sink.path.unlink()
-    apply(library, patches)
+    patch.apply(library, patches)
     return made
 
 
@@ -96,14 +82,6 @@ def bundles_of(view: BytesView) -> Iterator[Bundle]:
     ranges = code_object.pe_ranges(pe.read_view(view)) if windows else code_object.ranges(elf.read_view(view))
     for start, end in ranges:
         yield from offload_bundle.read_range(view, start, end)
-
-
-def apply(library: Path, patches: Sequence[Patch]) -> None:
-    """Write patches into a file."""
-    with library.open("r+b") as out:
-        for patch in patches:
-            out.seek(patch.at)
-            out.writelines(patch.pieces())
 
 
 def processor_of(entry: Entry) -> str:
@@ -130,14 +108,16 @@ def _cut_bundle(view: BytesView, bundle: Bundle, sinks: Mapping[str, Sink]) -> I
                     and msgspec.structs.replace(packed, pieces=tuple(_pieces(bundle, plain, sink))),
                 )
             )
-    if bundle.packing is None:
-        yield from _emptied(bundle, [entry for _, entry in taken])
-    elif bundle.size < len(_EMPTY):
-        raise WheelError(
-            f"a compressed offload bundle of {bundle.size} bytes leaves no room for an empty one"
-        )
-    else:
-        yield Patch(at=bundle.at, size=bundle.size, data=_EMPTY)
+    if bundle.packing is not None:
+        if bundle.size < len(_EMPTY):
+            raise WheelError(
+                f"a compressed offload bundle of {bundle.size} bytes leaves no room for an empty one"
+            )
+        yield Patch(at=bundle.at, data=_EMPTY, zeros=bundle.size - len(_EMPTY))
+        return
+    for _, entry in taken:
+        yield Patch(at=bundle.at + entry.id_at, data=INERT_PREFIX)
+        yield Patch(at=bundle.at + entry.offset, zeros=entry.size)
 
 
 def _apart(bundle: Bundle) -> list[tuple[int, Entry]]:
@@ -171,7 +151,7 @@ def _packed(view: BytesView, bundle: Bundle, plain: bytes) -> Packed | None:
         method=how.method,
         header_size=how.header_size,
         plain_size=how.plain_size,
-        digest=data[how.header_size - 8 : how.header_size].hex(),
+        digest=data[how.header_size - 8 : how.header_size].hex(),  # the last field in each version
         level=pack.level_of(plain, data[how.header_size :], how.method),
         pieces=(),
     )
@@ -188,21 +168,16 @@ def _pieces(bundle: Bundle, plain: bytes, sink: Sink) -> Iterator[Piece]:
         at = end
 
 
-def _emptied(bundle: Bundle, entries: Sequence[Entry]) -> Iterator[Patch]:
-    for entry in entries:
-        yield Patch(at=bundle.at + entry.id_at, size=len(INERT_PREFIX), data=INERT_PREFIX)
-        yield Patch(at=bundle.at + entry.offset, size=entry.size)
-
-
 def _patched_digest(data: mmap.mmap, patches: Sequence[Patch]) -> str:
+    """The sha256 that the file will have, so that it is known before anything is written."""
     digest = hashlib.sha256()
     at = 0
-    for patch in patches:
-        for start in range(at, patch.at, _STEP):
-            digest.update(data[start : min(start + _STEP, patch.at)])
-        for piece in patch.pieces():
+    for change in patches:
+        for start in range(at, change.at, _STEP):
+            digest.update(data[start : min(start + _STEP, change.at)])
+        for piece in change.pieces():
             digest.update(piece)
-        at = patch.at + patch.size
+        at = change.end
     for start in range(at, len(data), _STEP):
         digest.update(data[start : start + _STEP])
     return digest.hexdigest()

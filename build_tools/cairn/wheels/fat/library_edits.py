@@ -18,8 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from cairn.errors import WheelError
+from cairn.formats import patch
 from cairn.formats.offload import code_object, strip
-from cairn.formats.offload.strip import Patch
+from cairn.formats.patch import Patch
 from cairn.formats.view import BytesView
 from cairn.targets import TargetId
 from cairn.wheels.contents.binaries import Binary
@@ -125,11 +126,9 @@ def _trim(path: Path, wanted: Sequence[TargetId]) -> None:
         others = {i for i in ids if not target_names.serves((code_object.target_of_entry(i),), wanted)}
         kept = [(e.offset, e.offset + e.size) for e in bundle.entries if e.id not in others]
         for entry in (e for e in bundle.entries if e.id in others):
-            patches.append(
-                Patch(at=bundle.at + entry.id_at, size=len(strip.INERT_PREFIX), data=strip.INERT_PREFIX)
-            )
+            patches.append(Patch(at=bundle.at + entry.id_at, data=strip.INERT_PREFIX))
             # Entries may share their bytes, and a lying table may point at itself.
             shared = any(entry.offset < end and begin < entry.offset + entry.size for begin, end in kept)
             if entry.offset >= bundle.table_size and not shared:
-                patches.append(Patch(at=bundle.at + entry.offset, size=entry.size))
-    strip.apply(path, patches)
+                patches.append(Patch(at=bundle.at + entry.offset, zeros=entry.size))
+    patch.apply(path, patches)

@@ -20,8 +20,9 @@ from typing import Protocol
 
 from cairn import process
 from cairn.errors import ProcessError, WheelError
-from cairn.formats import elf
-from cairn.wheels.rewrite.elf_image import Dynamic, Image, Patch
+from cairn.formats import elf, patch
+from cairn.formats.patch import Patch
+from cairn.wheels.rewrite.elf_image import Dynamic, Image
 
 _RPATH, _RUNPATH, _SONAME, _NEEDED = 15, 29, 14, 1
 _TIMEOUT = 600.0
@@ -74,27 +75,19 @@ def change(path: Path, edit: BinaryEdit) -> None:
     if not edit.changes(parsed):
         return
     if parsed.bits == 64 and not parsed.interpreter and _is_little_endian(path):  # noqa: PLR2004 - bits
-        _change_in_place(path, edit)
+        patch.apply(path, _patches(path, edit))
     else:
         _run_patchelf(path, edit)
     _check(path, edit)
 
 
-def _change_in_place(path: Path, edit: BinaryEdit) -> None:
-    with path.open("r+b") as file:
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            patches = _patches(data, edit)
-        for offset, content in patches:
-            file.seek(offset)
-            file.write(content)
-
-
-def _patches(data: mmap.mmap, edit: BinaryEdit) -> list[Patch]:
-    try:
-        image = Image(data)
-        return image.patches(_edited(image, edit))
-    except struct.error as error:
-        raise WheelError("an ELF file with addresses beyond 64 bits") from error
+def _patches(path: Path, edit: BinaryEdit) -> list[Patch]:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        try:
+            image = Image(data)
+            return image.patches(_edited(image, edit))
+        except struct.error as error:
+            raise WheelError("an ELF file with addresses beyond 64 bits") from error
 
 
 def _edited(image: Image, edit: BinaryEdit) -> list[Dynamic]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cairn.errors import WheelError
+from cairn.formats.patch import Patch
 from cairn.formats.view import BytesView
 
 _EHDR = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -27,8 +28,6 @@ _LAST_ADDRESS = 1 << 57  # of what a process has on any machine; beyond it sums 
 _PHDRS_AT = 32  # e_phoff in the header
 _PHNUM_AT = 56
 _SHT_STRTAB, _SHT_DYNAMIC = 3, 6
-
-Patch = tuple[int, bytes]
 
 
 class Dynamic(NamedTuple):
@@ -102,7 +101,7 @@ class Image:
         for _ in range(_MOST_VERSIONS):
             *_, file, _, following = _VERNEED.unpack(self._view.read(at, _VERNEED.size))
             if self.text(file) == old:
-                self._renamed.append((at + 4, struct.pack("<I", place)))
+                self._renamed.append(Patch(at=at + 4, data=struct.pack("<I", place)))
             if not following:
                 return
             at += following
@@ -112,7 +111,7 @@ class Image:
         """What to write where, so that these are the dynamic entries."""
         moves = len(entries) + 1 > self._room
         if not self._added and not moves:
-            return [*self._renamed, (self._dynamic.offset, self._packed(entries))]
+            return [*self._renamed, Patch(at=self._dynamic.offset, data=self._packed(entries))]
         return [*self._renamed, *self._with_segment(list(entries), moves=moves)]
 
     def _with_segment(self, entries: list[Dynamic], *, moves: bool) -> Iterator[Patch]:
@@ -132,12 +131,12 @@ class Image:
         if moves:
             moved[_PT_DYNAMIC] = (dynamic_at, dynamic_size)
         headers = self._headers(segment, moved)
-        yield self._view.size, bytes(start - self._view.size)
-        yield start, headers + (packed if moves else b"") + strings
+        yield Patch(at=self._view.size, zeros=start - self._view.size)
+        yield Patch(at=start, data=headers + (packed if moves else b"") + strings)
         if not moves:
-            yield self._dynamic.offset, packed
-        yield _PHDRS_AT, struct.pack("<Q", start)
-        yield _PHNUM_AT, struct.pack("<H", len(self._segments) + 1)
+            yield Patch(at=self._dynamic.offset, data=packed)
+        yield Patch(at=_PHDRS_AT, data=struct.pack("<Q", start))
+        yield Patch(at=_PHNUM_AT, data=struct.pack("<H", len(self._segments) + 1))
         places = {_SHT_STRTAB: (self._strings_address, strings_at, len(strings))}
         if moves:
             places[_SHT_DYNAMIC] = (self._dynamic.address, dynamic_at, dynamic_size)
@@ -175,7 +174,8 @@ class Image:
             name, kind, flags, address, *rest = _SHDR.unpack(self._view.read(place, size))
             if kind in places and address == places[kind][0]:
                 _, offset, length = places[kind]
-                yield place, _SHDR.pack(name, kind, flags, offset + shift, offset, length, *rest[2:])
+                header = _SHDR.pack(name, kind, flags, offset + shift, offset, length, *rest[2:])
+                yield Patch(at=place, data=header)
 
     def _packed(self, entries: Sequence[Dynamic], *, grown: bool = False) -> bytes:
         room = len(entries) + 1 if grown else self._room
