@@ -1,10 +1,19 @@
 """Clang's offload bundles, plain and compressed, as they lie in a `.hip_fatbin` section.
 
-A section holds any number of bundles with zeros between them. A plain one begins with a table of its entries;
-a compressed one (`CCOB`) has a header of one of three versions, then a plain bundle packed by zlib or zstd.
-To list the entries only as much is unpacked as the table takes.
+A section holds any number of bundles, one for each object file that was linked, with zeros between them. All
+numbers are little-endian:
 
-Source: LLVM's docs/ClangOffloadBundler.rst and clang/lib/Driver/OffloadBundler.cpp.
+    plain       0 `__CLANG_OFFLOAD_BUNDLE__`, 24 u64 number of entries; then for each entry
+                u64 offset of its code in the bundle, u64 its size, u64 length of the id, the id;
+                then the code, aligned, with zeros between
+    compressed  0 `CCOB`, 4 u16 version, 6 u16 method; then
+                version 1: 8 u32 plain size, 12 hash; 20 the packed data, which has no length
+                version 2: 8 u32 total size, 12 u32 plain size, 16 hash; 24 the packed data
+                version 3: 8 u64 total size, 16 u64 plain size, 24 hash; 32 the packed data
+
+The packed data is a plain bundle. To list its entries only as much is unpacked as the table takes.
+
+Source: LLVM's clang/docs/ClangOffloadBundler.rst and clang/lib/Driver/OffloadBundler.cpp.
 """
 
 from __future__ import annotations
@@ -25,18 +34,18 @@ from cairn.formats.view import View
 PLAIN_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 PACKED_MAGIC = b"CCOB"
 ZLIB, ZSTD = 0, 1
+# What the id of an entry begins with that is not for a device: clang writes an empty one for the host first.
 HOST = "host-"
-"""What the id of an entry that is not for a device begins with."""
-_MOST_PLAIN = (1 << 32) - (16 << 20)  # what the header of version 2 can say, with room for growth
-_RATIO_CHECK_MIN_SIZE = 16 << 20
+_MOST_PLAIN = (1 << 32) - (16 << 20)  # just under what the 32-bit fields of version 2 can say
+_RATIO_CHECK_MIN_SIZE = 16 << 20  # a bundle of less does no harm however well it is compressed
 _RATIO = 250  # far more than code for many targets is ever compressed by
 
 _HEAD = struct.Struct("<4sHH")
+# By version what follows the head: sizes, then the low half of the MD5 of the plain bundle.
 _SIZES = {1: struct.Struct("<I8s"), 2: struct.Struct("<II8s"), 3: struct.Struct("<QQ8s")}
 _ENTRY = struct.Struct("<QQQ")
-VERSIONS = frozenset(_SIZES)
-"""The versions of the header of a compressed bundle."""
-_MOST_ENTRIES = 4096
+VERSIONS = frozenset(_SIZES)  # of the header of a compressed bundle
+_MOST_ENTRIES = 4096  # LLVM knows fewer than 100 processors, with at most nine combinations of features each
 _LONGEST_ID = 1024
 _STEP = 1 << 16
 
@@ -100,7 +109,7 @@ class Bundle:
 
 
 class Checker(Protocol):
-    """Who looks at the content of bundles while they are read, in the one pass that there is."""
+    """Something that looks at the content of bundles while they are read, in the one pass that there is."""
 
     def look(self, entries: Sequence[Entry], content: Forward) -> None:
         """Look at the code of a plain bundle, of which the table has been read."""
@@ -113,7 +122,7 @@ def read_range(view: View, start: int, end: int, checker: Checker | None = None)
     """Every bundle between two places, its content looked at by `checker`.
 
     Raises:
-        WheelError: there is something else than bundles and zeros between them.
+        WheelError: there is anything but bundles and zeros between them.
     """
     at = _next(view, start, end)
     while at < end:
@@ -175,6 +184,7 @@ def _read_plain(view: View, at: int, end: int, checker: Checker | None) -> Bundl
     entries, table_size = _read_table(content, end - at)
     if checker:
         checker.look(entries, content)
+    # A plain bundle does not say where it ends: behind the last code object.
     size = max((table_size, *(entry.offset + entry.size for entry in entries)))
     return Bundle(at=at, size=size, entries=entries, table_size=table_size)
 
@@ -183,7 +193,8 @@ def _read_packed(view: View, at: int, end: int, checker: Checker | None) -> Bund
     packing, stop, digest = _read_header(view, at, end)
     begin, plain_size, open_end = at + packing.header_size, packing.plain_size, packing.version == 1
     packed = Unpacker(ViewReader(view, begin, stop), zlib_stream=packing.method == ZLIB)
-    told = hashlib.md5(usedforsecurity=False)  # LLVM's hash of the content is the low half of it
+    # As in the header: MD5::MD5Result::low() is the first 8 of its 16 bytes.
+    told = hashlib.md5(usedforsecurity=False)
     content = Forward(packed, digest=told if checker else None)
     sane_size = min(plain_size, most_plain(stop - at))
     problem = None
@@ -196,7 +207,7 @@ def _read_packed(view: View, at: int, end: int, checker: Checker | None) -> Bund
     except (zlib.error, zstandard.ZstdError, MemoryError) as error:
         raise WheelError(f"a compressed offload bundle cannot be unpacked: {error}") from error
     if open_end:
-        # Only the end of its stream tells where a bundle of version 1 ends.
+        # A bundle of version 1 ends where its zlib or zstd stream does; nothing else tells.
         if problem:
             raise WheelError(f"a compressed offload bundle {problem}")
         stop = begin + packed.used
@@ -232,7 +243,7 @@ def _drained(packed: Unpacker, content: Forward, size: int) -> str | None:
     """Read a compressed bundle to its end; what is wrong where it does not unpack to `size` bytes."""
     if not content.skip(size - content.at):
         return f"unpacks to {content.at} bytes, and its header says {size}"
-    # What checks the content stands after its last byte.
+    # The stream's own checksum stands after its last byte, so that only reading on compares it.
     if packed.read(1):
         return f"unpacks to more than the {size} bytes that its header says"
     return None if packed.ended else "does not end"

@@ -18,12 +18,12 @@ from cairn.formats.pe import Pe
 from cairn.formats.view import BytesView, View
 from cairn.targets import TargetId, parse_target_id
 
-MACHINE = "amdgpu"
-_FLAGS_AT = 48
-_ABI_VERSION_AT = 8
-_PROCESSOR = 0xFF
-_FIRST = 0x20
-# From 0x20 on; an empty word is a number that names nothing here.
+MACHINE = "amdgpu"  # EM_AMDGPU, 224
+_FLAGS_AT = 48  # e_flags of an Elf64_Ehdr
+_ABI_VERSION_AT = 8  # e_ident[EI_ABIVERSION]: 1 for code object version 3, 2 for 4, 3 for 5, 4 for 6
+_PROCESSOR = 0xFF  # EF_AMDGPU_MACH, the low byte of e_flags
+_FIRST = 0x20  # below are the R600 family's
+# EF_AMDGPU_MACH_AMDGCN_* from 0x20 on; an empty word is a number that is reserved, or unknown here.
 _PROCESSORS = (
     *("gfx600", "gfx601", "gfx700", "gfx701", "gfx702", "gfx703", "gfx704", ""),
     *("gfx801", "gfx802", "gfx803", "gfx810", "gfx900", "gfx902", "gfx904", "gfx906"),
@@ -34,10 +34,14 @@ _PROCESSORS = (
     *("", "gfx9-generic", "gfx10-1-generic", "gfx10-3-generic", "gfx11-generic", "gfx1152", "", ""),
     *("gfx1153", "gfx12-generic", "gfx1251", "", "", "", "", "gfx9-4-generic"),
 )
-_V3 = 1  # the ABI version of code object version 3, whose feature bits only say yes
+# Version 3 has a bit a feature, which says on or nothing; later ones two: unsupported, any, off, on. "Any" is
+# not part of a target id: the code runs either way.
+_V3 = 1
 _V3_FEATURES = (("sramecc", 0x200), ("xnack", 0x100))
 _FEATURES = (("sramecc", 0xC00, 0x400), ("xnack", 0x300, 0x100))
 _OFF, _ON = 2, 3
+SECTION = ".hip_fatbin"  # where clang puts the bundles of an ELF file
+_PE_SECTION = ".hip_fat"  # the same in a PE file, whose section names have eight characters at most
 
 
 def target_of(view: View) -> TargetId:
@@ -59,9 +63,6 @@ def _features(flags: int, abi_version: int) -> list[str]:
         return [f"{name}+" for name, bit in _V3_FEATURES if flags & bit]
     states = ((name, (flags & mask) // unit) for name, mask, unit in _FEATURES)
     return [f"{name}{'+' if state == _ON else '-'}" for name, state in states if state in (_OFF, _ON)]
-
-
-SECTION = ".hip_fatbin"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +102,7 @@ def of_elf(data: bytes | mmap.mmap) -> tuple[CodeObject, ...]:
 
 
 def of_view(view: View, parsed: Elf, checker: Checker | None = None) -> tuple[CodeObject, ...]:
-    """Like `of_elf`, when the file (with its sections) has been read already; see `bundle.read_range`."""
+    """Like `of_elf`, for a file that has been read (with its sections); see `bundle.read_range`."""
     if parsed.machine == MACHINE:
         target = target_of(view)
         return (CodeObject(target=target, size=view.size, compressed=False, offset=0),)
@@ -119,7 +120,7 @@ def read_range(view: View, start: int, end: int, checker: Checker | None = None)
     """The code objects of every bundle between two places.
 
     Raises:
-        WheelError: there is something else than bundles and zeros between them.
+        WheelError: there is anything but bundles and zeros between them.
     """
     for bundle in offload_bundle.read_range(view, start, end, checker):
         for entry in bundle.device_entries:
@@ -132,9 +133,10 @@ def read_range(view: View, start: int, end: int, checker: Checker | None = None)
 
 
 def pe_ranges(parsed: Pe) -> Iterator[tuple[int, int]]:
-    """Where in a PE file its offload bundles lie: in sections that clang calls so there."""
+    """Where in a PE file bundles lie."""
     for section in parsed.sections:
-        if section.name == ".hip_fat":
+        if section.name == _PE_SECTION:
+            # On disk a section is padded to the alignment of the file; its size in memory is the true one.
             yield section.offset, section.offset + min(section.size, section.memory_size)
 
 
@@ -144,6 +146,7 @@ def target_of_entry(entry: str) -> TargetId:
     Raises:
         WheelError: it names none.
     """
+    # The kind of the offload and a triple, whose last part is empty or absent, stand before the target.
     _, mark, rest = entry.partition("-gfx")
     try:
         return parse_target_id(mark[1:] + rest)

@@ -22,7 +22,7 @@ from cairn.formats.offload.unpack import Reader
 SUFFIX = ".devcode"
 MAGIC = b"CAIRNDEV"
 _LENGTH = struct.Struct("<Q")
-_LONGEST_INDEX = 256 << 20
+_LONGEST_INDEX = 256 << 20  # bytes; a code object takes about 300
 _STEP = 1 << 20
 
 
@@ -61,7 +61,7 @@ class Piece(datafile.Value):
 
     Attributes:
         offset: where they begin in the unpacked bundle.
-        blob: the bytes; zeros between pieces are left out.
+        blob: the bytes; zeros between pieces are not stored.
     """
 
     offset: int
@@ -174,7 +174,7 @@ class Source:
         """The bytes of a blob.
 
         Raises:
-            WheelError: they are not there, or others.
+            WheelError: the file is too short, or has different bytes.
         """
         if blob.at < 0 or blob.size < 0 or self.data_at + blob.at + blob.size > self.path.stat().st_size:
             raise WheelError(f"the index of {self.path.name} points out of the file")
@@ -190,7 +190,7 @@ def read(path: Path) -> Source:
     """Read a container's index.
 
     Raises:
-        WheelError: it is no container, or malformed.
+        WheelError: it is not a container, or malformed.
     """
     with path.open("rb") as file:
         container = parse(file, path.name)
@@ -201,7 +201,7 @@ def parse(file: Reader, name: str) -> Container:
     """The index of a container, read from its beginning; `name` stands for it in errors.
 
     Raises:
-        WheelError: it is no container, or malformed.
+        WheelError: it is not a container, or malformed.
     """
     try:
         container = datafile.loads(_index(file, name), Container, name=name)
@@ -222,7 +222,7 @@ def blobs(container: Container) -> Iterator[Blob]:
 def _index(file: Reader, name: str) -> bytes:
     head = file.read(len(MAGIC) + _LENGTH.size)
     if len(head) != len(MAGIC) + _LENGTH.size or not head.startswith(MAGIC):
-        raise WheelError(f"{name} is no container of device code")
+        raise WheelError(f"{name} is not a container of device code")
     (length,) = _LENGTH.unpack(head[len(MAGIC) :])
     if length > _LONGEST_INDEX:
         raise WheelError(f"the index of {name} has {length} bytes")

@@ -10,9 +10,11 @@ import zstandard
 from cairn.formats.offload import bundle
 from cairn.formats.offload.bundle import Packing
 
-# Clang's own levels come first. Those of zstd are used with long distance matching, as clang does: the code
-# of one target looks much like that of the next.
+# Levels that are tried in order to pack the original bytes again: clang's defaults come first (6 of zlib, 3 of
+# zstd: OffloadBundler.cpp), then others that people ask for. zstd runs with long distance matching, as in
+# clang: the code of one target looks much like that of the next.
 _LEVELS = {bundle.ZLIB: (6, 9, 1), bundle.ZSTD: (3, 5, 9)}
+# Levels for a bundle that must fit where it was although it has other content now, the cheapest first.
 _STRONGER = {bundle.ZLIB: (6, 9), bundle.ZSTD: (3, 12, 19, 22)}
 
 

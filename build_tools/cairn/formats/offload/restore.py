@@ -44,7 +44,7 @@ def join(library: Path, sources: Sequence[Source]) -> Joined:
 
     Args:
         library: the library as the host wheel has it.
-        sources: its containers, each for another processor.
+        sources: its containers, each for a different processor.
 
     Raises:
         WheelError: they do not belong together, or a container is not what it says.
@@ -66,7 +66,7 @@ def join(library: Path, sources: Sequence[Source]) -> Joined:
         part.packed is None or part.packed.level is not None for s in sources for part in s.container.parts
     )
     if not missing and exact and not same:
-        raise WheelError(f"{library.name} was joined to something else than it was split from", tip=_OTHER)
+        raise WheelError(f"{library.name} as joined differs from the library that was split", tip=_OTHER)
     return Joined(library=library.name, processors=present, missing=missing, same_bytes=same)
 
 
@@ -74,14 +74,16 @@ def _check_family(containers: Sequence[Container], library: Path) -> None:
     first = containers[0]
     names = [container.processor for container in containers]
     if len(set(names)) < len(names):
-        raise WheelError(f"the code of {library.name} for {names[0]} is there twice")
+        raise WheelError(f"two device wheels have the code of {library.name} for one processor")
     for container in containers:
         if (container.library, container.library_sha256, container.processors) != (
             library.name,
             first.library_sha256,
             first.processors,
         ):
-            raise WheelError(f"device code of another {library.name}: {container.processor}", tip=_OTHER)
+            raise WheelError(
+                f"the code for {container.processor} is of a different {library.name}", tip=_OTHER
+            )
     if files.sha256_of(library) != first.host_sha256:
         raise WheelError(f"{library.name} is not the library that the device code was split from", tip=_OTHER)
 
@@ -99,13 +101,17 @@ def _restored(
 ) -> Iterator[Patch]:
     source, first = parts[0]
     if bundle is None or any((p.size, p.count) != (first.size, first.count) for _, p in parts):
-        raise WheelError(f"{source.path.name} has code for a place that its library has not", tip=_OTHER)
+        raise WheelError(
+            f"{source.path.name} has code for a bundle that its library does not have", tip=_OTHER
+        )
     codes = [(s, code) for s, part in parts for code in part.codes]
     if first.packed is not None:
         yield _repacked(view, bundle, first, source, codes)
         return
     if first.size != bundle.size:
-        raise WheelError(f"{source.path.name} and its library tell two sizes of one bundle", tip=_OTHER)
+        raise WheelError(
+            f"{source.path.name} and its library disagree about the size of a bundle", tip=_OTHER
+        )
     for owner, code in codes:
         yield from _put_back(bundle, owner, code)
 
@@ -118,7 +124,9 @@ def _put_back(bundle: Bundle, source: Source, code: Code) -> Iterator[Patch]:
         or entry.id != INERT_PREFIX.decode() + code.id[len(INERT_PREFIX) :]
         or (entry.offset, entry.size) != (code.offset, code.blob.size)
     ):
-        raise WheelError(f"{source.path.name} has code for an entry that its library has not", tip=_OTHER)
+        raise WheelError(
+            f"{source.path.name} has code for an entry that its library does not have", tip=_OTHER
+        )
     yield Patch(at=bundle.at + entry.id_at, data=code.id.encode()[: len(INERT_PREFIX)])
     yield Patch(at=bundle.at + entry.offset, data=source.read(code.blob))
 
@@ -126,10 +134,12 @@ def _put_back(bundle: Bundle, source: Source, code: Code) -> Iterator[Patch]:
 def _repacked(
     view: BytesView, bundle: Bundle, part: Part, source: Source, codes: Sequence[tuple[Source, Code]]
 ) -> Patch:
-    """A compressed bundle again; where code is missing its entries are for nobody."""
+    """A compressed bundle again; entries whose code is missing become entries for no device."""
     how = part.packed
     if how is None or bundle.entries or not _fits(view, bundle, part):
-        raise WheelError(f"{source.path.name} has a compressed bundle for a place with another", tip=_OTHER)
+        raise WheelError(
+            f"{source.path.name} has a compressed bundle for a place where a different one is", tip=_OTHER
+        )
     plain = _unpacked(how, source, codes)
     missing = _missing(bytes(plain), codes)
     for entry in missing:
@@ -140,6 +150,7 @@ def _repacked(
     if not missing and how.level is not None:
         data: bytes | None = pack.pack(bytes(plain), form, level=how.level, digest=_digest(how, source))
     else:
+        # Other content, so a different size; what matters is that it fits where the original was.
         data = pack.pack_into(bytes(plain), form, room=part.size)
     if data is None or len(data) > part.size:
         raise WheelError(
@@ -150,7 +161,7 @@ def _repacked(
 
 
 def _fits(view: BytesView, bundle: Bundle, part: Part) -> bool:
-    """Whether the place of a compressed bundle is as the split left it: an empty one, then zeros."""
+    """Whether where a compressed bundle was there is what `strip` leaves: an empty one, then zeros."""
     if part.at + part.size > view.size or part.size < bundle.size:
         return False
     rest = view.read(part.at + bundle.size, part.size - bundle.size)
@@ -172,7 +183,9 @@ def _unpacked(how: Packed, source: Source, codes: Sequence[tuple[Source, Code]])
         how.method not in (offload_bundle.ZLIB, offload_bundle.ZSTD)
         or how.version not in offload_bundle.VERSIONS
     ):
-        raise WheelError(f"the index of {source.path.name} names a bundle that cannot be")
+        raise WheelError(
+            f"the index of {source.path.name} names a kind of compression that bundles do not have"
+        )
     plain = bytearray(how.plain_size)
     pieces = [(source, piece.offset, piece.blob) for piece in how.pieces]
     pieces += [(owner, code.offset, code.blob) for owner, code in codes]
@@ -184,12 +197,12 @@ def _unpacked(how: Packed, source: Source, codes: Sequence[tuple[Source, Code]])
 
 
 def _missing(plain: bytes, codes: Sequence[tuple[Source, Code]]) -> tuple[Entry, ...]:
-    """The device entries of a bundle that no code came for; all codes must be those of their entries."""
+    """The device entries of a bundle whose code is missing; all codes must be those of their entries."""
     entries = dict(enumerate(_table(plain)))
     for owner, code in codes:
         entry = entries.pop(code.entry, None)
         if entry is None or (entry.id, entry.offset, entry.size) != (code.id, code.offset, code.blob.size):
-            raise WheelError(f"the index of {owner.path.name} names an entry that its bundle has not")
+            raise WheelError(f"the index of {owner.path.name} names an entry that its bundle does not have")
     return tuple(entry for entry in entries.values() if not entry.id.startswith(offload_bundle.HOST))
 
 

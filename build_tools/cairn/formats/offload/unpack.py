@@ -11,8 +11,10 @@ from cairn.errors import WheelError
 from cairn.formats.view import View
 
 _STEP = 1 << 16
-_SMALL_STEP = 1024
-_MOST_WINDOW = 1 << 27
+_SMALL_STEP = 1024  # packed bytes of zstd at a time, see `Unpacker`
+_MOST_WINDOW = (
+    1 << 27
+)  # bytes; what zstd allows itself with --long, which clang uses (27 is ZSTD_WINDOWLOG_LIMIT_DEFAULT)
 
 
 class Reader(Protocol):
