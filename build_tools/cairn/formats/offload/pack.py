@@ -10,8 +10,8 @@ import zstandard
 from cairn.formats.offload import bundle
 from cairn.formats.offload.bundle import Packing
 
-# Levels that are tried in order to pack the original bytes again: clang's defaults come first (6 of zlib, 3 of
-# zstd: OffloadBundler.cpp), then others that people ask for. zstd runs with long distance matching, as in
+# Levels that are tried in order to get the original bytes again: clang's defaults come first (6 of zlib, 3
+# of zstd: OffloadBundler.cpp), then others that people ask for. zstd runs with long distance matching, as in
 # clang: the code of one target looks much like that of the next.
 _LEVELS = {bundle.ZLIB: (6, 9, 1), bundle.ZSTD: (3, 5, 9)}
 # Levels for a bundle that must fit where it was although it has other content now, the cheapest first.
