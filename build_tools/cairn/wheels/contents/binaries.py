@@ -82,6 +82,7 @@ class Binary:
     @property
     def names(self) -> frozenset[str]:
         """The names by which others find it, DLLs in lower case."""
+        # A loaded library is known by its SONAME (ld.so(8)); a file that is looked for, by its file name.
         name = self.path.rpartition("/")[2]
         return frozenset([name, self.soname or name] if self.format == "elf" else [name.lower()])
 

@@ -79,6 +79,7 @@ def diff(first: Path, second: Path) -> Difference:
         WheelError: one of them cannot be read.
     """
     one, other = _Side(first), _Side(second)
+    # The CRC of the central directory stands for the content, so that only binaries are unpacked.
     pairs = {path: (one.members[path], other.members[path]) for path in one.members if path in other.members}
     return Difference(
         fields={

@@ -74,6 +74,7 @@ def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Pa
         known.setdefault(supplier.name, []).append(supplier)
     pairs = [(supplier.name, supplier.version) for those in known.values() for supplier in those]
     pairs += [(name.distribution, name.version) for name, _ in everywhere]
+    # One wheel of each Python and platform may be named at once, so a version comes several times.
     versions: dict[str, tuple[str, ...]] = {}
     for name, version in dict.fromkeys(pairs):
         versions[name] = (*versions.get(name, ()), version)
@@ -90,6 +91,7 @@ def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Pa
 
 def library_names(archive: Archive) -> frozenset[str]:
     """File names of the shared libraries in a wheel, of Linux and of Windows."""
+    # SONAMEs mostly end in a version: libtorch.so, but libamdhip64.so.7.
     names = (member.name.rpartition("/")[2] for member in archive.members)
     return frozenset(name for name in names if ".so" in name or name.lower().endswith(".dll"))
 
@@ -114,6 +116,7 @@ def _read_if_whole(wheel: Path) -> _Supplier | None:
     return _Supplier(
         name=info.distribution,
         version=info.version,
+        # What an extra requires is installed only where the extra is asked for.
         requires=tuple(r for r in required if "extra" not in str(r.marker or "")),
         libraries=libraries,
     )
@@ -134,6 +137,7 @@ def _from_folders(
 
 
 def _of_requirements(wheel: _Supplier, known: Mapping[str, Sequence[_Supplier]]) -> set[str]:
+    # torchaudio requires torch, and torch triton: the libraries of all of them are there when it is loaded.
     found: set[str] = set()
     queue, seen = [*wheel.requires], {(wheel.name, wheel.version)}
     while queue:

@@ -17,7 +17,7 @@ from cairn.wheels.fat import bill_of_materials, library_edits, package_files, pl
 from cairn.wheels.fat.plan import FatPlan, FatRequest, make_plan
 from cairn.wheels.fat.recipe import plain
 from cairn.wheels.fat.report import FatReport, report
-from cairn.wheels.fat.rocm_tree import stem_of
+from cairn.wheels.fat.rocm_tree import key_of
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import wheel
@@ -100,4 +100,4 @@ def _preloads(plan: FatPlan) -> list[str]:
     opened = {entry.opened.lower() for entry in plan.recipe.opened}
     wanted = {plain(plan.recipe.shortnames.get(name, name)) for name in plan.preloads}
     wanted = wanted or {plain(entry.stem) for entry in plan.recipe.libraries}
-    return [b.name for b in plan.bundle.libraries if plain(stem_of(b.name)[0]) in wanted | opened]
+    return [b.name for b in plan.bundle.libraries if key_of(b.name) in wanted | opened]

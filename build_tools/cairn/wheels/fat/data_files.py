@@ -79,6 +79,7 @@ def _folder(entry: Data, source: Path, wanted: Sequence[TargetId]) -> DataFolder
             left_out.append(size)
             continue
         files[str(PurePosixPath(entry.target) / relative)] = path
+        # A file may name several targets, and counts for each: the sizes say what a target needs.
         for name in map(str, named) if named else ("any",):
             sizes[name] = sizes.get(name, 0) + size
         served |= {target for target in wanted if named and target_names.serves(named, (target,))}

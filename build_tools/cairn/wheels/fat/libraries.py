@@ -19,7 +19,7 @@ from cairn.wheels.contents import manylinux
 from cairn.wheels.contents.binaries import Binary, shipped
 from cairn.wheels.fat.platform import WheelPlatform
 from cairn.wheels.fat.recipe import Recipe, plain
-from cairn.wheels.fat.rocm_tree import RocmTree, stem_of
+from cairn.wheels.fat.rocm_tree import RocmTree, key_of, stem_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class LibraryBundle:
     def find(self, stem: str) -> BundledLibrary | None:
         """The library of a stem, with or without `lib`."""
         wanted = plain(stem)
-        return next((b for b in self.libraries if plain(stem_of(b.name)[0]) == wanted), None)
+        return next((b for b in self.libraries if key_of(b.name) == wanted), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +206,7 @@ class _Collector:
     def _take_stem(self, stem: str, by: str, *, required: bool) -> bool:
         # One of that stem is enough: two versions of a runtime in one process are one too many.
         there = {*self._own, *(library.name for library in self._found.libraries.values())}
-        if plain(stem) in {plain(stem_of(name)[0]) for name in there}:
+        if plain(stem) in set(map(key_of, there)):
             return True
         path = self._tree.find_stem(stem)
         if path is not None:
@@ -234,7 +234,7 @@ class _Collector:
         before = {}
         for name, library in sorted(by_name.items()):
             stems = {entry.opened.lower() for entry in self._recipe.opened_by(stem_of(name)[0])}
-            opened = [other for other in by_name if plain(stem_of(other)[0]) in stems]
+            opened = [other for other in by_name if key_of(other) in stems]
             needed = (self._found.names.get(wanted, wanted) for wanted in library.binary.needed)
             before[name] = [other for other in (*needed, *opened) if other in by_name and other != name]
         return before

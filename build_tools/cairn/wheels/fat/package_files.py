@@ -19,8 +19,7 @@ _ANCHOR = "_rocm_init"
 _MARK = "fat"
 
 # RTLD_GLOBAL, as rocm_sdk.initialize_process() has it: libraries that are opened by name later must find the
-# symbols of these. add_dll_directory's result is kept, for the folder is removed with it.
-
+# symbols of these. What is loaded and added is kept, so that nothing unloads or closes it.
 _TEMPLATE = '''\
 """Loads the ROCm libraries that this wheel carries. Written by `cairn wheel fat`; do not edit."""
 

@@ -105,6 +105,7 @@ def make_plan(request: FatRequest, archive: Archive) -> FatPlan:
     bundle = libraries.collect(sought, tree, rules, platform)
     if not bundle.libraries:
         raise WheelError(f"{request.rocm} has no library for {request.wheel.name}", tip="name a ROCm tree")
+    # Only marked here: the libraries are changed when they are written.
     trimmed = tuple(library_edits.trimmed(library, targets) for library in bundle.libraries)
     bundle = replace(bundle, libraries=trimmed)
     folders, missing = data_files.collect(bundle, tree, rules, targets)

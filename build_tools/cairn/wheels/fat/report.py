@@ -92,6 +92,7 @@ def _shortfalls(
 ) -> Iterator[LeftOut]:
     """Which parts have nothing for some of the wanted targets, and what was left out of them."""
     for library in bundle.libraries:
+        # All of its code counts, since what is trimmed is for none of the wanted targets.
         there = [code.target for code in library.binary.code_objects]
         lacking = [str(t) for t in wanted if there and not target_names.serves(there, (t,))]
         if lacking:

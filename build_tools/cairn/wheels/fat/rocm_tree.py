@@ -68,7 +68,7 @@ class RocmTree:
         """The library of a stem, with or without `lib`, of its highest version."""
         key = plain(stem)
         paths = self._near.stems.get(key) or self._all.stems.get(key)
-        # A name with a version is the one that programs ask for.
+        # libamdhip64.so.7 rather than libamdhip64.so, which is there for linkers (ld(1), -l).
         return max(paths, key=lambda path: stem_of(path.name)[1]) if paths else None
 
     @functools.cached_property
@@ -106,8 +106,13 @@ def stem_of(name: str) -> tuple[str, tuple[int, ...]]:
     return match["stem"], tuple(int(number) for number in numbers if number)
 
 
+def key_of(name: str) -> str:
+    """The stem of a library's name as the recipe and others' names are compared with it."""
+    return plain(stem_of(name)[0])
+
+
 def _key(name: str) -> str:
-    """How names are compared: Windows takes no notice of case."""
+    """How file names are compared: Windows ignores case."""
     return name.lower() if name.lower().endswith(".dll") else name
 
 

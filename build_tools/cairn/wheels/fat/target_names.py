@@ -56,6 +56,7 @@ def serves(targets: Sequence[TargetId], wanted: Iterable[TargetId]) -> bool:
 
 def _runs(code: TargetId, wanted: TargetId) -> bool:
     """Whether code for one target may be run by GPUs of the other; a feature that is not named is any."""
+    # gfx1100 runs the code of gfx11-generic, and gfx11-generic stands for every GPU that it covers.
     generic = generic_targets()
     processors = {wanted.processor, *generic.get(wanted.processor, ())}
     served = {code.processor, *generic.get(code.processor, ())}

@@ -53,6 +53,7 @@ class AllowedFinding:
         """Whether it is about that finding on the wheel of that file name."""
         if finding.code != self.code or not fnmatchcase(wheel, self.wheel):
             return False
+        # `*` of fnmatch matches `/` too: `demo/*` is about everything below demo.
         if self.member is None or finding.member is None:
             return self.member is finding.member
         return fnmatchcase(finding.member, self.member)

@@ -10,38 +10,39 @@ from enum import StrEnum
 class FindingCode(StrEnum):
     """What may be wrong, in the order in which it is checked; docs/reference/findings.md explains each."""
 
+    # The file as an archive: after this, nothing else is looked at.
     ARCHIVE = "archive"
-
+    # What the wheel says about itself.
     METADATA = "metadata"
     METADATA_INVALID = "metadata-invalid"
     NAME_DIFFERS = "name-differs"
     VERSION_DIFFERS = "version-differs"
     TAGS_DIFFER = "tags-differ"
     PYTHON_TAG = "python-tag"
-
+    # What it requires.
     REQUIREMENT_INVALID = "requirement-invalid"
     REQUIREMENT_URL = "requirement-url"
     REQUIREMENT_UNMET = "requirement-unmet"
     REQUIRES_ITSELF = "requires-itself"
     SIBLING_NOT_EXACT = "sibling-not-exact"
-
+    # What installers refuse, or do in different ways.
     WHEEL_HEADER = "wheel-header"
     DATA_FOLDER = "data-folder"
     ENTRY_POINT = "entry-point"
     LICENCE_MISSING = "licence-missing"
     NAME_DECEIVES = "name-deceives"
     NAME_TWICE = "name-twice"
-
+    # RECORD against the archive.
     RECORD_MISSING = "record-missing"
     RECORD_ABSENT = "record-absent"
     RECORD_HASH = "record-hash"
     RECORD_SIZE = "record-size"
-
+    # Every member, as it streams by.
     CONTENT = "content"
     FORBIDDEN_TEXT = "forbidden-text"
     SECRET = "secret"  # noqa: S105 - the name of a rule
     NOT_EXECUTABLE = "not-executable"
-
+    # What loaders and interpreters make of its binaries.
     BINARY_MALFORMED = "binary-malformed"
     MODULE_ABI = "module-abi"
     BINARY_IN_PURE_WHEEL = "binary-in-pure-wheel"
@@ -51,7 +52,7 @@ class FindingCode(StrEnum):
     NEEDED = "needed"
     RPATH = "rpath"
     DLL_FOLDER = "dll-folder"
-
+    # Its device code.
     BUNDLE_MALFORMED = "bundle-malformed"
     CODE_OBJECT_MALFORMED = "code-object-malformed"
     CODE_OBJECT_EMPTY = "code-object-empty"

@@ -22,6 +22,7 @@ from cairn.wheels.verify.findings import Finding, FindingCode
 _SCHEMES = frozenset(("purelib", "platlib", "headers", "scripts", "data"))
 _SCRIPTS = ("console_scripts", "gui_scripts")
 _SEPARATORS = frozenset("/\\")
+# `module:attr.attr`, and extras in brackets, which the entry points specification still lets readers accept.
 _FUNCTION = re.compile(r"[\w.]+\s*:\s*[\w.]+\s*(?:\[[^\]]*\])?")
 _CASELESS = ("any", "win", "macosx")
 _AGAIN = "build the wheel again with a backend that follows the specification"
