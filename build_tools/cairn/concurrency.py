@@ -47,6 +47,7 @@ def side_by_side(work: Callable[[A], B], items: Iterable[A], *, jobs: int = _DEF
     A failure, or an interrupt, ends the programs that run for other items, at whatever depth such calls are
     within each other, and is raised; what has not begun is dropped.
     """
+    # A part of a larger piece of work, called in one of its threads, joins that work's group.
     group = getattr(_of_thread, "group", None) or _TaskGroup()
 
     def one(item: A) -> B:
@@ -77,6 +78,7 @@ def pause(seconds: float) -> None:
 
 def _results(futures: list[Future[B]], group: _TaskGroup) -> tuple[B, ...]:
     done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+    # The first failure of the group, since what this one raised may be the echo of it: its program was ended.
     if group.failure is not None and any(future.exception() for future in done):
         raise group.failure
     return tuple(future.result() for future in futures)

@@ -112,7 +112,15 @@ def plan(tree: RocmTree, description: Description, families: Mapping[str, tuple[
         Package(
             component="libraries",
             family=family,
-            members=sharing.members(_of_family(claims["libraries"], family, targets), (core,)),
+            members=sharing.members(
+                # An artifact for `gfx90a:xnack+` belongs to the family of gfx90a.
+                [
+                    entry
+                    for entry in claims["libraries"]
+                    if {entry.target, entry.target.partition(":")[0]} & {GENERIC, family, *targets}
+                ],
+                (core,),
+            ),
         )
         for family, targets in families.items()
     )
@@ -123,24 +131,17 @@ def plan(tree: RocmTree, description: Description, families: Mapping[str, tuple[
 
 
 def _claims(tree: RocmTree, description: Description) -> dict[ComponentName, list[TreeEntry]]:
+    """The entries of each component: the first one that claims an entry has it."""
     claims: dict[ComponentName, list[TreeEntry]] = {name: [] for name in COMPONENTS}
     for entry in tree.entries:
-        name = next((n for n in COMPONENTS if _claimed(entry, description, n)), None)
-        if name is not None:
-            claims[name].append(entry)
+        for name in COMPONENTS:
+            component = description.component(name)
+            if entry.artifact and not matches(entry.artifact, component.artifacts):
+                continue
+            if matches(entry.path, component.files) and not matches(entry.path, component.exclude):
+                claims[name].append(entry)
+                break
     return claims
-
-
-def _claimed(entry: TreeEntry, description: Description, name: ComponentName) -> bool:
-    component = description.component(name)
-    if entry.artifact and not matches(entry.artifact, component.artifacts):
-        return False
-    return matches(entry.path, component.files) and not matches(entry.path, component.exclude)
-
-
-def _of_family(entries: list[TreeEntry], family: str, targets: tuple[str, ...]) -> list[TreeEntry]:
-    mine = {GENERIC, family, *targets}
-    return [e for e in entries if e.target in mine or e.target.partition(":")[0] in mine]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +156,8 @@ class _Sharing:
 
         A link becomes a file where the one it leads to is neither here nor in a package that comes `before`.
         """
+        # A wheel holds files only (PEP 427 knows no links), so of `libx.so -> libx.so.1 -> libx.so.1.2` one
+        # file remains, and devel, which is unpacked by a program of its own, gets the other names as links.
         found: dict[str, PackageMember] = {}
         files = [e for e in entries if not e.source.is_symlink()]
         present = {e.source.resolve() for e in files} | {m.source for p in before for m in p.members}
@@ -170,12 +173,14 @@ class _Sharing:
 
     def _member(self, entry: TreeEntry, source: Path) -> PackageMember:
         path, binary = self.description.relocated(entry.path), binaries.read(source)
+        # Under its SONAME, since that is the only name by which others ask the loader for it (DT_NEEDED).
         if binary is not None and binary.soname and "/" not in binary.soname:
             path = posixpath.join(posixpath.dirname(path), binary.soname)
         return PackageMember(path=path, source=source, binary=binary)
 
     def links(self, entries: list[TreeEntry], packages: tuple[Package, ...]) -> tuple[DevelLink, ...]:
         """The links of devel: to every file of the other packages, under each of its names, and its own."""
+        # Reversed, so that of several packages with one file the first has it: later keys win.
         homes = {m.source: (p.component, m.path) for p in reversed(packages) for m in p.members}
         links = {
             member.path: DevelLink(path=member.path, component=package.component, target=member.path)
@@ -184,6 +189,7 @@ class _Sharing:
         }
         for entry in entries:
             link = self._link(entry, homes)
+            # Not to itself: a file of devel is its own home.
             if link is not None and (link.path, "devel") != (link.target, link.component):
                 links.setdefault(link.path, link)
         taken = {m.path for m in packages[-1].members}
@@ -197,6 +203,7 @@ class _Sharing:
         if source in homes:
             component, target = homes[source]
             return DevelLink(path=path, component=component, target=target)
+        # A link to a folder, such as `lib64 -> lib`, stays one as long as it does not lead out of the tree.
         root = entry.root.resolve()
         if not source.is_dir() or not source.is_relative_to(root):
             return None

@@ -14,6 +14,7 @@ from cairn.process import Completed
 FAMILY_VARIABLE = "ROCM_SDK_TARGET_FAMILY"
 DEFAULT_EXTRAS = ("libraries", "devel")
 
+# Run in the environment that is asked: its SDK may be of any release.
 _FIND = """
 import sys, rocm_sdk
 for name in sys.argv[1:]:
@@ -81,7 +82,8 @@ def install_command(request: InstallRequest) -> tuple[str, ...]:
     """The pip command for a request; pip is ours, the environment needs none."""
     cache = request.pip_cache_dir
     if request.family is not None:
-        # pip keeps the wheel it makes of the `rocm` sdist, with the family that was chosen when it did.
+        # pip caches the wheel it makes of the `rocm` sdist, with the family that was chosen when it did; so
+        # each family has a cache of its own.
         cache = (cache or files.cache_dir() / "pip") / f"family-{request.family}"
     options = [("--index-url", request.index_url), ("--cache-dir", cache)]
     options += [("--find-links", place) for place in request.find_links]
@@ -140,6 +142,7 @@ def available_libraries(python: Path, shortnames: Sequence[str]) -> tuple[str, .
 
 
 def _ask(python: Path, *words: str) -> str:
+    # The module, not the program `rocm-sdk`: an environment need not be on PATH.
     done = process.run([python, "-m", "rocm_sdk", *words], check=False, separate_stderr=True)
     if done.returncode == 0:
         return done.output.strip()

@@ -142,7 +142,8 @@ def literal_folder(glob: str) -> str:
 
 
 def _pattern(glob: str) -> re.Pattern[str]:
-    # re caches compiled patterns; a glob has few parts.
+    # As in .gitignore: `**/` is any number of folders, none included, `**` anything, `*` and `?` stay in
+    # one folder. Compiled each time: re caches the patterns.
     tokens = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     parts = re.split(r"(\*\*/|\*\*|\*|\?)", glob)
     return re.compile("".join(tokens.get(part) or re.escape(part) for part in parts))

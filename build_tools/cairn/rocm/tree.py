@@ -20,6 +20,7 @@ GENERIC = "generic"
 
 MANIFEST = "artifact_manifest.txt"
 _MAX_LINKS = 40  # what Linux follows
+# TheRock joins the three parts with `_`, and uses `-` inside them: `blas_lib_gfx94X-dcgpu`.
 _ARTIFACT = re.compile(r"(?P<name>[^_]+)_(?P<component>[^_]+)_(?P<target>[^_]+)")
 
 
@@ -67,8 +68,11 @@ class RocmTree:
         """
         path = entry.path
         for _ in range(_MAX_LINKS):
+            # A link that works inside its own artifact, or a file.
             if entry.source.exists():
                 return entry.source.resolve()
+            # Else resolve one step by hand: the artifacts are one tree once they are installed over each
+            # other.
             path = posixpath.normpath(posixpath.join(posixpath.dirname(path), entry.source.readlink()))
             if path not in self._index:
                 return None
@@ -77,6 +81,7 @@ class RocmTree:
 
     @functools.cached_property
     def _index(self) -> dict[str, TreeEntry]:
+        # Reversed, so that of several artifacts with one path the first has it.
         return {entry.path: entry for entry in reversed(self.entries)}
 
 
@@ -149,5 +154,5 @@ def _walk(root: Path, folder: str) -> Iterator[TreeEntry]:
         links = [name for name in folders if Path(at, name).is_symlink()]
         for name in sorted([*files, *links]):
             source = Path(at, name)
-            if source.is_symlink() or source.is_file():
+            if source.is_symlink() or source.is_file():  # no sockets, no devices
                 yield TreeEntry(root=root, path=source.relative_to(root).as_posix())

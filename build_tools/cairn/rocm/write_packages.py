@@ -77,6 +77,9 @@ def write_runtime_wheel(
 def write_devel_wheel(path: Path, plan: Layout, release: SdkRelease, *, staging: Path) -> None:
     """Write devel: a tar of headers, CMake files, tools and links, unpacked when first asked for."""
     package = plan.devel
+    # A tar inside the wheel, since wheels hold no links and pip would compile every Python file of the
+    # tools. The package `rocm_sdk` unpacks it (runtime/_devel.py), and makes the links into the other
+    # packages from links.json: where these are installed is known only then.
     tar = staging / "devel.tar"
     wraps = [New(name=w.path, content=_wrapper(w), executable=True) for w in release.description.wrap]
     files = [
@@ -163,6 +166,8 @@ def _shortnames(plan: Layout, description: Description) -> dict[str, list[str]]:
             found[shortname] = candidates[0]
         else:
             missing.append(f"{shortname} ({glob})")
+    # torch's `_rocm_init` asks for libraries by these names: one that is missing here fails on a user's
+    # machine.
     if missing and description.preload_must_exist:
         raise UsageError(
             f"no library for the preload names {', '.join(missing)}", tip="correct [preload] in packages.toml"
@@ -176,6 +181,7 @@ def _staged(package: Package, member: PackageMember, plan: Layout, staging: Path
     wanted = assign_files.run_path_of(package, member, plan.core)
     if wanted == binaries.run_path(member.binary):
         return member.source
+    # A copy: the tree is the user's, and a file may have different run paths in different packages.
     copy = staging / package.folder / member.path
     copy.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(member.source, copy)
@@ -187,7 +193,7 @@ def _write(
     path: Path, package: Package, members: list[New], release: SdkRelease, requires: list[str]
 ) -> None:
     info = f"{_escaped(package.distribution)}-{release.version}.dist-info"
-    tag = path.stem.split("-", 2)[2]
+    tag = path.stem.split("-", 2)[2]  # NAME-VERSION-TAG.whl: no build tag here (PEP 427)
     wheel = f"Wheel-Version: 1.0\nGenerator: cairn {__version__}\nRoot-Is-Purelib: false\nTag: {tag}\n"
     metadata = [
         "Metadata-Version: 2.1",

@@ -42,6 +42,7 @@ def visible(hardware: tuple[str, ...], chosen: str | None) -> tuple[str, ...]:
     words = [word.strip() for word in chosen.split(",")] if chosen is not None else []
     if chosen is None or not all(word.lstrip("-").isdecimal() for word in words):
         return hardware
+    # "-1" hides everything, and so does any index that is out of range, for itself and for what follows it.
     known = itertools.takewhile(lambda index: 0 <= index < len(hardware), map(int, words))
     return tuple(hardware[index] for index in known)
 

@@ -152,7 +152,8 @@ class _ExpatReader:
 
     def parse(self, data: bytes) -> None:
         parser = expat.ParserCreate()
-        parser.buffer_text = True
+        parser.buffer_text = True  # one call for a text, not one for each of its lines
+        # Called before the declaration's entities are read; without a document type there are none to expand.
         parser.StartDoctypeDeclHandler = _refuse_doctype
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
@@ -168,11 +169,12 @@ class _ExpatReader:
         if len(self._path) >= _MAX_DEPTH:
             raise ValueError("its elements are nested too deep")
         self._path.append(name)
+        # What a suite says it has: a runner that died leaves fewer cases than it announced.
         if name == "testsuite":
             self._announced += int(attributes.get("tests", "0"))
         elif name == "testcase":
             self._case = _Open(name=_case_name(attributes), seconds=float(attributes.get("time", "0") or 0))
-        elif self._case is not None:
+        elif self._case is not None:  # a suite has properties too
             _note(self._case, name, attributes)
 
     def _end(self, name: str) -> None:

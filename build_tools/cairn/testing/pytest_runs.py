@@ -28,7 +28,10 @@ from cairn.testing.junit import JUnit
 from cairn.testing.smoke_facts import SmokeFacts
 from cairn.venv import VirtualEnvironment
 
+# Run by `python -I -c`: isolated from PYTHONPATH, the user's site-packages and the working folder.
 _START = "import sys; sys.path.append(sys.argv[1]); import pytest; sys.exit(pytest.main(sys.argv[2:]))"
+# Our own, so that no pytest.ini above the tests is found. xunit1 is the family in which tests may record
+# properties.
 _INI = "[pytest]\njunit_family = xunit1\nxfail_strict = true\n"
 _TIMED_OUT = -1
 
@@ -152,7 +155,7 @@ def run_beside(session: Session, on_line: Progress | None = None) -> Run:
 
 def _run(start: Sequence[str | Path], session: Session, on_line: Progress | None) -> Run:
     session.folder.mkdir(parents=True, exist_ok=True)
-    session.junit.unlink(missing_ok=True)
+    session.junit.unlink(missing_ok=True)  # those of an earlier run must not count
     ini = session.folder / "pytest.ini"
     files.write_text(ini, _INI)
     options = ["-p", "no:cacheprovider", "--import-mode=importlib", "-ra", "--color=no", "--tb=short"]
@@ -215,6 +218,7 @@ def _closure(name: str) -> set[str]:
 
 
 def _top_level(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
+    # `..` are the programs (`../../bin/pytest`), which are not needed: pytest is called by its module.
     tops = {file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")}
     if not tops:
         raise PrerequisiteError(f"{distribution.name} cannot be copied: it has no list of files")

@@ -82,6 +82,7 @@ def collect(
 
 def _top_level(distribution: str, site_packages: Sequence[Path]) -> tuple[str, ...]:
     """The packages and modules that an installed distribution puts at the top."""
+    # From RECORD, not from a guess by the distribution's name: PyYAML is imported as yaml.
     found = importlib.metadata.distributions(path=[str(site) for site in site_packages])
     wanted = next((d for d in found if canonicalize_name(d.name) == distribution), None)
     paths = [file.parts for file in (wanted.files if wanted else None) or ()]

@@ -38,6 +38,7 @@ def judge(
         floor: fewest tests that must have run.
         device_floor: fewest tests that must have passed on a GPU.
     """
+    # Before anything else: on the wrong GPU neither success nor failure says something about these wheels.
     if wrong := _wrong_hardware(outcome, targets, hardware):
         return Judgement(verdict="invalid", reason=wrong)
     if outcome is None:
@@ -87,6 +88,8 @@ def _absences(counts: Counts, floor: int, device_floor: int) -> str | None:
 
 
 def _runner(outcome: JUnit, exit_code: int) -> str | None:
+    # pytest exits with 0 or, where tests failed, 1 (which the results name); any other code, or a 1 without
+    # a failed test, is a runner that broke.
     if exit_code:
         return f"the runner ended with exit code {exit_code}, and its results name no failure"
     if outcome.announced > len(outcome.cases):

@@ -23,7 +23,7 @@ def main(request_path: str, answer_path: str) -> None:
         _import(name, answer)
     answer["library_errors"] = {path: why for path in request["libraries"] if (why := _open(path))}
     mapped = _mapped()
-    loaded = {Path(path).name for path in mapped}
+    loaded = {Path(path).name for path in mapped}  # after the imports and the libraries above
     answer["program_errors"] = {p: why for p in request["programs"] if (why := _unresolved(p, loaded))}
     answer["mapped"] = mapped
     answer["prefixes"] = [sys.prefix, sys.base_prefix]
@@ -74,6 +74,7 @@ def _mapped() -> list[str]:
         lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
+    # proc(5): address, permissions, offset, device, inode, path.
     fields = (line.split(maxsplit=5) for line in lines)
     return sorted({f[5] for f in fields if len(f) > 5 and "x" in f[1] and f[5].startswith("/")})  # noqa: PLR2004
 
