@@ -279,6 +279,9 @@ def _validate(stack: Stack, path: Path) -> None:
     names = [p.name for p in stack.projects]
     if len(set(names)) != len(names):
         raise UsageError(f"{path} names a project twice: {', '.join(names)}")
+    flags = [p.flag or p.name for p in stack.projects]
+    if len(set(flags)) != len(flags):
+        raise UsageError(f"{path} has a flag for two projects: {', '.join(flags)}")
     for project in stack.projects:
         if unknown := set(project.needs) - set(names):
             raise UsageError(

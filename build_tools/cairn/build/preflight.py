@@ -78,8 +78,9 @@ def checks(job: Job) -> Iterator[Check]:
         folder = job.checkouts.get(project.name)
         if folder is not None and folder.is_dir():
             yield functools.partial(_checkout, project, folder.absolute(), suffix=suffix, rocm=not for_cpu)
-    yield functools.partial(_tools, for_cpu=for_cpu, launcher=None)
-    yield functools.partial(_tools, for_cpu=False, launcher=job.compiler_cache)
+    if for_cpu:
+        yield toolchain.require_host_compiler
+    yield functools.partial(_compiler_cache, job.compiler_cache)
     if not for_cpu and not job.install_rocm:
         yield functools.partial(rocm_sdk.existing, job.environments() / "sdk")
 
@@ -167,14 +168,7 @@ def _checkout(project: Project, folder: Path, *, suffix: str | None, rocm: bool)
             ) from None
 
 
-def _tools(*, for_cpu: bool, launcher: CompilerCache | None) -> None:
-    """Check for the programs that a build takes from the machine.
-
-    Raises:
-        PrerequisiteError: one is missing.
-    """
-    if for_cpu:
-        toolchain.require_host_compiler()
+def _compiler_cache(launcher: CompilerCache | None) -> None:
     if launcher is not None and shutil.which(launcher) is None:
         raise PrerequisiteError(
             f"{launcher} is not on this machine", tip=f"install it, or leave --use-{launcher} out"

@@ -59,3 +59,12 @@ def test_a_stack_that_cannot_be_read_is_what_is_reported(tmp_path: Path) -> None
     options = build_prod_wheels._parser(SCRIPT, build_prod_wheels._projects(words, SCRIPT)).parse_args(words)
     with pytest.raises(UsageError, match="there is no stack"):
         options.run(options)
+
+
+def test_a_project_called_like_a_flag_of_the_script_does_not_take_it(tmp_path: Path) -> None:
+    text = (BUILDS / "pyg" / "stack.toml").read_text().replace('name = "scatter"', 'name = "output"')
+    (tmp_path / "stack.toml").write_text(text)
+    (tmp_path / "smoke-tests").mkdir()
+    options, loaded = parsed(*OUT, "--stack", str(tmp_path), "--no-build-output")
+    assert options.output_dir.name == "out"
+    assert set(build_prod_wheels._job(options, loaded).checkouts) == {"cluster"}

@@ -106,6 +106,7 @@ def test_the_stacks_we_have_are_on_the_lines_that_upstream_names() -> None:
         ("schema = 1", "schema"),
         (HEAD, "projects"),
         (HEAD + project("a") + project("a"), "twice"),
+        (HEAD + project("a", more='flag = "b"') + project("b"), "flag for two"),
         (HEAD + project("a", needs='["z"]'), "z"),
         (HEAD + project("a", needs='["b"]') + project("b", needs='["a"]'), "circle"),
         (HEAD + project("a", origin="{}"), "origin"),

@@ -115,15 +115,18 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
     arguments.add_build_env(parser)
     for project in projects:
         name = project.flag or project.name
-        text = f"checkout of {project.name}"
-        parser.add_argument(
-            f"--{name}-dir", type=arguments.folder, dest=f"dir_{project.name}", metavar="DIR", help=text
-        )
+        # A project called `output` has no flag: it would take --output-dir.
+        with contextlib.suppress(argparse.ArgumentError):
+            text = f"checkout of {project.name}"
+            parser.add_argument(
+                f"--{name}-dir", type=arguments.folder, dest=f"dir_{project.name}", metavar="DIR", help=text
+            )
         if project.name != _ALWAYS:
             text = f"build {project.name} (default: when its checkout is there)"
-            parser.add_argument(
-                f"--build-{name}", action=flag, dest=f"build_{project.name}", default=None, help=text
-            )
+            with contextlib.suppress(argparse.ArgumentError):
+                parser.add_argument(
+                    f"--build-{name}", action=flag, dest=f"build_{project.name}", default=None, help=text
+                )
     arch = parser.add_argument("--pytorch-rocm-arch", help="GPU targets (default: what the SDK serves)")
     arguments.completes(arch, arguments.complete_targets)
     parser.add_argument(
