@@ -5,7 +5,7 @@
 Each case is a text that is hard for its reader: what nearly matches a pattern again and again, or very many
 of one thing. It is read at one size and at eight times that size. Time in proportion takes 8 times as long,
 time that grows with the square 64 times. The figures are CPU time of this thread; the test
-`tests/unit/foundation/test_linear.py` holds every case below 24.
+`tests/unit/foreign_text/test_linear.py` holds every case below 24.
 """
 
 from __future__ import annotations
