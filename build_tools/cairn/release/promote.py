@@ -21,7 +21,7 @@ from cairn.release.gate import gate
 from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import GateReport
 from cairn.release.index import keys, write
-from cairn.release.index.commit import Change, commit, recover
+from cairn.release.index.commit import ChannelChange, commit, recover
 from cairn.release.index.generation import FileEntry, FileRef, StagedSet, now
 from cairn.release.index.snapshot import Channel, Snapshot, whole_id
 from cairn.release.publish import distribution, rules
@@ -217,7 +217,7 @@ def transfer(
             return there
         return msgspec.structs.replace(there, sets=(*there.sets, set_id))
 
-    def plan(now_there: Snapshot) -> Change:
+    def plan(now_there: Snapshot) -> ChannelChange:
         # The gate has looked at the target before, but other writers have not waited: what must hold of it is
         # asked again of the very state that the change is made from.
         clashes = rules.name_clashes(now_there, staged.closure)
@@ -225,11 +225,11 @@ def transfer(
         if clashes or below:
             raise GateError(f"{target} changed meanwhile", reasons=(*clashes, *below))
         if set_id in now_there.state.sets:
-            return Change(projects=())
+            return ChannelChange(projects=())
         old = [now_there.project(name) for name in refs]
         new = [p.with_files(tuple(entry(ref, p.file(ref.filename)) for ref in refs[p.name])) for p in old]
         changed = tuple(after for after, was in zip(new, old, strict=True) if after != was)
-        return Change(projects=changed, sets=(proof.on(staged),))
+        return ChannelChange(projects=changed, sets=(proof.on(staged),))
 
     channel = Channel(store, target)
     change = plan(channel.load())

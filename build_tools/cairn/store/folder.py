@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from cairn import files
 from cairn.errors import StoreError, UsageError
-from cairn.store.protocol import Blob, MissingKeyError, Store, checked, etag_of
+from cairn.store.protocol import MissingKeyError, Store, StoredObject, checked, etag_of
 
 
 class LocalStore:
@@ -30,11 +30,11 @@ class LocalStore:
         """The folder's path."""
         return str(self.path)
 
-    def read(self, key: str) -> Blob:
+    def read(self, key: str) -> StoredObject:
         """See `Store.read`."""
         with self.open(key) as stream:
             data = stream.read()
-        return Blob(data=data, etag=etag_of(data))
+        return StoredObject(data=data, etag=etag_of(data))
 
     def open(self, key: str) -> BinaryIO:
         """See `Store.open`."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from cairn.store.protocol import Blob, MissingKeyError, checked, etag_of
+from cairn.store.protocol import MissingKeyError, StoredObject, checked, etag_of
 
 
 class MemoryStore:
@@ -27,13 +27,13 @@ class MemoryStore:
         """No other process can open it."""
         return "memory:"
 
-    def read(self, key: str) -> Blob:
+    def read(self, key: str) -> StoredObject:
         """See `Store.read`."""
         try:
             data = self.objects[checked(key)]
         except KeyError as error:
             raise MissingKeyError(f"{self.url} holds no {key}") from error
-        return Blob(data=data, etag=etag_of(data))
+        return StoredObject(data=data, etag=etag_of(data))
 
     def open(self, key: str) -> BinaryIO:
         """See `Store.open`."""

@@ -16,7 +16,7 @@ class MissingKeyError(StoreError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Blob:
+class StoredObject:
     """What is stored under a key.
 
     Attributes:
@@ -40,7 +40,7 @@ class Store(Protocol):
     def url(self) -> str:
         """How a user names this store."""
 
-    def read(self, key: str) -> Blob:
+    def read(self, key: str) -> StoredObject:
         """The object under `key`.
 
         Raises:

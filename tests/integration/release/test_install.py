@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cairn.release.index.commit import Change, commit
+from cairn.release.index.commit import ChannelChange, commit
 from cairn.release.index.generation import FileEntry
 from cairn.release.index.keys import index_url
 from cairn.release.index.snapshot import Channel
@@ -105,7 +105,7 @@ def yank(store: LocalStore, name: str, version: str) -> None:
     commit(
         Channel(store, "release"),
         "yank",
-        lambda now: Change(
+        lambda now: ChannelChange(
             projects=(now.project(name).with_files(tuple(map(yanked, now.project(name).files))),)
         ),
     )

@@ -9,7 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from cairn.errors import StoreError, UsageError
-from cairn.release.index.commit import Change, commit
+from cairn.release.index.commit import ChannelChange, commit
 from cairn.release.index.generation import ProjectState
 from cairn.release.index.snapshot import Channel
 from cairn.release.index.write import dependencies_first
@@ -243,7 +243,7 @@ def test_a_yanked_version_does_for_an_exact_requirement_only(store: MemoryStore,
         name="a",
         files=tuple(msgspec.structs.replace(f, yanked="bad") for f in project.files if f.version == "2.0"),
     )
-    commit(channel, "yank", lambda _snapshot: Change(projects=(project.with_files(bad.files),)))
+    commit(channel, "yank", lambda _snapshot: ChannelChange(projects=(project.with_files(bad.files),)))
     assert names(resolved(store, [], "a")) == ["a-1.0-py3-none-any.whl"]
     assert names(resolved(store, [], "a==2.0")) == ["a-2.0-py3-none-any.whl"]
     root = make_wheel(tmp_path, "root", "1.0", requires=["a==2.0"])

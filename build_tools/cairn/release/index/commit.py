@@ -36,7 +36,7 @@ Outcome = Literal["open", "done", "undone"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class ChannelChange:
     """What is to be different in a channel.
 
     Attributes:
@@ -77,8 +77,8 @@ class JournalEntry(datafile.Value, tag_field="schema", tag="cairn.journal/1"):
 
 
 def commit(
-    channel: Channel, kind: Kind, plan: Callable[[Snapshot], Change], *, note: str | None = None
-) -> Change:
+    channel: Channel, kind: Kind, plan: Callable[[Snapshot], ChannelChange], *, note: str | None = None
+) -> ChannelChange:
     """Make the change that `plan` decides on, after finishing what an earlier run left.
 
     Args:
@@ -95,7 +95,7 @@ def commit(
     # Sorts by time, and no other run chooses it.
     compact = started.translate(str.maketrans("", "", "-:.Z"))
     entry_id = f"{compact}-{kind}-{secrets.token_hex(4)}"
-    made = Change(projects=())
+    made = ChannelChange(projects=())
     pending = Pending(projects=())
 
     def attempt(snapshot: Snapshot) -> ChannelState | None:

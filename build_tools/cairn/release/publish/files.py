@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from cairn.errors import StoreError
 from cairn.release.index import keys, write
-from cairn.release.index.commit import Change, Kind, commit
+from cairn.release.index.commit import ChannelChange, Kind, commit
 from cairn.release.index.generation import FileEntry, StagedSet, now
 from cairn.release.index.snapshot import Channel, Snapshot
 from cairn.release.publish import distribution, rules
@@ -71,7 +71,7 @@ def publish_dists(
     taken = now()
     published = Published(added=())
 
-    def plan(snapshot: Snapshot) -> Change:
+    def plan(snapshot: Snapshot) -> ChannelChange:
         nonlocal published
         fresh: dict[str, list[FileEntry]] = collections.defaultdict(list)
         needs: dict[str, set[str]] = collections.defaultdict(set)
@@ -94,7 +94,7 @@ def publish_dists(
         ordered = write.dependencies_first({name: needs[name] for name in fresh})
         added = tuple(entry for name in ordered for entry in fresh[name])
         published = Published(added=added, already=tuple(already))
-        return Change(
+        return ChannelChange(
             projects=tuple(snapshot.project(name).with_files(tuple(fresh[name])) for name in ordered),
             sets=(staged,) if staged is not None and staged.set_id not in snapshot.state.sets else (),
         )

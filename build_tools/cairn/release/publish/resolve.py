@@ -20,11 +20,13 @@ import hashlib
 import http.server
 import json
 import re
+import socketserver
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -96,7 +98,7 @@ def closure(
         StoreError: requirements that can each be met contradict each other; the message is uv's explanation.
         UsageError: one of `requirements` cannot be read, or uv does not know the platform.
     """
-    index = _Index(snapshot, roots, [parsed(line) for line in requirements], platform)
+    index = _OfferedIndex(snapshot, roots, [parsed(line) for line in requirements], platform)
     chosen = _resolve(index, platform)
     missing = {index.unmet[name] for name in chosen if name in index.unmet}
     return Closure(
@@ -117,7 +119,7 @@ def parsed(line: str) -> Requirement:
         raise UsageError(str(error), tip="write it like NAME==VERSION") from error
 
 
-class _Index:
+class _OfferedIndex:
     """A channel as uv is to see it, made project by project as uv asks.
 
     Attributes:
@@ -269,7 +271,7 @@ def _metadata(name: str, version: str, lines: Iterable[str] = (), extras: Iterab
     return "\n".join([*text, *(f"Requires-Dist: {line}" for line in lines), ""]).encode()
 
 
-def _resolve(index: _Index, platform: Platform) -> dict[str, str]:
+def _resolve(index: _OfferedIndex, platform: Platform) -> dict[str, str]:
     """What uv chooses: versions by project, stand-ins among them only where there is no other way."""
     command = [find_uv_bin(), "pip", "compile", "-", "--no-config", "--no-cache", "--quiet", "--no-header"]
     # uv asks for an interpreter; since nothing is built, ours serves for every version of the set.
@@ -298,7 +300,7 @@ def _resolve(index: _Index, platform: Platform) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _served(index: _Index) -> Iterator[str]:
+def _served(index: _OfferedIndex) -> Iterator[str]:
     """The address of an index while the block lasts."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -324,7 +326,16 @@ def _served(index: _Index) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it
             """Say nothing: the screen belongs to the command that asks."""
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    class Server(http.server.ThreadingHTTPServer):
+        server_bind = (
+            socketserver.TCPServer.server_bind
+        )  # HTTPServer's looks up our name, slowly where DNS is slow
+
+        def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - the base class
+            if not isinstance(sys.exception(), ConnectionError):  # uv hangs up when it has what it needs
+                super().handle_error(request, client_address)
+
+    with Server(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:

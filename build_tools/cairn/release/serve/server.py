@@ -161,60 +161,59 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         charset = "; charset=utf-8" if choice.content_type.startswith("text/") else ""
         self._answer_file(path / choice.filename, choice.content_type + charset, {"Vary": "Accept"})
 
-    def _answer_file(self, path: Path, content_type: str, headers: dict[str, str] | None = None) -> None:
+    def _answer_file(self, path: Path, content_type: str, more: dict[str, str] | None = None) -> None:
+        """All of a file, the part that was asked for, or that the client has it already."""
         try:
             stream = path.open("rb")
         except OSError:
             self._refuse(HTTPStatus.NOT_FOUND)
             return
-        about = {
-            "Content-Type": content_type,
-            # Below files/, the digest of the bytes is in the path.
-            "Cache-Control": _IMMUTABLE if path.is_relative_to(self.server.root / "files") else _REVALIDATE,
-        }
         with stream:
-            self._send_file(stream, about | (headers or {}))
-
-    def _send_file(self, stream: BinaryIO, headers: dict[str, str]) -> None:
-        status = os.fstat(stream.fileno())
-        # A file is never written in place: new bytes are a new inode. Hashing would cost more than sending.
-        etag = f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'
-        headers |= {
-            "ETag": etag,
-            "Last-Modified": self.date_time_string(int(status.st_mtime)),
-            "Accept-Ranges": "bytes",
-        }
-        # Ours are strong; a proxy that compresses may have made a weak one of it (RFC 9110, section 8.8.1).
-        known = (self.headers.get("If-None-Match") or "").split(",")
-        if etag in [part.strip().removeprefix("W/") for part in known]:
-            self._head(HTTPStatus.NOT_MODIFIED, headers)
-            return
-        self._send_span(stream, status.st_size, headers)
-
-    def _send_span(self, stream: BinaryIO, size: int, headers: dict[str, str]) -> None:
-        # If-Range: a part only of the file that the client has begun; of a changed one it gets all.
-        wanted = (
-            self.headers.get("Range") if self.headers.get("If-Range") in (None, headers["ETag"]) else None
-        )
-        try:
-            span = parse_range(wanted, size)
-        except UnsatisfiableError:
-            self._refuse(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, {"Content-Range": f"bytes */{size}"})
-            return
-        if span is None:
-            self._head(HTTPStatus.OK, headers | {"Content-Length": str(size)})
-            self._copy(stream, size)
-            return
-        stream.seek(span.start)
-        part = f"bytes {span.start}-{span.start + span.count - 1}/{size}"
-        self._head(
-            HTTPStatus.PARTIAL_CONTENT, headers | {"Content-Length": str(span.count), "Content-Range": part}
-        )
-        self._copy(stream, span.count)
+            status = os.fstat(stream.fileno())
+            # A file is never written in place: new bytes are a new inode. Hashing would cost more than
+            # sending.
+            etag = f'"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"'
+            headers = {
+                "Content-Type": content_type,
+                # Below files/, the digest of the bytes is in the path.
+                "Cache-Control": _IMMUTABLE
+                if path.is_relative_to(self.server.root / "files")
+                else _REVALIDATE,
+                "ETag": etag,
+                "Last-Modified": self.date_time_string(int(status.st_mtime)),
+                "Accept-Ranges": "bytes",
+                **(more or {}),
+            }
+            # Ours are strong; a proxy that compresses may have made a weak one of it (RFC 9110, section
+            # 8.8.1).
+            known = (self.headers.get("If-None-Match") or "").split(",")
+            if etag in [part.strip().removeprefix("W/") for part in known]:
+                self._head(HTTPStatus.NOT_MODIFIED, headers)
+                return
+            # If-Range: a part only of the file that the client has begun; of a changed one it gets all.
+            begun = self.headers.get("If-Range") in (None, etag)
+            size = status.st_size
+            try:
+                span = parse_range(self.headers.get("Range") if begun else None, size)
+            except UnsatisfiableError:
+                self._refuse(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, {"Content-Range": f"bytes */{size}"})
+                return
+            if span is None:
+                self._head(HTTPStatus.OK, headers | {"Content-Length": str(size)})
+            else:
+                last = span.start + span.count - 1
+                part = {
+                    "Content-Length": str(span.count),
+                    "Content-Range": f"bytes {span.start}-{last}/{size}",
+                }
+                self._head(HTTPStatus.PARTIAL_CONTENT, headers | part)
+                stream.seek(span.start)
+            self._copy(stream, size if span is None else span.count)
 
     def _copy(self, stream: BinaryIO, count: int) -> None:
         if self.command == "HEAD":
             return
+        # Not more than was announced, also of a file that grows meanwhile.
         while count > 0 and (chunk := stream.read(min(count, shutil.COPY_BUFSIZE))):  # type: ignore[attr-defined]
             self.wfile.write(chunk)
             count -= len(chunk)
