@@ -165,3 +165,14 @@ class Bench:
 
     def git(self, *args: str) -> str:
         return git(self.path, *args)
+
+    def commit(self, name: str, text: str | bytes, message: str, *, part: str = "") -> str:
+        """Commit a file, as a developer; the commit's id."""
+        path = self.path / part / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        at = ("-C", part) if part else ()
+        author = ("-c", "user.name=Dévelopeuse", "-c", "user.email=dev@example.invalid")
+        self.git(*at, "add", "--force", name)
+        self.git(*at, *author, "commit", "--quiet", "--allow-empty", "-m", message)
+        return self.git(*at, "rev-parse", "HEAD")

@@ -34,16 +34,6 @@ def apply(bench: Bench, folder: Path, **how: Any) -> dict[str, str]:
     return {applied.file: applied.outcome for applied in patches_apply.apply(request, say=silent)}
 
 
-def commit(bench: Bench, name: str, text: str | bytes, message: str, *, part: str = "") -> str:
-    path = bench.path / part / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode() if isinstance(text, str) else text)
-    at = ("-C", part) if part else ()
-    bench.git(*at, "add", "--force", name)
-    bench.git(*at, "commit", "--quiet", "-m", message)
-    return str(bench.git(*at, "rev-parse", "HEAD"))
-
-
 def numbers(**changed: str) -> str:
     """Sixty lines, of which some are changed."""
     return "".join(changed.get(f"n{number}", str(number)) + "\n" for number in range(1, 61))
@@ -65,12 +55,12 @@ def patch_of(bench: Bench, folder: Path, *args: str, part: str = "") -> None:
 
 
 def test_an_amended_patch_is_not_there_already(long: Bench, tmp_path: Path) -> None:
-    commit(long, "src/long.py", numbers(n10="ten"), "Fix")
+    long.commit("src/long.py", numbers(n10="ten"), "Fix")
     date = long.git("log", "-1", "--format=%aD")
     patch_of(long, tmp_path / "first")
     assert apply(long, tmp_path / "first") == {"0001-Fix.patch": "applied"}
     long.git("reset", "--quiet", "--hard", HIPIFY)
-    commit(long, "src/long.py", numbers(n10="ten", n50="fifty"), "Fix")
+    long.commit("src/long.py", numbers(n10="ten", n50="fifty"), "Fix")
     long.git("commit", "--quiet", "--amend", "--no-edit", f"--date={date}")
     patch_of(long, tmp_path / "second")
     apply(long, tmp_path / "first")
@@ -80,10 +70,10 @@ def test_an_amended_patch_is_not_there_already(long: Bench, tmp_path: Path) -> N
 
 
 def test_an_amended_patch_that_does_not_fit_names_the_commit_it_was(long: Bench, tmp_path: Path) -> None:
-    old = commit(long, "src/long.py", numbers(n10="ten"), "Fix")
+    old = long.commit("src/long.py", numbers(n10="ten"), "Fix")
     date = long.git("log", "-1", "--format=%aD")
     long.git("reset", "--quiet", "--hard", HIPIFY)
-    commit(long, "src/long.py", numbers(n10="TEN"), "Fix")
+    long.commit("src/long.py", numbers(n10="TEN"), "Fix")
     long.git("commit", "--quiet", "--amend", "--no-edit", f"--date={date}")
     patch_of(long, tmp_path / "patches")
     long.git("reset", "--quiet", "--hard", old)
@@ -97,8 +87,8 @@ def test_the_same_change_written_otherwise_is_there_already(
     long: Bench, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     long.git("mv", "src/long.py", "src/renamed.py")
-    commit(long, "src/renamed.py", numbers(n10="ten"), "Rename")
-    commit(long, "src/renamed.py", numbers(n10="TEN"), "Change it again")
+    long.commit("src/renamed.py", numbers(n10="ten"), "Rename")
+    long.commit("src/renamed.py", numbers(n10="TEN"), "Change it again")
     head = long.git("rev-parse", "HEAD")
     long.git("format-patch", "--quiet", *options, "-2", "-o", str(tmp_path / "patches"))
     assert set(apply(long, tmp_path / "patches").values()) == {"there already"}
@@ -106,7 +96,7 @@ def test_the_same_change_written_otherwise_is_there_already(
 
 
 def test_a_change_that_was_reverted_is_not_there(long: Bench, tmp_path: Path) -> None:
-    commit(long, "src/long.py", numbers(n10="ten"), "Fix")
+    long.commit("src/long.py", numbers(n10="ten"), "Fix")
     long.git("format-patch", "--quiet", "-1", "-o", str(tmp_path / "patches"))
     long.git("revert", "--no-edit", "HEAD")
     assert apply(long, tmp_path / "patches") == {"0001-Fix.patch": "applied"}
@@ -116,9 +106,9 @@ def test_a_change_that_was_reverted_is_not_there(long: Bench, tmp_path: Path) ->
 def test_what_upstream_has_already_is_called_that(
     long: Bench, upstream: Upstream, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    commit(long, "src/long.py", numbers(n10="ten"), "Fix")
+    long.commit("src/long.py", numbers(n10="ten"), "Fix")
     patch_of(long, tmp_path / "patches")
-    commit(long, "fresh.txt", "1\n", "Mine")
+    long.commit("fresh.txt", "1\n", "Mine")
     patch_of(long, tmp_path / "patches", "--start-number=2")
     upstream.commit("torch", {"src/long.py": numbers(n10="ten")}, "Their own way to say it")
     long()
@@ -136,9 +126,9 @@ def test_what_upstream_has_already_is_called_that(
 
 
 def test_a_conflict_names_file_hunk_and_line(long: Bench, tmp_path: Path) -> None:
-    commit(long, "src/long.py", numbers(n10="ten", n50="fifty"), "Two hunks")
+    long.commit("src/long.py", numbers(n10="ten", n50="fifty"), "Two hunks")
     patch_of(long, tmp_path / "patches")
-    commit(long, "src/long.py", numbers(n50="FIFTY"), "Mine")
+    long.commit("src/long.py", numbers(n50="FIFTY"), "Mine")
     with pytest.raises(
         SourceError,
         match=r"0001-Two-hunks\.patch does not apply to the root: src/long\.py, hunk 2 of 2, line 47",
@@ -152,22 +142,22 @@ def test_a_conflict_names_file_hunk_and_line(long: Bench, tmp_path: Path) -> Non
 
 
 def test_a_file_that_is_made_twice(long: Bench, tmp_path: Path) -> None:
-    commit(long, "new ü.txt", "1\n", "Make it")
+    long.commit("new ü.txt", "1\n", "Make it")
     patch_of(long, tmp_path / "patches")
-    commit(long, "new ü.txt", "2\n", "Make another")
+    long.commit("new ü.txt", "2\n", "Make another")
     with pytest.raises(SourceError, match=r"new ü\.txt exists already, and the patch creates it"):
         apply(long, tmp_path / "patches")
 
 
 @pytest.mark.parametrize("crlf", ["patch", "file"])
 def test_line_ends_are_called_line_ends(long: Bench, tmp_path: Path, crlf: str) -> None:
-    commit(long, "src/long.py", numbers(n10="ten"), "Fix")
+    long.commit("src/long.py", numbers(n10="ten"), "Fix")
     patch_of(long, tmp_path / "patches")
     if crlf == "patch":
         path = tmp_path / "patches/0001-Fix.patch"
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
     else:
-        commit(long, "src/long.py", numbers().replace("\n", "\r\n"), "Windows")
+        long.commit("src/long.py", numbers().replace("\n", "\r\n"), "Windows")
     with pytest.raises(SourceError, match=r"src/long\.py has .*CRLF") as error:
         apply(long, tmp_path / "patches")
     assert ("the patch CRLF" in str(error.value)) == (crlf == "patch")
@@ -176,8 +166,8 @@ def test_line_ends_are_called_line_ends(long: Bench, tmp_path: Path, crlf: str) 
 
 
 def test_a_patch_of_a_crlf_file_applies_to_it(long: Bench, tmp_path: Path) -> None:
-    commit(long, "win.txt", "a\r\nb\r\n", "Windows")
-    commit(long, "win.txt", "a\r\nB\r\n", "Fix")
+    long.commit("win.txt", "a\r\nb\r\n", "Windows")
+    long.commit("win.txt", "a\r\nB\r\n", "Fix")
     patch_of(long, tmp_path / "patches")
     assert apply(long, tmp_path / "patches") == {"0001-Fix.patch": "applied"}
     assert (long.path / "win.txt").read_bytes() == b"a\r\nB\r\n"
@@ -197,15 +187,15 @@ def therocks(bench: Bench, tmp_path: Path) -> Path:
     folder = tmp_path / "patches" / "2.9"
     bench(hipify=False)
     device = '#include "driver_types.h"\n'
-    commit(bench, "src/device.cpp", device + "// before\n", "Before")
+    bench.commit("src/device.cpp", device + "// before\n", "Before")
     patch_of(bench, folder / "pytorch/base")
-    commit(bench, "fill.cu", device + "// kit before\n", "Kit before", part="third_party/cudakit")
+    bench.commit("fill.cu", device + "// kit before\n", "Kit before", part="third_party/cudakit")
     patch_of(bench, folder / "third_party/cudakit/base", part="third_party/cudakit")
     bench()
     hipified = '#include "hip/driver_types.h"\n'
-    commit(bench, "src/device.cpp", hipified.replace('"\n', '" // after\n'), "After")
+    bench.commit("src/device.cpp", hipified.replace('"\n', '" // after\n'), "After")
     patch_of(bench, folder / "pytorch/hipified", "-U0")
-    commit(bench, "README", "kit after\n", "Kit after", part="third_party/cudakit")
+    bench.commit("README", "kit after\n", "Kit after", part="third_party/cudakit")
     patch_of(bench, folder / "third_party/cudakit/hipified", part="third_party/cudakit")
     return folder
 
@@ -305,7 +295,7 @@ def test_patches_for_hipified_files_wait_on_a_checkout_that_is_not(
 
 
 def test_own_commits_are_not_lost_when_patches_go_beneath(bench: Bench, therocks: Path) -> None:
-    mine = commit(bench, "mine.txt", "1", "Mine")
+    mine = bench.commit("mine.txt", "1", "Mine")
     with pytest.raises(SourceError, match=rf"on top of hipify's, and there are patches .* {mine[:12]} Mine"):
         apply(bench, therocks)
     assert bench.git("rev-parse", "HEAD") == mine
@@ -323,7 +313,7 @@ def test_a_persons_own_commit_that_a_patch_replaces_is_kept(
     """The same change in other words: it goes beneath nothing, and its branch moves to the patch's commit."""
     kit = ("-C", "third_party/cudakit")
     bench.git(*kit, "switch", "--quiet", "-c", "mine")
-    mine = commit(bench, "README", "kit after\n", "In words of my own", part="third_party/cudakit")
+    mine = bench.commit("README", "kit after\n", "In words of my own", part="third_party/cudakit")
     (therocks / "pytorch/hipified/0001-After.patch").unlink()
     assert set(apply(bench, therocks).values()) == {"applied"}
     assert bench.git(*kit, "log", "-1", "--format=%s", "mine") == "Kit after"

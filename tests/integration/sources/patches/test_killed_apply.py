@@ -37,13 +37,6 @@ apply.apply(request, say=lambda line: None)
 """
 
 
-def commit(bench: Bench, part: str, name: str, text: str, message: str) -> str:
-    (bench.path / part / name).write_text(text)
-    bench.git("-C", part, "add", name)
-    bench.git("-C", part, "commit", "--quiet", "-m", message)
-    return str(bench.git("-C", part, "rev-parse", "HEAD"))
-
-
 @pytest.fixture
 def patches(bench: Bench, tmp_path: Path) -> Path:
     """Patches for upstream's files in the root and in a submodule."""
@@ -51,7 +44,7 @@ def patches(bench: Bench, tmp_path: Path) -> Path:
     bench(hipify=False)
     include = '#include "driver_types.h"\n'
     for part, name, place in ((".", "src/device.cpp", "pytorch"), (KIT, "fill.cu", KIT)):
-        commit(bench, part, name, f"{include}// base\n", "Base")
+        bench.commit(name, f"{include}// base\n", "Base", part=part)
         bench.git("-C", part, "format-patch", "--quiet", "-1", "-o", str(folder / place / "base"))
         bench.git("-C", part, "reset", "--quiet", "--hard", UPSTREAM)
     bench()
@@ -75,7 +68,7 @@ def test_killed_while_it_moves_it_loses_nothing_and_can_be_done_again(
 ) -> None:
     # A person's own commits: on a branch that HEAD is on, and on one that it is not on.
     bench.git("switch", "--quiet", "-c", "elsewhere")
-    mine = commit(bench, ".", "mine.txt", "mine\n", "Mine")
+    mine = bench.commit("mine.txt", "mine\n", "Mine", part=".")
     bench.git("switch", "--quiet", "--detach", HIPIFY)
     bench.git("-C", KIT, "switch", "--quiet", "-c", "here")
     (bench.path / "notes.ignored").write_text("mine\n")

@@ -58,17 +58,6 @@ def apply(bench: Bench, folder: Path) -> tuple[patches_apply.Applied, ...]:
     return patches_apply.apply(request, say=silent)
 
 
-def commit(bench: Bench, name: str, text: str, message: str, *, part: str = "") -> str:
-    folder = bench.path / part
-    (folder / name).parent.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text(text, encoding="utf-8")
-    at = ("-C", part) if part else ()
-    bench.git(*at, "add", "--force", name)
-    author = ("-c", "user.name=Dévelopeuse", "-c", "user.email=dev@example.invalid")
-    bench.git(*at, *author, "commit", "--quiet", "--allow-empty", "-m", message)
-    return str(bench.git(*at, "rev-parse", "HEAD"))
-
-
 def said(found: patches_audit.Audit) -> list[tuple[str, str]]:
     return [(problem.kind, problem.path) for problem in found.problems]
 
@@ -109,8 +98,8 @@ def test_an_edit_that_hipify_does_not_make_is_named(bench: Bench) -> None:
 
 def test_every_commit_must_be_allowed(bench: Bench) -> None:
     bench()
-    mine = commit(bench, "mine.txt", "1", "Mine")
-    theirs = commit(bench, "fill.cu", "2", "In a submodule", part="third_party/cudakit")
+    mine = bench.commit("mine.txt", "1", "Mine")
+    theirs = bench.commit("fill.cu", "2", "In a submodule", part="third_party/cudakit")
     found = audit(bench)
     assert [p.commit for p in found.problems] == [mine, theirs]
     entries = [allowed(mine), allowed(theirs, path="third_party/cudakit")]
@@ -125,7 +114,7 @@ def test_every_commit_must_be_allowed(bench: Bench) -> None:
 
 def test_a_patch_is_known_on_another_base_by_what_it_changes(bench: Bench) -> None:
     bench()
-    commit(bench, "src/mine.py", "if x:\n    y()\nz()\n", "Mine")
+    bench.commit("src/mine.py", "if x:\n    y()\nz()\n", "Mine")
     (problem,) = audit(bench).problems
     bench.git("commit", "--quiet", "--amend", "-m", "Mine, on another day")
     assert problem.patch is not None
@@ -141,7 +130,7 @@ def test_a_patch_is_known_on_another_base_by_what_it_changes(bench: Bench) -> No
 
 def test_an_expired_entry_fails_even_unused(bench: Bench) -> None:
     bench()
-    mine = commit(bench, "mine.txt", "1", "Mine")
+    mine = bench.commit("mine.txt", "1", "Mine")
     old = TODAY - dt.timedelta(days=1)
     assert said(audit(bench, allowed(mine, expires=old))) == [("expired", "")]
     assert said(audit(bench, allowed(mine), allowed("0" * 40, expires=old))) == [("expired", "")]
@@ -168,7 +157,7 @@ def test_edits_cannot_be_hidden(bench: Bench, flag: str) -> None:
 
 def test_a_replaced_commit_is_seen_as_it_is(bench: Bench) -> None:
     bench()
-    mine = commit(bench, "mine.txt", "1", "Mine")
+    mine = bench.commit("mine.txt", "1", "Mine")
     bench.git("replace", mine, HIPIFY)
     assert [problem.commit for problem in audit(bench).problems] == [mine]
 
@@ -220,7 +209,7 @@ def test_what_cannot_be_audited(bench: Bench, tmp_path: Path) -> None:
 
 def test_the_command(bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bench()
-    mine = commit(bench, "mine.txt", "1", "Mine")
+    mine = bench.commit("mine.txt", "1", "Mine")
     path = tmp_path / "allowlist.toml"
     path.write_text('schema = "cairn.patches/1"\n')
     command = ["patches", "audit", str(bench.path), "--allowlist", str(path)]
@@ -256,16 +245,16 @@ def test_a_checkout_that_upstreams_scripts_made(bench: Bench, capsys: pytest.Cap
 
 def test_export_and_apply_keep_authors_dates_and_messages(bench: Bench, tmp_path: Path) -> None:
     bench()
-    commit(
-        bench, "a b é.txt", "1\r\n2\r\n", "[ROCm] Fix: ü\n\nWhy: because.\n\nSigned-off-by: Jo <j@x.invalid>"
+    bench.commit(
+        "a b é.txt", "1\r\n2\r\n", "[ROCm] Fix: ü\n\nWhy: because.\n\nSigned-off-by: Jo <j@x.invalid>"
     )
     (bench.path / "blob.bin").write_bytes(bytes(range(256)))
     (bench.path / "run.sh").write_text("#!/bin/sh\n")
     (bench.path / "run.sh").chmod(0o755)
     (bench.path / "latin.txt").write_bytes(b"J\xf6\n")
-    commit(bench, "src/device.cpp", "edited\n", "Binary, mode, odd bytes")
-    commit(bench, "x", "", "Nothing in it")
-    commit(bench, "deep.h", "deep\n", "Deep", part="third_party/plain/deps/inner")
+    bench.commit("src/device.cpp", "edited\n", "Binary, mode, odd bytes")
+    bench.commit("x", "", "Nothing in it")
+    bench.commit("deep.h", "deep\n", "Deep", part="third_party/plain/deps/inner")
     folder = tmp_path / "patches ü"
     exported = export.export(bench.path, folder)
     assert [p.path for p in exported.patches] == ["", "", "", "third_party/plain/deps/inner"]
@@ -297,7 +286,7 @@ def test_export_and_apply_keep_authors_dates_and_messages(bench: Bench, tmp_path
 
 def test_apply_on_a_branch_moves_the_branch(bench: Bench, tmp_path: Path) -> None:
     bench()
-    commit(bench, "mine.txt", "1", "Mine")
+    bench.commit("mine.txt", "1", "Mine")
     export.export(bench.path, tmp_path / "patches")
     bench.git("checkout", "--quiet", "-B", "topic", HIPIFY)
     apply(bench, tmp_path / "patches")
@@ -309,7 +298,7 @@ def test_a_dry_run_says_what_would_happen(
     bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench()
-    commit(bench, "mine.txt", "1", "Mine")
+    bench.commit("mine.txt", "1", "Mine")
     export.export(bench.path, tmp_path / "patches")
     bench.git("reset", "--quiet", "--hard", HIPIFY)
     command = ["patches", "apply", str(bench.path), str(tmp_path / "patches")]
@@ -324,7 +313,7 @@ def test_a_dry_run_says_what_would_happen(
 
 def test_apply_leaves_edits_alone(bench: Bench, tmp_path: Path) -> None:
     bench()
-    commit(bench, "mine.txt", "1", "Mine")
+    bench.commit("mine.txt", "1", "Mine")
     export.export(bench.path, tmp_path / "patches")
     bench.git("reset", "--quiet", "--hard", HIPIFY)
     (bench.path / "third_party/plain/plain.h").write_text("edited")
@@ -335,13 +324,13 @@ def test_apply_leaves_edits_alone(bench: Bench, tmp_path: Path) -> None:
 
 def test_all_or_none(bench: Bench, tmp_path: Path) -> None:
     bench()
-    commit(bench, "mine.txt", "1", "Mine")
-    commit(bench, "README", "kit\nmore\n", "More", part="third_party/cudakit")
+    bench.commit("mine.txt", "1", "Mine")
+    bench.commit("README", "kit\nmore\n", "More", part="third_party/cudakit")
     export.export(bench.path, tmp_path / "patches")
     bench(force=True)
     bench.git("reset", "--quiet", "--hard", HIPIFY)
     bench.git("-C", "third_party/cudakit", "reset", "--quiet", "--hard", HIPIFY)
-    commit(bench, "README", "another\n", "Another", part="third_party/cudakit")
+    bench.commit("README", "another\n", "Another", part="third_party/cudakit")
     head = bench.git("rev-parse", "HEAD")
     with pytest.raises(
         SourceError, match=r"0001-More\.patch does not apply to submodule third_party/cudakit"
@@ -354,7 +343,7 @@ def test_all_or_none(bench: Bench, tmp_path: Path) -> None:
 
 def test_patches_of_plain_git_lose_their_bracket(bench: Bench, tmp_path: Path) -> None:
     bench()
-    commit(bench, "mine.txt", "1", "[ROCm] Mine")
+    bench.commit("mine.txt", "1", "[ROCm] Mine")
     bench.git("format-patch", "--quiet", "-o", str(tmp_path / "patches"), f"{HIPIFY}..")
     bench.git("reset", "--quiet", "--hard", HIPIFY)
     assert apply(bench, tmp_path / "patches")[0].commit
@@ -383,9 +372,9 @@ def test_what_export_and_apply_refuse(bench: Bench, tmp_path: Path) -> None:
     assert export.export(bench.path, tmp_path / "other").edits == ("src/device.cpp",)
     bench.git("stash", "--quiet")
     bench.git("switch", "--quiet", "-c", "side")
-    commit(bench, "side.txt", "1", "Side")
+    bench.commit("side.txt", "1", "Side")
     bench.git("checkout", "--quiet", "--detach", HIPIFY)
-    commit(bench, "main.txt", "1", "Main")
+    bench.commit("main.txt", "1", "Main")
     bench.git("merge", "--quiet", "-m", "Both", "side")
     with pytest.raises(SourceError, match=r"'Both' .* is a merge"):
         export.export(bench.path, tmp_path / "other")
