@@ -169,6 +169,7 @@ def _project_values(before: ProjectSource, after: ProjectSource) -> Iterator[Val
         ("version", before.version, after.version),
         ("hipify", before.hipify, after.hipify),
     ]
+    # The same commit with different files: hipified by another version, or frozen with local edits.
     if before.commit == after.commit:
         values.append(("files", before.tree, after.tree))
     return (ValueChange(name=name, before=was, after=now) for name, was, now in values if was != now)
@@ -183,6 +184,7 @@ def _with_commits(
 ) -> ProjectChange:
     source = mirror.of_commits(after.origin, retry=retry)
     try:
+        # A commit that a branch no longer has may be gone from its origin: the changelog then goes without.
         source.find(after.commit, say=say)
         source.find(before.commit, say=say)
     except SourceError as error:

@@ -82,11 +82,13 @@ def _has(claim: _Claim, *, retry: RetryPolicy, say: Progress) -> bool:
     with tempfile.TemporaryDirectory(prefix="cairn-ask-") as temporary:
         path = Path(temporary)
         command.run(path, "init", "--quiet", "--bare", ".")
-        # The commit alone, without its files and its history.
+        # The commit alone, without its files (git-rev-list(1), `--filter=tree:0`) and its history.
         ask = Mirror(origin=claim.origin, path=path, depth=1, only="tree:0", retry=retry)
         try:
             mirror.fetch(ask, claim.commit, say=say)
         except command.UnknownRefError as error:
+            # A server that does not have a commit says "not our ref"; "unadvertised object" means that it
+            # will not say (git's upload-pack.c and fetch-pack.c).
             if "unadvertised" not in str(error):
                 return False
             # This server gives out branches and tags only, no commit by its id (git's

@@ -17,7 +17,7 @@ from cairn.sources.git.command import COMMIT_ID
 from cairn.sources.manifest import therock
 from cairn.stack import HipifyKind, Origin, Project
 
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")  # neither `..` nor an option of a command line
 
 
 class SubmoduleSource(datafile.Value):
@@ -103,6 +103,7 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
         for project in plain["projects"]:
             if project["checkout_dir"] is None:
                 del project["checkout_dir"]
+        # As RFC 8785 (JCS) has it for what occurs here: neither floats nor keys beyond the basic plane.
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -156,6 +157,7 @@ def read(path: Path) -> Manifest:
             raise UsageError(f"{path} has a project with the name {project.name!r}")
         if not COMMIT_ID.fullmatch(project.commit):
             raise UsageError(f"{path}: {project.commit!r} of {project.name} is not a full commit id")
+        # Backslashes too: the folder may be made on Windows.
         folder = PurePosixPath(project.folder)
         if folder.is_absolute() or {"..", "\\"} & {*folder.parts, *project.folder} or not folder.parts:
             raise UsageError(
@@ -186,7 +188,7 @@ def _differences(wanted: ProjectSource, folder: Path) -> list[str]:
     except CairnError as error:
         return [f"{wanted.name}: {error}"]
     pairs = [("commit", wanted.commit, found.commit), ("tree", wanted.tree, found.tree)]
-    there = {module.path: module for module in found.submodules}
+    there = {module.path: module for module in found.submodules}  # what the manifest does not have stays
     for module in wanted.submodules:
         has = there.pop(module.path, None)
         pairs.append((f"commit of {module.path}", module.commit, has.commit if has else "nothing"))
@@ -196,7 +198,7 @@ def _differences(wanted: ProjectSource, folder: Path) -> list[str]:
 
 
 def project_of(source: ProjectSource) -> Project:
-    """Just enough of a project to make its checkout, and to look at it."""
+    """Just enough of a project to make its checkout and to inspect it; no stack is needed for that."""
     return Project(
         name=source.name,
         distribution=source.distribution,

@@ -50,6 +50,7 @@ def recognise(path: Path) -> bool:
         return False
     if not isinstance(data, dict) or "schema" in data:
         return False
+    # Cairn's manifests have `schema`, and TheRock's early ones had no version at all.
     return "schema_version" in data or any(
         isinstance(entry, dict) and {"repo", "commit"} & entry.keys() for entry in data.values()
     )
@@ -113,6 +114,7 @@ def projects(
             tip=f"a project goes by the folder of its checkout: {', '.join(known)}",
         )
     wanted = [(known[name], source) for name, source in there.items() if not names or name in names]
+    # The project without a pin is torch, which has the pins of the others.
     return tuple(sorted(wanted, key=lambda pair: pair[0].pin is not None))
 
 

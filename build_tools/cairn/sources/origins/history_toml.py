@@ -100,6 +100,7 @@ def _validate(step: HistoryStep, known: set[str], where: str) -> None:
         raise UsageError(f"{where} has the date {step.date!r}, which is not ISO 8601") from error
     if zone is None:
         raise UsageError(f"{where} has the date {step.date!r}, which has no time zone")
+    # What git refuses to check out (git's read-cache.c, `verify_path`).
     for name in (*step.write, *step.submodules):
         if PurePosixPath(name).is_absolute() or not {"..", ".git"}.isdisjoint(PurePosixPath(name).parts):
             raise UsageError(f"{where} writes {name!r}, which is outside the repository")
@@ -173,6 +174,7 @@ def _apply(
 
 
 def _matching(step: HistoryStep, pattern: str, files: Mapping[str, TreeEntry]) -> list[str]:
+    # A pattern without a match is a typing error, which would otherwise change what a commit has.
     found = [path for path in files if fnmatch(path, pattern)]
     if not found:
         raise UsageError(f"the commit {step.name!r}: no file matches {pattern!r}")

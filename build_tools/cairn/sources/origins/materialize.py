@@ -117,6 +117,7 @@ class _Writer:
         tree = history_toml.read_tree(path, history.executable)
         parts = [part for name, entry in tree.items() for part in (name.encode(), entry.data)]
         description = (path / "history.toml").read_bytes()
+        # Commits of neighbours are in the files, so their digests belong to this one.
         digest = _digest(b"tree", description, *(n.digest.encode() for n in neighbours.values()), *parts)
         written = _Written(folder=self._cache / f"{path.name}.git", digest=digest)
         if not _is_current(written):
@@ -139,6 +140,7 @@ def _is_current(written: _Written) -> bool:
 
 
 def _write(written: _Written, repository: fast_import.NewRepository) -> None:
+    # Moved into place when it is whole: one that is there with its digest was never half written.
     with files.folder_beside(written.folder) as part:
         fast_import.write_repository(repository, part)
         (part / _DIGEST_FILE).write_text(written.digest, encoding="ascii")

@@ -17,7 +17,7 @@ from cairn.sources.origins import pkginfo_backend
 from cairn.sources.origins.fast_import import EXECUTABLE, FILE, NewCommit, NewRepository, TreeEntry
 
 _AUTHOR = "Cairn <cairn@localhost>"
-_DATE = datetime(2000, 1, 1, tzinfo=UTC)
+_DATE = datetime(2000, 1, 1, tzinfo=UTC)  # always the same, so that the commit has the same id everywhere
 _RUNNABLE = 0o100
 _TIMEOUT = 600.0  # seconds for one download
 
@@ -57,12 +57,19 @@ def fetch(requirement: str, sha256: str, folder: Path) -> Path:
     # setuptools would run setup.py. Without isolation it imports the backend that PYTHONPATH has: ours.
     backend = ["--use-pep517", "--no-build-isolation", "--dest", str(target)]
     with tempfile.TemporaryDirectory(prefix="cairn-backend-") as shim:
+        # Without "stdlib", distutils-precedence.pth would import parts of setuptools that ours lacks.
         environment = {**os.environ, "PYTHONPATH": _shim(Path(shim)), "SETUPTOOLS_USE_DISTUTILS": "stdlib"}
         try:
             process.run([*command, *choice, *backend], cwd=folder, env=environment, timeout=_TIMEOUT)
         except ProcessError as error:
             raise _refused(requirement, error) from error
-    return _only_file(target, requirement, sha256)
+    found = list(target.iterdir())
+    if len(found) != 1:
+        raise SourceError(f"pip fetched {len(found)} files for {requirement}, expected its sdist")
+    # pip has compared it too; what is imported here must not depend on how pip does that.
+    if files.sha256_of(found[0]) != sha256:
+        raise SourceError(f"the sdist of {requirement} is not the one expected: its sha256 differs")
+    return found[0]
 
 
 def to_repository(sdist: Path, requirement: str) -> NewRepository:
@@ -110,15 +117,6 @@ def _refused(requirement: str, error: ProcessError) -> NetworkError | SourceErro
     )
 
 
-def _only_file(folder: Path, requirement: str, sha256: str) -> Path:
-    found = list(folder.iterdir())
-    if len(found) != 1:
-        raise SourceError(f"pip fetched {len(found)} files for {requirement}, expected its sdist")
-    if files.sha256_of(found[0]) != sha256:
-        raise SourceError(f"the sdist of {requirement} is not the one expected: its sha256 differs")
-    return found[0]
-
-
 def _entries(archive: tarfile.TarFile, name: str) -> Iterator[tuple[str, TreeEntry]]:
     """The files, without the one folder `NAME-VERSION` that holds all of an sdist (PEP 625, PEP 517)."""
     top = None
@@ -134,13 +132,7 @@ def _entries(archive: tarfile.TarFile, name: str) -> Iterator[tuple[str, TreeEnt
             continue
         if not member.isreg():
             raise SourceError(f"{name} holds {member.name!r}, which is a link or a device")
-        yield from _entry(archive, member, path)
-
-
-def _entry(
-    archive: tarfile.TarFile, member: tarfile.TarInfo, path: PurePosixPath
-) -> Iterator[tuple[str, TreeEntry]]:
-    file = archive.extractfile(member)
-    if file is not None:
-        mode = EXECUTABLE if member.mode & _RUNNABLE else FILE
-        yield "/".join(path.parts[1:]), TreeEntry(mode=mode, data=file.read())
+        if file := archive.extractfile(member):  # None for what is no file only
+            # Permissions beyond the executable bit are not git's to keep.
+            mode = EXECUTABLE if member.mode & _RUNNABLE else FILE
+            yield "/".join(path.parts[1:]), TreeEntry(mode=mode, data=file.read())

@@ -15,6 +15,7 @@ from cairn.sources.git.command import COMMIT_ID
 SCHEMA = "cairn.patches/1"
 DEFAULT = Path("patches-policy", "allowlist.toml")
 
+# tomllib does not say on which line a value was: where an entry begins is searched in the text.
 _TABLE = re.compile(r"[ \t]*\[\[[ \t]*[\"']?patch[\"']?[ \t]*\]\]")
 _SHAPES: Mapping[str, tuple[re.Pattern[str], str]] = {
     "commit": (COMMIT_ID, "a full commit id, in lower case"),
@@ -94,6 +95,7 @@ def _entries(path: Path, text: str, tables: object) -> Iterator[Allowed]:
         raise UsageError(f"{path}:{_line_with(text, 'patch')}: patch is not an array of tables: [[patch]]")
     starts = [number for number, line in enumerate(text.splitlines(), 1) if _TABLE.match(line)]
     for number, table in enumerate(tables):
+        # They differ where `[[patch]]` is in a text of several lines, or the tables are written inline.
         start = starts[number] if len(starts) == len(tables) else 1
         yield _entry(path, text, start, table)
 
@@ -109,6 +111,7 @@ def _entry(path: Path, text: str, start: int, table: Mapping[str, object]) -> Al
     fields: dict[str, str] = {}
     for key, value in table.items():
         shape, meaning = _SHAPES[key]
+        # `type`, since a datetime is a date too, and a last day has no time.
         plain = value.isoformat() if type(value) is dt.date else value
         if not isinstance(plain, str) or not shape.fullmatch(plain):
             raise refuse(key, f"{key} is {plain!r}, expected {meaning}")

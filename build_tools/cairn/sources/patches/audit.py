@@ -162,6 +162,7 @@ def plain(found: Audit) -> dict[str, object]:
 def _tag_problems(part: CommittedPart) -> list[Unexplained]:
     own = part.repository
     first, second = own.tags(UPSTREAM_TAG, HIPIFY_TAG)
+    # The root's own tag may have been moved; what upstream gave is noted when it is checked out.
     note = None if part.path else state.read(own.git_dir)
     upstream = note.commit if note else part.commit
     said = []
@@ -182,8 +183,11 @@ def _commits(part: CommittedPart, *, allowed: Sequence[Allowed]) -> tuple[list[E
     explained: list[Explained] = []
     problems: list[Unexplained] = []
     upstream, hipified = part.repository.tags(UPSTREAM_TAG, HIPIFY_TAG)
+    # Neither hipified nor changed, as most submodules are: there is nothing to look up.
     if hipified is None or (upstream == hipified == part.repository.head()):
         return explained, problems
+    # By id where the commit is what the entry names, else by what it changes: on another base, or amended, it
+    # has a different id.
     allowed = [entry for entry in allowed if entry.path == part.path]
     digests = _digests(part.repository, allowed)
     local = local_commits.beneath(part.repository) + local_commits.above(part.repository, HIPIFY_TAG)
