@@ -209,6 +209,7 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
 
     def ranks(self) -> tuple[tuple[Project, ...], ...]:
         """The projects in ranks: those of one rank need only earlier ranks, and may be built side by side."""
+        # A rank is what graphlib calls ready at once; within it, the order of the file.
         sorter = graphlib.TopologicalSorter({p.name: p.needs for p in self.projects})
         sorter.prepare()
         ranks = []
@@ -267,6 +268,7 @@ def load(path: Path) -> Stack:
 def _meant(path: Path) -> str:
     """What to name instead of a path without a stack: what is beside it, in it and in `external-builds`."""
     path = path.parent if path.name == FILE else path
+    # Users leave `external-builds/` out, or are one folder off.
     folders = (path.parent, path, Path("external-builds"), path.parent / "external-builds")
     near = list(dict.fromkeys(p.parent for folder in folders for p in sorted(folder.glob(f"*/{FILE}"))))
     names = wording.nearest(path.name, [found.name for found in near])

@@ -19,7 +19,8 @@ from cairn.output import wording
 CPU = "cpu"
 """The target of a build without ROCm."""
 
-_SEPARATORS = re.compile(r"[,;\s]+")
+_SEPARATORS = re.compile(r"[,;\s]+")  # `;` as in CMake's lists, `,` as on command lines
+# `processor(:feature(+|-))*`; a generic one is gfx11-generic, or gfx9-4-generic with a minor version.
 _TARGET_ID = re.compile(
     r"(?P<processor>gfx[0-9a-f]+(?:-generic|-[0-9]+-generic)?)(?P<features>(?::[a-z]+[+-])*)"
 )
@@ -154,6 +155,7 @@ def family_of(targets: Iterable[str]) -> str:
     """
     processors = tuple(name if name == CPU else parse_target_id(name).processor for name in targets)
     holding = [name for name, members in families().items() if set(processors) <= set(members)]
+    # An index is named after a family, so that its name comes first where several hold the targets.
     indexes = [name for name in index_families() if name in holding]
     others = sorted((n for n in holding if n.startswith("gfx")), key=lambda name: len(families()[name]))
     return next(iter((*indexes, *others)), "-".join(processors))
@@ -164,6 +166,7 @@ def _expand(word: str, *, unbuilt: bool) -> tuple[str, ...]:
         return (CPU,)
     if word in families():
         return families()[word]
+    # What upstream writes for a group of targets: the X stands for the digits that are left open.
     beginning = word.removesuffix("X")
     if beginning != word and len(beginning) > len("gfx"):
         members = tuple(t for t in known_targets() if t.startswith(beginning))
