@@ -20,7 +20,7 @@ from cairn.wheels.fat.report import FatReport, report
 from cairn.wheels.fat.rocm_tree import key_of
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
-from cairn.wheels.rewrite import wheel
+from cairn.wheels.rewrite import repin, wheel
 from cairn.wheels.rewrite.wheel import Edit
 
 __all__ = ["FatReport", "FatRequest", "make"]
@@ -82,7 +82,7 @@ def _sdk_requirements(info: WheelInfo) -> tuple[tuple[str, ...], tuple[str, ...]
     """The requirements of SDK packages, and the extras that ask for nothing else, such as `device-gfx942`."""
     requirements = [wheel_info.requirement(text) for text in info.requires_dist]
     names = {canonicalize_name(required.name) for required in requirements}
-    dropped = {name for name in names if name == "rocm" or name.startswith("rocm-sdk-")}
+    dropped = set(filter(repin.is_sdk, names))
     extras = []
     for extra in info.extras:
         mark = f'extra == "{canonicalize_name(extra)}"'

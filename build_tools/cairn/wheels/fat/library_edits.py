@@ -120,7 +120,7 @@ def _trim(path: Path, wanted: Sequence[TargetId]) -> None:
         found = list(strip.bundles_of(BytesView(data)))
     patches: list[Patch] = []
     for bundle in found:
-        if bundle.packing is not None:
+        if bundle.packing is not None:  # CCOB: its sizes and its hash would have to be made anew
             continue
         ids = {e.id for e in bundle.device_entries}
         others = {i for i in ids if not target_names.serves((code_object.target_of_entry(i),), wanted)}

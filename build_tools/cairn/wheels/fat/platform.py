@@ -12,7 +12,7 @@ from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import binaries, manylinux, windows_dlls
 from cairn.wheels.contents.binaries import Binary, Format, shipped
-from cairn.wheels.metadata.wheel_info import WheelInfo
+from cairn.wheels.metadata.wheel_info import WheelInfo, platforms_of
 
 _LINUX = re.compile(r"(?P<policy>linux|manylinux[0-9]+|manylinux_[0-9]+_[0-9]+)_(?P<machine>.+)")
 _WINDOWS = re.compile(r"win(?:32|_amd64|_arm64)")
@@ -70,16 +70,16 @@ def platform_of(info: WheelInfo) -> WheelPlatform:
     Raises:
         WheelError: it is for none, or for several, that have ROCm.
     """
-    tags = sorted({tag.split("-")[2] for tag in info.tags})
-    linux = [match for tag in tags if (match := _LINUX.fullmatch(tag))]
+    platforms = platforms_of(info.tags)
+    linux = [match for platform in platforms if (match := _LINUX.fullmatch(platform))]
     machines = {match["machine"] for match in linux}
-    if len(linux) == len(tags) and len(machines) == 1:
+    if len(linux) == len(platforms) and len(machines) == 1:
         judged = all(match["policy"] != "linux" for match in linux)
         return WheelPlatform(system="linux", machine=machines.pop(), judged=judged)
-    if len(tags) == 1 and _WINDOWS.fullmatch(tags[0]):
-        return WheelPlatform(system="windows", machine=tags[0], judged=True)
+    if len(platforms) == 1 and _WINDOWS.fullmatch(platforms[0]):
+        return WheelPlatform(system="windows", machine=platforms[0], judged=True)
     raise WheelError(
-        f"{info.file_name} is for {', '.join(tags)}, for which there is no ROCm",
+        f"{info.file_name} is for {', '.join(platforms)}, for which there is no ROCm",
         tip="a fat wheel is made from a wheel for one Linux or Windows platform",
     )
 
@@ -113,7 +113,7 @@ def tags_of(
         return None
     # The former tag is a lower bound: the wheel's own binaries were judged by it, and by none that is older.
     known = [policy for policy in manylinux.policies() if platform.machine in policy.versions]
-    former = (manylinux.policy_of(tag.split("-")[2]) for tag in info.tags)
+    former = map(manylinux.policy_of, platforms_of(info.tags))
     oldest = min((known.index(policy) for policy in former if policy in known), default=0)
     judged = added if platform.judged else (*own, *added)
     beside = shipped(own) | frozenset(names)

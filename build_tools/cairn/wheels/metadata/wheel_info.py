@@ -188,6 +188,11 @@ def _not_a_wheel(name: str, reason: str) -> WheelError:
     )
 
 
+def platforms_of(tags: Iterable[str]) -> tuple[str, ...]:
+    """The platforms that tags name, sorted: `win_amd64` of `cp311-cp311-win_amd64`."""
+    return tuple(sorted({tag.split("-")[2] for tag in tags}))
+
+
 def build_number(text: str) -> str:
     """A build number: digits, then perhaps letters, digits, `_` and `.` (PEP 427, "File name convention").
 

@@ -79,7 +79,7 @@ def repair_linked(
     with Archive.open(wheel) as archive:
         info = wheel_info.read_archive(archive, name)
         record_check.require_right(archive, info)
-        if any(tag.split("-")[2].startswith("win") for tag in info.tags):
+        if any(name.startswith("win") for name in wheel_info.platforms_of(info.tags)):
             return _repaired_for_windows(job, binaries.read_archive(archive, only="pe"))
         machine = _unrepaired_machine(info)
         if machine is None and libraries is None:
@@ -117,7 +117,7 @@ def _repaired_for_windows(job: _Job, found: Iterable[Binary]) -> Path:
 
 def _unrepaired_machine(info: WheelInfo) -> str | None:
     """The architecture of a wheel with a plain `linux` tag; None for any other wheel."""
-    platforms = {tag.split("-")[2] for tag in info.tags}
+    platforms = wheel_info.platforms_of(info.tags)
     found = {name.removeprefix(_UNREPAIRED) for name in platforms if name.startswith(_UNREPAIRED)}
     if len(found) > 1:
         raise WheelError(f"{info.file_name} is for several architectures", tip="build one wheel for each")

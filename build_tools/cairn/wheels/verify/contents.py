@@ -19,7 +19,7 @@ from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import binaries, manylinux
 from cairn.wheels.contents.binaries import Binary, Format
 from cairn.wheels.metadata.record import UNLISTED, RecordRow, encode_digest, is_strong
-from cairn.wheels.metadata.wheel_info import WheelInfo
+from cairn.wheels.metadata.wheel_info import WheelInfo, platforms_of
 from cairn.wheels.verify import device_code
 from cairn.wheels.verify.device_code import CodeObjectChecker
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
@@ -60,7 +60,7 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
     """Stream every member once and judge it."""
     rows = {row.path: row for row in info.record} if info else {}
     own = {f"{info.dist_info}/{name}" for name in UNLISTED} if info else set()
-    for_windows = info is not None and all(tag.split("-")[2].startswith("win") for tag in info.tags)
+    for_windows = info is not None and all(name.startswith("win") for name in platforms_of(info.tags))
     found: list[Binary] = []
     findings: list[Finding] = []
     for member in archive.members:

@@ -98,7 +98,7 @@ def _check_licences(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
 def _check_names(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding]:
     """File names that deceive, have no place, or are one file where case does not count."""
     data = f"{info.dist_info.removesuffix('.dist-info')}.data"
-    caseless = any(tag.split("-")[2].startswith(_CASELESS) for tag in name.tags)
+    caseless = any(platform.startswith(_CASELESS) for platform in wheel_info.platforms_of(name.tags))
     seen: dict[str, str] = {}
     for path, is_dir in ((member.name, member.is_dir) for member in archive.members):
         if not path.isascii() and escaping.UNSEEN.search(path):

@@ -15,6 +15,7 @@ from cairn.output import wording
 from cairn.wheels.contents import manylinux, windows_dlls
 from cairn.wheels.contents.binaries import Binary, shipped
 from cairn.wheels.contents.manylinux import Policy
+from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import FileName
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
@@ -29,8 +30,8 @@ def check(
     """Breaches by binary; code objects are loaded by ROCm's runtime, not by the linker."""
     elves = [binary for binary in binaries if binary.format == "elf" and not binary.is_device_code]
     # Names of one policy, such as manylinux2014 and manylinux_2_17, are one promise. The oldest comes first.
-    platforms = {tag.split("-")[2] for tag in name.tags}
-    found = {rule.name: rule for platform in platforms if (rule := manylinux.promise_of(platform))}
+    promises = map(manylinux.promise_of, wheel_info.platforms_of(name.tags))
+    found = {rule.name: rule for rule in promises if rule}
     rules = sorted(found.values(), key=lambda rule: tuple(map(int, rule.name.split("_")[1:])))
     own = shipped(elves)
     for binary in elves:

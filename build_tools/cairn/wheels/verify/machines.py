@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from cairn.output import wording
 from cairn.wheels.contents.binaries import Binary
+from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import FileName
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
@@ -35,7 +36,7 @@ _MODULE = re.compile(r"\.(?:cpython|pypy|graalpy|cp|abi3)[^/]*\.so$|\.pyd$", re.
 def check(binaries: Sequence[Binary], name: FileName, expected: Expectation) -> Iterator[Finding]:
     """Breaches by binary; code objects are for GPUs, whatever the wheel is for."""
     host = [binary for binary in binaries if not binary.is_device_code]
-    platforms = sorted({tag.split("-")[2] for tag in name.tags})
+    platforms = wheel_info.platforms_of(name.tags)
     if _ANY in platforms:
         # Libraries are for one platform; programs, and what says what it is for, may be there for several.
         libraries = [b.path for b in host if not b.is_program and not _says_its_machine(b)]

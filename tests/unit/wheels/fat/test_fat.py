@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cairn.cli import main as program
-from cairn.cli.wheel import fat as wheel_fat
+from cairn.cli.upstream import patch_fat_wheel
 from cairn.errors import UsageError, WheelError
 from cairn.formats import elf
 from cairn.formats.offload import code_object as offload_code_object
@@ -335,10 +335,11 @@ def test_the_script_and_the_command_write_the_same_wheel(
     linked: Callable[..., Path], rocm: Rocm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wheel = linked()
-    script = tmp_path / "patch_fat_wheel.py"
+    script = str(tmp_path / "patch_fat_wheel.py")
     arguments = [str(wheel), str(rocm.root)]
     assert (
-        wheel_fat.main([*arguments, "--output-path", str(tmp_path / "a")], script=script, windows=False) == 0
+        patch_fat_wheel.main([*arguments, "--output-path", str(tmp_path / "a")], script=script, windows=False)
+        == 0
     )
     told = capsys.readouterr().out
     assert "lib/libamdhip64.so.7" in told
@@ -352,7 +353,7 @@ def test_the_script_and_the_command_write_the_same_wheel(
     assert first.read_bytes() == second.read_bytes()
     assert report["wheel"] == str(second)
     refused = [*arguments, "--output-path", str(tmp_path / "c")]
-    assert wheel_fat.main(refused, script=script, windows=True) == UsageError.exit_code
+    assert patch_fat_wheel.main(refused, script=script, windows=True) == UsageError.exit_code
     assert "use patch_fat_wheel.py" in capsys.readouterr().err
 
 
