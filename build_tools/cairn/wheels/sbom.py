@@ -1,4 +1,7 @@
-"""Putting a bill of materials into a wheel: its sources, the SDK, the libraries it bundles (PEP 770)."""
+"""Putting a bill of materials into a wheel: its sources, the SDK, the libraries it bundles.
+
+PEP 770 gives such files the folder `sboms` of the dist-info folder; ours is `cairn.cdx.json`, CycloneDX.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ def add(wheel: Path, output_dir: Path, *, sources: Sequence[Source], rocm_versio
 
     Args:
         wheel: the wheel, with everything that it will bundle.
-        output_dir: another folder than its own.
+        output_dir: a folder other than its own.
         sources: its own repository first.
         rocm_version: of the ROCm SDK it was built against; None for a build without.
 

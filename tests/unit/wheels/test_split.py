@@ -241,7 +241,7 @@ def test_wheels_that_do_not_belong_together(
 ) -> None:
     host, first, *_ = parts
     out = tmp_path / "joined"
-    with pytest.raises(WheelError, match="no device wheel of demo"):
+    with pytest.raises(WheelError, match="not a device wheel of demo"):
         join(host, [host], out)
     with pytest.raises(WheelError, match=r"twice|two device wheels"):
         join(host, [first, first], out)

@@ -27,7 +27,7 @@ class Source:
     Attributes:
         name: such as `torch` or `third_party/fbgemm`.
         commit: upstream's commit.
-        origin: where anybody can get it, or None where only this machine can.
+        origin: a URL that works elsewhere too, or None for a path of this machine.
     """
 
     name: str
@@ -91,7 +91,7 @@ def with_version(data: bytes, version: str) -> bytes:
             entry["ref"] = new["bom-ref"] if entry["ref"] == old["bom-ref"] else entry["ref"]
         return _dumps(found)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise WheelError(f"{SBOM} is no bill of materials", tip="build the wheel again") from error
+        raise WheelError(f"{SBOM} is not a bill of materials", tip="build the wheel again") from error
 
 
 def _dumps(found: dict[str, Any]) -> bytes:
@@ -99,6 +99,7 @@ def _dumps(found: dict[str, Any]) -> bytes:
 
 
 def _package(name: str, version: str) -> dict[str, Any]:
+    # Package URL, type pypi; `+` of a local version stands for a space there unless it is escaped.
     purl = f"pkg:pypi/{name}@{str(Version(version)).replace('+', '%2B')}"
     return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
 

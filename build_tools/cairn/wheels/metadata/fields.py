@@ -13,11 +13,12 @@ from packaging.metadata import RawMetadata, parse_email
 
 from cairn.errors import WheelError
 
-# As Python's email.feedparser has it: at any other line it takes the headers to be over.
+# As Python's email.feedparser has it (printable ASCII but the colon: RFC 5322, section 2.2), which takes the
+# headers to be over at any other line.
 _HEADER = re.compile(r"[!-9;-~]+:")
 _FIELD = re.compile(rb"^[!-9;-~]+(?=:)", re.MULTILINE)
 _HEAD_END = re.compile(rb"\n\r?\n")
-_MOST_FIELDS = 1_000  # the specification knows about thirty
+_MOST_FIELDS = 1_000  # the core metadata specification has about thirty
 _MOST_REQUIREMENTS = 20_000  # the longest lists on PyPI have some two thousand
 
 
@@ -112,8 +113,8 @@ def core_metadata(data: bytes, *, name: str) -> RawMetadata:
     """METADATA or PKG-INFO, read as tolerantly as installers do.
 
     Raises:
-        WheelError: it has more different fields, or more requirements, than any project has a use for
-            (reading them takes a time that grows with the square of their number).
+        WheelError: it has more different fields, or more requirements, than any project needs (the time to
+            read them grows with the square of their number).
     """
     end = _HEAD_END.search(data)
     fields = {match[0].lower() for match in _FIELD.finditer(data, 0, end.start() if end else len(data))}
@@ -131,13 +132,13 @@ def core_metadata(data: bytes, *, name: str) -> RawMetadata:
 
 
 def _append(lines: list[list[str]], line: str, name: str) -> None:
-    # Alone, the one ends a line for some readers and not for others.
+    # A carriage return alone ends a line for some readers and not for others, so none may be inside one.
     if "\r" not in line and line[0] in " \t" and lines:
         lines[-1].append(line)
     elif "\r" not in line and _HEADER.match(line):
         lines.append([line])
     else:
-        raise WheelError(f"{name} has the line {line[:100]!r}, which is no header")
+        raise WheelError(f"{name} has the line {line[:100]!r}, which is not a header")
 
 
 def _line(field: str, value: str) -> str:

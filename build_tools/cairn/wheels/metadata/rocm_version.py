@@ -47,13 +47,13 @@ Channel: TypeAlias = Literal["stable", "prerelease", "nightly", "nightly-bkc", "
 _SUFFIX = re.compile(r"\+[a-z0-9]+(?:[._-][a-z0-9]+)*", re.ASCII | re.IGNORECASE)
 _SHORT_NUMBER = re.compile(r"[0-9]{1,9}")
 _BKC = re.compile(r"bkc\.[0-9]{8}", re.ASCII)
-_FIRST_SEGMENTED = 10
+_FIRST_SEGMENTED = 10  # the first major version of ROCm whose numbers are segments of their own
 _RELEASE_PARTS = 3
-_FAT = "fat"
+_FAT = "fat"  # a segment of ours: the wheel carries the ROCm libraries itself
 _MARK = "rocm"
 _DEV_MARK = "devrocm"
-_SEGMENTED = "v"
-_FINAL = "0"
+_SEGMENTED = "v"  # what follows a mark in the segmented form
+_FINAL = "0"  # what ends a final release in the segmented form
 
 
 def suffix(rocm_version: str, *, source_commit: str | None = None) -> str:
@@ -64,7 +64,7 @@ def suffix(rocm_version: str, *, source_commit: str | None = None) -> str:
         source_commit: the project's own commit, for a version that names it: `+git1a2b3c4d.rocm7.10.0`.
 
     Raises:
-        WheelError: a ROCm version of no channel.
+        WheelError: the ROCm version belongs to no channel.
     """
     version = parsed_version(rocm_version)
     dev = _channel(version) == "dev"
@@ -176,7 +176,7 @@ def sorts_above(new: str, existing: Iterable[str]) -> str | None:
     highest = max((parsed_version(text) for text in existing), default=version)
     if highest <= version:
         return None
-    return f"{new} sorts below {highest}, which is there already: {_reason(version, highest)}"
+    return f"{new} sorts below {highest}, which the index has already: {_reason(version, highest)}"
 
 
 def _channel(version: Version) -> Channel:
@@ -275,7 +275,7 @@ def _staged(version: Version, stage: str) -> str:
         raise WheelError(f"unknown stage {stage!r}", tip="a stage is rc1, rc2, … or final")
     new = release if stage == "final" else f"{release}rc{int(number)}"
     if Version(new) <= version:
-        raise WheelError(f"{version} cannot be promoted to {new}: that is no step forward")
+        raise WheelError(f"{version} cannot be promoted to {new}: that is not a step forward")
     return new
 
 
@@ -290,7 +290,7 @@ def _reason(low: Version, high: Version) -> str:
         return f"pip compares {mine!r} with {theirs!r} as text{_advice(low)}"
     if mine and theirs:
         return f"to pip a number such as {theirs!r} is above a text such as {mine!r}"
-    return f"it has nothing to set against {theirs!r}"
+    return f"it has no segment to compare with {theirs!r}"
 
 
 def _advice(version: Version) -> str:

@@ -25,19 +25,18 @@ from cairn.wheels.metadata.record import RecordRow, format_record, parse_record
 
 __all__ = ["FileName", "RecordRow", "WheelInfo", "format_record", "parse_record", "read", "read_archive"]
 
+# Where our bill of materials is in the dist-info folder (PEP 770).
 SBOM = "sboms/cairn.cdx.json"
-"""The place of our bill of materials in the dist-info folder (PEP 770)."""
-
+# The first version of METADATA with License-File, for files in `licenses/` of the dist-info folder (PEP 639).
 LICENCES_APART = Version("2.4")
-"""The first version of METADATA that has License-File, whose files have a folder (PEP 639)."""
 
 _T = TypeVar("_T")
 _DIST_INFO = ".dist-info"
-_LONGEST_NAME = 255  # what file systems take
+_LONGEST_NAME = 255  # bytes that file systems take
+# A compressed tag set stands for the product of its parts (PEP 425): a short name can ask for millions.
 _MOST_TAGS = 10_000
-_FILE_NAME = re.compile(
-    r"[\w.+!~-]+"
-)  # what the rules for its parts leave; `~` in old file names of Debian's
+# What the rules for the parts allow (PEP 427, PEP 440); `~` is in file names of old tools.
+_FILE_NAME = re.compile(r"[\w.+!~-]+")
 _BUILD_NUMBER = re.compile(r"[0-9][0-9A-Za-z_.]{0,63}")
 
 
@@ -64,7 +63,7 @@ class FileName:
 
 @dataclass(frozen=True, kw_only=True)
 class WheelInfo:
-    """A wheel's account of itself.
+    """What a wheel says about itself.
 
     Attributes:
         path: the file.
@@ -76,13 +75,13 @@ class WheelInfo:
         tags: every tag of the file name, sorted.
         dist_info: the name of the dist-info folder.
         metadata: METADATA's bytes.
-        metadata_sha256: their sha256 in hex, as PEP 658 wants it.
+        metadata_sha256: their sha256 in hex, for an index (PEP 658, PEP 714).
         requires_dist: the requirements as written.
         extras: the extras as written.
         requires_python: the supported Python versions, or None.
         entry_points: group to name to object reference.
         wheel_tags: the tags that WHEEL lists, sorted.
-        pure: whether WHEEL says that it holds Python alone.
+        pure: Root-Is-Purelib of WHEEL: whether its files go to purelib, not platlib.
         size: bytes of the file.
         record: the rows of RECORD.
     """
@@ -117,10 +116,10 @@ class WheelInfo:
 
 
 def read(path: Path) -> WheelInfo:
-    """Read a wheel's account of itself, as tolerant of odd metadata fields as pip is.
+    """Read what a wheel says about itself, as tolerant of odd metadata fields as pip is.
 
     Raises:
-        WheelError: no wheel, or an archive, METADATA, WHEEL, entry points or RECORD that cannot be read.
+        WheelError: not a wheel, or an archive, METADATA, WHEEL, entry points or RECORD that cannot be read.
     """
     name = parse_file_name(path.name)
     with Archive.open(path) as archive:
@@ -210,7 +209,7 @@ def expand_tags(tag: str) -> tuple[str, ...]:
     """A compressed tag set such as `py2.py3-none-any` as single tags.
 
     Raises:
-        WheelError: it has not three parts.
+        WheelError: it does not have three parts.
     """
     parts = tag.split("-")
     if len(parts) != 3:  # noqa: PLR2004 - python, abi, platform
@@ -233,6 +232,7 @@ def find_dist_info(archive: Archive, distribution: str) -> str:
         raise WheelError(
             f"{archive.path.name} has {len(found)} dist-info folders, not one", tip="build the wheel again"
         )
+    # The folder spells the name as the build tool did: names are compared in canonical form (PEP 503).
     owner = found[0].removesuffix(_DIST_INFO).rpartition("-")[0]
     if canonicalize_name(owner) != distribution:
         raise WheelError(f"the folder {found[0]} is not that of {distribution}")
@@ -294,6 +294,7 @@ def _entry_points(archive: Archive, folder: str) -> Mapping[str, Mapping[str, st
     path = f"{folder}/entry_points.txt"
     if path not in archive:
         return {}
+    # As the entry points specification reads it: `=` alone, names with their case, no section of defaults.
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, default_section="\0")
     parser.optionxform = str  # type: ignore[method-assign, assignment]
     try:

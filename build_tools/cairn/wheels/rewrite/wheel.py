@@ -159,7 +159,7 @@ def _entries(archive: Archive, info: WheelInfo, edit: Edit) -> list[Kept | New]:
     record = moved.get(f"{about}RECORD", f"{about}RECORD")
     # RECORD row by row: old ones in their order, those of added files after them, its own last.
     made = (entry for entry in entries if isinstance(entry, New))
-    new = {entry.name: _row(entry, edit.digests.get(entry.name)) for entry in made}
+    new = {entry.name: row_for(entry, edit.digests.get(entry.name)) for entry in made}
     rows = []
     for row in info.record:
         if row.path not in removed:
@@ -200,7 +200,8 @@ def _changed_content(archive: Archive, info: WheelInfo, edit: Edit) -> dict[str,
     return changed
 
 
-def _row(new: New, digest: str | None) -> RecordRow:
+def row_for(new: New, digest: str | None = None) -> RecordRow:
+    """The row of RECORD for a new file; `digest` is its sha256 in hex where that is known already."""
     if isinstance(new.content, Path):
         digest = digest or files.sha256_of(new.content)
         return row_of(new.name, bytes.fromhex(digest), new.content.stat().st_size)

@@ -1,1 +1,5 @@
-"""Device code in wheels of its own, one a target: `split.split` takes it out, `join.join` puts it back."""
+"""Splitting a wheel into a host wheel and one device wheel for each processor, and joining them again.
+
+`split.split` takes a wheel with device code and writes the parts; `join.join` takes a host wheel and some or
+all of its device wheels. docs/reference/device-wheels.md describes the files.
+"""

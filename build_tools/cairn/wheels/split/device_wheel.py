@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from cairn import files
 from cairn.formats.zip import writer
 from cairn.formats.zip.reader import Archive
 from cairn.formats.zip.writer import New
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import parse_headers
-from cairn.wheels.metadata.record import RecordRow, format_record, row_of
+from cairn.wheels.metadata.record import RecordRow, format_record
 from cairn.wheels.metadata.wheel_info import WheelInfo
+from cairn.wheels.rewrite.wheel import row_for
 
+# What holds for the code as for the wheel it comes from: who may install it, and its licence (PEP 639).
 _KEPT_FIELDS = ("Requires-Python", "License", "License-Expression", "License-File")
 
 
@@ -42,6 +42,7 @@ def write(host: WheelInfo, processor: str, content: Mapping[str, Path], output_d
         content: path in the host wheel, beside which the code belongs, to the file.
         output_dir: where to write.
     """
+    # In a file name dashes separate parts, so those of gfx9-4-generic are escaped (PEP 427).
     prefix = f"{host.file_name.split('-', maxsplit=1)[0]}_device_{processor.replace('-', '_')}"
     old = host.dist_info.removesuffix(".dist-info")
     new = f"{prefix}-{old.rpartition('-')[2]}"
@@ -53,7 +54,7 @@ def write(host: WheelInfo, processor: str, content: Mapping[str, Path], output_d
     entries += _licences(host, about)
     entries.append(New(name=f"{about}/METADATA", content=_metadata(host, processor)))
     entries.append(New(name=f"{about}/WHEEL", content=_wheel(host)))
-    rows = [*map(_row, entries), RecordRow(path=f"{about}/RECORD")]
+    rows = [*map(row_for, entries), RecordRow(path=f"{about}/RECORD")]
     entries.append(New(name=f"{about}/RECORD", content=format_record(rows).encode()))
     rest = host.file_name.split("-", maxsplit=1)[1]
     target = output_dir / f"{prefix}-{rest}"
@@ -89,9 +90,3 @@ def _licences(host: WheelInfo, about: str) -> list[New]:
             for member in archive.members
             if member.name.startswith(folder) and not member.is_dir
         ]
-
-
-def _row(new: New) -> RecordRow:
-    if isinstance(new.content, bytes):
-        return row_of(new.name, hashlib.sha256(new.content).digest(), len(new.content))
-    return row_of(new.name, bytes.fromhex(files.sha256_of(new.content)), new.content.stat().st_size)

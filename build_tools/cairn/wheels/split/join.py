@@ -112,9 +112,9 @@ class _Work:
         source = container.read(file)
         member = path.removesuffix(f".{processor}{container.SUFFIX}")
         if member == path or source.container.processor != processor:
-            raise WheelError(f"{path} is not the code for {processor} that its wheel promises")
+            raise WheelError(f"{path} is not code for {processor}, as the name of its wheel says")
         if member not in self._archive:
-            raise WheelError(f"{self._host.file_name} has no {member}, which {path} belongs to")
+            raise WheelError(f"{self._host.file_name} has no {member}, to which {path} belongs")
         self.sources.setdefault(member, []).append(source)
 
     def _new_folder(self) -> Path:
@@ -125,10 +125,10 @@ class _Work:
 
 
 def _check_pair(host: WheelInfo, info: WheelInfo) -> str:
-    """The processor of a device wheel, once it is sure that it belongs to the host wheel."""
+    """The processor of a device wheel, once it is certain that it belongs to the host wheel."""
     start: str = canonicalize_name(device_wheel.name_of(host.name, "gfx"))
     if not info.distribution.startswith(start):
-        raise WheelError(f"{info.file_name} is no device wheel of {host.name}")
+        raise WheelError(f"{info.file_name} is not a device wheel of {host.name}")
     pins = {str(wheel_info.requirement(text)) for text in info.requires_dist}
     if (
         str(wheel_info.requirement(f"{host.name}=={host.version}")) not in pins

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -45,15 +45,13 @@ def split(wheel: Path, output_dir: Path) -> tuple[Path, ...]:
             work = _Work(archive, Path(folder))
             for library in libraries:
                 work.take(library)
-            made = _write(info, work, Path(folder, "made"))
-            return tuple(path.replace(output_dir / path.name) for path in made)
-
-
-def _write(info: WheelInfo, work: _Work, folder: Path) -> list[Path]:
-    change = work.host_edit(info)
-    host = rewrite_wheel.apply(info.path, change, folder)
-    _check_host(host, change)
-    return [host, *(device_wheel.write(info, name, work.code[name], folder) for name in in_order(work.code))]
+            # All are made before one is moved into place: a failure leaves no half of a split behind.
+            made = Path(folder, "made")
+            change = work.host_edit(info)
+            wheels = [rewrite_wheel.apply(info.path, change, made)]
+            _check_host(wheels[0], change)
+            wheels += [device_wheel.write(info, name, work.code[name], made) for name in in_order(work.code)]
+            return tuple(path.replace(output_dir / path.name) for path in wheels)
 
 
 class _Work:
@@ -119,17 +117,13 @@ def _check(info: WheelInfo, libraries: Sequence[Binary], archive: Archive) -> No
         raise WheelError(
             f"{info.file_name} has no device code to split off", tip="`cairn wheel show` lists it"
         )
-    if any(_taken(info)) or any(member.name.endswith(offload_container.SUFFIX) for member in archive.members):
+    taken = any(extra.startswith(device_wheel.extra_of("gfx")) for extra in info.extras)
+    if taken or any(member.name.endswith(offload_container.SUFFIX) for member in archive.members):
         raise WheelError(f"{info.file_name} has been split already", tip="split the whole wheel")
 
 
-def _taken(info: WheelInfo) -> Iterator[str]:
-    """Extras of a split that are there already."""
-    return (extra for extra in info.extras if extra.startswith(device_wheel.extra_of("gfx")))
-
-
 def _check_host(host: Path, change: Edit) -> None:
-    """Read it as others will: a library of device code alone turns into zeros, which look like a bomb."""
+    """Read it as everyone will: a library of device code alone turns into zeros, which look like a bomb."""
     try:
         info = wheel_info.read(host)
     except BombError as error:

@@ -185,7 +185,7 @@ def test_promotion_ends_at_the_final_release(rocm: str) -> None:
         ("2.12.0+rocm7.2", "2.12.0+rocm7.10", "2 is less than 10"),
         ("2.12.0+rocm7.10.1a20260101", "2.12.0+rocm7.10.0", "a number such as '0'"),
         ("2.12.0+rocm7.10.0rc10", "2.12.0+rocm7.10.0rc9", "as text"),
-        ("2.12.0", "2.12.0+rocm7.0", "nothing to set against"),
+        ("2.12.0", "2.12.0+rocm7.0", "no segment to compare with"),
         ("2.11.0+rocm7.0", "2.12.0+rocm7.0", "2.11.0 is older than 2.12.0"),
         ("2.12.0+rocm7.0.dev1", "2.12.0+rocm7.0.0", "a number"),
     ],
