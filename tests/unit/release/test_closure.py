@@ -292,3 +292,21 @@ def test_a_pinned_prerelease_is_taken_beside_a_final_version(store: MemoryStore,
         "rocm-7.11.0a20251015-py3-none-any.whl",
         "torch-1-py3-none-any.whl",
     ]
+
+
+@pytest.mark.parametrize("extra", ["*", "all,dev", "a b", "Dev.All", "-x", "é"])
+def test_an_extra_that_cannot_be_asked_for_spoils_nothing(
+    store: MemoryStore, tmp_path: Path, extra: str
+) -> None:
+    needy = make_wheel(tmp_path, "a", "1.0", requires=["b", f"gone; extra == '{extra}'"], extras=[extra])
+    publish(store, "staging", [needy, make_wheel(tmp_path, "b", "1.0")])
+    assert names(resolved(store, [], "a")) == ["a-1.0-py3-none-any.whl", "b-1.0-py3-none-any.whl"]
+    assert "b-1.0-py3-none-any.whl" in names(resolved(store, [needy]))
+
+
+@pytest.mark.parametrize("version", ["1!2.0", "2.9.0+rocm7.10.0", "2021.01.05", "1.0.post1.dev2", "1.0rc1"])
+def test_versions_of_every_form_are_resolved(store: MemoryStore, tmp_path: Path, version: str) -> None:
+    wheel = make_wheel(tmp_path, "a", version)
+    publish(store, "staging", [wheel])
+    root = make_wheel(tmp_path, "root", version, requires=[f"a=={version}"])
+    assert names(resolved(store, [root])) == [wheel.name]

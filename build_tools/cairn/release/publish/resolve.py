@@ -23,6 +23,7 @@ import re
 import socketserver
 import sys
 import threading
+import urllib.parse
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -44,6 +45,9 @@ from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist, Needs
 from cairn.store.protocol import MissingKeyError
 
+# What an extra may be called (PEP 685). Old metadata has others, such as `*`: no one can ask for them, and uv
+# stops at them.
+_EXTRA = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _TIMEOUT = 600.0  # seconds; a closure of hundreds of projects takes one or two
 
 
@@ -159,7 +163,8 @@ class _OfferedIndex:
             own = re.sub(r"[^a-z0-9]+", "-", root.path.name.lower()).strip("-")
             lines = [self._line(requirement, root.path.name) for requirement in root.needs.requires]
             self._made[own] = {root.version: _metadata(own, root.version, lines, root.needs.extras)}
-            self.asked.append(f"{own}[{','.join(root.needs.extras)}]=={root.version}")
+            extras = ",".join(filter(_EXTRA.fullmatch, root.needs.extras))
+            self.asked.append(f"{own}[{extras}]=={root.version}")
 
     def page(self, name: str) -> bytes | None:
         """The page of a project (PEP 691), or None where there is no such project."""
@@ -267,7 +272,7 @@ class _OfferedIndex:
 
 def _metadata(name: str, version: str, lines: Iterable[str] = (), extras: Iterable[str] = ()) -> bytes:
     text = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}"]
-    text += [f"Provides-Extra: {extra}" for extra in extras]
+    text += [f"Provides-Extra: {extra}" for extra in extras if _EXTRA.fullmatch(extra)]
     return "\n".join([*text, *(f"Requires-Dist: {line}" for line in lines), ""]).encode()
 
 
@@ -294,7 +299,7 @@ def _resolve(index: _OfferedIndex, platform: Platform) -> dict[str, str]:
     if "No solution found" not in said:
         raise StoreError(f"uv cannot resolve what the set needs: {said}")
     raise StoreError(
-        f"the requirements of the set contradict each other: {said[said.find('Because') :]}",
+        f"the requirements of the set contradict each other: {said[max(said.find('Because'), 0) :]}",
         tip="add a version that all of them accept to the channel",
     )
 
@@ -308,7 +313,7 @@ def _served(index: _OfferedIndex) -> Iterator[str]:
         wbufsize = -1  # head and body in one packet: else each answer waits 40 ms for an acknowledgement
 
         def do_GET(self) -> None:
-            parts = self.path.split("/")
+            parts = urllib.parse.unquote(self.path).split("/")
             data = None
             try:
                 if parts[1] == "simple":
