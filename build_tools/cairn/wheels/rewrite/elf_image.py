@@ -1,4 +1,15 @@
-"""The dynamic section of a 64-bit little-endian ELF library, and how to write it anew."""
+"""The dynamic section of a 64-bit little-endian ELF library, and how to write it anew.
+
+Nothing that is there moves, since code refers to it by address. What outgrows its room goes into one new
+PT_LOAD segment at the end of the file, as patchelf does it:
+
+    [as before] [program headers, one more] [dynamic section, where it grew] [dynamic strings, old and new]
+
+The old copies stay behind, unused: the ELF header points at the new program headers, and the dynamic entries
+point at the new strings.
+
+Source: System V ABI, chapter 4 ("Sections") and chapter 5 ("Program Header", "Dynamic Section").
+"""
 
 from __future__ import annotations
 
@@ -11,22 +22,24 @@ from cairn.errors import WheelError
 from cairn.formats.patch import Patch
 from cairn.formats.view import BytesView
 
+# Elf64_Ehdr: ident, type, machine, version, entry; 5 phoff, 6 shoff; flags, ehsize; 9 phentsize, 10 phnum,
+# 11 shentsize, 12 shnum; shstrndx.
 _EHDR = struct.Struct("<16sHHIQQQIHHHHHH")
-_PHDR = struct.Struct("<IIQQQQQQ")
-_SHDR = struct.Struct("<IIQQQQIIQQ")
-_DYN = struct.Struct("<QQ")
-_VERNEED = struct.Struct("<HHIII")
+_PHDR = struct.Struct("<IIQQQQQQ")  # Elf64_Phdr: the fields of `_Segment`
+_SHDR = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr: name, type, flags, addr, offset, size, and four more
+_DYN = struct.Struct("<QQ")  # Elf64_Dyn: tag, value
+_VERNEED = struct.Struct("<HHIII")  # Elf64_Verneed: version, count, file, first, next
 _PT_LOAD, _PT_DYNAMIC, _PT_PHDR = 1, 2, 6
 _NULL, _STRTAB, _STRSZ, _VERNEED_TAG = 0, 5, 10, 0x6FFFFFFE
-_READ_WRITE = 6
+_READ_WRITE = 6  # PF_R | PF_W: the loader writes addresses into the dynamic section
 _MOST_HEADERS = 4096
 _MOST_DYNAMIC = 1 << 20
 _MOST_STRINGS = 256 << 20
 _MOST_VERSIONS = 10_000
 _LARGEST_PAGE = 1 << 30
-_LAST_ADDRESS = 1 << 57  # of what a process has on any machine; beyond it sums no longer fit into 64 bits
+_LAST_ADDRESS = 1 << 57  # of x86-64 with five levels of page tables; far beyond it sums leave 64 bits
 _PHDRS_AT = 32  # e_phoff in the header
-_PHNUM_AT = 56
+_PHNUM_AT = 56  # e_phnum
 _SHT_STRTAB, _SHT_DYNAMIC = 3, 6
 
 
@@ -84,7 +97,7 @@ class Image:
     def string(self, text: str) -> int:
         """The place of a string, which is added when the table has none like it."""
         raw = text.encode() + b"\0"
-        # Also the tail of a longer string will do.
+        # The tail of a longer string will do as well: linkers merge strings so.
         found = (self._strings + self._added).find(raw)
         if found >= 0:
             return found
@@ -97,7 +110,7 @@ class Image:
         if _VERNEED_TAG not in values:
             return
         at = self._offset(values[_VERNEED_TAG])
-        # As glibc does: to the end of the chain, whatever DT_VERNEEDNUM says.
+        # To the end of the chain whatever DT_VERNEEDNUM says, as glibc does (elf/dl-version.c).
         for _ in range(_MOST_VERSIONS):
             *_, file, _, following = _VERNEED.unpack(self._view.read(at, _VERNEED.size))
             if self.text(file) == old:
@@ -116,6 +129,7 @@ class Image:
 
     def _with_segment(self, entries: list[Dynamic], *, moves: bool) -> Iterator[Patch]:
         """A new segment with the program headers, the strings and, where it outgrew its room, the section."""
+        # Program headers are read as an array of 8-byte words, and dynamic entries as pairs of them.
         start = _aligned(self._view.size, 16)
         shift = self._free_address(start) - start
         dynamic_at = start + _PHDR.size * (len(self._segments) + 1)
@@ -127,6 +141,7 @@ class Image:
         )
         size = strings_at + len(strings) - start
         segment = _Segment(_PT_LOAD, _READ_WRITE, start, start + shift, start + shift, size, size, self._page)
+        # PT_PHDR, where there is one, says where the program headers are in memory: the loader checks it.
         moved = {_PT_PHDR: (start, dynamic_at - start)}
         if moves:
             moved[_PT_DYNAMIC] = (dynamic_at, dynamic_size)
@@ -147,12 +162,16 @@ class Image:
         return max((1, *(segment.alignment for segment in self._segments if segment.kind == _PT_LOAD)))
 
     def _free_address(self, offset: int) -> int:
-        """An address behind all others, congruent with a place in the file, as loaders want it."""
+        """An address behind all others, for a place in the file.
+
+        Both must be the same modulo the page size (chapter 5, p_align), since whole pages are mapped.
+        """
         end = max(s.address + s.memory_size for s in self._segments if s.kind == _PT_LOAD)
         return _aligned(end, self._page) + offset % self._page
 
     def _headers(self, new: _Segment, moved: Mapping[int, tuple[int, int]]) -> bytes:
         shift = new.address - new.offset
+        # PT_LOAD entries stand in the order of their addresses, so the new one goes behind the last of them.
         last = max(i for i, segment in enumerate(self._segments) if segment.kind == _PT_LOAD)
         found = []
         for index, old in enumerate(self._segments):
@@ -165,7 +184,7 @@ class Image:
         return b"".join(_PHDR.pack(*segment) for segment in found)
 
     def _section_patches(self, places: Mapping[int, tuple[int, int, int]], shift: int) -> Iterator[Patch]:
-        """The section table, which no loader reads, but many a tool: kind to old address, place and size."""
+        """The section table, for tools, since no loader reads it: kind to old address, new place and size."""
         at, size, count = self._header[6], self._header[11], self._header[12]
         if not at or size != _SHDR.size:
             return

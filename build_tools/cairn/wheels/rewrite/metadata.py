@@ -14,7 +14,8 @@ from cairn.wheels.metadata.fields import Headers, core_metadata, parse_headers
 
 _REQUIRES = "Requires-Dist"
 _TAG = re.compile(r"\w+-\w+-\w+", re.ASCII)
-_EXTRA = re.compile(r"[A-Z0-9](?:[A-Z0-9._-]*[A-Z0-9])?", re.ASCII | re.IGNORECASE)  # as for a project's name
+# Names of extras follow the rule for names of projects (PEP 508, PEP 685).
+_EXTRA = re.compile(r"[A-Z0-9](?:[A-Z0-9._-]*[A-Z0-9])?", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,8 @@ from cairn.errors import WheelError
 from cairn.wheels.metadata import rocm_version, wheel_info
 
 _EXACT = ("==", "===")
-# An exact pin in the text of a requirement; the look-behind keeps `>=`, `!=` and the like out.
+# An exact pin in the text of a requirement, so that all else of the text stays as it was written; the
+# look-behind excludes `>=`, `!=`, `~=`, and the second half of `===`.
 _PIN = re.compile(r"(?<![<>!~=])(?P<operator>={2,3}\s*)(?P<version>[^\s,;()=]+)")
 
 
@@ -37,7 +38,7 @@ class Renamed:
         new: the version to be.
         rocm: how the ROCm version in it changes; None when it stays, or there is none.
         siblings: the versions of wheels that change with it: canonical name to old to new.
-        given: canonical names of requirements that were given anew, and are none of ours.
+        given: canonical names of requirements that the user gives: these are left alone.
     """
 
     file_name: str
@@ -122,7 +123,7 @@ def _pins(parsed: Requirement) -> Iterator[str]:
         if specifier.operator in _EXACT and not specifier.version.endswith(".*"):
             try:
                 yield str(Version(specifier.version))
-            except InvalidVersion:  # `===` takes any text
+            except InvalidVersion:  # `===` takes any text (PEP 440, "Arbitrary equality")
                 continue
 
 
@@ -142,6 +143,6 @@ def _replaced(parsed: Requirement, text: str, wanted: str, wheel: Renamed) -> st
     if new == text or not wheel_info.requirement(new).specifier.contains(wanted, prereleases=True):
         raise WheelError(
             f"{wheel.file_name} requires {text}, which excludes {parsed.name} {wanted}",
-            tip=f"give the requirement as it shall be: --require '{parsed.name}=={wanted}'",
+            tip=f"give the requirement you want: --require '{parsed.name}=={wanted}'",
         )
     return new

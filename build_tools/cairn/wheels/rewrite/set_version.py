@@ -1,4 +1,4 @@
-"""Writing wheels under other versions, so that those that are named together go on to fit each other."""
+"""Giving wheels new versions, so that those that are changed together still fit each other."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from cairn.wheels.rewrite.wheel import Edit
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What the versions shall be: one of the first three is given.
+    """The versions wanted: one of the first three is given.
 
     Attributes:
         version: the whole new version.
         rocm_version: the ROCm version that the new version names.
-        stage: one stage further: `rc1`, `rc2`, … or `final`.
+        stage: the next stage: `rc1`, `rc2`, … or `final`.
         build: the new build number; empty drops it, None leaves it.
         requires: requirements to add, or to put in the place of the wheel's own.
     """
@@ -43,7 +43,7 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What becomes of one wheel.
+    """What changes in one wheel.
 
     Attributes:
         source: the wheel.
@@ -68,11 +68,11 @@ def set_versions(
     """Write wheels under their new versions into `output_dir`, all of them or none.
 
     METADATA, WHEEL, RECORD, folder and file names change together, the exact pins among the wheels and on the
-    ROCm SDK follow, and so do the files inside that state a version. The bill of materials goes on to say
-    with which ROCm a wheel was built.
+    ROCm SDK follow, and so do the files inside that state a version. The bill of materials still says with
+    which ROCm a wheel was built.
 
     Raises:
-        WheelError: a wheel cannot be read, or has what cannot follow (the message names it).
+        WheelError: a wheel cannot be read, or has a pin or a file that cannot follow (the message names it).
     """
     names = [wheel_info.parse_file_name(path.name) for path in wheels]
     with ExitStack() as stack, collector_paused():
@@ -93,6 +93,7 @@ def set_versions(
                 wheel.apply_to(archive, info, e, folder)
                 for archive, info, e in zip(archives, infos, edits, strict=True)
             ]
+            # All are made before one is moved into place.
             for path, target in zip(made, targets, strict=True):
                 path.replace(target)
         return tuple(map(_change, infos, targets, versions, edits))
@@ -139,7 +140,7 @@ def _renamed(info: WheelInfo, new: str, wanted: Wanted, siblings: Mapping[str, M
 def _edit(archive: Archive, renamed: Renamed, info: WheelInfo, wanted: Wanted) -> Edit:
     requires = parse_headers(info.metadata, name="METADATA").all("Requires-Dist")
     own = set(map(_project, requires))
-    # A requirement that all of the wheels get is none of the wheel that it is on.
+    # Requirements are given for all wheels at once; the wheel that one names does not require itself.
     given: dict[str, list[str]] = {}
     for text in wanted.requires:
         if (name := _project(text)) != info.distribution:

@@ -20,8 +20,10 @@ from cairn.wheels.rewrite.repin import RocmChange, is_sdk
 _LOADER = "/_rocm_init.py"
 _MODULES = ("/version.py", "/_version.py", _LOADER, "/_dist_info.py", "/git_version_info_installed.py")
 _MANIFEST = "/share/therock/therock_manifest.json"
-_LARGEST = 1 << 20
+_LARGEST = 1 << 20  # bytes of a file with a version
 _IN_DATA = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
+# A string literal that may be a version; `version_tuple = (2, 9, 0)`, perhaps annotated, as setuptools-scm
+# writes it; the argument of ROCm's loader, where `odd` is anything but a literal or None.
 _LITERAL = re.compile(r"""(?P<quote>['"])(?P<text>[0-9][^'"\\\r\n]{0,200})(?P=quote)""")
 _TUPLE = re.compile(r"(?P<name>\bversion_tuple[ ]*(?::[^=\n]{1,200})?=[ ]*)\((?P<items>[^()#\n]{1,300})\)")
 _CHECKED = re.compile(r"""\bcheck_version\s*=\s*(?:(?P<quote>['"])[^'"\\\r\n]*(?P=quote)|None\b|(?P<odd>))""")
@@ -30,7 +32,7 @@ _CHECKED = re.compile(r"""\bcheck_version\s*=\s*(?:(?P<quote>['"])[^'"\\\r\n]*(?
 def rewritten(
     archive: Archive, distribution: str, old: str, new: str, rocm: RocmChange | None
 ) -> dict[str, bytes]:
-    """Path in the wheel to new content, for each file that states another version than it shall.
+    """Path in the wheel to new content, for each file that states a version that changes.
 
     Args:
         archive: the wheel.
@@ -61,7 +63,7 @@ def rewritten(
 def _candidates(archive: Archive) -> Iterator[str]:
     for member in archive.members:
         name = member.name
-        # A package's own: `version.py` deeper down is that of something else.
+        # A package's own only: `version.py` deeper down may state the version of something bundled.
         if name.endswith(_MODULES):
             prefix = _IN_DATA.match(name)
             if name.count("/", prefix.end() if prefix else 0) == 1:
@@ -105,10 +107,11 @@ def _checked(match: re.Match[str], *, new: str, name: str) -> str:
 
 
 def _check_left(text: str, name: str, old: str, new: str) -> None:
-    """Refuse a module that goes on to name the old version, put together in a way that is not known."""
+    """Refuse a module that still names the old version, written in a way that is not understood here."""
     local = Version(old).local
     if local is None or local == Version(new).local:
         return
+    # The local part alone: versions are put together from parts, and PEP 440 takes `.`, `-` and `_` for one.
     spelt = r"[._-]".join(map(re.escape, local.split(".")))
     left = re.compile(rf"(?<![0-9A-Za-z]){spelt}(?![0-9A-Za-z])(?![._-][0-9A-Za-z])", re.IGNORECASE)
     for line in text.splitlines():
