@@ -9,7 +9,7 @@ from __future__ import annotations
 import graphlib
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.errors import WheelError
@@ -96,6 +96,7 @@ def collect(sought: Sought, tree: RocmTree, recipe: Recipe, platform: WheelPlatf
         WheelError: libraries are missing (all are named), or one cannot be read.
     """
     collector = _Collector(sought, tree, recipe, platform)
+    # What must be there comes first, then what is taken where the tree has it.
     for binary in sought.own:
         collector.need(binary.needed, binary.path)
     for shortname in sought.preloads:
@@ -111,23 +112,6 @@ def collect(sought: Sought, tree: RocmTree, recipe: Recipe, platform: WheelPlatf
     return collector.finish()
 
 
-@dataclass(kw_only=True, eq=False)
-class _Found:
-    """What was found so far.
-
-    Attributes:
-        libraries: file in the tree, its links resolved, to the library.
-        names: library as a binary needs it to the name that it has in the wheel.
-        missing: what the tree has not, and who needs it.
-        left_out: stem without `lib` to what is not taken.
-    """
-
-    libraries: dict[Path, BundledLibrary] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
-    missing: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, LeftOut] = field(default_factory=dict)
-
-
 class _Collector:
     """Takes libraries out of the tree, and what each of them needs and opens in turn."""
 
@@ -138,7 +122,15 @@ class _Collector:
         self._own = shipped(sought.own)
         on_windows = platform.system == "windows"
         self._provided = [glob.lower() if on_windows else glob for glob in sought.provided]
-        self._found = _Found()
+        # File in the tree, its links resolved, to the library.
+        self._libraries: dict[Path, BundledLibrary] = {}
+        # Library as a binary needs it to the name that it has in the wheel.
+        self._names: dict[str, str] = {}
+        # What the tree has not, and who needs it.
+        self._missing: dict[str, str] = {}
+        # Stem without `lib` to what is not taken.
+        self._left_out: dict[str, LeftOut] = {}
+        # Taken, but what they need has not been looked at.
         self._waiting: deque[BundledLibrary] = deque()
 
     def need(self, names: Iterable[str], by: str) -> None:
@@ -154,7 +146,7 @@ class _Collector:
 
     def leave_out(self, name: str, reason: str) -> None:
         """Note that the wheel does not get a library; the first reason counts."""
-        self._found.left_out.setdefault(plain(name), LeftOut(name=name, reason=reason))
+        self._left_out.setdefault(plain(name), LeftOut(name=name, reason=reason))
 
     def finish(self) -> LibraryBundle:
         """All that was found, in the order in which it can be loaded.
@@ -162,14 +154,14 @@ class _Collector:
         Raises:
             WheelError: libraries are missing, or two would have one name.
         """
-        if self._found.missing:
-            listed = [f"{n} (needed by {by.rpartition('/')[2]})" for n, by in self._found.missing.items()]
+        if self._missing:
+            listed = [f"{n} (needed by {by.rpartition('/')[2]})" for n, by in self._missing.items()]
             raise WheelError(
                 f"{self._tree.root} has no {wording.some(listed)}",
                 tip="name a whole ROCm; say --provided GLOB for what other wheels supply",
             )
         by_name: dict[str, BundledLibrary] = {}
-        for library in self._found.libraries.values():
+        for library in self._libraries.values():
             other = by_name.setdefault(library.name, library)
             if other is not library:
                 paths = f"{other.binary.path} and {library.binary.path}"
@@ -179,8 +171,8 @@ class _Collector:
                 )
         return LibraryBundle(
             libraries=tuple(by_name[name] for name in _loading_order(self._loaded_before(by_name))),
-            names={given: name for given, name in self._found.names.items() if given != name},
-            left_out=tuple(self._found.left_out.values()),
+            names={given: name for given, name in self._names.items() if given != name},
+            left_out=tuple(self._left_out.values()),
         )
 
     def _follow(self) -> None:
@@ -195,39 +187,39 @@ class _Collector:
     def _take_needed(self, names: Iterable[str], by: str) -> None:
         for name in names:
             elsewhere = name in self._own or self._platform.on_system(name)
-            if elsewhere or manylinux.matches(name, self._provided) or name in self._found.names:
+            if elsewhere or manylinux.matches(name, self._provided) or name in self._names:
                 continue
             path = self._tree.find(name)
             if path is None:
-                self._found.missing.setdefault(name, by)
+                self._missing.setdefault(name, by)
             else:
                 self._take(name, path)
 
     def _take_stem(self, stem: str, by: str, *, required: bool) -> bool:
         # One of that stem is enough: two versions of a runtime in one process are one too many.
-        there = {*self._own, *(library.name for library in self._found.libraries.values())}
+        there = {*self._own, *(library.name for library in self._libraries.values())}
         if plain(stem) in set(map(key_of, there)):
             return True
         path = self._tree.find_stem(stem)
         if path is not None:
             self._take(path.name, path)
         elif required:
-            self._found.missing.setdefault(stem, by)
+            self._missing.setdefault(stem, by)
         return path is not None
 
     def _take(self, name: str, path: Path) -> None:
         """Take the library at `path`, which may be a link, for what is needed as `name`."""
         real = path.resolve()  # libamdhip64.so, .so.7 and .so.7.0.1 are one file
-        library = self._found.libraries.get(real)
+        library = self._libraries.get(real)
         if library is None:
             try:
                 binary = self._platform.read_library(real)
             except (WheelError, ValueError) as error:  # ValueError: an empty file cannot be mapped
                 raise WheelError(f"{path} cannot be bundled: {error}", tip="repair the ROCm tree") from error
             library = BundledLibrary(name=binary.soname or path.name, binary=binary)
-            self._found.libraries[real] = library
+            self._libraries[real] = library
             self._waiting.append(library)
-        self._found.names[name] = library.name
+        self._names[name] = library.name
 
     def _loaded_before(self, by_name: Mapping[str, BundledLibrary]) -> dict[str, list[str]]:
         """Each library's name to those of what it needs or opens by name, in order."""
@@ -235,7 +227,7 @@ class _Collector:
         for name, library in sorted(by_name.items()):
             stems = {entry.opened.lower() for entry in self._recipe.opened_by(stem_of(name)[0])}
             opened = [other for other in by_name if key_of(other) in stems]
-            needed = (self._found.names.get(wanted, wanted) for wanted in library.binary.needed)
+            needed = (self._names.get(wanted, wanted) for wanted in library.binary.needed)
             before[name] = [other for other in (*needed, *opened) if other in by_name and other != name]
         return before
 

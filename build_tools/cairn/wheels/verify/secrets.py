@@ -24,8 +24,8 @@ class _Kind:
 
     Attributes:
         name: what it is.
-        mark: what is in each; found much faster than the pattern, as it begins with plain letters.
-        pattern: how a whole one looks. All its parts have a bound, so that no text takes long.
+        mark: what is in each; it begins with plain letters, so it is found much faster than the pattern.
+        pattern: a whole one. All its repeats have a bound, so that no text takes long.
     """
 
     name: str
@@ -49,7 +49,7 @@ _PRIVATE_KEY = _Kind(
 _PASSWORD = _Kind(
     name="a password in a URL",
     mark=re.compile(b"@"),
-    # The scheme is looked back at, so that the search can leap from one `://` to the next.
+    # The scheme is matched backwards, so that the search can jump from one `://` to the next.
     pattern=re.compile(
         rb"://(?<=[A-Za-z0-9]://)(?P<web>(?<=http://)|(?<=https://)|(?<=ftp://)|(?<=ssh://))?"
         rb"(?P<user>[^\s/:@\"'`<>()\\]{0,120}):(?P<password>[^\s/:@\"'`<>()\\]{1,120})@"
@@ -78,7 +78,7 @@ _TEMPLATE = frozenset(b"{}$%*[]|,;!=")
 _KEPT_HOSTS = re.compile(
     rb"(?:.*\.)?(?:localhost|127\.0\.0\.1|example\.(?:com|org|net)|example|test|invalid)", re.IGNORECASE
 )
-# URLs of databases and the like stand in their documentation with all kinds of users, passwords and hosts.
+# URLs in the documentation of databases have all kinds of users and passwords, but rarely a full host name.
 _FULL_HOST = re.compile(rb"(?:[A-Za-z0-9_-]{1,63}\.){1,10}[A-Za-z]{2,63}")
 _DIGIT = re.compile(rb"\d")
 
@@ -93,7 +93,7 @@ class Scanner:
     def __init__(self, member: str) -> None:
         """Begin with the member of that path."""
         self.found: set[str] = set()
-        # The private keys of tests are published on purpose; a token or a password is one wherever it lies.
+        # The private keys of tests are published on purpose; a token or a password never is.
         *folders, file = member.split("/")
         fixture = bool(_TEST.fullmatch(file)) or not _FIXTURES.isdisjoint(map(str.lower, folders))
         self._kinds = tuple(kind for kind in _KINDS if not (fixture and kind is _PRIVATE_KEY))
@@ -124,19 +124,19 @@ class Scanner:
         if self._binary:
             self._held = b""
             return
-        # What touches an end that is not one of the file may be a part of something longer. The beginning was
-        # seen with the piece before, the end will be with the next.
+        # A match at the edge of a piece, where the file goes on, may be part of something longer. Pieces
+        # overlap, so it was seen whole with the piece before, or will be with the next.
         low, high = 0 if first else 1, len(text) if last else len(text) - 1
         for kind in self._kinds:
             if kind.name not in self.found and kind.mark.search(text):
                 matches = (m for m in kind.pattern.finditer(text) if low <= m.start() and m.end() <= high)
-                if any(kind is not _PASSWORD or _is_meant(match) for match in matches):
+                if any(kind is not _PASSWORD or _is_real(match) for match in matches):
                     self.found.add(kind.name)
         self._held = text[-_OVERLAP:]
 
 
-def _is_meant(match: re.Match[bytes]) -> bool:
-    """Whether the password of a URL is one, and not what stands for one in an explanation."""
+def _is_real(match: re.Match[bytes]) -> bool:
+    """Whether the password of a URL is a real one, not a placeholder in documentation."""
     user, password, host = match.group("user", "password", "host")
     if (
         password.lower() in _PLACEHOLDERS
