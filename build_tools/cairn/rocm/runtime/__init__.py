@@ -1,4 +1,10 @@
-"""The ROCm SDK installed by pip: finding and loading its libraries."""
+"""The ROCm SDK installed by pip: finding and loading its libraries.
+
+Cairn does not import this folder: `write_packages` copies it into the package `rocm`, as `rocm_sdk`. It reads
+what the packager wrote into `_dist.json`; users call `initialize_process` and `rocm-sdk path`. It needs the
+standard library only, and has the names of upstream's (ROCm/TheRock,
+build_tools/packaging/python/templates/rocm).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +33,8 @@ def find_libraries(*shortnames: str) -> list[Path]:
 
 
 def preload_libraries(*shortnames: str, rtld_global: bool = True) -> None:
-    """Load these libraries, so that whatever is loaded later finds them by name."""
+    """Load these libraries, so that what is loaded later finds them by their SONAMEs."""
+    # Global by default, as upstream's: what is loaded later may use symbols without naming their library.
     mode = ctypes.RTLD_GLOBAL if rtld_global else ctypes.RTLD_LOCAL
     for name, path in zip(shortnames, find_libraries(*shortnames), strict=True):
         if name not in _loaded:

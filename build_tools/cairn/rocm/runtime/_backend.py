@@ -1,6 +1,7 @@
 """The build backend (PEP 517) of `rocm`: a wheel whose dependencies suit the machine it is built on.
 
-Standard library only, since an index with nothing but ROCm must be enough to install from.
+`rocm` is an sdist because a wheel cannot choose: extras such as `libraries` mean a different package for each
+family of GPUs. Standard library only, so that an index with nothing but ROCm is enough to install from.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from . import _dist, _gpu
 
 _TREE = Path(__file__).parent
-_EPOCH = (1980, 1, 1, 0, 0, 0)
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of ZIP: the same tree gives the same bytes
 _ENTRY_POINTS = "[console_scripts]\nrocm-sdk = rocm_sdk._cli:main\n"
 _WHEEL = "Wheel-Version: 1.0\nGenerator: rocm_sdk\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
@@ -29,6 +30,7 @@ def build_wheel(
     del config_settings, metadata_directory
     name = f"rocm-{_version()}-py3-none-any.whl"
     family = _dist.choose_family(os.environ, _gpu.found_targets())
+    # The backend itself stays out: what it does is done once it has run.
     files = {
         f"rocm_sdk/{path.name}": path.read_bytes()
         for path in sorted(_TREE.iterdir())
@@ -39,7 +41,7 @@ def build_wheel(
     with zipfile.ZipFile(Path(wheel_directory, name), "w") as archive:
         for path, data in [*files.items(), (f"{_dist_info()}/RECORD", _record(files))]:
             info = zipfile.ZipInfo(path, _EPOCH)
-            info.external_attr = 0o100644 << 16
+            info.external_attr = 0o100644 << 16  # a regular file, rw-r--r--
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, data)
     return name

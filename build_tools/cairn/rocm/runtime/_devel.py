@@ -18,7 +18,7 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # Windows; two first uses at once are rare there
+except ImportError:  # Windows has none: two first uses at the same time are not kept apart there
     fcntl = None  # type: ignore[assignment]
 
 from . import _dist
@@ -40,6 +40,7 @@ def root() -> Path:
     if _is_current(target, stamp):
         return target
     try:
+        # Several builds may ask at once for the first time: all but one find the tree when they get the lock.
         with _locked(package / _LOCK):
             if not _is_current(target, stamp):
                 _unpack(package, target, stamp)
@@ -90,7 +91,7 @@ def _unpack(package: Path, target: Path, stamp: str) -> None:
             archive.extractall(part)  # noqa: S202
         _link(package, part)
         (part / _STAMP).write_text(stamp, encoding="utf-8")
-        part.chmod(0o755)
+        part.chmod(0o755)  # mkdtemp made it private
         if target.exists():
             shutil.rmtree(target)
         part.replace(target)

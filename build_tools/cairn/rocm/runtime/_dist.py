@@ -34,6 +34,7 @@ def choose_family(environ: Mapping[str, str], found: Iterable[str]) -> str:
     Raises:
         RocmSdkError: this SDK does not have the one asked for.
     """
+    # A family's own name counts, and each target of one: ROCM_SDK_TARGET_FAMILY=gfx942 is gfx94X-dcgpu.
     families: Mapping[str, list[str]] = load()["families"]
     asked = environ.get(FAMILY_VARIABLE)
     for name in [asked] if asked else found:

@@ -1,4 +1,4 @@
-"""Which GPUs this machine has, as the kernel tells it: no ROCm is needed to ask."""
+"""Which GPUs this machine has, by what the kernel driver says: no ROCm is needed to ask."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ def found_targets(topology: Path = TOPOLOGY) -> list[str]:
 
     Source: Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c (`gfx_target_version`; 0 for a CPU).
     """
+    # By length first, so that node 10 follows node 9.
     nodes = sorted(topology.glob("*/properties"), key=lambda path: (len(path.parent.name), path.parent.name))
     versions = (int(match[1]) for node in nodes if (match := _VERSION.search(_text(node))))
     return list(dict.fromkeys(target_of(version) for version in versions if version))
@@ -20,6 +21,7 @@ def found_targets(topology: Path = TOPOLOGY) -> list[str]:
 
 def target_of(version: int) -> str:
     """A `gfx_target_version` as a target: 90402 is gfx942, 90010 gfx90a, 110000 gfx1100."""
+    # Decimal digits: two for the step, two for the minor version, the rest for the major one; in names hex.
     major, minor, step = version // 10000, version // 100 % 100, version % 100
     return f"gfx{major}{minor:x}{step:x}"
 

@@ -1,4 +1,4 @@
-"""`rocm-sdk test`: whether what is installed is whole and loads; by unittest, which needs no installing."""
+"""`rocm-sdk test`: whether what is installed is complete and loads; by unittest, which is always there."""
 # ruff: noqa: PT009, S101
 
 from __future__ import annotations
