@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn import files
 from cairn.errors import CairnError, UsageError
 
 if TYPE_CHECKING:
@@ -301,6 +300,8 @@ def new_folder(text: str) -> Path:
 
 
 def _expanded(text: str) -> Path:
+    from cairn import files
+
     try:
         return files.expanded(text)
     except UsageError as error:

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from cairn import __version__, process, start
+from cairn import __version__, start
 from cairn.cli import arguments, build, checkout, ci, index, manifest, patches, release, rocm, test, wheel
 from cairn.cli.parser import Parser, completion_asked
 from cairn.errors import BuildError, CairnError, GateError, ProblemsError, ProcessError
@@ -81,13 +81,13 @@ def guarded(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return _end_interrupted()
     except CairnError as error:
-        process.terminate_all()
+        _end_programs()
         if getattr(options, "debug", False):
             raise
         _report(error)
         return error.exit_code
     except (OSError, MemoryError) as error:
-        process.terminate_all()
+        _end_programs()
         if getattr(options, "debug", False) or isinstance(error, BrokenPipeError):
             raise
         _report_system(error)
@@ -95,14 +95,20 @@ def guarded(options: argparse.Namespace) -> int:
     except Exception:
         if interrupts is not None and interrupts.came:
             return _end_interrupted()
-        process.terminate_all()
+        _end_programs()
         raise
+
+
+def _end_programs() -> None:
+    from cairn import process
+
+    process.terminate_all()
 
 
 def _end_interrupted() -> int:
     # A second interrupt cuts the waiting short: what is left then is killed.
     with contextlib.suppress(KeyboardInterrupt):
-        process.terminate_all()
+        _end_programs()
     console.current().error("interrupted", tip="run the same command again: finished steps are kept")
     return start.EXIT_INTERRUPTED
 
