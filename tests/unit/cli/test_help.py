@@ -1,8 +1,5 @@
 import argparse
 import re
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,20 +134,6 @@ def test_a_group_has_the_same_commands_alone(group: str) -> None:
     assert alone == [c.prog for c in leaves(PARSERS[0]) if c.prog.startswith(f"cairn {group}")]
 
 
-def test_looking_at_a_wheel_does_not_load_what_builds(tmp_path: Path) -> None:
-    (tmp_path / "bad.whl").touch()
-    code = """
-import sys
-from cairn.cli import main
-assert main.main(["--quiet", "wheel", "show", sys.argv[1]]) == 7
-print([name for name in sys.modules if name.startswith(("cairn.build", "cairn.sources", "cairn.release"))])
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "bad.whl"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
-
-
 def test_links_before_and_after_the_command_are_all_kept() -> None:
     parser = build_prod_wheels._parser(Path("build_prod_wheels.py"))
     given = ["--find-links", "a", "build", "--find-links", "b", "--find-links", "c", "--output-dir", "out"]
@@ -169,22 +152,3 @@ def test_the_version_of_the_sdk_may_have_upstreams_comparison_before_it(written:
 def test_upstreams_release_types_are_taken(kind: str) -> None:
     parser = build_prod_wheels._parser(Path("build_prod_wheels.py"))
     assert parser.parse_args(["build", "--release-type", kind, "--output-dir", "out"]).release_type == kind
-
-
-@pytest.mark.parametrize("words", [["--version"], ["--help"], ["wheel", "show", "--help"], []])
-def test_what_says_little_loads_little(words: list[str]) -> None:
-    code = """
-import sys
-from cairn.cli import main
-try:
-    main.main(sys.argv[1:])
-except SystemExit:
-    pass
-heavy = ("rich", "requests", "git", "packaging", "jsonschema", "tomllib", "difflib", "argcomplete", "asyncio",
-         "cairn.build", "cairn.sources", "cairn.release", "cairn.wheels", "cairn.testing", "cairn.rocm")
-print([name for name in heavy if name in sys.modules], file=open(sys.argv[0], "w"))
-"""
-    with tempfile.NamedTemporaryFile() as answer:
-        program = code.replace("sys.argv[0]", repr(answer.name))
-        subprocess.run([sys.executable, "-c", program, *words], capture_output=True, check=True)
-        assert Path(answer.name).read_text() == "[]\n"

@@ -51,10 +51,10 @@ def _projects(words: Sequence[str], script: Path) -> tuple[Project, ...]:
 
     Where it cannot be read, they are those of the stack beside the script; the run reports what is wrong.
     """
-    from cairn import stack as stacks
-
     if "build" not in words:
         return ()
+    from cairn import stack as stacks
+
     named = [after for word, after in itertools.pairwise(words) if word == "--stack"]
     named += [word.partition("=")[2] for word in words if word.startswith("--stack=")]
     for place in (*map(Path, named[-1:]), script.parent):

@@ -1,0 +1,107 @@
+"""What a program loads: help is fast, and a command does without the rooms that it does not pass through."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cairn.cli import main
+from helpers.build import repository
+from helpers.wheels import build_wheel
+
+SCRIPTS = Path(__file__).parents[3] / "external-builds" / "pytorch"
+WINGS = tuple(
+    f"cairn.{wing}"
+    for wing in ("build", "pipeline", "release", "rocm", "sources", "store", "testing", "wheels", "formats")
+)
+# Each takes longer to load than everything that is needed to say how a command is used.
+HEAVY = ("rich", "requests", "git", "packaging", "msgspec", "tomllib", "difflib", "argcomplete", "asyncio")
+
+PROGRAM = """
+import runpy, sys
+answer, *sys.argv = sys.argv[1:]
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+except SystemExit as ended:
+    code = ended.code
+with open(answer, "w") as file:
+    print(code, *sys.modules, file=file)
+"""
+STACK = """
+schema = "cairn.stack/1"
+name = "s"
+line = "l"
+targets = ["cpu"]
+[[projects]]
+name = "torch"
+distribution = "torch"
+checkout_dir = "torch"
+hashtag = "HEAD"
+origin.url = "{origin}"
+"""
+
+
+def loaded(folder: Path, script: Path, *words: str | Path) -> set[str]:
+    """The modules that a program, which must succeed, has loaded when it ends."""
+    answer = folder / "answer"
+    subprocess.run(
+        [sys.executable, "-c", PROGRAM, answer, script, *words],
+        cwd=folder,
+        env={**os.environ, "CAIRN_CACHE_DIR": str(folder / "cache")},
+        capture_output=True,
+        check=True,
+    )
+    code, *names = answer.read_text().split()
+    assert code == "0"
+    return set(names)
+
+
+def cairn(folder: Path, *words: str | Path) -> set[str]:
+    return loaded(folder, Path(main.__file__).parents[1] / "__main__.py", *words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--version"],
+        ["--help"],
+        *([group, "--help"] for group in main._GROUPS),
+        ["manifest", "create", "--help"],
+        ["wheel", "show", "--help"],
+        ["test", "smoke", "--help"],
+        ["index", "publish", "--help"],
+        ["release", "promote", "--help"],
+        ["ci", "run", "--help"],
+    ],
+    ids=" ".join,
+)
+def test_help_loads_no_wing_and_nothing_heavy(tmp_path: Path, words: list[str]) -> None:
+    assert not cairn(tmp_path, *words).intersection((*WINGS, *HEAVY))
+
+
+@pytest.mark.parametrize("script", sorted(SCRIPTS.glob("*.py")), ids=lambda path: path.name)
+def test_help_of_a_script_loads_no_wing_and_nothing_heavy(tmp_path: Path, script: Path) -> None:
+    assert not loaded(tmp_path, script, "--help").intersection((*WINGS, *HEAVY))
+
+
+def test_help_of_a_build_loads_the_stack_alone_whose_projects_it_has_flags_for(tmp_path: Path) -> None:
+    names = loaded(tmp_path, SCRIPTS / "build_prod_wheels.py", "build", "--help")
+    assert "cairn.stack" in names
+    assert not names.intersection((*WINGS, "rich", "requests", "git", "difflib", "asyncio"))
+
+
+def test_a_checkout_loads_nothing_that_builds_or_knows_wheels(tmp_path: Path) -> None:
+    origin = repository(tmp_path / "origin", {"version.txt": "1.0\n"})
+    (tmp_path / "stack.toml").write_text(STACK.format(origin=origin))
+    names = cairn(tmp_path, "checkout", "torch", "--stack", tmp_path)
+    assert (tmp_path / "torch" / "version.txt").read_text() == "1.0\n"
+    assert not names.intersection(set(WINGS) - {"cairn.sources"})
+    assert not names.intersection(("requests", "git", "asyncio", "jinja2"))
+
+
+def test_looking_at_a_wheel_loads_what_reads_wheels_alone(tmp_path: Path) -> None:
+    wheel = build_wheel(tmp_path, files={"demo.py": b""})
+    names = cairn(tmp_path, "wheel", "show", wheel)
+    assert not names.intersection(set(WINGS) - {"cairn.wheels", "cairn.formats"})
