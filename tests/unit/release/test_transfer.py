@@ -90,6 +90,13 @@ def test_a_set_is_staged_from_its_own_files_alone(store: MemoryStore, stage: Sta
         )
 
 
+def test_a_set_that_is_refused_leaves_nothing(store: MemoryStore, stage: Stage, tmp_path: Path) -> None:
+    publish(store, "staging", [make_wheel(tmp_path / "x", "torch", "2.9.0", content="OTHER = 1\n")])
+    with pytest.raises(StoreError, match=r"other bytes under torch-2\.9\.0"):
+        stage(store, "2.9.0")
+    assert list(store.list("staging/sets/")) == []
+
+
 def test_staging_again_changes_nothing(store: MemoryStore, stage: Stage) -> None:
     stage(store, "2.9.0")
     before = {key: store.read(key).data for key in store.list("")}

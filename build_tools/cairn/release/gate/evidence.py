@@ -62,8 +62,7 @@ def passing(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[TestRec
     """The records that prove the set tested on some hardware, provided that none says it failed."""
     if failures(wheel_set, records):
         return ()
-    about = (record for record in records if _same_bytes(wheel_set, record))
-    return tuple(record for record in about if _objection(wheel_set, record) is None)
+    return tuple(record for record in records if _objection(wheel_set, record) is None)
 
 
 def untested(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[str, ...]:
@@ -71,6 +70,7 @@ def untested(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[str, .
     passed = passing(wheel_set, records)
     if wheel_set.targets in ((), (CPU,)):
         return () if passed else (CPU,)
+    # Records add up: each target may have been tested on a different machine.
     seen = {name for record in passed for name in record.hardware}
     return in_order(target for target in wheel_set.targets if not gpus.covers(seen, target))
 
@@ -96,11 +96,13 @@ def _hardware_objection(wheel_set: WheelSet, record: TestRecord) -> str | None:
         return f"it was made without any hardware of {wheel_set.family}"
     if not gpus.matches(record.hardware, wheel_set.targets):
         return f"it was made on {', '.join(record.hardware)}, not on {wheel_set.family}"
+    # A run that skips every test which needs the GPU passes, and proves nothing of it.
     if not record.counts.device_passed:
         return "none of its tests used the GPU"
     return None
 
 
 def _same_bytes(wheel_set: WheelSet, record: TestRecord) -> bool:
+    # All of the set and nothing else: a record of a part says nothing of how the rest works with it.
     tested = {(wheel.file_name, wheel.sha256) for wheel in record.wheels}
     return tested == {(wheel.file_name, wheel.sha256) for wheel in wheel_set.wheels}

@@ -59,6 +59,8 @@ def name_clashes(target: Snapshot, refs: Sequence[FileRef]) -> tuple[str, ...]:
 
 def sorting_below(target: Snapshot, wheels: Sequence[FileRef]) -> tuple[str, ...]:
     """Why a version would not be preferred to what `target` has of the same line (same major and minor)."""
+    # Only within a line: 2.8.2 may come after 2.9.0, and no one who asks for 2.9 gets it. Yanked versions do
+    # not count, since an installer passes over them.
     problems = []
     for ref in wheels:
         name = wheel_info.parse_file_name(ref.filename)

@@ -58,6 +58,9 @@ def stage_set(
     refs = tuple(sorted((item.ref for item in dists), key=lambda ref: ref.filename))
     whole = tuple(sorted({*refs, *found.files}, key=lambda ref: ref.filename))
     staged = StagedSet(set_id=wheel_set.set_id, wheels=refs, closure=whole)
+    publish_dists(target, dists, "stage", staged=staged, dry_run=True)  # refuse before anything is written
+    # Before the commit, so that a set in the state always has it. If the writer dies here, it lies beside no
+    # set until the set is staged again.
     store.write(keys.set_key(channel, wheel_set.set_id, SET_FILE), datafile.dumps(wheel_set).encode())
     publish_dists(target, dists, "stage", staged=staged)
     return target.load().set(wheel_set.set_id)
