@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import git
 
 _ENCODING = re.compile(rb"^encoding (\S+)$", re.MULTILINE)
-_SIGNED = re.compile(rb"^(?:author|committer) .*$", re.MULTILINE)
+_SIGNED = re.compile(rb"^(author|committer) (.*)$", re.MULTILINE)
 
 
 class Commit(datafile.Value):
@@ -100,9 +100,9 @@ def _commit(commit: str, raw: bytes) -> Commit:
     # `git.Commit` (3.2.1) takes every commit for UTF-8: it compares ten bytes of the header with `encoding `.
     found = _ENCODING.search(headers)
     encoding = found[1].decode("ascii", "replace") if found else "utf-8"
-    author, committer = (_text(line, encoding) for line in _SIGNED.findall(headers)[:2])
-    name = author.removeprefix("author ").partition("<")[0].strip()
-    _, seconds, offset = parse_actor_and_date(committer)
+    signed = {role: _text(line, encoding) for role, line in _SIGNED.findall(headers)}
+    name = signed.get(b"author", "").partition("<")[0].strip()
+    _, seconds, offset = parse_actor_and_date(f"committer {signed.get(b'committer', '')}")
     try:
         date = from_timestamp(seconds, offset).isoformat() if seconds else ""
     except (ValueError, OverflowError):  # past the year 9999

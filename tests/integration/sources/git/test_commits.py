@@ -170,6 +170,18 @@ def test_odd_authors_and_dates(folder: Path, signed: bytes, author: str, date: s
     assert (only(folder).author, only(folder).date) == (author, date)
 
 
+def test_a_commit_without_author_and_committer(folder: Path) -> None:
+    bare = write(folder, message=b"Base")
+    raw = f"tree {EMPTY_TREE}\nparent {bare}\n\nOnly a message\n".encode()
+    words = ["git", "hash-object", "-w", "-t", "commit", "--literally", "--stdin"]
+    made = (
+        subprocess.run(words, cwd=folder, input=raw, capture_output=True, check=True).stdout.decode().strip()
+    )
+    assert commits.between(folder, bare, made) == (
+        Commit(id=made, author="", date="", subject="Only a message"),
+    )
+
+
 @pytest.mark.parametrize(
     ("message", "subject"),
     [
