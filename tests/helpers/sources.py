@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cairn.sources.checkout.checkout import Checkout, CheckoutRequest, checkout
+from cairn.sources.checkout.checkout import CheckoutRequest, checkout
+from cairn.sources.checkout.describe import Checkout
 
 _HOSTILE = """\
 [user]

@@ -26,8 +26,8 @@ from cairn.build.model import (
 )
 from cairn.errors import UsageError
 from cairn.output import console
-from cairn.sources.checkout import checkout, release_line
-from cairn.sources.checkout.checkout import Checkout
+from cairn.sources.checkout import describe, release_line
+from cairn.sources.checkout.describe import Checkout
 from cairn.sources.manifest import manifest
 from cairn.stack import Stack
 from cairn.wheels import wheelset as wheel_sets
@@ -96,7 +96,7 @@ def build(
     wheels = scheduler.run(made)
     names = {step.project.name for step in made.steps}
     if trees is None:  # after the build, which may have hipified a tree
-        trees = [checkout.inspect(step.project, step.checkout) for step in made.steps]
+        trees = [describe.describe(step.project, step.checkout) for step in made.steps]
     write_outputs(request, wheels, [tree for tree in trees if tree.project.name in names])
     return wheels
 

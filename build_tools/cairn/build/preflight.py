@@ -28,7 +28,7 @@ from cairn.errors import (
     WheelError,
 )
 from cairn.output import console
-from cairn.sources.checkout import hipify_step, inspect, release_line
+from cairn.sources.checkout import describe, hipify_step, release_line
 from cairn.sources.git.repository import root_at
 from cairn.sources.hipify import run as hipify_run
 from cairn.sources.worktree import state
@@ -145,7 +145,7 @@ def _checkout(project: Project, folder: Path, *, suffix: str | None, rocm: bool)
         SourceError: it is unfinished, not hipified, or has nothing to build.
         UsageError: the suffix cannot follow its version.
     """
-    inspect.require_finished(project, folder)
+    describe.require_finished(project, folder)
     if rocm and hipify_run.runs_at_checkout(project.hipify):
         root = root_at(folder)
         noted = state.read(root.git_dir) or state.State(  # none: cloned by hand

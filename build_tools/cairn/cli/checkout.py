@@ -15,7 +15,8 @@ from cairn.output import console, redact, wording
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from cairn.sources.checkout.checkout import Checkout, CheckoutRequest
+    from cairn.sources.checkout.checkout import CheckoutRequest
+    from cairn.sources.checkout.describe import Checkout
     from cairn.stack import Project, Stack
 
 _ALL = "all"

@@ -15,7 +15,8 @@ from cairn.errors import SourceError, UsageError
 from cairn.output import console, wording
 
 if TYPE_CHECKING:
-    from cairn.sources.checkout.checkout import Checkout, CheckoutRequest
+    from cairn.sources.checkout.checkout import CheckoutRequest
+    from cairn.sources.checkout.describe import Checkout
     from cairn.sources.manifest.manifest import Manifest
     from cairn.stack import Project, Stack
 
@@ -169,7 +170,8 @@ def _pythons(text: str | None) -> tuple[str, ...]:
 
 def _checkouts(stack: Stack, options: argparse.Namespace) -> list[Checkout]:
     from cairn.sources import checkout_stack
-    from cairn.sources.checkout.checkout import CheckoutRequest, inspect
+    from cairn.sources.checkout import describe
+    from cairn.sources.checkout.checkout import CheckoutRequest
 
     folders = _folders(stack, options, {p.name: p.checkout_dir for p in stack.projects})
     _refuse_missing(options)
@@ -187,7 +189,7 @@ def _checkouts(stack: Stack, options: argparse.Namespace) -> list[Checkout]:
                 for p in stack.projects
             ]
             checkout_stack.checkout_stack(stack, requests, say=stage.update)
-    found = [inspect(p, folders[p.name]) for p in stack.in_order() if folders[p.name].is_dir()]
+    found = [describe.describe(p, folders[p.name]) for p in stack.in_order() if folders[p.name].is_dir()]
     if not found:
         raise SourceError("no project of the stack is checked out", tip="run `cairn checkout all` first")
     return found

@@ -9,7 +9,7 @@ from pathlib import Path
 from cairn.build.model import BuiltWheel
 from cairn.pipeline.timeline import StageSpan
 from cairn.release.promote import Promotion
-from cairn.sources.checkout.checkout import Checkout
+from cairn.sources.checkout.describe import Checkout
 from cairn.stack import Stack
 from cairn.testing.record import TestRecord
 from cairn.wheels.wheelset import WheelSet

@@ -11,7 +11,8 @@ from cairn import files
 from cairn.concurrency import side_by_side
 from cairn.errors import UsageError
 from cairn.output import Progress
-from cairn.sources.checkout.checkout import Checkout, CheckoutRequest, checkout
+from cairn.sources.checkout.checkout import CheckoutRequest, checkout
+from cairn.sources.checkout.describe import Checkout
 from cairn.sources.origins import materialize as declared
 from cairn.sources.pins import wanted
 from cairn.stack import Project, Stack

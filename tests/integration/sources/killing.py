@@ -16,7 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cairn.sources.checkout.checkout import Checkout, CheckoutRequest, checkout
+from cairn.sources.checkout.checkout import CheckoutRequest, checkout
+from cairn.sources.checkout.describe import Checkout
 from cairn.stack import Origin, Project
 
 EVENTS = {

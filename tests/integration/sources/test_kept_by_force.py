@@ -204,6 +204,6 @@ def test_a_repository_that_git_ignores_survives_force(
         run_git(upstream.work("torch"), "rm", "--quiet", "-f", "third_party/plain")
     upstream.commit("torch", {"local.ignored": "theirs\n"}, "Track it")
     for force in (False, True):
-        with pytest.raises(SourceError, match="a repository within that is none of its submodules"):
+        with pytest.raises(SourceError, match="contains a repository that is not one of its submodules"):
             bench(force=force)
     assert run_git(inner, "show", "HEAD:mine.txt") == MINE.strip()

@@ -11,7 +11,8 @@ import pytest
 from cairn.cli import main as program
 from cairn.errors import SourceError, UsageError
 from cairn.sources import checkout_stack
-from cairn.sources.checkout.checkout import Checkout, CheckoutRequest
+from cairn.sources.checkout.checkout import CheckoutRequest
+from cairn.sources.checkout.describe import Checkout
 from cairn.sources.manifest import manifest
 from cairn.sources.pins import wanted
 from cairn.stack import Origin, Project, Stack

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from cairn.errors import SourceError
-from cairn.sources.checkout.checkout import Checkout, inspect
+from cairn.sources.checkout.describe import Checkout, describe
 from cairn.sources.pins import wanted
 from cairn.stack import Project
 from helpers.sources import Bench, Upstream
@@ -188,10 +188,10 @@ def test_an_emptied_cache_is_said_to_be_the_reason(bench: Bench, torch: Project)
     (bench.path / "related_commits").write_text(f"ubuntu|p|torchvision|main|{'1' * 40}|https://h/vision\n")
     shutil.rmtree(Path(os.environ["CAIRN_CACHE_DIR"]) / "mirrors")
     with pytest.raises(SourceError, match=r"the mirror that .* borrows from is gone"):
-        inspect(torch, bench.path)
+        describe(torch, bench.path)
     vision = msgspec.structs.replace(torch, name="vision", distribution="torchvision", pin="related_commits")
     found = wanted(vision, default_origin="/d", torch_dir=bench.path, require_related_commit=True)
     assert found.hashtag == "1" * 40
     (bench.path / "related_commits").unlink()
     assert bench() == done
-    assert inspect(torch, bench.path) == done
+    assert describe(torch, bench.path) == done

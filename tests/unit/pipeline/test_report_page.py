@@ -17,7 +17,7 @@ from cairn.pipeline.timeline import StageSpan
 from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.promote import Promotion
-from cairn.sources.checkout.inspect import Checkout
+from cairn.sources.checkout.describe import Checkout
 from cairn.stack import Stack
 from cairn.testing.record import Counts, Skip, TestRecord
 from cairn.wheels.wheelset import SetWheel, WheelSet

@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from cairn import files
 from cairn.errors import SourceError
-from cairn.sources.checkout import inspect
+from cairn.sources.checkout import describe
 from cairn.sources.git import command, url
 from cairn.sources.git.repository import UPSTREAM_TAG, root_at
 from cairn.sources.worktree import state
@@ -177,7 +177,7 @@ def sources_of(project: Project, checkout: Path) -> tuple[Source, ...]:
         """An origin that means something elsewhere too; a path would only give this machine away."""
         return None if url.is_local(origin) or origin.lower().startswith("file:") else origin
 
-    found = inspect.inspect(project, checkout)
+    found = describe.describe(project, checkout)
     modules = (Source(name=m.path, commit=m.commit, origin=public(m.origin)) for m in found.submodules)
     return (Source(name=project.name, commit=found.commit, origin=public(found.origin)), *modules)
 

@@ -1,13 +1,15 @@
 """An upstream repository at a hashtag, hipified, with both diff bases tagged: made, or updated in place.
 
-A killed run is carried on by the next one: see `cairn.sources.worktree.state` for what it leaves behind.
+The order is such that a run that is killed or refused leaves either the old checkout or notes from which the
+next run goes on (`cairn.sources.worktree.state`): repair what an earlier run left; fetch everything into the
+mirrors, submodules too; refuse to lose work of the user; move the files; tag; hipify.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -16,8 +18,8 @@ import msgspec
 
 from cairn.errors import SourceError
 from cairn.output import Progress
-from cairn.sources.checkout import hipify_step, lfs_pointers, local_work
-from cairn.sources.checkout.inspect import Checkout, Submodule, inspect
+from cairn.sources.checkout import hipify_step, local_work
+from cairn.sources.checkout.describe import Checkout, describe, lfs_notes
 from cairn.sources.git import repository, url
 from cairn.sources.git.command import RetryPolicy
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
@@ -27,8 +29,6 @@ from cairn.sources.worktree import contents, state, submodules
 from cairn.sources.worktree.parts import of_commit
 from cairn.sources.worktree.state import State
 from cairn.stack import Project
-
-__all__ = ["Checkout", "CheckoutRequest", "Submodule", "checkout", "hipify_checkout", "inspect"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +45,11 @@ class CheckoutRequest:
         commit: what the hashtag is to mean, whatever it means at the origin now; None asks the origin.
         as_of: take a branch as it was at this moment (`cairn.sources.mirror.history` has the rule).
         depth: commits of history to fetch; None for all.
-        jobs: how much is done side by side; 0 for one per processor.
+        jobs: how many submodules are fetched and placed at once; 0 for one per processor.
         submodules: check them out too.
         hipify: hipify, where the project does so at checkout.
         commit_hipify: commit what hipify did, and tag it.
-        force: drop local edits and commits that stand in the way.
+        force: drop local edits and commits that are in the way, after keeping them under a ref.
         python: the interpreter hipify runs in; ours when None.
         retry: with network faults.
     """
@@ -79,8 +79,8 @@ def _silent(_line: str) -> None:
 def checkout(request: CheckoutRequest, *, say: Progress = _silent) -> Checkout:
     """Check a project out as the request says, or bring an existing checkout there.
 
-    Where nothing changed, nothing is touched: local edits and commits stay. Where the checkout must move,
-    they are refused with what would be lost, unless `force`.
+    A checkout that is where it should be is not touched: local edits and commits stay. Where it must move and
+    work would be lost, that is refused with a list of the work, unless `force`.
 
     Raises:
         SourceError: an unknown origin or hashtag, work that would be lost, a failed hipify, no version file.
@@ -99,25 +99,25 @@ def checkout(request: CheckoutRequest, *, say: Progress = _silent) -> Checkout:
         wanted = _wanted(request, found)
         if not _is_current(root, note, wanted):
             _move(root, request, found, source.path, note=note, wanted=wanted, say=say)
-        elif note != wanted:
-            state.write(root.git_dir, _renamed(note, wanted))
-        notes = (*_ambiguity(request, found), *lfs_pointers.notes(root))
-        return dataclasses.replace(inspect(request.project, request.checkout_dir), notes=notes)
-
-
-def _ambiguity(request: CheckoutRequest, found: Found) -> Iterator[str]:
-    if found.other is not None:
-        origin = url.without_credentials(request.origin)
-        yield (
-            f"{found.name} is a tag and a branch of {origin}: the tag was taken, as git does; "
-            f"the branch is {found.other}"
-        )
+        elif note is not None and note != wanted:
+            # It is where it should be, and goes by different names now.
+            names = {"origin": wanted.origin, "hashtag": wanted.hashtag, "project": wanted.project}
+            state.write(root.git_dir, msgspec.structs.replace(note, **names))
+        notes = [*lfs_notes(root)]
+        if found.other is not None:
+            where = url.without_credentials(request.origin)
+            notes.insert(
+                0,
+                f"{found.name} is a tag and a branch of {where}: the tag was taken, as git does; "
+                f"the branch is {found.other}",
+            )
+        return dataclasses.replace(describe(request.project, request.checkout_dir), notes=tuple(notes))
 
 
 def hipify_checkout(
     project: Project, path: Path, *, commit: bool = True, python: Path | None = None, say: Progress = _silent
 ) -> Checkout:
-    """Hipify a checkout that was made without, or by hand; one that is hipified stays as it is.
+    """Hipify a checkout that was made without hipify, or by hand; one that is hipified stays as it is.
 
     Raises:
         SourceError: no checkout, an unfinished one, edits that hipify's would mix with, or hipify failed.
@@ -141,11 +141,11 @@ def hipify_checkout(
             local_work.refuse_edits(root, why="hipify would mix its edits with them")
             note = msgspec.structs.replace(note, hipify=True, committed=commit)
             hipify_step.hipify_tree(root, note, kind=project.hipify, python=python, say=say)
-        return inspect(project, path)
+        return describe(project, path)
 
 
 def _recovered(root: Repository, request: CheckoutRequest, *, say: Progress) -> State | None:
-    """The note of an earlier run, after repairing what it left."""
+    """The note of an earlier run, after repairing what it left: files, locks, objects, half a hipify."""
     state.take_back(root)
     note = state.read(root.git_dir) if root.git_dir.is_dir() else None
     if note is None:
@@ -162,19 +162,17 @@ def _recovered(root: Repository, request: CheckoutRequest, *, say: Progress) -> 
 def _refuse_foreign(root: Repository, note: State | None) -> None:
     path = root.work_tree
     if path.is_symlink() and not path.exists():
-        raise SourceError(f"{path} is a dangling link", tip="make the folder it leads to, or remove it")
+        raise SourceError(f"{path} is a dangling link", tip="create the folder it points to, or remove it")
     if path.exists() and not path.is_dir():
-        raise SourceError(f"{path} is a file", tip="name another --checkout-dir")
-    if note is None and not root.exists() and path.is_dir() and not _is_empty(path):
-        raise SourceError(
-            f"{path} has files and is not a git checkout", tip="name another --checkout-dir, or move it away"
-        )
-
-
-def _is_empty(path: Path) -> bool:
-    """Whether a folder has no files, or only the first one of a run that was killed."""
-    found = (entry for entry in path.rglob("*") if entry.is_symlink() or not entry.is_dir())
-    return all(repository.is_part(entry.name) for entry in found)
+        raise SourceError(f"{path} is a file", tip="name a different --checkout-dir")
+    if note is None and not root.exists() and path.is_dir():
+        # A run that was killed before it wrote its note may have left one file that it was writing.
+        found = (entry for entry in path.rglob("*") if entry.is_symlink() or not entry.is_dir())
+        if not all(repository.is_part(entry.name) for entry in found):
+            raise SourceError(
+                f"{path} has files and is not a git checkout",
+                tip="name a different --checkout-dir, or move it away",
+            )
 
 
 def _name(request: CheckoutRequest, source: Mirror, say: Progress) -> str:
@@ -198,12 +196,6 @@ def _wanted(request: CheckoutRequest, found: Found) -> State:
         hipify=request.hipify,
         committed=request.hipify and request.commit_hipify,
     )
-
-
-def _renamed(note: State | None, wanted: State) -> State:
-    """The note of a checkout that is where it should be, under the names it now goes by."""
-    assert note is not None  # noqa: S101 - for the type checker; without a note nothing is current
-    return msgspec.structs.replace(note, origin=wanted.origin, hashtag=wanted.hashtag, project=wanted.project)
 
 
 def _is_current(root: Repository, note: State | None, wanted: State) -> bool:
@@ -233,13 +225,15 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     wanted: State,
     say: Progress,
 ) -> None:
-    how = _fetching(request, say)
+    jobs = request.jobs or os.cpu_count() or 1
+    how = submodules.Fetching(depth=request.depth, jobs=jobs, retry=request.retry, say=say)
     plan: submodules.Plan = ()
     if request.submodules:
         plan = submodules.fetch_all(root, found.commit, mirror_path, origin=request.origin, how=how)
     parts, gone = local_work.moving(root, found.commit, mirror_path, plan)
     before = _refuse_to_lose_work(root, note, parts, force=request.force)
     repository.sweep_parts(root.git_dir)
+    # From here on the checkout is unfinished until the note says `ready`.
     state.write(root.git_dir, msgspec.structs.replace(wanted, phase="moving"))
     say(f"checking out {found.commit[:12]} in {request.checkout_dir}")
     repository.create(root)
@@ -263,12 +257,14 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
 def _refuse_to_lose_work(
     root: Repository, note: State | None, parts: Sequence[local_work.MovingPart], *, force: bool
 ) -> dict[str, str]:
-    """Refuse to lose a person's work; what an unfinished run or hipify did is nobody's.
+    """Refuse to lose work of the user: what neither an unfinished run nor hipify wrote.
 
-    The trees of the parts that are not as their HEAD is, by path.
+    Returns:
+        The trees of the parts that are not as their HEAD is, by path.
     """
     found = local_work.survey(parts)
     lost = local_work.together(root, found)
+    # Hipified without a commit, and not edited since: what git calls a change is hipify's then.
     if note is not None and note.files is not None and contents.tree_state(root.work_tree) == note.files:
         lost = local_work.without_hipifys(lost, found)
     if lost and not force:
@@ -291,8 +287,3 @@ def _refs(root: Repository, found: Found, note: State | None, say: Progress) -> 
         else:
             say(f"the tag {found.name} of {root.work_tree} is of another commit and stays as it is")
     return refs
-
-
-def _fetching(request: CheckoutRequest, say: Progress) -> submodules.Fetching:
-    jobs = request.jobs or os.cpu_count() or 1
-    return submodules.Fetching(depth=request.depth, jobs=jobs, retry=request.retry, say=say)

@@ -1,4 +1,9 @@
-"""What a person would lose if a checkout were moved, and refusing to."""
+"""What the user would lose if a checkout were moved; refusing that, or keeping it under a ref with --force.
+
+Edits, staged contents, new and ignored files, and commits that no branch keeps, in the root and in every
+submodule. What Cairn itself wrote is told from the user's work: by its notes where a run was killed
+(`cairn.sources.worktree.state`), by hipify's report, and by what a build recorded.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +80,7 @@ class Found:
     Attributes:
         part: it.
         changes: differences from HEAD, whoever made them.
-        lost: a person's work.
+        lost: the user's work.
     """
 
     part: MovingPart
@@ -84,7 +89,7 @@ class Found:
 
 
 def of(root: Repository) -> Losses:
-    """A person's work in the root and in every submodule, where no branch or tag has it."""
+    """The user's work in the root and in every submodule, where no branch or tag has it."""
     parts = [MovingPart(path=part.path, repository=part.repository) for part in walk(root)]
     return together(root, survey(parts))
 
@@ -110,7 +115,7 @@ def moving(root: Repository, commit: str, source: Path, plan: Plan) -> tuple[lis
 
 
 def survey(parts: Sequence[MovingPart]) -> tuple[Found, ...]:
-    """What is in each part that moving it would lose; what an unfinished run wrote is nobody's."""
+    """What is in each part that moving it would lose, except what an unfinished run wrote."""
     within = {part.repository.work_tree for part in parts}
     return side_by_side(lambda part: _found(part, within), parts)
 
@@ -119,7 +124,7 @@ def together(root: Repository, found: Sequence[Found]) -> Losses:
     """The losses of all parts, by paths from the root."""
     edits = [one.part.named(name) for one in found for name in one.lost.edits]
     return Losses(
-        # What a build made is nobody's work.
+        # Without what a build made.
         edits=build_step.without_recorded(root, edits) if root.is_begun() else tuple(edits),
         ignored=tuple(one.part.named(name) for one in found for name in one.lost.ignored),
         commits=tuple(
@@ -168,11 +173,12 @@ def _found(part: MovingPart, within: Collection[Path]) -> Found:
 
 
 def _refuse_inner(part: MovingPart, names: Collection[str]) -> None:
-    # Hipify's commit would take it in, and --force must not remove a whole history.
+    # `git status` names a repository inside by its folder with a slash, and `git add` would take it as a
+    # gitlink: hipify's commit must not have that, and --force must not remove a whole history.
     inner = sorted(name for name in names if name.endswith("/"))
     if part.goes and inner:
         raise SourceError(
-            f"{part.repository.work_tree} has a repository within that is none of its submodules: "
+            f"{part.repository.work_tree} contains a repository that is not one of its submodules: "
             f"{wording.some(inner)}",
             tip="move it out of the checkout",
         )
@@ -187,7 +193,7 @@ def _foreign(own: Repository, within: Collection[Path]) -> list[str]:
 
 
 def _hidden_edits(part: MovingPart) -> list[str]:
-    """Files that a person told git not to look at, where they are not as the index has them."""
+    """Files that the user told git not to look at, where they are not as the index has them."""
     own = part.repository
     hidden = own.hidden()
     if not hidden:
@@ -205,7 +211,7 @@ def _hidden_edits(part: MovingPart) -> list[str]:
 def without_hipifys(lost: Losses, found: Sequence[Found]) -> Losses:
     """The losses where every file that git looks at is as an uncommitted hipify left it.
 
-    What is staged, and what git was told not to look at, is still a person's.
+    What is staged, and what git was told not to look at, is still the user's.
     """
     theirs = {one.part.named(name) for one in found for name in (*_hidden_edits(one.part), *_staged(one))}
     return replace(lost, edits=tuple(name for name in lost.edits if name in theirs))
@@ -224,7 +230,7 @@ def _staged(one: Found) -> list[str]:
 def keep(found: Sequence[Found]) -> dict[str, str]:
     """Write the trees of the parts that differ from HEAD into their repositories; by the parts' paths.
 
-    By them, the next run tells what this one was to drop, should it be killed.
+    Should this run be killed, the next one tells by them what this one was allowed to drop.
     """
     for one in found:
         if one.lost and not one.part.repository.is_begun():
@@ -235,7 +241,7 @@ def keep(found: Sequence[Found]) -> dict[str, str]:
 
 
 def drop(found: Sequence[Found], lost: Losses) -> dict[str, str]:
-    """Give what is dropped a ref of its own in its repository, so that it can be had again, and say so.
+    """Give what is dropped a ref of its own in its repository, so that it can be restored, and report it.
 
     `git restore --source REF -- FILE` brings a file back, `git switch -c NAME REF` the commits. What was
     staged and is neither in HEAD nor in the files is the commit's second parent, as of a stash.
@@ -251,13 +257,13 @@ def drop(found: Sequence[Found], lost: Losses) -> dict[str, str]:
             own, tree = one.part.repository, trees[one.part.path]
             _name(own, ref, tree, f"Dropped by a checkout with --force: {one.lost}")
             kept.append(f"{ref} of {own.git_dir}")
-    # Also where the run fails later: where it is, the person must know by then.
+    # Now, since the run may still fail: the user must know where it is.
     console.current().warn(f"dropping {lost}; kept as {', '.join(kept)}")
     return trees
 
 
 def keep_commits(own: Repository, onto: str) -> None:
-    """Give HEAD a ref before it, and its branch, move to another commit, where that lacks a person's commits.
+    """Give HEAD a ref before it, and its branch, move to a commit that does not have all commits of the user.
 
     Args:
         own: the root or a submodule.
@@ -306,7 +312,7 @@ def refuse(root: Repository, lost: Losses) -> NoReturn:
 
 
 def refuse_edits(root: Repository, *, why: str) -> None:
-    """Raise a SourceError, with the reason why, when there are a person's uncommitted edits."""
+    """Raise a SourceError, with the reason why, when the user has uncommitted edits."""
     if edits := of(root).edits:
         raise SourceError(
             f"{root.work_tree} has {Losses(edits=edits)}; {why}",

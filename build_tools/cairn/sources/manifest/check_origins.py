@@ -11,7 +11,7 @@ from pathlib import Path
 from cairn.concurrency import side_by_side
 from cairn.output import Progress
 from cairn.sources.checkout import local_commits
-from cairn.sources.checkout.inspect import Checkout
+from cairn.sources.checkout.describe import Checkout
 from cairn.sources.git import command, repository
 from cairn.sources.git.command import RetryPolicy
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG

@@ -12,7 +12,7 @@ import msgspec
 
 from cairn import datafile
 from cairn.errors import CairnError, UsageError
-from cairn.sources.checkout.inspect import Checkout, inspect
+from cairn.sources.checkout.describe import Checkout, describe
 from cairn.sources.git.command import COMMIT_ID
 from cairn.sources.manifest import therock
 from cairn.stack import HipifyKind, Origin, Project
@@ -184,7 +184,7 @@ def verify(manifest: Manifest, checkouts: Mapping[str, Path]) -> tuple[str, ...]
 
 def _differences(wanted: ProjectSource, folder: Path) -> list[str]:
     try:
-        found = _source(inspect(project_of(wanted), folder))
+        found = _source(describe(project_of(wanted), folder))
     except CairnError as error:
         return [f"{wanted.name}: {error}"]
     pairs = [("commit", wanted.commit, found.commit), ("tree", wanted.tree, found.tree)]

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from cairn.concurrency import side_by_side
 from cairn.output import Progress
-from cairn.sources.checkout.checkout import Checkout, CheckoutRequest, checkout
+from cairn.sources.checkout.checkout import CheckoutRequest, checkout
+from cairn.sources.checkout.describe import Checkout
 from cairn.sources.manifest.manifest import Manifest, project_of
 from cairn.sources.manifest.therock import UpstreamSource
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
+from cairn.output import wording
 from cairn.sources.git import url
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, has_lost_mirror, root_at
 from cairn.sources.hipify import report as hipify_report
 from cairn.sources.hipify.report import HipifyReport
 from cairn.sources.worktree import state
 from cairn.sources.worktree.contents import work_tree_id
-from cairn.sources.worktree.parts import Module, walk_submodules
+from cairn.sources.worktree.parts import Module, Part, walk, walk_submodules
 from cairn.stack import Project
+
+# The first line of a pointer, and the attribute of what has one (git-lfs, docs/spec.md).
+_LFS_HEAD = b"version https://git-lfs.github.com/spec/v1\n"
+_LFS_FILTER = b"filter=lfs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +57,7 @@ class Checkout:
         tree: git's id of the root's files as they are now: after hipify, with local edits.
         submodules: those that are checked out, by path.
         version: base version, from the project's version file; None where it has none.
-        notes: what a person should know of how it was made; of the run that made it, and none later.
+        notes: what the user should know about how it was made; only from the run that made it.
     """
 
     project: Project
@@ -76,11 +82,11 @@ class Checkout:
         return self.hipify_commit is not None or self.report is not None
 
 
-def inspect(project: Project, path: Path) -> Checkout:
-    """The checkout at `path`, whoever made it.
+def describe(project: Project, path: Path) -> Checkout:
+    """The checkout at `path`, also one that was made by hand.
 
     Raises:
-        SourceError: it is none, is unfinished, has lost its mirror, or has no version file.
+        SourceError: there is none, or it is unfinished, has lost its mirror, or has no version file.
     """
     require_finished(project, path)
     root = root_at(path.absolute())
@@ -88,6 +94,7 @@ def inspect(project: Project, path: Path) -> Checkout:
     note = state.read(root.git_dir)
     upstream, hipified = root.tags(UPSTREAM_TAG, HIPIFY_TAG)
     origin = note.origin if note else root.origin_url() or str(root.work_tree)
+    modules = side_by_side(_submodule, walk_submodules(root, origin=origin))
     return Checkout(
         project=project,
         path=root.work_tree,
@@ -96,16 +103,16 @@ def inspect(project: Project, path: Path) -> Checkout:
         commit=upstream or head,
         hipify_commit=hipified,
         tree=work_tree_id(root),
-        submodules=_submodules(root, origin),
+        submodules=tuple(sorted(modules, key=lambda module: module.path)),
         version=base_version(project, root.work_tree),
     )
 
 
 def require_finished(project: Project, path: Path) -> None:
-    """See that a checkout can be built from; quick, however large it is.
+    """Refuse a checkout that cannot be built from; takes no longer for a large one.
 
     Raises:
-        SourceError: it is none, is unfinished, or has lost its mirror.
+        SourceError: there is none, or it is unfinished, or has lost its mirror.
     """
     root = root_at(path.absolute())
     if has_lost_mirror(root):
@@ -145,11 +152,6 @@ def base_version(project: Project, tree: Path) -> str | None:
     return lines[0]
 
 
-def _submodules(root: Repository, origin: str) -> tuple[Submodule, ...]:
-    found = side_by_side(_submodule, walk_submodules(root, origin=origin))
-    return tuple(sorted(found, key=lambda module: module.path))
-
-
 def _submodule(module: Module) -> Submodule:
     upstream, hipified = module.repository.tags(UPSTREAM_TAG, HIPIFY_TAG)
     return Submodule(
@@ -159,3 +161,31 @@ def _submodule(module: Module) -> Submodule:
         hipify_commit=hipified,
         tree=work_tree_id(module.repository),
     )
+
+
+def lfs_notes(root: Repository) -> Iterator[str]:
+    """A line for the user where files are Git LFS pointers: neither git nor Cairn fetches their content."""
+    found = [name for names in side_by_side(_lfs_pointers, walk(root)) for name in names]
+    if found:
+        yield (
+            f"{wording.count(found, 'file')} of Git LFS came as a pointer, without the content: "
+            f"{wording.some(found)} (in the checkout, `git lfs pull` fetches it)"
+        )
+
+
+def _lfs_pointers(part: Part) -> list[str]:
+    own = part.repository
+    # Nearly always in the root's own file; asking git in every submodule would take longer than all else.
+    attributes = own.work_tree / ".gitattributes"
+    if not attributes.is_file() or _LFS_FILTER not in attributes.read_bytes():
+        return []
+    listed = own.listed("ls-files", "-z", "--", ":(attr:filter=lfs)")
+    return [part.named(name) for name in listed if _is_pointer(own, name)]
+
+
+def _is_pointer(own: Repository, name: str) -> bool:
+    path = own.work_tree / name
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_LFS_HEAD)) == _LFS_HEAD
