@@ -20,7 +20,7 @@ from pathlib import Path
 from cairn import datafile, process, requirements, targets
 from cairn.build.inputs import variables
 from cairn.errors import CairnError
-from cairn.output import console, escaping, redact
+from cairn.output import console, safe_text
 from cairn.release.serve import negotiation
 from cairn.sources import pins
 from cairn.sources.checkout import local_commits
@@ -78,15 +78,15 @@ def _texts() -> dict[str, Case]:
         scanner.finish()
 
     return {
-        "mask: a.a.a.": each(40_000, redact.mask, "a."),
-        "mask: a://a://": each(20_000, redact.mask, "a://"),
-        "mask: x://a@x://a@": each(5_000, redact.mask, "x://a@"),
+        "mask: a.a.a.": each(40_000, safe_text.mask, "a."),
+        "mask: a://a://": each(20_000, safe_text.mask, "a://"),
+        "mask: x://a@x://a@": each(5_000, safe_text.mask, "x://a@"),
         "line of a program: escape sequences": each(5_000, console.Stage(name="x").update, "\x1b[1;1"),
-        "line of a program: titles that never end": each(20_000, escaping.without_moves, "\x1b]"),
-        "line shown: unseen characters": each(5_000, escaping.visible, "\x85"),
-        "line shown: ##[##[": each(20_000, escaping.inert, "##["),
-        "line shown: ##aaa": each(20_000, escaping.inert, "##a"),
-        "line shown: one long word": each(100_000, escaping.inert, "a", "##"),
+        "line of a program: titles that never end": each(20_000, safe_text.without_moves, "\x1b]"),
+        "line shown: unseen characters": each(5_000, safe_text.visible, "\x85"),
+        "line shown: ##[##[": each(20_000, safe_text.inert, "##["),
+        "line shown: ##aaa": each(20_000, safe_text.inert, "##a"),
+        "line shown: one long word": each(100_000, safe_text.inert, "a", "##"),
         "lines of a program": each(20_000, _lines(1 << 16), "word\n"),
         "one line of a program, in blocks": each(200_000, _lines(64), "word"),
         "secrets: keys that begin": each(2_000, scan, "-----BEGIN A A A PRIVATE KEY-----   "),

@@ -27,7 +27,7 @@ from typing import IO
 
 from cairn import platforms
 from cairn.errors import PrerequisiteError, ProcessError
-from cairn.output import redact
+from cairn.output import safe_text
 
 LINGER = 5.0
 """Seconds of silence after a program's end until a pipe that a child of its own still holds is given up."""
@@ -110,7 +110,7 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
     ):
 
         def listen(raw: bytes) -> None:
-            line = redact.mask(_text(raw))
+            line = safe_text.mask(_text(raw))
             if write is not None:
                 write(line)
             if on_line is not None and line.strip():
@@ -367,7 +367,7 @@ def _opened_log(log: Path | None, command: tuple[str, ...]) -> Iterator[Callable
         return
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8", errors="backslashreplace") as file:
-        file.write(f"$ {redact.mask(shlex.join(command))}\n")
+        file.write(f"$ {safe_text.mask(shlex.join(command))}\n")
 
         def write(line: str) -> None:
             file.write(line)
@@ -391,12 +391,12 @@ def _end(children: Sequence[_Child]) -> None:
 
 
 def _failure(done: Completed, message: str) -> ProcessError:
-    output = redact.mask("\n".join(tail(done.stderr or done.output)))
+    output = safe_text.mask("\n".join(tail(done.stderr or done.output)))
     return ProcessError(message, returncode=done.returncode, output=output)
 
 
 def _name(command: tuple[str, ...]) -> str:
-    shown = redact.mask(shlex.join((Path(command[0]).name, *command[1:])))
+    shown = safe_text.mask(shlex.join((Path(command[0]).name, *command[1:])))
     return shown if len(shown) <= _NAME_LENGTH else f"{shown[: _NAME_LENGTH - 3]}..."
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from cairn.cli import arguments
 from cairn.errors import UsageError
-from cairn.output import console, redact, wording
+from cairn.output import console, safe_text, wording
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -221,7 +221,7 @@ def _plain(checkout: Checkout) -> dict[str, object]:
     return {
         "project": checkout.project.name,
         "path": str(checkout.path),
-        "origin": redact.mask(checkout.origin),
+        "origin": safe_text.mask(checkout.origin),
         "hashtag": checkout.hashtag,
         "commit": checkout.commit,
         "hipify_commit": checkout.hipify_commit,

@@ -1,7 +1,7 @@
-"""What is said to people and programs: the only room that writes to the screen.
+"""What is said to users and to programs: the only room that writes to the screen.
 
-`console.current` gives the console of this run; `redact.mask` keeps secrets and `escaping` control characters
-of others out of what is shown.
+It takes lines, tables and stages from the commands, and gives them to a terminal, a log of CI, or a file.
+`console.current` is the console of this run; `safe_text.mask` takes the secrets out of a text.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from cairn.output import escaping, redact
+from cairn.output import safe_text
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -67,8 +67,8 @@ class Stage:
             line: what the program wrote.
             shown: what is shown of it, where there is not room for every line.
         """
-        plain = escaping.without_moves(line)
-        self.line = plain if shown is None else escaping.without_moves(shown)
+        plain = safe_text.without_moves(line)
+        self.line = plain if shown is None else safe_text.without_moves(shown)
         if self.on_line is not None:
             self.on_line(plain)
 
@@ -110,12 +110,12 @@ class Console:
     def out(self, text: str) -> None:
         """Print a result, which is one line whatever it holds."""
         line = _one_line(text)
-        _write(escaping.inert(line) if _in_ci() else line)
+        _write(safe_text.inert(line) if _in_ci() else line)
 
     def json(self, value: object) -> None:
         """Print a result for a program to read."""
         # ASCII alone is JSON in every encoding that standard output may have.
-        _write(escaping.inert_json(redact.mask(json.dumps(value, indent=2))))
+        _write(safe_text.inert_json(safe_text.mask(json.dumps(value, indent=2))))
 
     def info(self, text: str) -> None:
         """Say what is done."""
@@ -202,7 +202,7 @@ class Console:
         if self._group is None:
             self._err.line((f"{stage.step}→ {stage.name}", ""))
         else:
-            self._err.command(f"::group::{escaping.command_data(stage.step + stage.name)}")
+            self._err.command(f"::group::{safe_text.command_data(stage.step + stage.name)}")
 
     def _close_group(self) -> None:
         if self._group is not None:
@@ -251,7 +251,7 @@ class Console:
             if stage.seconds >= next_at and stage in self._stages:
                 next_at += _HEARTBEAT
                 shown = f"  {stage.step}{stage.name} {clock(stage.seconds)}  {stage.line[:_LINE]}"
-                self._err.line((redact.mask(shown), ""))
+                self._err.line((safe_text.mask(shown), ""))
 
     @functools.cached_property
     def _out(self) -> Screen:
@@ -291,7 +291,7 @@ def _write(text: str) -> None:
 
 def _one_line(text: str) -> str:
     """What may be shown of a text, with what would not be seen escaped."""
-    return redact.mask(escaping.visible(text))
+    return safe_text.mask(safe_text.visible(text))
 
 
 def clock(seconds: float) -> str:

@@ -10,7 +10,7 @@ import rich.live
 import rich.table
 import rich.text
 
-from cairn.output import escaping
+from cairn.output import safe_text
 
 Styled: TypeAlias = tuple[str, str]
 """A text and rich's name of its style; an empty one for none."""
@@ -51,7 +51,7 @@ class Screen:
     def line(self, *parts: Styled) -> None:
         """Print one line, however long it is."""
         whole = "".join(text for text, _ in parts)
-        if self._inert and (harmless := escaping.inert(whole)) != whole:
+        if self._inert and (harmless := safe_text.inert(whole)) != whole:
             parts = ((harmless, parts[0][1]),)
         shown = (self._drawn(text, style) for text, style in parts)
         self._console.print(rich.text.Text.assemble(*shown), soft_wrap=True)

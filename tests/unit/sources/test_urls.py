@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import SourceError
-from cairn.output import redact
+from cairn.output import safe_text
 from cairn.sources.git import url
 
 
@@ -58,7 +58,7 @@ def test_credentials_change_neither_the_identity_nor_the_mirror() -> None:
 )
 def test_no_part_of_a_secret_is_left(secret: str, shown: str) -> None:
     assert url.without_credentials(secret) == shown
-    assert "t0ken" not in redact.mask(f"fatal: cannot read '{secret}': gone")
+    assert "t0ken" not in safe_text.mask(f"fatal: cannot read '{secret}': gone")
 
 
 def test_different_origins_have_different_mirrors() -> None:

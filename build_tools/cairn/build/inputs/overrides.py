@@ -16,7 +16,7 @@ from cairn import venv
 from cairn.build.inputs import variables
 from cairn.build.model import CompilerCache
 from cairn.errors import UsageError
-from cairn.output import redact
+from cairn.output import safe_text
 from cairn.stack import Project, Stack
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # a Name of POSIX's shell
@@ -76,7 +76,7 @@ def parse(texts: Iterable[str], stack: Stack) -> dict[str, str]:
         project = stack.project(prefix) if colon else None
         if not sign or not _NAME.fullmatch(name):
             raise UsageError(
-                f"--build-env {redact.mask(left)[:80]!r} is not NAME=VALUE",
+                f"--build-env {safe_text.mask(left)[:80]!r} is not NAME=VALUE",
                 tip="write USE_FBGEMM=0, or torch:USE_FBGEMM=0 for one project",
             )
         if _CONTROL.search(value):
@@ -96,7 +96,7 @@ def not_passed(environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
 
 
 def _refuse_secret(name: str, value: str) -> None:
-    if _SECRET.search(name) or redact.mask(value) != value:
+    if _SECRET.search(name) or safe_text.mask(value) != value:
         raise UsageError(
             f"--build-env {name} looks like a secret, and would be written into the manifest",
             tip=f"set {name} in the environment of the command: builds see it there",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import jinja2
 
 from cairn import files
-from cairn.output import console, escaping
+from cairn.output import console, safe_text
 from cairn.pipeline.report import chart
 from cairn.pipeline.request import TrailRequest, TrailResult
 
@@ -106,7 +106,7 @@ def _seen(value: object) -> object:
     """A value as the page shows it: without characters that turn or hide the text around them."""
     if not isinstance(value, str) or hasattr(value, "__html__"):  # the latter: markup of ours (MarkupSafe)
         return value
-    return "\n".join(escaping.visible(line) for line in value.split("\n"))
+    return "\n".join(safe_text.visible(line) for line in value.split("\n"))
 
 
 @functools.cache

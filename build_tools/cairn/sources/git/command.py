@@ -25,7 +25,7 @@ from typing import TypeVar
 from cairn import files, process
 from cairn.concurrency import pause
 from cairn.errors import CairnError, NetworkError, SourceError, SystemFailureError
-from cairn.output import Progress, redact
+from cairn.output import Progress, safe_text
 
 T = TypeVar("T")
 
@@ -384,7 +384,7 @@ def _verb(args: Sequence[str]) -> str:
 def _reason(stderr: str) -> str:
     """Git's own words, without hints and progress, in one line."""
     # A server's message may end in a zero byte, and progress is separated by carriage returns.
-    text = redact.mask(stderr).replace("\r", "\n").replace("\0", "")
+    text = safe_text.mask(stderr).replace("\r", "\n").replace("\0", "")
     lines = [line.strip() for line in text.splitlines()]
     said = [line for line in lines if re.match(r"(fatal|error|remote|ssh|warning: unable)", line)]
     told = [re.sub(r"^(fatal|error): ", "", line) for line in said or lines if line]

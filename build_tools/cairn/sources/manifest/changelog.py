@@ -14,7 +14,7 @@ import msgspec
 from cairn import datafile, files
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
-from cairn.output import Progress, redact
+from cairn.output import Progress, safe_text
 from cairn.sources.git import commits as git_commits
 from cairn.sources.git import url
 from cairn.sources.git.command import RetryPolicy
@@ -220,7 +220,7 @@ def write_page(path: Path, changelog: Changelog) -> None:
     )
     environment.filters.update(short=_short, link=_link)
     page = environment.get_template("changelog.html").render(changelog=changelog)
-    files.write_text(path, redact.mask(page))
+    files.write_text(path, safe_text.mask(page))
 
 
 def _short(value: str | None) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
-from cairn.output import escaping
+from cairn.output import safe_text
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import parse_headers
 from cairn.wheels.metadata.wheel_info import FileName, WheelInfo
@@ -63,7 +63,7 @@ def _check_scripts(info: WheelInfo) -> Iterator[Finding]:
     scripts = [pair for group in _SCRIPTS for pair in info.entry_points.get(group, {}).items()]
     for script, function in scripts:
         problems: list[tuple[str, str]] = []
-        if escaping.UNSEEN.search(script):
+        if safe_text.UNSEEN.search(script):
             problems.append(
                 (f"the name of the script {script!a} is not what is shown", "give it a plain name")
             )
@@ -101,7 +101,7 @@ def _check_names(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[
     caseless = any(platform.startswith(_CASELESS) for platform in wheel_info.platforms_of(name.tags))
     seen: dict[str, str] = {}
     for path, is_dir in ((member.name, member.is_dir) for member in archive.members):
-        if not path.isascii() and escaping.UNSEEN.search(path):
+        if not path.isascii() and safe_text.UNSEEN.search(path):
             reason = f"its name is {path!a}, which is not what is shown"
             yield Finding(code=FindingCode.NAME_DECEIVES, member=path, reason=reason, fix="rename it")
         top, *rest = path.rstrip("/").split("/")

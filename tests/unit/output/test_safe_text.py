@@ -1,6 +1,6 @@
 import pytest
 
-from cairn.output import redact
+from cairn.output import safe_text
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from cairn.output import redact
     ],
 )
 def test_user_information_goes_and_the_rest_stays(text: str, masked: str) -> None:
-    assert redact.mask(text) == masked
+    assert safe_text.mask(text) == masked

@@ -1,9 +1,13 @@
-"""Text of others made harmless where it is shown: on a screen, and in a log that CI reads for commands."""
+"""Text of others made safe to show: no secrets, nothing that moves a screen, nothing that CI obeys."""
 
 from __future__ import annotations
 
 import re
 
+# user:password@ or token@ in a URL of any scheme, up to the last @, since a password may hold one; the host
+# that follows stays readable. The search starts at `://`: looking for the scheme first takes a time that grows
+# with the square of the length of a line such as `a.a.a.…`, where each `a` may begin one.
+_USERINFO = re.compile(r"(?<=[a-zA-Z0-9+.-]://)[^/\s'\"]+@")
 # Control sequences of ECMA-48 (colours, moves) and of xterm (titles, links), in 7 bits and in 8.
 _SEQUENCES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
@@ -47,3 +51,8 @@ def inert_json(text: str) -> str:
 def command_data(text: str) -> str:
     """A text as the data of a command to GitHub's runner (actions/toolkit, `escapeData`)."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def mask(text: str) -> str:
+    """`text` with the user information of every URL in it replaced by `***`; in time linear in its length."""
+    return _USERINFO.sub("***@", text)
