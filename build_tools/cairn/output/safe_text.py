@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 # user:password@ or token@ in a URL of any scheme, up to the last @, since a password may hold one; the host
-# that follows stays readable. The search starts at `://`: looking for the scheme first takes a time that grows
-# with the square of the length of a line such as `a.a.a.…`, where each `a` may begin one.
+# that follows stays readable. The search starts at `://`: looking for the scheme first takes a time that
+# grows with the square of the length of a line such as `a.a.a.…`, where each `a` may begin one.
 _USERINFO = re.compile(r"(?<=[a-zA-Z0-9+.-]://)[^/\s'\"]+@")
 # Control sequences of ECMA-48 (colours, moves) and of xterm (titles, links), in 7 bits and in 8.
 _SEQUENCES = re.compile(
