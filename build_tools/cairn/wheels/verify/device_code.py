@@ -9,6 +9,7 @@ Source: LLVM's docs/AMDGPUUsage.rst, "ELF Code Object".
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterator, Sequence
 
@@ -25,11 +26,10 @@ from cairn.targets import CPU, TargetId, in_order
 from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
-# Elf64_Ehdr: e_ident, e_type, e_machine, e_version, e_entry, e_phoff, e_shoff, e_flags, e_ehsize,
-# e_phentsize, e_phnum, e_shentsize, e_shnum, e_shstrndx.
-_HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
-# Elf64_Phdr: p_type, p_flags, p_offset, p_vaddr, p_paddr, p_filesz, p_memsz, p_align.
-_SEGMENT = struct.Struct("<IIQQQQQQ")
+# Elf64_Ehdr, of which are read: e_machine, e_phoff, e_shoff, e_phnum, e_shentsize, e_shnum.
+_HEADER = struct.Struct("<18xH12xQQ8xHHH2x")
+# Elf64_Phdr, of which are read: p_type, p_flags, p_offset, p_filesz.
+_SEGMENT = struct.Struct("<IIQ16xQ16x")
 _CLASS_64 = 2  # ELFCLASS64 in e_ident[EI_CLASS], the fifth byte
 _AMDGPU = 224  # EM_AMDGPU
 _LOAD, _RUNS = 1, 1  # PT_LOAD, PF_X
@@ -176,33 +176,27 @@ def check_targets(binaries: Sequence[Binary], expected: Expectation) -> Iterator
 
 def problem_of(content: Forward, size: int, target: TargetId | None) -> str | None:
     """What is wrong with a code object of `size` bytes that begins here; None where nothing is."""
-    part = _Part(content, size)
-    head = part.read(_HEADER.size)
+    code = _CodeBytes(content, size)
+    head = code.read(_HEADER.size)
     if not head.strip(b"\0"):
         return "is nothing but zeros"
     if len(head) < _HEADER.size or not elf.is_elf(head) or head[4] != _CLASS_64:
         return "is not a 64-bit ELF file"
-    fields = _HEADER.unpack(head)
-    if fields[1] != _AMDGPU:
-        return f"is not for an AMD GPU, but for machine {fields[1]}"
-    found = _processor(head)
-    if target is not None and found not in (target.processor, None):
-        return f"is for {found}"
+    machine, *places = _HEADER.unpack(head)
+    if machine != _AMDGPU:
+        return f"is not for an AMD GPU, but for machine {machine}"
+    with contextlib.suppress(WheelError):  # of a processor that is newer than our list
+        found = code_object.target_of(BytesView(head)).processor
+        if target is not None and found != target.processor:
+            return f"is for {found}"
     try:
-        ranges = list(_ranges(part, size, fields))
+        ranges = list(_required_ranges(code, size, places))
     except WheelError:
         return "is cut off"
-    return next((f"has nothing but zeros for {what}" for what in _empty(part, ranges)), None)
+    return next((f"has nothing but zeros for {what}" for what in _empty(code, ranges)), None)
 
 
-def _processor(head: bytes) -> str | None:
-    try:
-        return code_object.target_of(BytesView(head)).processor
-    except WheelError:  # a processor that is newer than our list
-        return None
-
-
-class _Part:
+class _CodeBytes:
     """The bytes of one code object, by their places in it."""
 
     def __init__(self, content: Forward, size: int) -> None:
@@ -222,38 +216,37 @@ class _Part:
             self._content.skip(offset - self.at)
 
 
-def _ranges(part: _Part, size: int, fields: tuple[int, ...]) -> Iterator[tuple[int, int, str]]:
+def _required_ranges(code: _CodeBytes, size: int, places: Sequence[int]) -> Iterator[tuple[int, int, str]]:
     """Where there must be something, as beginning, end and what it is.
 
     Raises:
         WheelError: some of it is not within the file.
     """
-    segments, sections = fields[4], fields[5]
-    segment_count, section_size, section_count = fields[9], fields[10], fields[11]
+    segments, sections, segment_count, section_size, section_count = places
     end = sections + section_size * section_count
-    if end > size or (segment_count and not part.at <= segments <= _FARTHEST):
+    if end > size or (segment_count and not code.at <= segments <= _FARTHEST):
         raise WheelError("cut off")
     if section_count > 1:
         yield sections + section_size, end, "its section headers"  # the first one is zeros in every file
-    part.skip_to(segments if segment_count else 0)  # an object file has none before it is linked
+    code.skip_to(segments if segment_count else 0)  # an object file has none before it is linked
     for _ in range(segment_count):
-        kind, flags, offset, _, _, in_file, *_ = _SEGMENT.unpack(exactly(part, _SEGMENT.size))
+        kind, flags, offset, in_file = _SEGMENT.unpack(exactly(code, _SEGMENT.size))
         if kind == _LOAD and offset + in_file > size:
             raise WheelError("cut off")
         if kind == _LOAD and flags & _RUNS and in_file:
             yield offset, offset + in_file, "its instructions"
 
 
-def _empty(part: _Part, ranges: Sequence[tuple[int, int, str]]) -> Iterator[str]:
+def _empty(code: _CodeBytes, ranges: Sequence[tuple[int, int, str]]) -> Iterator[str]:
     for begin, end, what in sorted(ranges):
-        part.skip_to(begin)
-        if part.at < end and not _has_bytes(part, end):
+        code.skip_to(begin)
+        if code.at < end and not _has_bytes(code, end):
             yield what
 
 
-def _has_bytes(part: _Part, end: int) -> bool:
-    while part.at < end:
-        piece = part.read(min(end - part.at, _STEP))
+def _has_bytes(code: _CodeBytes, end: int) -> bool:
+    while code.at < end:
+        piece = code.read(min(end - code.at, _STEP))
         if not piece:
             return False
         if piece.strip(b"\0"):
