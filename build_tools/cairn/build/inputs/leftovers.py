@@ -268,5 +268,5 @@ def _read(root: Repository) -> _Note | None:
 
 
 def _write(root: Repository, note: _Note) -> None:
-    # Not by `datafile`, which checks each of what may be fifty thousand names.
+    # Not by `datafile`: it refuses names that are not UTF-8, which a file system may well have.
     files.write_text(root.git_dir / _NOTE, json.dumps(dataclasses.asdict(note)))
