@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -41,7 +41,7 @@ class Promotion:
         set_id: the set.
         added: the files that are new in the target, in the order of their pages.
         already: those that it had.
-        report: the gate's judgement, of an earlier day where the set was there; None where none was kept.
+        report: the gate's judgement, of an earlier day where the set was there; None where there is none.
         untested: what the pages say of a set that was let in without a passed test, or None.
         kept: the set was there already, and nothing was done.
         dry_run: whether nothing was written.
@@ -50,7 +50,7 @@ class Promotion:
     set_id: str
     added: tuple[str, ...]
     already: tuple[str, ...]
-    report: GateReport | None
+    report: GateReport | None = None
     untested: str | None
     dry_run: bool
     kept: bool = False
@@ -88,19 +88,6 @@ class Proof:
             judgement=None if self.judgement is None else hashlib.sha256(self.judgement).hexdigest(),
             untested=self.untested,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Transferred:
-    """What a transfer did, or would do.
-
-    Attributes:
-        added: the files that are new in the target, in the order of their pages.
-        already: those that it had.
-    """
-
-    added: tuple[str, ...]
-    already: tuple[str, ...]
 
 
 def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of the request
@@ -154,14 +141,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     on_step(f"writing {target}")
     proof = Proof.of(records, report)
     done = transfer(store, set_id, source=source, target=target, proof=proof, dry_run=dry_run)
-    return Promotion(
-        set_id=set_id,
-        added=done.added,
-        already=done.already,
-        report=report,
-        untested=proof.untested,
-        dry_run=dry_run,
-    )
+    return replace(done, report=report)
 
 
 def _kept(store: LocalStore, target: str, staged: StagedSet, *, dry_run: bool) -> Promotion:
@@ -190,7 +170,7 @@ def _kept(store: LocalStore, target: str, staged: StagedSet, *, dry_run: bool) -
 
 def transfer(
     store: Store, set_id: str, *, source: str, target: str, proof: Proof, dry_run: bool = False
-) -> Transferred:
+) -> Promotion:
     """Offer in `target` a set of `source` and what it needs, all of it or nothing.
 
     Raises:
@@ -241,7 +221,8 @@ def transfer(
     closure = {ref.filename for ref in staged.closure}
     new_files = (file for project in change.projects for file in project.files if file.upload_time == taken)
     added = tuple(file.filename for file in new_files if file.filename in closure)
-    return Transferred(added=added, already=tuple(sorted(closure - set(added))))
+    already = tuple(sorted(closure - set(added)))
+    return Promotion(set_id=set_id, added=added, already=already, untested=proof.untested, dry_run=dry_run)
 
 
 def _in_order(store: Store, staged: StagedSet) -> dict[str, list[FileRef]]:
