@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make an installed prefix that looks like ROCm's, from the standard library and `ziglang` alone.
+"""Contract: an installed prefix that looks like ROCm's, made from the standard library and `ziglang` alone.
 
     python build.py --prefix DIR --targets gfx942,gfx1100
 
@@ -20,6 +20,17 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 DEFAULT_TARGETS = ["gfx942", "gfx1100"]
 DEFAULT_VERSION = "7.10.0"
+PROGRAMS = ("clang", "clang++", "clang-offload-bundler", "hipcc", "hipconfig", "ld.lld", "lld")
+LAUNCHER = """\
+#!/usr/bin/env python3
+import sys
+
+sys.dont_write_bytecode = True  # this folder stays as it was installed
+
+from zigtool import programs
+
+sys.exit(programs.main())
+"""
 
 
 def main() -> int:
@@ -62,6 +73,9 @@ def _parse() -> argparse.Namespace:
 def fill(prefix: Path, *, targets: list[str], version: str) -> None:
     """Put everything into an empty folder."""
     _copy(HERE / "tools", prefix / "lib" / "llvm" / "bin")
+    for name in PROGRAMS:
+        _write(prefix / "lib" / "llvm" / "bin" / name, LAUNCHER)
+        (prefix / "lib" / "llvm" / "bin" / name).chmod(0o755)
     _copy(HERE / "include", prefix / "include")
     _copy(HERE / "cmake", prefix / "lib" / "cmake" / "hip")
     _write(prefix / ".info" / "version", f"{version}\n")

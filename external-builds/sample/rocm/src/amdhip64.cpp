@@ -12,15 +12,11 @@ static hipError_t no_device() { return answer(hipErrorNoDevice); }
 
 extern "C" {
 
-hipError_t hipInit(unsigned int flags) { return flags ? answer(hipErrorInvalidValue) : no_device(); }
-
 hipError_t hipRuntimeGetVersion(int *version) {
   if (!version) return answer(hipErrorInvalidValue);
   *version = HIP_VERSION;
   return hipSuccess;
 }
-
-hipError_t hipDriverGetVersion(int *version) { return hipRuntimeGetVersion(version); }
 
 hipError_t hipGetDeviceCount(int *count) {
   if (!count) return answer(hipErrorInvalidValue);
@@ -34,62 +30,21 @@ hipError_t hipGetLastError(void) {
   return error;
 }
 
-hipError_t hipPeekAtLastError(void) { return last_error; }
-
-hipError_t hipGetDevice(int *) { return no_device(); }
-hipError_t hipSetDevice(int) { return no_device(); }
-hipError_t hipGetDeviceProperties(hipDeviceProp_t *, int) { return no_device(); }
 hipError_t hipDeviceSynchronize(void) { return no_device(); }
-hipError_t hipDeviceReset(void) { return no_device(); }
-
 hipError_t hipMalloc(void **, size_t) { return no_device(); }
 hipError_t hipFree(void *) { return no_device(); }
-hipError_t hipHostMalloc(void **, size_t, unsigned int) { return no_device(); }
-hipError_t hipHostFree(void *) { return no_device(); }
-hipError_t hipMemGetInfo(size_t *, size_t *) { return no_device(); }
 hipError_t hipMemcpy(void *, const void *, size_t, hipMemcpyKind) { return no_device(); }
-hipError_t hipMemcpyAsync(void *, const void *, size_t, hipMemcpyKind, hipStream_t) { return no_device(); }
-hipError_t hipMemset(void *, int, size_t) { return no_device(); }
-hipError_t hipMemsetAsync(void *, int, size_t, hipStream_t) { return no_device(); }
-
-hipError_t hipStreamCreate(hipStream_t *) { return no_device(); }
-hipError_t hipStreamCreateWithFlags(hipStream_t *, unsigned int) { return no_device(); }
-hipError_t hipStreamDestroy(hipStream_t) { return no_device(); }
-hipError_t hipStreamSynchronize(hipStream_t) { return no_device(); }
-hipError_t hipEventCreate(hipEvent_t *) { return no_device(); }
-hipError_t hipEventDestroy(hipEvent_t) { return no_device(); }
-hipError_t hipEventRecord(hipEvent_t, hipStream_t) { return no_device(); }
-hipError_t hipEventSynchronize(hipEvent_t) { return no_device(); }
-hipError_t hipEventElapsedTime(float *, hipEvent_t, hipEvent_t) { return no_device(); }
-
 hipError_t hipLaunchKernel(const void *, dim3, dim3, void **, size_t, hipStream_t) { return no_device(); }
 
 #define HIP_ERRORS(X)                                                        \
   X(hipSuccess, "no error")                                                  \
   X(hipErrorInvalidValue, "invalid argument")                                \
   X(hipErrorOutOfMemory, "out of memory")                                    \
-  X(hipErrorNotInitialized, "initialization error")                          \
   X(hipErrorInvalidConfiguration, "invalid configuration argument")          \
-  X(hipErrorInvalidSymbol, "invalid device symbol")                          \
-  X(hipErrorInvalidDevicePointer, "invalid device pointer")                  \
-  X(hipErrorInvalidMemcpyDirection, "invalid copy direction for memcpy")     \
-  X(hipErrorInsufficientDriver, "driver version is insufficient for runtime version") \
-  X(hipErrorMissingConfiguration, "__global__ function call is not configured") \
   X(hipErrorInvalidDeviceFunction, "invalid device function")                \
   X(hipErrorNoDevice, "no ROCm-capable device is detected")                  \
-  X(hipErrorInvalidDevice, "invalid device ordinal")                         \
-  X(hipErrorInvalidImage, "device kernel image is invalid")                  \
-  X(hipErrorInvalidContext, "invalid device context")                        \
   X(hipErrorNoBinaryForGpu, "no kernel image is available for execution on the device") \
-  X(hipErrorInvalidHandle, "invalid resource handle")                        \
-  X(hipErrorNotFound, "named symbol not found")                              \
-  X(hipErrorNotReady, "device not ready")                                    \
-  X(hipErrorIllegalAddress, "an illegal memory access was encountered")      \
-  X(hipErrorLaunchOutOfResources, "too many resources requested for launch") \
-  X(hipErrorLaunchTimeOut, "the launch timed out and was terminated")        \
-  X(hipErrorAssert, "device-side assert triggered")                          \
   X(hipErrorLaunchFailure, "unspecified launch failure")                     \
-  X(hipErrorNotSupported, "operation not supported")                         \
   X(hipErrorUnknown, "unknown error")
 
 const char *hipGetErrorName(hipError_t error) {
