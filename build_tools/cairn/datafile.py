@@ -83,8 +83,8 @@ def read(path: Path, cls: type[V], *, tip: str | None = None) -> V:
         tip: what to do where there is none.
 
     Raises:
-        UsageError: no such file, not JSON (TOML), of another version, or with missing, unknown or mistyped
-            fields.
+        UsageError: no such file, not JSON (TOML), of a different version, or with missing, unknown or
+            mistyped fields.
     """
     if path.suffix == ".toml":
         return from_plain(read_toml(path, tip=tip), cls, name=str(path))
@@ -103,7 +103,7 @@ def from_plain(data: object, cls: type[V], *, name: str) -> V:
     if expected is not None and isinstance(data, dict) and data.get("schema") != expected:
         raise UsageError(
             f"{name} has schema {repr(data.get('schema'))[:100]}, expected {expected!r}",
-            tip="it was written by another version of Cairn; use that version or make the file again",
+            tip="it was written by a different version of Cairn; use that version, or make the file again",
         )
     try:
         return msgspec.convert(data, cls)

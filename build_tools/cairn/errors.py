@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class CairnError(Exception):
-    """A failure that a person can act on.
+    """A failure that the user can act on.
 
     Attributes:
         exit_code: what the program exits with; see the table in `docs/reference/exit-codes.md`.
@@ -22,7 +22,7 @@ class CairnError(Exception):
 
 
 class UsageError(CairnError):
-    """What was asked for cannot be meant: a wrong flag, an unknown target, a malformed file."""
+    """The request is invalid: a wrong flag, an unknown target, a malformed file."""
 
     exit_code = 2
 
@@ -85,7 +85,7 @@ class TestsFailedError(CairnError):
 
 
 class StoreError(CairnError):
-    """A store or an index cannot be read or written, or somebody else changed it."""
+    """A store or an index cannot be read or written, or was changed by someone else meanwhile."""
 
     exit_code = 9
 
@@ -111,7 +111,7 @@ class SystemFailureError(CairnError):
 
 
 class ProblemsError(CairnError):
-    """Several things that stand in the way, all said at once.
+    """Several problems, all reported at once.
 
     Attributes:
         problems: each with its own tip; the first one gives the exit code.
@@ -124,7 +124,7 @@ class ProblemsError(CairnError):
 
 
 class ProcessError(CairnError):
-    """A program that was run ended with a failure nobody translated into a more exact error.
+    """A program that was run failed, and nothing gives its failure a more exact error.
 
     Attributes:
         returncode: its exit status; negative for a signal.

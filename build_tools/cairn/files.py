@@ -14,7 +14,7 @@ from pathlib import Path
 from cairn import platforms
 from cairn.errors import SystemFailureError, UsageError
 
-_NOTICEABLE = 0.5  # seconds a person waits without asking why
+_NOTICEABLE = 0.5  # seconds a user waits without wondering why
 _AT_ONCE = 1 << 30  # bytes asked of one call; the kernel gives no more than 2 GiB
 
 
@@ -24,7 +24,7 @@ def cache_dir() -> Path:
     `CAIRN_CACHE_DIR`, else `cairn` in `XDG_CACHE_HOME`, else `~/.cache/cairn`.
 
     Raises:
-        UsageError: it is below a home folder that nobody knows, as in a container without users.
+        UsageError: it is below a home folder that is not known, as in a container without users.
     """
     if chosen := os.environ.get("CAIRN_CACHE_DIR"):
         return expanded(chosen).absolute()
@@ -36,7 +36,7 @@ def cache_dir() -> Path:
 
 
 def expanded(text: str) -> Path:
-    """The path that somebody named, with `~` or `~user` as the home folder.
+    """The path that the user named, with `~` or `~user` as the home folder.
 
     Raises:
         UsageError: no path is named, as by a variable that is empty, or the home folder is not known.
@@ -132,7 +132,7 @@ def locked(path: Path, *, timeout: float = 600, on_wait: Callable[[], None] | No
     Args:
         path: the lock file itself, by custom `<what it guards>.lock`.
         timeout: seconds to wait for the other holder.
-        on_wait: called once when there is another holder, so that nobody waits in silence.
+        on_wait: called once when something else holds it, so that the user does not wait in silence.
 
     Raises:
         SystemFailureError: the lock was not free in time.

@@ -1,6 +1,6 @@
 """Versions, specifiers, requirements and markers out of files that others wrote (PEP 440 and PEP 508).
 
-`packaging` reads many a text that fails only when it is used: a version of 5,000 digits (Python refuses to
+`packaging` reads some texts that fail only when they are used: a version of 5,000 digits (Python refuses to
 make a number of it), `sys_platform ~= 'linux'` (a comparison that means nothing), 3,000 parentheses (its
 parser calls itself). Here such a text is refused where it enters, always with a `ValueError` of one line.
 """

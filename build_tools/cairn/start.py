@@ -39,7 +39,7 @@ def run(program: Callable[[], int]) -> int:
         code = _say("interrupted", EXIT_INTERRUPTED)
     except BrokenPipeError:
         code = _without_reader()
-    except Exception as error:  # the one guard: what no one foresaw must not be a page of code
+    except Exception as error:  # the one guard: an unforeseen error must not be a page of code
         if "--debug" in sys.argv:
             raise
         code = _unforeseen(error)
@@ -52,7 +52,8 @@ class Interrupts:
     """What interrupts do from now on: raise `KeyboardInterrupt`, as does the SIGTERM of a stopped CI job.
 
     Attributes:
-        came: whether there was one. What is being imported may have made another exception of it.
+        came: whether there was one: a module that was being imported may have turned it into an exception of
+            a different class.
     """
 
     def __init__(self) -> None:
@@ -88,7 +89,7 @@ def _leave(*_: object) -> None:
 
 
 def show_any_text() -> None:
-    """Escape what the encoding of the screen lacks, and bytes in a path that are no text."""
+    """Escape characters that the screen's encoding lacks, and bytes of a path that are not text."""
     import io  # noqa: PLC0415 - see `run`
 
     for stream in (sys.stdout, sys.stderr):

@@ -25,7 +25,7 @@ Completer = Callable[..., Iterable[str]]
 
 MORE_FIND_LINKS = "more_find_links"  # where a parser that repeats the options of `add_pip` keeps its own
 PORT = 8383
-"""Where an index is served unless another port is asked for."""
+"""Where an index is served unless a different port is given."""
 
 
 LINE_OF_CHECKOUTS = "that of the checkouts"
@@ -44,7 +44,7 @@ def add_stack(
         parser: what gets them.
         required: whether the stack must be given where it has no default.
         default: the stack of a script; argparse.SUPPRESS below a command that has one already.
-        default_line: says in words what line holds without one.
+        default_line: says in words which line applies without one.
     """
     action = parser.add_argument(
         "--stack",
@@ -68,7 +68,7 @@ def add_build_env(parser: argparse.ArgumentParser) -> None:
 
 
 def add_line(parser: argparse.ArgumentParser, *, default: str, value: object = None) -> None:
-    """`--line`; `default` says in words what holds without it, `value` is what the option is then."""
+    """`--line`; `default` says in words what applies without it, `value` is what the option is then."""
     action = parser.add_argument(
         "--line", default=value, help=f"release line, such as nightly or release/2.9 (default: {default})"
     )
@@ -105,7 +105,7 @@ def add_output_dir(parser: argparse.ArgumentParser, *, default: Path | None = No
 
 
 def add_targets(parser: argparse.ArgumentParser, *, default: str) -> None:
-    """`--targets`; `default` says in words what holds without it."""
+    """`--targets`; `default` says in words what applies without it."""
     action = parser.add_argument(
         "--targets",
         type=_some_targets,
@@ -117,7 +117,7 @@ def add_targets(parser: argparse.ArgumentParser, *, default: str) -> None:
 def _some_targets(text: str) -> str:
     # A variable of a CI job that is not set must not stand for the default: that may be every target.
     if not text.strip():
-        raise ArgumentTypeError("it is empty; leave the option out for what holds without it")
+        raise ArgumentTypeError("it is empty; leave the option out for what applies without it")
     return text
 
 
@@ -232,7 +232,6 @@ def exact_version(text: str) -> str:
 
 def wanted_sdk(options: argparse.Namespace, *, family: str | None = None) -> WantedSdk:
     """Which ROCm SDK the options ask for."""
-    # Loaded here: what builds takes longer to load than many a command that shares options with it takes.
     from cairn.build.model import WantedSdk
     from cairn.venv import PackageSource
 

@@ -27,7 +27,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     """Make the parser that of the command."""
     parser.description = (
         "Check out one project of a stack, or `all`: torch first, then the others at the commits "
-        "it pins. A checkout that exists is brought up to date; local work is never dropped unasked. "
+        "it pins. A checkout that exists is brought up to date; local work is kept unless --force is given. "
         "`origins` makes the repositories that a stack describes by a tree or an sdist, and prints them."
     )
     parser.epilog = "example: cairn checkout all --stack external-builds/pytorch --line release/2.9"

@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 only on success.
     """
     words = sys.argv[1:] if argv is None else argv
-    # Only the group that is named gets its commands: those of all together take longer than many a command.
+    # Only the group that is named gets its commands: all of them together take longer than many commands run.
     line = arguments.words() if completion_asked() else words
     first = next((word for word in line if not word.startswith("-")), "")
     return guarded(make_parser((first,)).parse_args(words))

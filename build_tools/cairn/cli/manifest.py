@@ -338,7 +338,7 @@ def _stack_of(options: argparse.Namespace) -> Stack | None:
 
 
 def _local_origins(stack: Stack | None, wanted: Manifest) -> dict[str, str]:
-    """Repositories that the stack describes and this machine makes: another has them elsewhere."""
+    """Origins that the stack describes and this machine makes: on a different machine, they are elsewhere."""
     from cairn.sources import checkout_stack
     from cairn.sources.git import url
 

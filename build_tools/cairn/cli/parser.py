@@ -24,7 +24,7 @@ Run: TypeAlias = Callable[[argparse.Namespace], int]
 class Parser(argparse.ArgumentParser):
     """A parser that names what was mistyped and says what may have been meant.
 
-    It takes no abbreviation of an option, since a new option could give it another meaning, and accepts the
+    It takes no abbreviation of an option, since a new option could change its meaning, and accepts the
     options of the program before and after the name of a command. argparse makes the parsers of the commands
     below of the same class.
     """

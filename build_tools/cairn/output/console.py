@@ -1,4 +1,4 @@
-"""Progress, tables and fold groups in CI: all that is said to people and programs.
+"""Progress, tables and fold groups in CI: all that is said to users and programs.
 
 Results go to standard output, everything else to standard error, so that output can be piped.
 """
@@ -28,7 +28,7 @@ _LINE = 120  # characters of a program's last line that are shown
 _HEARTBEAT = 15.0  # seconds between signs of life where nothing can be redrawn
 
 Mark = Literal["done", "failed", "kept", "bypassed"]
-"""How something ended: `kept` is of an earlier run and still holds, `bypassed` rests on somebody's word."""
+"""How something ended: `kept` is of an earlier run and still holds, `bypassed` was vouched for by name."""
 _SIGNS: Mapping[Mark, tuple[str, str]] = {
     "done": ("✓", "green"),
     "failed": ("✗", "red"),
@@ -79,7 +79,7 @@ class Stage:
 
 
 class Console:
-    """Where people read what Cairn does."""
+    """Where users read what Cairn does."""
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
         self.quiet = quiet
@@ -268,7 +268,7 @@ class Console:
 
 
 def _screen(*, stderr: bool) -> Screen:
-    # Loaded here because many a command says nothing but its result, and it costs as much as they do.
+    # Loaded here because many commands print a result only, and rich takes as long to load as they run.
     from cairn.output import rich_screen  # noqa: PLC0415
 
     return rich_screen.Screen(stderr=stderr, inert=_in_ci())

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 _ALIKE = 0.6  # of difflib's ratio: what it calls a close match
 _LONGEST = 100  # characters that a mistyped name may have; comparing takes longer the longer it is
-_AS_LIKELY = 0.1  # as far below the best guess another one may be
+_AS_LIKELY = 0.1  # how far below the best guess a further one may be
 
 
 def count(items: Collection[object], what: str) -> str:
@@ -21,8 +21,8 @@ def some(names: Sequence[str], *, shown: int = 5) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> tuple[str, ...]:
-    """The known names that somebody who wrote `word` may have meant: at most three, likeliest first."""
-    import difflib  # noqa: PLC0415 - only needed where somebody mistyped
+    """The known names that `word` may be meant for: at most three, likeliest first."""
+    import difflib  # noqa: PLC0415 - only needed after a typing error
 
     if len(word) > _LONGEST:
         return ()
@@ -30,7 +30,7 @@ def nearest(word: str, known: Iterable[str]) -> tuple[str, ...]:
     likeness: dict[str, float] = {}
     for name in known:
         other = name.lstrip("-").casefold()
-        # The beginning of a long name is not similar enough to it, but is what people write for it.
+        # The beginning of a long name is not similar enough to it, but is often written for it.
         begins = len(asked) > 1 and other.startswith(asked)
         ratio = 1.0 if begins else difflib.SequenceMatcher(None, asked, other).ratio()
         if ratio >= _ALIKE:

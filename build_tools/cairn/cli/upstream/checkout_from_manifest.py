@@ -55,7 +55,7 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         "--expected-pytorch-git-ref",
         default="",
         metavar="REF",
-        help="refuse a manifest whose pytorch is of another branch",
+        help="refuse a manifest whose pytorch is of a different branch",
     )
     parser.add_argument("--no-hipify", action="store_true", help="check out as upstream has it")
     arguments.add_force(parser)

@@ -52,7 +52,7 @@ def _lines(found: Difference) -> list[str]:
         for kind in ("needed", "run_paths", "targets", "version_needs"):
             lines += _signed(f"{library.member}: {kind.replace('_', ' ')}", getattr(library, kind))
     if found.order and not lines:
-        lines.append("the same files in another order or with other times")
+        lines.append("the same files, in a different order or with different times")
     return lines
 
 

@@ -95,7 +95,7 @@ def _show(report: FatReport) -> None:
         screen.out(f"run path changed: {member}")
     for reason in dict.fromkeys(left.reason for left in report.left_out):
         names = ", ".join(left.name for left in report.left_out if left.reason == reason)
-        screen.out(f"left out: {names}: {reason}")
+        screen.out(f"skipped {names}: {reason}")
     screen.out(f"{report.wheel} ({console.size(report.size)})")
 
 
