@@ -158,7 +158,7 @@ def _applies(wanted: Requirement, name: FileName, python: str | None) -> bool:
 
 
 def _environment(name: FileName, python: str | None) -> dict[str, str]:
-    """What markers are about, where the wheel is installed; what its tag leaves open is as it is here."""
+    """The values of markers where the wheel is installed; what its tag leaves open is as on this machine."""
     interpreter, _, platform = name.tags[0].split("-")
     found = {"extra": ""}
     for prefix, values in _SYSTEMS.items():
