@@ -28,12 +28,21 @@ from typing import Any, Protocol
 import zstandard
 
 from cairn.errors import WheelError
-from cairn.formats.offload.unpack import Forward, Reader, Unpacker, ViewReader, exactly, unpacker
+from cairn.formats.offload import compression
+from cairn.formats.offload.compression import (
+    ZLIB,
+    ZSTD,
+    Forward,
+    Reader,
+    Unpacker,
+    ViewReader,
+    exactly,
+    unpacker,
+)
 from cairn.formats.view import View
 
 PLAIN_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 PACKED_MAGIC = b"CCOB"
-ZLIB, ZSTD = 0, 1
 # What the id of an entry begins with that is not for a device: clang writes an empty one for the host first.
 HOST = "host-"
 _MOST_PLAIN = (1 << 32) - (16 << 20)  # just under what the 32-bit fields of version 2 can say
@@ -45,6 +54,8 @@ _HEAD = struct.Struct("<4sHH")
 _SIZES = {1: struct.Struct("<I8s"), 2: struct.Struct("<II8s"), 3: struct.Struct("<QQ8s")}
 _ENTRY = struct.Struct("<QQQ")
 VERSIONS = frozenset(_SIZES)  # of the header of a compressed bundle
+# Levels for a bundle that must fit where it was although it has other content now, the cheapest first.
+_STRONGER = {ZLIB: (6, 9), ZSTD: (3, 12, 19, 22)}
 _MOST_ENTRIES = 4096  # LLVM knows fewer than 100 processors, with at most nine combinations of features each
 _LONGEST_ID = 1024
 _STEP = 1 << 16
@@ -161,12 +172,20 @@ def most_plain(size: int) -> int:
     return min(_MOST_PLAIN, max(_RATIO_CHECK_MIN_SIZE, _RATIO * size))
 
 
-def header(packing: Packing, *, total: int, digest: bytes) -> bytes:
-    """The header of a compressed bundle of `total` bytes whose content has the 8 bytes of hash `digest`."""
-    fields = {1: (packing.plain_size,), 2: (total, packing.plain_size), 3: (total, packing.plain_size)}
-    layout = {1: "<I", 2: "<II", 3: "<QQ"}[packing.version]
+def pack(plain: bytes, packing: Packing, *, level: int, digest: bytes) -> bytes:
+    """A compressed bundle at a given level, with the 8 bytes of hash `digest` in its header."""
+    packed = compression.compress(plain, packing.method, level)
+    total = packing.header_size + len(packed)
+    sizes = (packing.plain_size,) if packing.version == 1 else (total, packing.plain_size)
     head = _HEAD.pack(PACKED_MAGIC, packing.version, packing.method)
-    return head + struct.pack(layout, *fields[packing.version]) + digest
+    return head + _SIZES[packing.version].pack(*sizes, digest) + packed
+
+
+def pack_into(plain: bytes, packing: Packing, *, room: int) -> bytes | None:
+    """A compressed bundle of at most `room` bytes; None where it cannot be made so small."""
+    digest = hashlib.md5(plain, usedforsecurity=False).digest()[:8]
+    tries = (pack(plain, packing, level=level, digest=digest) for level in _STRONGER[packing.method])
+    return next((made for made in tries if len(made) <= room), None)
 
 
 def _next(view: View, at: int, end: int) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 from cairn import datafile, files
 from cairn.errors import UsageError, WheelError
 from cairn.formats.offload import bundle
-from cairn.formats.offload.unpack import Reader
+from cairn.formats.offload.compression import Reader
 
 SUFFIX = ".devcode"
 MAGIC = b"CAIRNDEV"

@@ -10,8 +10,9 @@ from cairn import files
 from cairn.errors import WheelError
 from cairn.formats import patch
 from cairn.formats.offload import bundle as offload_bundle
-from cairn.formats.offload import pack, strip
+from cairn.formats.offload import strip
 from cairn.formats.offload.bundle import Bundle, Entry, Packing
+from cairn.formats.offload.compression import ZLIB, ZSTD
 from cairn.formats.offload.container import Code, Container, Packed, Part, Source
 from cairn.formats.offload.strip import INERT_PREFIX
 from cairn.formats.patch import Patch
@@ -148,10 +149,12 @@ def _repacked(
         version=how.version, method=how.method, header_size=how.header_size, plain_size=how.plain_size
     )
     if not missing and how.level is not None:
-        data: bytes | None = pack.pack(bytes(plain), form, level=how.level, digest=_digest(how, source))
+        data: bytes | None = offload_bundle.pack(
+            bytes(plain), form, level=how.level, digest=_digest(how, source)
+        )
     else:
         # Other content, so a different size; what matters is that it fits where the original was.
-        data = pack.pack_into(bytes(plain), form, room=part.size)
+        data = offload_bundle.pack_into(bytes(plain), form, room=part.size)
     if data is None or len(data) > part.size:
         raise WheelError(
             f"the code of {source.container.library} cannot be compressed into the room that it had",
@@ -179,10 +182,7 @@ def _digest(how: Packed, source: Source) -> bytes:
 
 
 def _unpacked(how: Packed, source: Source, codes: Sequence[tuple[Source, Code]]) -> bytearray:
-    if (
-        how.method not in (offload_bundle.ZLIB, offload_bundle.ZSTD)
-        or how.version not in offload_bundle.VERSIONS
-    ):
+    if how.method not in (ZLIB, ZSTD) or how.version not in offload_bundle.VERSIONS:
         raise WheelError(
             f"the index of {source.path.name} names a kind of compression that bundles do not have"
         )

@@ -17,7 +17,7 @@ import msgspec
 from cairn.errors import WheelError
 from cairn.formats import elf, patch, pe
 from cairn.formats.offload import bundle as offload_bundle
-from cairn.formats.offload import code_object, pack
+from cairn.formats.offload import code_object, compression
 from cairn.formats.offload import container as offload_container
 from cairn.formats.offload.bundle import Bundle, Entry
 from cairn.formats.offload.container import Code, Container, Packed, Part, Piece, Sink
@@ -152,7 +152,7 @@ def _packed(view: BytesView, bundle: Bundle, plain: bytes) -> Packed | None:
         header_size=how.header_size,
         plain_size=how.plain_size,
         digest=data[how.header_size - 8 : how.header_size].hex(),  # the last field in each version
-        level=pack.level_of(plain, data[how.header_size :], how.method),
+        level=compression.level_of(plain, data[how.header_size :], how.method),
         pieces=(),
     )
 

@@ -272,7 +272,7 @@ def all_targets(archive: Archive, binaries: Iterable[Binary]) -> tuple[str, ...]
     """
     from cairn.formats.offload import code_object  # noqa: PLC0415
     from cairn.formats.offload import container as offload_container  # noqa: PLC0415
-    from cairn.formats.offload.unpack import ViewReader  # noqa: PLC0415
+    from cairn.formats.offload.compression import ViewReader  # noqa: PLC0415
 
     found = {target for binary in binaries for target in binary.targets}
     for member in archive.members:

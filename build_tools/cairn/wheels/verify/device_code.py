@@ -18,7 +18,7 @@ from cairn.formats import elf
 from cairn.formats.offload import bundle, code_object
 from cairn.formats.offload import container as offload_container
 from cairn.formats.offload.bundle import Entry
-from cairn.formats.offload.unpack import Forward, ViewReader, exactly
+from cairn.formats.offload.compression import Forward, ViewReader, exactly
 from cairn.formats.view import BytesView, MemberView, View
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive

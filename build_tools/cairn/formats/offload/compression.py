@@ -1,4 +1,4 @@
-"""Streams of zlib and zstd read no further than needed."""
+"""zlib and zstd as clang uses them for bundles: streams read no further than needed, and packed again."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ import zstandard
 from cairn.errors import WheelError
 from cairn.formats.view import View
 
+ZLIB, ZSTD = 0, 1  # the method in the header of a compressed bundle
 _STEP = 1 << 16
 _SMALL_STEP = 1024  # packed bytes of zstd at a time, see `Unpacker`
 _MOST_WINDOW = (
     1 << 27
 )  # bytes; what zstd allows itself with --long, which clang uses (27 is ZSTD_WINDOWLOG_LIMIT_DEFAULT)
+
+# Levels that are tried in order to get the original bytes again: clang's defaults come first (6 of zlib, 3
+# of zstd: OffloadBundler.cpp), then others that people ask for. zstd runs with long distance matching, as in
+# clang: the code of one target looks much like that of the next.
+_LEVELS = {ZLIB: (6, 9, 1), ZSTD: (3, 5, 9)}
 
 
 class Reader(Protocol):
@@ -162,3 +168,19 @@ def exactly(reader: Reader, size: int) -> bytes:
             raise WheelError("an offload bundle ends inside its table")
         found += part
     return bytes(found)
+
+
+def compress(plain: bytes, method: int, level: int) -> bytes:
+    """The packed data of a bundle, as clang packs it."""
+    if method == ZLIB:
+        return zlib.compress(plain, level)
+    # Level and matching alone, as clang sets them: zstd then chooses all else by the size of the content.
+    parameters = zstandard.ZstdCompressionParameters(
+        compression_level=level, enable_ldm=True, write_content_size=True
+    )
+    return zstandard.ZstdCompressor(compression_params=parameters).compress(plain)
+
+
+def level_of(plain: bytes, packed: bytes, method: int) -> int | None:
+    """The level that packs `plain` into exactly `packed`; None where none of the usual ones does."""
+    return next((level for level in _LEVELS[method] if compress(plain, method, level) == packed), None)
