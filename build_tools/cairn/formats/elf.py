@@ -223,7 +223,7 @@ class _Image:
         at = self._address(_SYMTAB)
         if at is None:
             return
-        # Elf64_Sym and Elf32_Sym have the same fields in another order.
+        # Elf64_Sym and Elf32_Sym have the same fields in a different order.
         layout, info, place = ("IBBHQQ", 1, 3) if self.bits == 64 else ("IIIBBH", 3, 5)  # noqa: PLR2004 - bits
         entry = struct.Struct(self._order + layout)
         count = min(self._symbol_count(entry.size), (self._view.size - at) // entry.size)

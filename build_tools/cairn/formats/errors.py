@@ -10,7 +10,7 @@ class ArchiveError(WheelError):
 
 
 class NotAnArchiveError(ArchiveError):
-    """The file is no ZIP archive at all."""
+    """The file is not a ZIP archive at all."""
 
 
 class TruncatedArchiveError(ArchiveError):
@@ -34,7 +34,7 @@ class DuplicateMemberError(ArchiveError):
 
 
 class LinkMemberError(ArchiveError):
-    """A member is a symbolic link, a device or another thing that is no file."""
+    """A member is a symbolic link, a device, or anything else that is not a file."""
 
 
 class EncryptedMemberError(ArchiveError):

@@ -253,7 +253,7 @@ def _complain(checker: Checker, problem: str | None, *, takes: int, size: int, s
     if problem is None and takes != size:
         problem = f"takes {takes} bytes, and its header says {size}"
     if problem is None and not same:
-        problem = "has another hash than its header says"
+        problem = "has a different hash than its header says"
     if problem:
         checker.complain(f"a compressed offload bundle {problem}")
 

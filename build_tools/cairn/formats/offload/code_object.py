@@ -95,7 +95,7 @@ def of_elf(data: bytes | mmap.mmap) -> tuple[CodeObject, ...]:
     """The code objects of a whole ELF file; none when it has no device code.
 
     Raises:
-        WheelError: it is no ELF file, or malformed.
+        WheelError: it is not an ELF file, or malformed.
     """
     view = BytesView(data)
     return of_view(view, elf.read_view(view))

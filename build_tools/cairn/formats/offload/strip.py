@@ -125,7 +125,7 @@ def _apart(bundle: Bundle) -> list[tuple[int, Entry]]:
     end = bundle.table_size
     odd = next((entry.id for entry in bundle.entries if "\\" in entry.id), None)
     if odd is not None:
-        raise WheelError(f"the offload bundle entry {odd!r} has a name that is no text")
+        raise WheelError(f"the offload bundle entry {odd!r} has a name that is not text")
     for entry in sorted(bundle.entries, key=lambda entry: (entry.offset, entry.size)):
         if entry.size and entry.offset < end:
             raise WheelError(f"the code of {entry.id} in an offload bundle overlaps what is before it")

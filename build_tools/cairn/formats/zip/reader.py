@@ -130,5 +130,5 @@ class Archive:
             raise InconsistentArchiveError(f"the compressed data of {member.name} is broken") from error
         except (EOFError, ValueError) as error:
             raise InconsistentArchiveError(
-                f"the compressed data of {member.name} has another length"
+                f"the compressed data of {member.name} has a different length"
             ) from error

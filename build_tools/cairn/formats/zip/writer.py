@@ -26,7 +26,7 @@ from cairn.formats.zip.reader import Archive
 _COPY_STEP = 1 << 30  # Linux copies at most 2 GiB in a call
 _EXECUTABLE = 0o111
 _ZIP_YEARS = (1980, 2107)  # the year has seven bits
-_ANY_SIZE = zip_limits.Limits(total_size=1 << 62)  # what we write ourselves is no bomb
+_ANY_SIZE = zip_limits.Limits(total_size=1 << 62)  # what we write ourselves is not a bomb
 
 
 class Kept(NamedTuple):
@@ -78,7 +78,7 @@ def write(
         WheelError: `target` is the source; two entries have one name; a name leads out of the wheel.
     """
     if source is not None and target.exists() and target.samefile(source.path):
-        raise WheelError(f"{target} would overwrite its own source", tip="choose another output folder")
+        raise WheelError(f"{target} would overwrite its own source", tip="choose a different output folder")
     with files.writing_beside(target) as part, part.open("wb") as out:
         writer = _Writer(out, zip64 or Zip64At())
         for step in _runs(entries):

@@ -57,7 +57,7 @@ def initialize_process(
         check_version: the version that was built against; `*` stands for anything.
 
     Raises:
-        RocmSdkError: another version is installed, or a library is unknown or missing.
+        RocmSdkError: a different version is installed, or a library is unknown or missing.
     """
     if check_version is not None:
         _check_version(check_version)

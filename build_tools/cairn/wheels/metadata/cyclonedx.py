@@ -77,7 +77,7 @@ def document(
 
 
 def with_version(data: bytes, version: str) -> bytes:
-    """A bill of materials from here for the same wheel under another version.
+    """A bill of materials that Cairn wrote, for the same wheel under a different version.
 
     Raises:
         WheelError: it is malformed.

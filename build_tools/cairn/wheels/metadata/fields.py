@@ -44,7 +44,7 @@ class Headers:
         """The same with other values for `field`: where the first one stood, else after all others.
 
         Raises:
-            WheelError: a value has a line end or another control character.
+            WheelError: a value has a line end or other control character.
         """
         new = [_line(field, value) for value in values]
         lines: list[str] = []
@@ -61,7 +61,7 @@ class Headers:
         """The same with each value of `field` changed; None drops the header.
 
         Raises:
-            WheelError: a new value has a line end or another control character.
+            WheelError: a new value has a line end or other control character.
         """
         lines: list[str] = []
         for line in self.lines:
@@ -75,7 +75,7 @@ class Headers:
         """The same with more headers of that name, after the last one there is.
 
         Raises:
-            WheelError: a value has a line end or another control character.
+            WheelError: a value has a line end or other control character.
         """
         at = max((i + 1 for i, line in enumerate(self.lines) if _is(line, field)), default=len(self.lines))
         new = [_line(field, value) for value in values]
@@ -145,7 +145,7 @@ def _line(field: str, value: str) -> str:
     # Readers differ in what ends a line (\x85 and \u2028 do for str.splitlines), so none of it goes in.
     if not value.isprintable():
         raise WheelError(
-            f"{field} cannot be {value[:100]!r}: it has a line end or another character that is not printed"
+            f"{field} cannot be {value[:100]!r}: it has a line end or a character that is not printable"
         )
     return f"{field}: {value}"
 

@@ -14,10 +14,10 @@
 | dev        | `10.0.0.dev0+efed3c`      | `+devrocmv.10.0.0.dev.0.efed3c`       |
 
 A `bkc` ("best known configuration") is a nightly, built again later from sources chosen by hand; the second
-date says when. It sorts above that nightly and below the next one. Each of these suffixes is read, whoever
-wrote it: also upstream's `+rocm10.1.0a20260811.bkc.20260813`.
+date says when. It sorts above that nightly and below the next one. Each of these suffixes is read, also as
+upstream writes it: `+rocm10.1.0a20260811.bkc.20260813`.
 
-Why ROCm 10 is written another way: PEP 440 compares a segment of a local version as a number only when it is
+Why ROCm 10 is written differently: PEP 440 compares a segment of a local version as a number only when it is
 digits alone, and as text otherwise. In the first form the major version hides in the text `rocm10`, which
 sorts below `rocm7`, so pip would never offer the newer wheel; nor can `+rocm.10.0` help, for `rocm` alone
 sorts below `rocm7` too. From ROCm 10 on every number is therefore a segment of its own, behind the text
@@ -99,11 +99,11 @@ def with_suffix(base: str, suffix: str) -> str:
 
 
 def with_rocm(version: str, rocm_version: str) -> str:
-    """A wheel's version that names another ROCm version: in the place of the one it names, else at its end.
+    """A wheel's version, naming a new ROCm version: in the place of the one it names, else at its end.
 
     Raises:
         WheelError: not a version; a ROCm version of no channel; a local part such as `cpu` or `cu128`, which
-            is that of another build; a fat wheel, whose libraries are of another release.
+            is that of a different kind of build; a fat wheel, whose libraries are of a different release.
     """
     parsed = parsed_version(version)
     found = _split(parsed)
@@ -111,7 +111,7 @@ def with_rocm(version: str, rocm_version: str) -> str:
     strange = next((part for part in before if part != _FAT and not part.startswith("git")), None)
     if strange is not None:
         raise WheelError(
-            f"{version} is the version of another kind of build ({strange})",
+            f"{version} is the version of a different kind of build ({strange})",
             tip="give the whole version: --version",
         )
     if found and _FAT in before and Version(found[1]).release != parsed_version(rocm_version).release:
@@ -166,8 +166,8 @@ def sorts_above(new: str, existing: Iterable[str]) -> str | None:
     """Whether pip would prefer `new` to everything there is.
 
     Returns:
-        None when `new` is not below any of `existing` (an equal version is no newer one: more files of it may
-        come); else a sentence that names the version above it and why it is.
+        None when `new` is not below any of `existing` (an equal version is fine: more of its files
+        may come); else a sentence that names the version above it and why it is.
 
     Raises:
         WheelError: not a version.

@@ -224,7 +224,7 @@ def find_dist_info(archive: Archive, distribution: str) -> str:
     """The one dist-info folder.
 
     Raises:
-        WheelError: none, several, or that of another project.
+        WheelError: none, several, or that of a different project.
     """
     tops = {m.name.partition("/")[0] for m in archive.members}
     found = sorted(top for top in tops if top.endswith(_DIST_INFO))

@@ -169,7 +169,9 @@ def _check_targets(wheels: Sequence[Path], targets: Sequence[Path]) -> None:
                 f"two wheels would both be named {target.name}", tip="give one version to one wheel at a time"
             )
         if target.exists() and any(target.samefile(path) for path in wheels):
-            raise WheelError(f"{target} would overwrite its own source", tip="choose another output folder")
+            raise WheelError(
+                f"{target} would overwrite its own source", tip="choose a different output folder"
+            )
 
 
 def _change(info: WheelInfo, target: Path, new: str, edited: Edit) -> Change:

@@ -36,7 +36,7 @@ def split(wheel: Path, output_dir: Path) -> tuple[Path, ...]:
     info = wheel_info.read(wheel)
     target = output_dir / info.file_name
     if target.exists() and target.samefile(wheel):
-        raise WheelError(f"{target} would overwrite its own source", tip="choose another output folder")
+        raise WheelError(f"{target} would overwrite its own source", tip="choose a different output folder")
     with Archive.open(wheel) as archive:
         libraries = [binary for binary in binaries.read_archive(archive) if binary.code_objects]
         _check(info, libraries, archive)

@@ -195,7 +195,7 @@ def test_the_rocm_part_alone_changes(
 @pytest.mark.parametrize(
     ("properties", "match"),
     [
-        ({"version": "2.9.0+cpu"}, "another kind of build"),
+        ({"version": "2.9.0+cpu"}, "a different kind of build"),
         ({"version": "2.9.0+fat.rocm7.9.0"}, "carries ROCm 7.9.0 itself"),
         ({"requires": ["rocm[libraries]<7.10"]}, "which excludes rocm 7.10.0"),
         ({"requires": ["rocm-sdk-core~=7.9.0"]}, "which excludes rocm-sdk-core 7.10.0"),
