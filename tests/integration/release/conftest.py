@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 @pytest.fixture
 def isolated(tmp_path: Path) -> dict[str, str]:
-    """An environment in which nobody's settings reach pip or uv."""
+    """An environment in which no user's settings reach pip or uv."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PIP_", "UV_", "PYTHON", "VIRTUAL_ENV"))}
     return kept | {
         "PIP_CONFIG_FILE": os.devnull,

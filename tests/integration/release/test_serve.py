@@ -158,7 +158,7 @@ def test_what_is_no_plain_file_is_not_waited_for(client: Client, store: LocalSto
 
 @pytest.mark.parametrize("head", ["Content-Length: 41", "Transfer-Encoding: chunked"])
 def test_the_body_of_a_request_is_not_taken_for_the_next_one(client: Client, head: str) -> None:
-    # Behind a proxy, the answer to a request hidden in a body would go to somebody else.
+    # Behind a proxy, the answer to a request hidden in a body would go to a different client.
     hidden = "GET /release/simple/ HTTP/1.1\r\nHost: y\r\n\r\n"
     with socket.create_connection(("127.0.0.1", client.port), timeout=10) as connection:
         connection.sendall(f"GET /nothing HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n{hidden}".encode())

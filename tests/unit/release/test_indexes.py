@@ -107,7 +107,7 @@ def test_an_index_of_one_family_is_whole(store: LocalStore, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("targets", "family"), [(("gfx942",), "gfx94X-dcgpu"), (("cpu",), "cpu")])
-def test_a_set_is_not_put_into_the_index_of_another_family(
+def test_a_set_is_not_put_into_the_index_of_a_different_family(
     store: LocalStore, tmp_path: Path, targets: tuple[str, ...], family: str
 ) -> None:
     wheel = make_wheel(tmp_path, "a", "1.0")

@@ -31,7 +31,7 @@ def test_the_client_chooses(accept: str | None, filename: str, content_type: str
     assert (choice.filename, choice.content_type) == (filename, content_type)
 
 
-def test_what_nobody_accepts_is_not_given() -> None:
+def test_what_is_not_accepted_is_not_given() -> None:
     assert choose_page("image/png", BOTH) is None
     assert choose_page(JSON, ("index.html",)) is None
 

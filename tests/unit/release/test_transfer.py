@@ -176,7 +176,7 @@ def test_what_the_target_got_meanwhile_is_respected(store: MemoryStore, stage: S
     assert "torch 2.9.0 sorts below 2.9.1" in reasons
 
 
-def test_another_line_may_be_lower(store: MemoryStore, stage: Stage) -> None:
+def test_a_different_line_may_be_lower(store: MemoryStore, stage: Stage) -> None:
     move(store, stage(store, "2.10.0"))
     assert len(move(store, stage(store, "2.9.0"))) == 3
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform as this_platform
 import re
 import sys
@@ -90,15 +91,20 @@ class Platform:
         return any(self._accepts(tag) for tag in parse_wheel_filename(file.filename)[3])
 
     def _accepts(self, tag: Tag) -> bool:
-        # Only system and machine of a platform tag count: which glibc (PEP 600) or macOS a wheel needs is the
-        # concern of the machine that installs it. Python and ABI are those of PEP 425, abi3 and `py3`
-        # included.
+        # Only system and machine of a platform tag count: which glibc (PEP 600) or macOS a wheel needs is a
+        # matter of the machine that installs it. Python and ABI are those of PEP 425, also abi3 and `py3`.
         if tag.platform != "any" and _place(tag.platform) != _place(self.tag):
             return False
-        version = tuple(int(part) for part in self.python.split("."))
-        exact = cpython_tags(version, platforms=["any"])
-        general = compatible_tags(version, f"cp{self.python.replace('.', '')}", platforms=["any"])
-        return any((tag.interpreter, tag.abi) == (t.interpreter, t.abi) for t in (*exact, *general))
+        return (tag.interpreter, tag.abi) in _interpreters(self.python)
+
+
+@functools.cache
+def _interpreters(python: str) -> frozenset[tuple[str, str]]:
+    """What CPython of a version takes, as interpreter and ABI: asked for each of thousands of files."""
+    version = tuple(int(part) for part in python.split("."))
+    exact = cpython_tags(version, platforms=["any"])
+    general = compatible_tags(version, f"cp{python.replace('.', '')}", platforms=["any"])
+    return frozenset((tag.interpreter, tag.abi) for tag in (*exact, *general))
 
 
 def _place(tag: str) -> tuple[str, str]:
