@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
@@ -120,10 +120,16 @@ def of_commit(
         SourceError: `.gitmodules` is malformed or names a path outside.
     """
     source = objects or parent
-    if not _names_any(source, commit):
+    # Most submodules have none of their own, and asking git takes longer than looking.
+    if commit == "HEAD" and not (source.work_tree / ".gitmodules").exists():
+        return ()
+    if not source.succeeds("cat-file", "-e", f"{commit}:.gitmodules"):
         return ()
     declared = _declared(source, commit)
-    commits = _gitlinks(source, commit, list(declared))
+    listed = source.listed("ls-tree", "-z", commit, "--", *declared) if declared else []
+    # `mode type id<TAB>path` (git-ls-tree(1), OUTPUT FORMAT); of a gitlink, the id is the submodule's commit.
+    links = (entry.partition("\t") for entry in listed if entry.startswith(GITLINK))
+    commits = {path: head.split()[2] for head, _, path in links}
     return tuple(
         _module(parent, declared[path], commit=commits[path], origin=origin, within=within)
         for path in declared
@@ -132,16 +138,9 @@ def of_commit(
     )
 
 
-def _names_any(parent: Repository, commit: str) -> bool:
-    # Most submodules have none of their own, and asking git takes longer than looking.
-    if commit == "HEAD" and not (parent.work_tree / ".gitmodules").exists():
-        return False
-    return parent.succeeds("cat-file", "-e", f"{commit}:.gitmodules")
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Declared:
-    """What `.gitmodules` says of one path."""
+    """What `.gitmodules` declares at one path."""
 
     name: str
     path: str
@@ -157,12 +156,13 @@ def _declared(parent: Repository, commit: str) -> dict[str, _Declared]:
     submodule-config.c: parse_config, cache_put_path, cache_remove_path).
     """
     try:
-        listed = parent.run("config", "--blob", f"{commit}:.gitmodules", "--list", "-z")
+        listed = parent.listed("config", "--blob", f"{commit}:.gitmodules", "--list", "-z")
     except SourceError as error:
         raise SourceError(f".gitmodules of {parent.work_tree} is malformed: {error}") from error
     sections: dict[str, dict[str, str]] = {}
     owners: dict[str, str] = {}
-    for entry in filter(None, listed.split("\0")):
+    for entry in listed:
+        # `submodule.<name>.<field>`, a line end, the value (git-config(1), -z); a name may have dots itself.
         key, _, value = entry.partition("\n")
         section, _, rest = key.partition(".")
         name, _, field = rest.rpartition(".")
@@ -182,14 +182,6 @@ def _declared(parent: Repository, commit: str) -> dict[str, _Declared]:
     }
 
 
-def _gitlinks(parent: Repository, commit: str, paths: list[str]) -> Mapping[str, str]:
-    if not paths:
-        return {}
-    listed = parent.run("ls-tree", "-z", commit, "--", *paths)
-    entries = (entry.partition("\t") for entry in listed.split("\0") if entry.startswith(GITLINK))
-    return {path: head.split()[2] for head, _, path in entries}
-
-
 def _module(parent: Repository, entry: _Declared, *, commit: str, origin: str, within: Part | None) -> Module:
     name, path = entry.name, entry.path
     # A name becomes a folder of the git directory: one that climbs out is an attack (CVE-2018-11235).
@@ -199,22 +191,19 @@ def _module(parent: Repository, entry: _Declared, *, commit: str, origin: str, w
     if entry.url is None:
         raise SourceError(
             f".gitmodules of {parent.work_tree} has no url for the submodule {path}",
-            tip="choose another --repo-hashtag, or pass --no-submodules",
+            tip="choose a different --repo-hashtag, or pass --no-submodules",
         )
+    source = ""
+    if origin or not git_url.is_relative(entry.url):
+        try:
+            source = git_url.absolute(git_url.resolve(origin, entry.url))
+        except SourceError as error:
+            raise SourceError(f"submodule {whole}: {error}", tip=error.tip) from error
     return Module(
         path=whole,
         name=name,
-        origin=_resolved(origin, entry.url, path=whole),
+        origin=source,
         commit=commit,
         parent=parent,
         repository=Repository(work_tree=parent.work_tree / path, git_dir=parent.git_dir / "modules" / name),
     )
-
-
-def _resolved(base: str, url: str, *, path: str) -> str:
-    if not base and git_url.is_relative(url):
-        return ""
-    try:
-        return git_url.absolute(git_url.resolve(base, url))
-    except SourceError as error:
-        raise SourceError(f"submodule {path}: {error}", tip=error.tip) from error

@@ -90,7 +90,7 @@ def test_only_network_faults_are_tried_again() -> None:
     assert len(tries) == 1
 
 
-def test_patience_ends() -> None:
+def test_retries_end() -> None:
     def fails() -> str:
         raise NetworkError("lost")
 
