@@ -285,5 +285,5 @@ def _refs(root: Repository, found: Found, note: State | None, say: Progress) -> 
         if there in (None, found.commit) or is_ours:
             refs[f"refs/tags/{found.name}"] = found.target
         else:
-            say(f"the tag {found.name} of {root.work_tree} is of another commit and stays as it is")
+            say(f"the tag {found.name} of {root.work_tree} is at a different commit and stays as it is")
     return refs

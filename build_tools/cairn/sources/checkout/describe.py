@@ -145,7 +145,7 @@ def base_version(project: Project, tree: Path) -> str | None:
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(
             f"{project.name} has no readable version file {path}",
-            tip="choose another --repo-hashtag, or add the file to the checkout",
+            tip="choose a different --repo-hashtag, or add the file to the checkout",
         ) from error
     if len(lines) != 1:
         raise SourceError(f"{path} must hold one version, and holds {' '.join(lines)[:80]!r}")

@@ -288,7 +288,7 @@ def _is_head_hipifys(repository: Repository) -> bool:
 
 
 def _recent_hipify_commit(repository: Repository) -> str | None:
-    """The hipify commit among the last ones, whoever made it; None where there is none."""
+    """The hipify commit among the last ones, also of someone else; None without one."""
     listed = repository.run("log", "--format=%H %s", f"--max-count={_LOOKED_AT}", "HEAD").splitlines()
     return next((line.split(" ")[0] for line in listed if line.partition(" ")[2] == HIPIFY_SUBJECT), None)
 

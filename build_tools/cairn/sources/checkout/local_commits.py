@@ -1,4 +1,4 @@
-"""The commits a person has on top of a checkout, and what makes two of them the same patch."""
+"""The commits that the user has on top of a checkout, and what makes two of them the same patch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LocalCommit:
         author: name.
         email: of the author.
         written: when, in seconds since 1970.
-        is_merge: it has several parents, so it is no patch.
+        is_merge: it has several parents, so it is not a patch.
     """
 
     id: str
@@ -56,7 +56,7 @@ def between(repository: Repository, base: str, tip: str) -> tuple[LocalCommit, .
 def digest(repository: Repository, commit: str, *, reverse: bool = False) -> str:
     """A sha256 of what a commit changes, wherever it is applied: lines added, removed and around them.
 
-    Line numbers and the ids of the files are left out, white space is not: in Python it is code.
+    Without line numbers and the ids of the files, but with white space: in Python it is code.
     (`git patch-id` drops it.) With `reverse`, of what a commit would change that takes this one back.
     """
     options = ("--patch", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv")
@@ -70,7 +70,7 @@ def digest(repository: Repository, commit: str, *, reverse: bool = False) -> str
 
 
 def digest_of(diff: bytes) -> str:
-    """Like `digest`, of a diff as text; one that was made with other options may have another."""
+    """Like `digest`, of a diff as text; one that was made with other options may differ."""
     return hashlib.sha256(_INDEX.sub(b"index", _HUNK.sub(b"@@", diff))).hexdigest()
 
 
@@ -112,7 +112,7 @@ def _commit(commit: str, parents: str, author: str, email: str, written: str, su
 def in_hipifys_tag_only(repository: Repository) -> tuple[LocalCommit, ...]:
     """The commits, hipify's left out, that nothing keeps once hipify's tag moves away, oldest first.
 
-    They are patches that hipify was run on, or what a person moved the tag to.
+    They are patches that hipify was run on, or what the user moved the tag to.
     """
     if None in repository.tags(UPSTREAM_TAG, HIPIFY_TAG):
         return ()

@@ -79,7 +79,7 @@ class Found:
 
     Attributes:
         part: it.
-        changes: differences from HEAD, whoever made them.
+        changes: differences from HEAD, Cairn's own too.
         lost: the user's work.
     """
 
@@ -203,7 +203,7 @@ def _hidden_edits(part: MovingPart) -> list[str]:
     if missing and part.goes:
         raise SourceError(
             f"{own.work_tree} is a sparse checkout: {wording.some(missing, shown=1)} are not there",
-            tip="run `git sparse-checkout disable` there, or name another --checkout-dir",
+            tip="run `git sparse-checkout disable` there, or name a different --checkout-dir",
         )
     return [name for name in hidden if name in disk and disk[name] != index.get(name)]
 

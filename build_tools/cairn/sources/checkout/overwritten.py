@@ -39,7 +39,7 @@ def by_removal(own: Repository) -> Iterator[str]:
 def files_below(folder: Path, within: Collection[Path] = ()) -> Iterator[str]:
     """Files and links below a folder, but not those of other parts, nor git's own.
 
-    A repository of somebody else's is named by its folder, with a slash at the end.
+    A repository that is not a part is named by its folder, with a slash at the end.
     """
     for here, folders, names in os.walk(folder):
         at = Path(here)
@@ -95,7 +95,7 @@ class _Standing:
             yield from (inner for inner in below if inner not in self._tracked)
 
     def _is_folder(self, name: str) -> bool:
-        """Whether files may be made there, or are another part's business."""
+        """Whether files may be made there, or belong to a different part."""
         if name not in self._folders:
             path = self._own.work_tree / name
             is_folder = self._is_folder(name.rpartition("/")[0]) and path.is_dir() and not path.is_symlink()
@@ -105,7 +105,7 @@ class _Standing:
         return self._folders[name]
 
     def _is_tracked(self, name: str, path: Path) -> bool:
-        """Whether git knows the file, perhaps by another spelling: some disks do not tell case apart."""
+        """Whether git knows the file, perhaps in other case: some file systems ignore case."""
         if name in self._tracked:
             return True
         if self._spellings is None:

@@ -1,4 +1,4 @@
-"""Hipify once more, in a copy: to see whether it explains what is between the tags, or on top of patches."""
+"""Hipify once more, in a copy: to check what is between the two tags, or to put it on top of patches."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def differences(
 
     Args:
         parts: the root first; each has the second tag, and the commit that hipify was run on.
-        kind: who hipifies; where nobody does at checkout, the second tag must be that commit's own tree.
+        kind: who hipifies; where that is not done at checkout, the second tag must be that commit's own tree.
         python: the interpreter hipify runs in; ours when None.
-        say: is told what happens.
+        say: progress callback.
 
     Raises:
         SourceError: hipify failed.
@@ -44,7 +44,7 @@ def differences(
 class Hipified:
     """Copies that were hipified: `commits` are what became of them, in their order.
 
-    `changes` are of all of them; None where nobody hipifies at checkout.
+    `changes` are of all of them; None where a checkout is not hipified.
     """
 
     copies: tuple[CommittedPart, ...]

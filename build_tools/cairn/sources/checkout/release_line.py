@@ -1,4 +1,4 @@
-"""Which release line checkouts are of: what was noted when they were made says so, or a person does."""
+"""Which release line checkouts are of: what was noted when they were made says so, or the user does."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def line_of(stack: Stack, checkouts: Mapping[str, Path], *, asked: str | None = 
     Args:
         stack: as loaded, on no particular line.
         checkouts: project name to folder.
-        asked: the line that a person named.
+        asked: the line that the user named.
 
     Raises:
         UsageError: the checkouts contradict each other or the line that was asked for, do not tell which of
@@ -57,7 +57,7 @@ def line_of(stack: Stack, checkouts: Mapping[str, Path], *, asked: str | None = 
         if against := [evidence for evidence in strong if asked not in evidence.lines]:
             raise UsageError(
                 f"the line {asked} was asked for, and {_told(against)}",
-                tip="check the projects of that line out, or leave --line out",
+                tip="check the projects of that line out, or drop --line",
             )
         return asked
     common = _common(stack, strong)

@@ -73,7 +73,7 @@ _FIXED: Mapping[str, str] = {
     "protocol.file.allow": "always",
     "protocol.version": "2",
     "push.gpgSign": "false",
-    # Git would refuse repositories of another owner (2.35.2, CVE-2022-24765): in CI, containers mount those.
+    # Git would refuse repositories of a different owner (2.35.2, CVE-2022-24765), as containers mount.
     "safe.bareRepository": "all",
     "safe.directory": "*",
     "submodule.recurse": "false",
@@ -121,7 +121,7 @@ def run(
         NetworkError: an origin could not be reached.
         SourceError: git refused, with its reason.
         SystemFailureError: no space left or no permission.
-        PrerequisiteError: there is no git.
+        PrerequisiteError: git is not installed.
     """
     done = _spawn(folder, args, env=env, config=config, stdin=stdin, online=online)
     if done.returncode:
@@ -173,7 +173,7 @@ def environment(
 @functools.lru_cache(maxsize=1)
 def connection_settings() -> tuple[Setting, ...]:
     """How the user reaches private origins, from the configuration git would have used, in its order."""
-    # GIT_DIR is no repository: the folder Cairn was started in may be one, and its settings are not meant.
+    # With a GIT_DIR that is not a repository: that of the current folder, if any, has no say.
     env = {**os.environ, "GIT_DIR": os.devnull}
     done = process.run(
         ["git", "config", "--list", "-z", "--includes"], env=env, check=False, separate_stderr=True

@@ -176,7 +176,7 @@ class Repository:
 def root_at(path: Path) -> Repository:
     """The repository of a checkout folder, whether it exists or not.
 
-    A worktree of another repository (`.git` is a file there) has its git directory elsewhere.
+    A linked worktree (`.git` is a file there) has its git directory elsewhere.
     """
     dot_git = path / ".git"
     if dot_git.is_file():

@@ -1,6 +1,6 @@
 """Hipify by a project's own `setup.py`: what it made is recorded when the build has run.
 
-Without the record, the files it writes into the tree would look like a person's work to the next checkout.
+Without the record, the files it writes into the tree would look like the user's work to the next checkout.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
     after = _state(root)
     tracked = run.tracked(root)
     made = {name for name, content in after.items() if before.get(name) != content}
-    # What an earlier build made and nobody has edited since, and what hipify has signed, is nobody's either.
+    # Nor is it the user's what an earlier build made, unedited since, or what hipify has signed.
     made |= {name for name, content in earlier.contents.items() if after.get(name) == content}
     made |= {name for name in after.keys() - tracked if run.is_signed(root.work_tree / name)}
     ignored = run.ignored(root) & after.keys()

@@ -89,7 +89,7 @@ def read(git_dir: Path) -> HipifyReport | None:
     try:
         return datafile.read(path, HipifyReport)
     except UsageError:
-        return None  # of another version: as good as none
+        return None  # of a different version of Cairn
 
 
 def write(git_dir: Path, report: HipifyReport) -> None:

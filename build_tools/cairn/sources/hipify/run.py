@@ -83,7 +83,7 @@ def changes(
         kind: who hipifies.
         ignored_before: what `ignored` gives now; what it gives afterwards besides is hipify's.
         python: the interpreter; ours when None, which has no torch.
-        say: is told the last line of the program's output.
+        say: progress callback, called with lines of the program's output.
 
     Raises:
         SourceError: there is no hipify program, it failed, or it matched nothing although there are CUDA
@@ -109,7 +109,7 @@ def execute(tree: Path, kind: HipifyKind, *, python: Path, say: Progress) -> Not
         tree: the working tree.
         kind: which program.
         python: the interpreter it runs in.
-        say: is told the last line of its output.
+        say: progress callback, called with lines of its output.
 
     Raises:
         SourceError: there is no such program, or it failed.

@@ -1,4 +1,4 @@
-"""Runs a project's hipify program as a person would, and notes which files it reads.
+"""Runs a project's hipify program as a user would, and notes which files it reads.
 
 Run by path, in whatever interpreter hipify needs: it must import nothing that is not of Python itself.
 

@@ -44,7 +44,7 @@ def as_of(source: Mirror, hashtag: str, when: datetime, *, say: Progress) -> str
         source: a mirror with the whole history, if only of commits.
         hashtag: a branch, tag or commit of its origin.
         when: the moment.
-        say: is told what is fetched and found.
+        say: progress callback.
 
     Raises:
         SourceError: the origin has no such hashtag, or the branch has no commit that old.

@@ -139,7 +139,7 @@ def tree_state(path: Path) -> str:
     Nothing in the checkout is touched, the index least of all.
 
     Raises:
-        SourceError: the folder is no git checkout.
+        SourceError: the folder is not a git checkout.
     """
     root = root_at(path)
     if not root.exists():

@@ -97,14 +97,14 @@ def remove(modules: Iterable[Module], *, before: Mapping[str, str]) -> None:
         own = module.repository
         if own.work_tree.is_dir():
             with state.placing(own, before=before.get(module.path) or own.head(), after=None):
-                # What ties it to its repository last: a run that is killed here must know its files again.
+                # `.git` goes last: it leads to the note by which the run after a kill recognises its files.
                 for entry in own.work_tree.iterdir():
                     if entry.is_dir() and not entry.is_symlink():
                         shutil.rmtree(entry)
                     elif entry.name != ".git":
                         entry.unlink()
             (own.work_tree / ".git").unlink(missing_ok=True)
-            # So that plain git, named the git directory, shows what is kept there.
+            # So that `git --git-dir` shows what is kept there, though the working tree is gone.
             repository.untie(own)
 
 
@@ -123,7 +123,7 @@ def mark_ignored(parent: Repository, modules: Iterable[Module]) -> None:
 
 
 def skip_gitlinks(parent: Repository) -> None:
-    """Have git take no notice of which commits the submodules are at: nothing stages them by the way."""
+    """Have git ignore which commits the submodules are at, so that no `git add --all` stages them."""
     if paths := parent.gitlinks():
         parent.run("update-index", "-z", "--skip-worktree", "--stdin", stdin=command.nul_separated(paths))
 
@@ -169,7 +169,7 @@ def _place(coming: Coming, *, before: Mapping[str, str], how: Fetching, alone: b
 
 
 def _refuse_detour(module: Module) -> None:
-    """A link on the way to a submodule would let its files be written elsewhere."""
+    """Refuse a link on the way to a submodule: its files would be written elsewhere (CVE-2024-32002)."""
     here = os.path.realpath(module.repository.work_tree)
     within = os.path.realpath(module.parent.work_tree)
     if os.path.commonpath([here, within]) != within:
@@ -184,7 +184,7 @@ def restore_objects(root: Repository, note: State, *, origin: str, retry: RetryP
         note: what it is of.
         origin: where the root comes from, with the credentials the note does not have.
         retry: how often a network fault is tried again.
-        say: is told what is fetched.
+        say: progress callback.
     """
     if not repository.has_lost_mirror(root):
         return
