@@ -18,7 +18,7 @@ _SERVED_LIKE_A_HOST = ("uploadpack.allowAnySHA1InWant", "uploadpack.allowFilter"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TreeEntry:
+class NewEntry:
     """One path of a commit.
 
     Attributes:
@@ -44,7 +44,7 @@ class NewCommit:
     message: str
     date: datetime
     parent: int | None
-    files: Mapping[str, TreeEntry]
+    files: Mapping[str, NewEntry]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import msgspec
 
 from cairn import datafile
 from cairn.errors import UsageError
-from cairn.sources.origins.fast_import import EXECUTABLE, FILE, GITLINK, NewCommit, NewRepository, TreeEntry
+from cairn.sources.origins.fast_import import EXECUTABLE, FILE, GITLINK, NewCommit, NewEntry, NewRepository
 
 _REFERENCE = re.compile(r"\{commit:([A-Za-z0-9_-]+):([^}\s]+)\}")
 _LEFT_BY_TOOLS = ("__pycache__", ".pytest_cache", ".ruff_cache", ".mypy_cache")
@@ -106,7 +106,7 @@ def _validate(step: HistoryStep, known: set[str], where: str) -> None:
             raise UsageError(f"{where} writes {name!r}, which is outside the repository")
 
 
-def read_tree(folder: Path, executable: tuple[str, ...]) -> dict[str, TreeEntry]:
+def read_tree(folder: Path, executable: tuple[str, ...]) -> dict[str, NewEntry]:
     """The files of `tree/`, by path with `/`; what tools leave behind is skipped.
 
     Raises:
@@ -122,12 +122,12 @@ def read_tree(folder: Path, executable: tuple[str, ...]) -> dict[str, TreeEntry]
             continue
         if path.is_symlink() or not path.is_file():
             raise UsageError(f"{path} is not a plain file")
-        found[name] = TreeEntry(mode=EXECUTABLE if name in executable else FILE, data=path.read_bytes())
+        found[name] = NewEntry(mode=EXECUTABLE if name in executable else FILE, data=path.read_bytes())
     return found
 
 
 def to_repository(
-    history: History, tree: Mapping[str, TreeEntry], commit_of: Callable[[str, str], str]
+    history: History, tree: Mapping[str, NewEntry], commit_of: Callable[[str, str], str]
 ) -> NewRepository:
     """The commits that a history describes.
 
@@ -159,21 +159,21 @@ def to_repository(
 
 def _apply(
     step: HistoryStep,
-    before: Mapping[str, TreeEntry],
-    tree: Mapping[str, TreeEntry],
+    before: Mapping[str, NewEntry],
+    tree: Mapping[str, NewEntry],
     commit_of: Callable[[str, str], str],
-) -> dict[str, TreeEntry]:
+) -> dict[str, NewEntry]:
     gone = {path for pattern in step.remove for path in _matching(step, pattern, before)}
     taken = {path: tree[path] for pattern in step.tree for path in _matching(step, pattern, tree)}
     written = {
-        path: TreeEntry(mode=mode, data=_REFERENCE.sub(lambda m: commit_of(m[1], m[2]), text).encode())
+        path: NewEntry(mode=mode, data=_REFERENCE.sub(lambda m: commit_of(m[1], m[2]), text).encode())
         for mode, texts in ((FILE, step.write), (GITLINK, step.submodules))
         for path, text in texts.items()
     }
     return {path: entry for path, entry in before.items() if path not in gone} | taken | written
 
 
-def _matching(step: HistoryStep, pattern: str, files: Mapping[str, TreeEntry]) -> list[str]:
+def _matching(step: HistoryStep, pattern: str, files: Mapping[str, NewEntry]) -> list[str]:
     # A pattern without a match is a typing error, which would otherwise change what a commit has.
     found = [path for path in files if fnmatch(path, pattern)]
     if not found:

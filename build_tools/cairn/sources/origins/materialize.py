@@ -68,7 +68,7 @@ def materialise(origins: Iterable[TreeOrigin | SdistOrigin], cache_dir: Path) ->
         SystemFailureError: another run held the cache for too long.
     """
     with files.locked(cache_dir / "origins.lock"):
-        writer = _Writer(cache_dir)
+        writer = _Materializer(cache_dir)
         return {origin.name: writer.repository_of(origin).folder for origin in origins}
 
 
@@ -78,7 +78,7 @@ class _Written:
     digest: str
 
 
-class _Writer:
+class _Materializer:
     """Writes each repository of one call once, neighbours first."""
 
     def __init__(self, cache_dir: Path) -> None:

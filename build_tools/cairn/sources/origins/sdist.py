@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from cairn import files, process, requirements
 from cairn.errors import NetworkError, ProcessError, SourceError, UsageError
 from cairn.sources.origins import pkginfo_backend
-from cairn.sources.origins.fast_import import EXECUTABLE, FILE, NewCommit, NewRepository, TreeEntry
+from cairn.sources.origins.fast_import import EXECUTABLE, FILE, NewCommit, NewEntry, NewRepository
 
 _AUTHOR = "Cairn <cairn@localhost>"
 _DATE = datetime(2000, 1, 1, tzinfo=UTC)  # always the same, so that the commit has the same id everywhere
@@ -117,7 +117,7 @@ def _refused(requirement: str, error: ProcessError) -> NetworkError | SourceErro
     )
 
 
-def _entries(archive: tarfile.TarFile, name: str) -> Iterator[tuple[str, TreeEntry]]:
+def _entries(archive: tarfile.TarFile, name: str) -> Iterator[tuple[str, NewEntry]]:
     """The files, without the one folder `NAME-VERSION` that holds all of an sdist (PEP 625, PEP 517)."""
     top = None
     for member in archive:
@@ -135,4 +135,4 @@ def _entries(archive: tarfile.TarFile, name: str) -> Iterator[tuple[str, TreeEnt
         if file := archive.extractfile(member):  # None for what is no file only
             # Permissions beyond the executable bit are not git's to keep.
             mode = EXECUTABLE if member.mode & _RUNNABLE else FILE
-            yield "/".join(path.parts[1:]), TreeEntry(mode=mode, data=file.read())
+            yield "/".join(path.parts[1:]), NewEntry(mode=mode, data=file.read())

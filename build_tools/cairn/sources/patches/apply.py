@@ -70,7 +70,7 @@ class ApplyRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Work:
+class _PartPatches:
     """The patches for one repository."""
 
     part: CommittedPart
@@ -99,7 +99,7 @@ def apply(request: ApplyRequest, *, say: Progress) -> tuple[Applied, ...]:
         found = patch_files.find(request.folder, parts=parts, root_names=names, is_hipified=is_hipified)
         local_work.refuse_edits(root, why="patches are not put on top of them")
         work = [
-            _Work(
+            _PartPatches(
                 part=parts[path],
                 base=tuple(patch_files.read(root, file) for file in series.base),
                 hipified=tuple(patch_files.read(root, file) for file in series.hipified),
@@ -111,9 +111,9 @@ def apply(request: ApplyRequest, *, say: Progress) -> tuple[Applied, ...]:
         return _on_upstreams(work, request, say)
 
 
-def _on_upstreams(work: Sequence[_Work], request: ApplyRequest, say: Progress) -> tuple[Applied, ...]:
+def _on_upstreams(work: Sequence[_PartPatches], request: ApplyRequest, say: Progress) -> tuple[Applied, ...]:
     """On a checkout that is not hipified yet: what is for hipified files has to wait."""
-    done: list[tuple[_Work, str, tuple[Put, ...]]] = []
+    done: list[tuple[_PartPatches, str, tuple[Put, ...]]] = []
     for one in work:
         head, puts = _put(one, one.base, base=base_of(one.part.repository), say=say)
         waiting = tuple(Put(patch=patch, outcome="waits for hipify") for patch in one.hipified)
@@ -124,7 +124,7 @@ def _on_upstreams(work: Sequence[_Work], request: ApplyRequest, say: Progress) -
 def _on_hipified(
     root: Repository,
     parts: Sequence[CommittedPart],
-    work: Sequence[_Work],
+    work: Sequence[_PartPatches],
     request: ApplyRequest,
     say: Progress,
 ) -> tuple[Applied, ...]:
@@ -137,7 +137,7 @@ def _on_hipified(
         beneath[one.part.path] = patches_put.put(ground, one.base) if one.base else (head, ())
     if any(put.outcome == "applied" for _, puts in beneath.values() for put in puts):
         return _with_new_hipify(root, parts, work, beneath, request, say)
-    done: list[tuple[_Work, str, tuple[Put, ...]]] = []
+    done: list[tuple[_PartPatches, str, tuple[Put, ...]]] = []
     for one in work:
         head, puts = _put(one, one.hipified, base=base_of(one.part.repository), say=say)
         done.append((one, head, beneath[one.part.path][1] + puts))
@@ -150,7 +150,7 @@ def _hipified_from(part: CommittedPart) -> str:
 
 
 def _put(
-    one: _Work, patches: Sequence[PatchFile], *, base: str, say: Progress
+    one: _PartPatches, patches: Sequence[PatchFile], *, base: str, say: Progress
 ) -> tuple[str, tuple[Put, ...]]:
     own = one.part.repository
     ground = Ground(
@@ -163,7 +163,9 @@ def _put(
     return patches_put.put(ground, patches)
 
 
-def _moved(done: Sequence[tuple[_Work, str, tuple[Put, ...]]], request: ApplyRequest) -> tuple[Applied, ...]:
+def _moved(
+    done: Sequence[tuple[_PartPatches, str, tuple[Put, ...]]], request: ApplyRequest
+) -> tuple[Applied, ...]:
     for one, head, _ in done if not request.dry_run else ():
         # Everything applies. Each of these steps is one of git's own, done or not; after a run that is killed
         # between two of them, the next run finds the patches of the first part there already, and goes on.
@@ -171,7 +173,7 @@ def _moved(done: Sequence[tuple[_Work, str, tuple[Put, ...]]], request: ApplyReq
     return tuple(_applied(one, put, request.folder) for one, _, puts in done for put in puts)
 
 
-def _applied(one: _Work, put: Put, folder: Path) -> Applied:
+def _applied(one: _PartPatches, put: Put, folder: Path) -> Applied:
     return Applied(
         path=one.part.path,
         file=put.patch.path.relative_to(folder).as_posix(),
@@ -194,7 +196,7 @@ class _Rebuilt:
 def _with_new_hipify(
     root: Repository,
     parts: Sequence[CommittedPart],
-    work: Sequence[_Work],
+    work: Sequence[_PartPatches],
     beneath: Mapping[str, tuple[str, tuple[Put, ...]]],
     request: ApplyRequest,
     say: Progress,

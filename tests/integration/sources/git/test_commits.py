@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,23 +13,21 @@ import pytest
 from cairn.errors import SourceError
 from cairn.sources.git import commits
 from cairn.sources.git.commits import Commit
-from helpers.sources import make_hostile
-
-Git = Callable[..., str]
+from helpers.sources import git, make_hostile
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 SIGNED = b"A. U. Thor <a@example.invalid> 1700000000 +0200"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, home: Path, run_git: Git) -> Path:
+def folder(tmp_path: Path, home: Path) -> Path:
     """A repository with a commit before all others, tagged `first`."""
     assert home.is_dir()
     path = tmp_path / "ré po"
     path.mkdir()
-    run_git(path, "init", "--quiet", "--initial-branch=main")
+    git(path, "init", "--quiet", "--initial-branch=main")
     write(path)
-    run_git(path, "tag", "first")
+    git(path, "tag", "first")
     return path
 
 
@@ -58,9 +55,9 @@ def only(folder: Path) -> Commit:
     return found
 
 
-def test_a_range_newest_first(folder: Path, run_git: Git) -> None:
+def test_a_range_newest_first(folder: Path) -> None:
     one, two = write(folder), write(folder, message=b"Two")
-    run_git(folder, "tag", "-m", "Annotated", "last", two)
+    git(folder, "tag", "-m", "Annotated", "last", two)
     expected = (
         Commit(id=two, author="A. U. Thor", date="2023-11-15T00:13:20+02:00", subject="Two"),
         Commit(id=one, author="A. U. Thor", date="2023-11-15T00:13:20+02:00", subject="Say it"),
@@ -72,11 +69,11 @@ def test_a_range_newest_first(folder: Path, run_git: Git) -> None:
 
 
 def test_no_setting_and_no_variable_of_the_users_changes_what_is_read(
-    folder: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_git: Git
+    folder: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = write(folder, message=b"One"), write(folder, message=b"Two")
     for commit in (one, two):
-        run_git(folder, "replace", commit, "first")
+        git(folder, "replace", commit, "first")
     make_hostile(home)
     (folder / ".git/config").write_text(
         (folder / ".git/config").read_text() + (home / ".gitconfig").read_text()
@@ -120,16 +117,14 @@ json.dump([datafile.to_plain(one) for one in found], sys.stdout)
     assert not (home / "ran").exists()
 
 
-def test_in_worktrees_bare_mirrors_partial_and_shallow_clones(
-    folder: Path, tmp_path: Path, run_git: Git
-) -> None:
+def test_in_worktrees_bare_mirrors_partial_and_shallow_clones(folder: Path, tmp_path: Path) -> None:
     write(folder)
-    run_git(folder, "config", "uploadpack.allowFilter", "true")
+    git(folder, "config", "uploadpack.allowFilter", "true")
     origin = folder.as_uri()
-    run_git(folder, "worktree", "add", "--quiet", "--detach", str(tmp_path / "tree"), "main")
-    run_git(tmp_path, "clone", "--quiet", "--mirror", "--filter=tree:0", origin, "mirror.git")
+    git(folder, "worktree", "add", "--quiet", "--detach", str(tmp_path / "tree"), "main")
+    git(tmp_path, "clone", "--quiet", "--mirror", "--filter=tree:0", origin, "mirror.git")
     write(folder)
-    run_git(tmp_path, "clone", "--quiet", "--bare", "--depth=2", origin, "shallow.git")
+    git(tmp_path, "clone", "--quiet", "--bare", "--depth=2", origin, "shallow.git")
     assert len(commits.between(folder, "first", "main~1")) == 1
     assert len(commits.between(tmp_path / "tree", "first", "HEAD")) == 1
     assert len(commits.between(tmp_path / "mirror.git", "first", "main")) == 1

@@ -13,7 +13,7 @@ import pytest
 
 from cairn.cli import main as program
 from cairn.formats.zip import deflate
-from helpers.sources import Upstream
+from helpers.sources import Upstream, git
 
 STACK = """\
 schema = "cairn.stack/1"
@@ -92,7 +92,7 @@ def desk(tmp_path: Path, upstream: Upstream, capsys: pytest.CaptureFixture[str])
     return Desk(folder, upstream, read)
 
 
-def test_it_freezes_every_input(desk: Desk, run_git: Any) -> None:
+def test_it_freezes_every_input(desk: Desk) -> None:
     desk.checkout()
     desk.create(
         "m.json", "--targets", "gfx1100,gfx942", "--rocm-sdk-version", "7.10.0", "--python", "3.11,3.12"
@@ -100,8 +100,8 @@ def test_it_freezes_every_input(desk: Desk, run_git: Any) -> None:
     frozen = desk.manifest("m.json")
     torch, vision = frozen["projects"]
     checkout = desk.sources / "pytorch"
-    assert torch["commit"] == run_git(checkout, "rev-parse", "THEROCK_UPSTREAM_DIFFBASE")
-    assert torch["tree"] == run_git(checkout, "rev-parse", "THEROCK_HIPIFY_DIFFBASE^{tree}")
+    assert torch["commit"] == git(checkout, "rev-parse", "THEROCK_UPSTREAM_DIFFBASE")
+    assert torch["tree"] == git(checkout, "rev-parse", "THEROCK_HIPIFY_DIFFBASE^{tree}")
     assert torch["submodules"][0]["path"] == "third_party/cudakit"
     assert (torch["hashtag"], torch["hipify"], vision["hipify"]) == ("main", "build_amd", "at-build")
     assert (frozen["sdk_version"], frozen["pythons"]) == ("7.10.0", ["3.11", "3.12"])
@@ -148,12 +148,12 @@ def test_a_tree_that_comes_out_otherwise_is_an_error_that_names_both(desk: Desk,
     assert f"torch: tree is {tree}, expected {'1' * 40}" in err
 
 
-def test_local_edits_and_commits_are_refused_unless_allowed(desk: Desk, run_git: Any, tmp_path: Path) -> None:
+def test_local_edits_and_commits_are_refused_unless_allowed(desk: Desk, tmp_path: Path) -> None:
     desk.checkout()
     (desk.sources / "pytorch/third_party/plain/plain.h").write_text("edited")
-    run_git(desk.sources / "pytorch_vision", "commit", "--quiet", "--allow-empty", "-m", "Nothing")
+    git(desk.sources / "pytorch_vision", "commit", "--quiet", "--allow-empty", "-m", "Nothing")
     (desk.sources / "pytorch_vision/a.cu").write_text("mine")
-    run_git(desk.sources / "pytorch_vision", "commit", "--quiet", "--all", "-m", "Mine")
+    git(desk.sources / "pytorch_vision", "commit", "--quiet", "--all", "-m", "Mine")
     err = desk.create("m.json", code=4)
     assert "torch, submodule third_party/plain has edits or commits above THEROCK_HIPIFY_DIFFBASE" in err
     assert "vision has edits or commits" in err
@@ -165,33 +165,33 @@ def test_local_edits_and_commits_are_refused_unless_allowed(desk: Desk, run_git:
     assert "vision: tree is" in err
 
 
-def test_commits_that_their_origin_does_not_have_are_refused(desk: Desk, run_git: Any) -> None:
+def test_commits_that_their_origin_does_not_have_are_refused(desk: Desk) -> None:
     desk.checkout()
     vision = desk.sources / "pytorch_vision"
-    run_git(vision, "commit", "--quiet", "--allow-empty", "-m", "Mine")
-    mine = run_git(vision, "rev-parse", "HEAD")
+    git(vision, "commit", "--quiet", "--allow-empty", "-m", "Mine")
+    mine = git(vision, "rev-parse", "HEAD")
     for tag in ("THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"):
-        run_git(vision, "tag", "--force", tag)
+        git(vision, "tag", "--force", tag)
     err = desk.create("m.json", "--allow-local", code=4)
     assert f"vision: {desk.upstream.origin('torchvision')} does not have {mine}" in err
 
 
-def test_commits_of_submodules_count_and_a_mirror_is_no_witness(desk: Desk, run_git: Any) -> None:
+def test_commits_of_submodules_count_and_a_mirror_is_no_witness(desk: Desk) -> None:
     desk.checkout()
     origin = Path(desk.upstream.origin("cudakit"))
     shutil.rmtree(origin)
-    run_git(desk.folder, "init", "--quiet", "--bare", str(origin))
+    git(desk.folder, "init", "--quiet", "--bare", str(origin))
     err = desk.create("m.json", code=4)
     assert "torch, submodule third_party/cudakit: " in err
     assert "vision" not in err
 
 
-def test_a_repository_without_an_origin_does_not_vouch_for_itself(desk: Desk, run_git: Any) -> None:
+def test_a_repository_without_an_origin_does_not_vouch_for_itself(desk: Desk) -> None:
     (desk.sources / "pytorch").mkdir(parents=True)
-    run_git(desk.sources / "pytorch", "init", "--quiet")
+    git(desk.sources / "pytorch", "init", "--quiet")
     (desk.sources / "pytorch/version.txt").write_text("1\n")
-    run_git(desk.sources / "pytorch", "add", "--all")
-    run_git(desk.sources / "pytorch", "commit", "--quiet", "-m", "Mine")
+    git(desk.sources / "pytorch", "add", "--all")
+    git(desk.sources / "pytorch", "commit", "--quiet", "-m", "Mine")
     assert "torch: no origin does not have" in desk.create("m.json", "--allow-local", code=4)
 
 
@@ -213,7 +213,7 @@ def test_no_token_is_in_a_manifest(desk: Desk, home: Path) -> None:
 
 
 @pytest.fixture
-def two(desk: Desk, run_git: Any) -> Desk:
+def two(desk: Desk) -> Desk:
     """Two manifests, a.json and b.json, with everything that can lie between."""
     desk.checkout()
     desk.create("a.json", "--rocm-sdk-version", "7.10.0a20251124")
@@ -221,7 +221,7 @@ def two(desk: Desk, run_git: Any) -> Desk:
     desk.upstream.bump_submodule("torch", "third_party/cudakit", kit)
     desk.upstream.commit("torch", {}, "Bump <script>alert('kit')</script> & more")
     desk.upstream.commit("torch", {"version.txt": "2.10.0a0\n"}, "Version \x1b[31mten")
-    run_git(desk.upstream.work("torchvision"), "commit", "--quiet", "--amend", "-m", "Begin again")
+    git(desk.upstream.work("torchvision"), "commit", "--quiet", "--amend", "-m", "Begin again")
     desk.upstream.commit("torchvision", {}, "More vision")
     desk.checkout()
     desk.create("b.json", "--rocm-sdk-version", "7.10.0a20251125")
@@ -287,12 +287,10 @@ def test_a_changelog_needs_no_checkout_no_whole_mirror_and_no_origin_for_values(
     two.run("manifest", "diff", two.folder / "a.json", two.folder / "b.json", "--no-commits")
 
 
-def test_a_commit_that_is_gone_leaves_a_note(
-    two: Desk, run_git: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_that_is_gone_leaves_a_note(two: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     vision = Path(two.upstream.origin("torchvision"))
-    run_git(vision, "reflog", "expire", "--expire=now", "--all")
-    run_git(vision, "gc", "--quiet", "--prune=now")
+    git(vision, "reflog", "expire", "--expire=now", "--all")
+    git(vision, "gc", "--quiet", "--prune=now")
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(two.folder / "another cache"))
     said = two.run("manifest", "diff", two.folder / "a.json", two.folder / "b.json")
     assert "no commits to show: " in said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,7 @@ import pytest
 from cairn.sources.checkout import local_commits
 from cairn.sources.git.repository import UPSTREAM_TAG, root_at
 from cairn.sources.patches import apply, export
-
-Git = Callable[..., str]
+from helpers.sources import git
 
 SETTINGS = {
     "am.keepcr": "false",
@@ -66,34 +64,34 @@ SETTINGS = {
 
 
 @pytest.fixture
-def checkout(tmp_path: Path, home: Path, run_git: Git, monkeypatch: pytest.MonkeyPatch) -> Path:
+def checkout(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout with two commits above the diff base, and in them all that a setting may touch."""
     assert home.is_dir()
     path = tmp_path / "checkout"
     path.mkdir()
     lines = "".join(f"line {number}\n\n" for number in range(60))
-    run_git(path, "init", "--quiet", "--initial-branch=main")
+    git(path, "init", "--quiet", "--initial-branch=main")
     (path / "a.py").write_text(lines)
     (path / "order").write_text("zz\n")
-    run_git(path, "add", ".")
-    run_git(path, "commit", "--quiet", "-m", "Base")
-    run_git(path, "tag", UPSTREAM_TAG)
+    git(path, "add", ".")
+    git(path, "commit", "--quiet", "-m", "Base")
+    git(path, "tag", UPSTREAM_TAG)
     (path / "a.py").write_text(lines.replace("line 10\n", "line ten\n  \n").replace("line 14\n", "14\n"))
     (path / "blob.bin").write_bytes(bytes(range(256)))
     (path / "latin.txt").write_bytes(b"J\xf6\r\n")
     (path / "zz").write_text(lines)
-    run_git(path, "add", ".")
+    git(path, "add", ".")
     message = "[ROCm] Übung, which is too long a name for a file\n\n# No comment\n-- >8 --\nFrom here\n"
     author = "--author=Dévelopeuse <dev@example.invalid>"
-    run_git(path, "commit", "--quiet", author, "--cleanup=verbatim", "-m", message)
-    run_git(path, "mv", "a.py", "moved.py")
-    run_git(path, "commit", "--quiet", "-m", "Move it")
-    run_git(path, "notes", "add", "-m", "A note", "HEAD")
+    git(path, "commit", "--quiet", author, "--cleanup=verbatim", "-m", message)
+    git(path, "mv", "a.py", "moved.py")
+    git(path, "commit", "--quiet", "-m", "Move it")
+    git(path, "notes", "add", "-m", "A note", "HEAD")
     monkeypatch.setenv("GIT_COMMITTER_NAME", "odd")
     return path
 
 
-def everything(checkout: Path, folder: Path, run_git: Git) -> list[object]:
+def everything(checkout: Path, folder: Path) -> list[object]:
     """What is read from a checkout, and what its patches become on another."""
     exported = export.export(checkout, folder / "patches")
     patches = {path.name: path.read_bytes() for path in sorted((folder / "patches").glob("*.patch"))}
@@ -102,14 +100,14 @@ def everything(checkout: Path, folder: Path, run_git: Git) -> list[object]:
     digests = [local_commits.digest(own, commit.id) for commit in commits]
     other = folder / "other"
     shutil.copytree(checkout, other)
-    run_git(other, "reset", "--quiet", "--hard", UPSTREAM_TAG)
+    git(other, "reset", "--quiet", "--hard", UPSTREAM_TAG)
     applied = apply.apply(apply.ApplyRequest(checkout=other, folder=folder / "patches"), say=print)
     ids = [(one.commit, one.outcome) for one in applied]
     return [exported, patches, commits, digests, own.changes(), own.commits_only_here(), ids]
 
 
-def test_settings_of_the_checkout_change_nothing(checkout: Path, tmp_path: Path, run_git: Git) -> None:
-    expected = everything(checkout, tmp_path / "before", run_git)
+def test_settings_of_the_checkout_change_nothing(checkout: Path, tmp_path: Path) -> None:
+    expected = everything(checkout, tmp_path / "before")
     for name, value in SETTINGS.items():
-        run_git(checkout, "config", name, value)
-    assert everything(checkout, tmp_path / "after", run_git) == expected
+        git(checkout, "config", name, value)
+    assert everything(checkout, tmp_path / "after") == expected

@@ -6,7 +6,7 @@ import pytest
 
 from cairn.errors import UsageError
 from cairn.sources.origins import history_toml
-from cairn.sources.origins.fast_import import EXECUTABLE, FILE, GITLINK, NewRepository, TreeEntry
+from cairn.sources.origins.fast_import import EXECUTABLE, FILE, GITLINK, NewEntry, NewRepository
 
 HEAD = """\
 schema = "cairn.history/1"
@@ -50,8 +50,8 @@ def test_a_commit_takes_its_parents_files_and_its_own(tmp_path: Path) -> None:
     folder = described(tmp_path, HEAD.format(newest="second") + first + second, a="A", **{"d/e/f": "F"})
     made = repository(folder)
     assert [dict(c.files) for c in made.commits] == [
-        {"a": TreeEntry(mode=FILE, data=b"A"), "version.txt": TreeEntry(mode=FILE, data=b"1\n")},
-        {"d/e/f": TreeEntry(mode=FILE, data=b"F"), "version.txt": TreeEntry(mode=FILE, data=b"2\n")},
+        {"a": NewEntry(mode=FILE, data=b"A"), "version.txt": NewEntry(mode=FILE, data=b"1\n")},
+        {"d/e/f": NewEntry(mode=FILE, data=b"F"), "version.txt": NewEntry(mode=FILE, data=b"2\n")},
     ]
     assert [c.parent for c in made.commits] == [None, 0]
     assert made.branches == {"main": 1}
@@ -70,7 +70,7 @@ def test_commits_of_neighbours_are_filled_in(tmp_path: Path) -> None:
     assert history_toml.load(folder).neighbours() == ("kit", "other")
     files = repository(folder, {"kit:release/1": "1" * 40, "other:v1": "2" * 40}).commits[0].files
     assert files["pin"].data == b"1" * 40 + b"\n"
-    assert files["s"] == TreeEntry(mode=GITLINK, data=b"2" * 40)
+    assert files["s"] == NewEntry(mode=GITLINK, data=b"2" * 40)
 
 
 def test_the_executable_bit_is_declared_not_found(tmp_path: Path) -> None:

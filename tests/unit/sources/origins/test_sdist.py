@@ -9,7 +9,7 @@ import pytest
 from cairn.errors import SourceError, UsageError
 from cairn.sources.origins import pkginfo_backend
 from cairn.sources.origins import sdist as origins_sdist
-from cairn.sources.origins.fast_import import EXECUTABLE, FILE, TreeEntry
+from cairn.sources.origins.fast_import import EXECUTABLE, FILE, NewEntry
 
 
 def sdist(folder: Path, *members: tuple[str, bytes] | tarfile.TarInfo) -> Path:
@@ -40,8 +40,8 @@ def test_its_files_become_one_tagged_commit(tmp_path: Path) -> None:
         sdist(tmp_path, folder, ("thing-1.0/a/é.txt", b"A"), runnable), "thing==1.0"
     )
     assert dict(made.commits[0].files) == {
-        "a/é.txt": TreeEntry(mode=FILE, data=b"A"),
-        "run.sh": TreeEntry(mode=EXECUTABLE, data=b"x"),
+        "a/é.txt": NewEntry(mode=FILE, data=b"A"),
+        "run.sh": NewEntry(mode=EXECUTABLE, data=b"x"),
     }
     assert (made.branches, made.tags, made.default_branch) == ({"main": 0}, {"v1.0": 0}, "main")
 
