@@ -348,4 +348,4 @@ def test_a_manifest_that_would_lead_elsewhere_is_refused(desk: Desk, field: str,
 
 @pytest.mark.parametrize("text", ["", "3.11,", "three", "cp311"])
 def test_what_is_no_python(desk: Desk, text: str) -> None:
-    assert "is no version of Python" in desk.create("m.json", "--python", text, code=2)
+    assert "is not a valid version of Python" in desk.create("m.json", "--python", text, code=2)
