@@ -136,9 +136,9 @@ class Image:
         dynamic_size = _DYN.size * (len(entries) + 1) if moves else 0
         strings_at = dynamic_at + dynamic_size
         strings = self._strings + self._added
-        packed = self._packed(
-            _replaced(entries, {_STRTAB: strings_at + shift, _STRSZ: len(strings)}), grown=moves
-        )
+        moved_strings = {_STRTAB: strings_at + shift, _STRSZ: len(strings)}
+        entries = [Dynamic(entry.tag, moved_strings.get(entry.tag, entry.value)) for entry in entries]
+        packed = self._packed(entries, grown=moves)
         size = strings_at + len(strings) - start
         segment = _Segment(_PT_LOAD, _READ_WRITE, start, start + shift, start + shift, size, size, self._page)
         # PT_PHDR, where there is one, says where the program headers are in memory: the loader checks it.
@@ -241,7 +241,3 @@ def _is_loadable(segment: _Segment) -> bool:
 
 def _aligned(value: int, alignment: int) -> int:
     return value + -value % max(alignment, 1)
-
-
-def _replaced(entries: Sequence[Dynamic], values: Mapping[int, int]) -> list[Dynamic]:
-    return [Dynamic(entry.tag, values.get(entry.tag, entry.value)) for entry in entries]

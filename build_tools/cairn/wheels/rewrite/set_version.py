@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +79,9 @@ def set_versions(
         archives = [stack.enter_context(Archive.open(path)) for path in wheels]
         infos = [wheel_info.read_archive(a, name) for a, name in zip(archives, names, strict=True)]
         versions = [_new_version(info, wanted) for info in infos]
-        siblings = _siblings(infos, versions)
+        siblings: dict[str, dict[str, str]] = {}
+        for info, new in zip(infos, versions, strict=True):
+            siblings.setdefault(info.distribution, {})[info.version] = new
         edits = [
             _edit(archive, _renamed(info, new, wanted, siblings), info, wanted)
             for archive, info, new in zip(archives, infos, versions, strict=True)
@@ -96,7 +98,17 @@ def set_versions(
             # All are made before one is moved into place.
             for path, target in zip(made, targets, strict=True):
                 path.replace(target)
-        return tuple(map(_change, infos, targets, versions, edits))
+        return tuple(
+            Change(
+                source=info.path,
+                target=target,
+                old=info.version,
+                new=new,
+                requirements=dict(edited.rewrite_requirements),
+                files=tuple(sorted(edited.replace_files)),
+            )
+            for info, target, new, edited in zip(infos, targets, versions, edits, strict=True)
+        )
 
 
 def _new_version(info: WheelInfo, wanted: Wanted) -> str:
@@ -108,13 +120,6 @@ def _new_version(info: WheelInfo, wanted: Wanted) -> str:
         metadata_rocm_version.channel_of(wanted.rocm_version)
         return str(Version(wanted.rocm_version))
     return metadata_rocm_version.with_rocm(info.version, wanted.rocm_version)
-
-
-def _siblings(infos: Iterable[WheelInfo], versions: Iterable[str]) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    for info, new in zip(infos, versions, strict=True):
-        found.setdefault(info.distribution, {})[info.version] = new
-    return found
 
 
 def _renamed(info: WheelInfo, new: str, wanted: Wanted, siblings: Mapping[str, Mapping[str, str]]) -> Renamed:
@@ -172,14 +177,3 @@ def _check_targets(wheels: Sequence[Path], targets: Sequence[Path]) -> None:
             raise WheelError(
                 f"{target} would overwrite its own source", tip="choose a different output folder"
             )
-
-
-def _change(info: WheelInfo, target: Path, new: str, edited: Edit) -> Change:
-    return Change(
-        source=info.path,
-        target=target,
-        old=info.version,
-        new=new,
-        requirements=dict(edited.rewrite_requirements),
-        files=tuple(sorted(edited.replace_files)),
-    )
