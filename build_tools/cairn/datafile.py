@@ -111,7 +111,7 @@ def from_plain(data: object, cls: type[V], *, name: str) -> V:
         place, kind, reason = _mistake(data, cls, "")
         tip = _CORRECT if name.endswith(".toml") else _MAKE_AGAIN
         if unknown := _UNKNOWN_FIELD.fullmatch(reason):
-            fields = [field.name for field in msgspec.structs.fields(kind)]
+            fields = [field.encode_name for field in msgspec.structs.fields(kind)]
             tip = wording.did_you_mean(unknown[1], fields, what="the fields are")
         where = place.removeprefix(".")[:_SHOWN] or "the top"
         raise UsageError(f"{name}, at {where}: {reason[:_SHOWN]}", tip=tip) from None
@@ -223,8 +223,8 @@ def _parts(data: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN
         # Unions in our formats are `X | None`.
         yield from (("", data, argument) for argument in arguments if argument is not types.NoneType)
     elif isinstance(data, dict) and isinstance(kind, type) and issubclass(kind, Value):
-        fields = msgspec.structs.fields(kind)
-        yield from ((f".{f.name}", data[f.name], f.type) for f in fields if f.name in data)
+        types_of = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        yield from ((f".{name}", data[name], types_of[name]) for name in types_of if name in data)
     elif isinstance(data, dict) and arguments:
         yield from ((f".{name}", value, arguments[1]) for name, value in data.items())
     elif isinstance(data, list) and arguments:

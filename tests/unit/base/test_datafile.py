@@ -26,6 +26,7 @@ class Outer(datafile.Value, tag_field="schema", tag="cairn.test/1"):
     table: Mapping[str, Inner] = msgspec.field(default_factory=dict)
     maybe: Inner | None = None
     names: tuple[str, ...] | None = None
+    source: str = msgspec.field(name="from", default="")
 
 
 inners = st.builds(Inner, name=st.text(), count=st.integers())
@@ -106,6 +107,7 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
         ({"items": [{}]}, "items[0]", "missing required field `name`"),
         ({"kind": "c"}, "kind", "'c', expected one of 'a', 'b'"),
         ({"table": {"x": {"name": "a"}, "y": {"name": "a", "count": True}}}, "table.y.count", "got `bool`"),
+        ({"from": 1}, "from", "expected `str`"),
         ({"maybe": {"name": 1}}, "maybe.name", "expected `str`, got `int`"),
         ({"maybe": 1}, "maybe", "expected `object`, got `int`"),
         ({"names": ["a", None]}, "names[1]", "got `null`"),

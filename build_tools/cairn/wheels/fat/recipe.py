@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
+import msgspec
 from packaging.version import Version
+
+from cairn import datafile
 
 Naming: TypeAlias = Literal["whole", "prefix", "none"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listed:
+class Listed(datafile.Value):
     """A library that is taken where the tree has it.
 
     Attributes:
@@ -43,8 +44,7 @@ class Listed:
         return late_enough and (not self.until or release[:2] <= Version(self.until).release)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Opened:
+class Opened(datafile.Value):
     """A library that a different one opens by name.
 
     Attributes:
@@ -58,8 +58,7 @@ class Opened:
     required: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Data:
+class Data(datafile.Value):
     """Files that a library needs at run time.
 
     Attributes:
@@ -71,8 +70,8 @@ class Data:
     """
 
     library: str
-    sources: tuple[str, ...]
-    target: str
+    sources: tuple[str, ...] = msgspec.field(name="from")
+    target: str = msgspec.field(name="to")
     names: Naming
     required: bool
 
@@ -105,25 +104,30 @@ def plain(stem: str) -> str:
     return stem.lower().removeprefix("lib")
 
 
+class _Platform(datafile.Value):
+    libraries: tuple[Listed, ...]
+    aliases: Mapping[str, tuple[str, ...]]
+
+
+class _File(datafile.Value):
+    linux: _Platform
+    windows: _Platform
+    opens: tuple[Opened, ...]
+    shortnames: Mapping[str, str]
+    data: tuple[Data, ...]
+
+
 @functools.cache
 def recipe(platform: Literal["linux", "windows"]) -> Recipe:
     """The recipe of a platform."""
-    text = importlib.resources.files("cairn.wheels.fat").joinpath("recipe.toml").read_text(encoding="utf-8")
-    data: dict[str, Any] = tomllib.loads(text)
-    own = data[platform]
+    name = "recipe.toml"
+    text = importlib.resources.files("cairn.wheels.fat").joinpath(name).read_bytes()
+    found = datafile.from_plain(datafile.parse_toml(text, name=name), _File, name=name)
+    own = found.linux if platform == "linux" else found.windows
     return Recipe(
-        libraries=tuple(Listed(**entry) for entry in own["libraries"]),
-        aliases={name: tuple(others) for name, others in own["aliases"].items()},
-        opened=tuple(Opened(**entry) for entry in data["opens"]),
-        shortnames=data["shortnames"],
-        data=tuple(
-            Data(
-                library=entry["library"],
-                sources=tuple(entry["from"]),
-                target=entry["to"],
-                names=entry["names"],
-                required=entry["required"],
-            )
-            for entry in data["data"]
-        ),
+        libraries=own.libraries,
+        aliases=own.aliases,
+        opened=found.opens,
+        shortnames=found.shortnames,
+        data=found.data,
     )
