@@ -6,7 +6,6 @@ import contextlib
 import gc
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from cairn.formats.errors import BombError, InconsistentArchiveError, MissingMemberError
@@ -66,9 +65,7 @@ class Archive:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.raw.close()
 
     def __contains__(self, name: str) -> bool:

@@ -79,6 +79,7 @@ class _Work:
         """Take in a device wheel."""
         info = wheel_info.read(wheel)
         processor = _check_pair(self._host, info)
+        # Files for the data folder stand in one that is named after the device wheel.
         old, new = (i.dist_info.removesuffix(".dist-info") for i in (info, self._host))
         with Archive.open(wheel) as archive:
             for member in archive.members:
@@ -86,6 +87,7 @@ class _Work:
                     continue
                 path = member.name.replace(f"{old}.data/", f"{new}.data/", 1)
                 file = extract(archive, member.name, self._new_folder())
+                # Code of a library comes as a container; a code object of its own (`.hsaco`) comes as it was.
                 if path.endswith(container.SUFFIX):
                     self._add_container(path, file, processor)
                 elif self._files.setdefault(path, file) is not file:
@@ -99,6 +101,7 @@ class _Work:
 
     def edit(self) -> Edit:
         """What makes the joined wheel of the host wheel."""
+        # What the split added to METADATA goes again, for the processors that are not joined too.
         start = canonicalize_name(device_wheel.name_of(self._host.name, "gfx"))
         names = [canonicalize_name(wheel_info.requirement(text).name) for text in self._host.requires_dist]
         return Edit(
@@ -129,6 +132,7 @@ def _check_pair(host: WheelInfo, info: WheelInfo) -> str:
     start: str = canonicalize_name(device_wheel.name_of(host.name, "gfx"))
     if not info.distribution.startswith(start):
         raise WheelError(f"{info.file_name} is not a device wheel of {host.name}")
+    # Both ways: the pin of the device wheel, and the extra of the host wheel that asks for it.
     pins = {str(wheel_info.requirement(text)) for text in info.requires_dist}
     if (
         str(wheel_info.requirement(f"{host.name}=={host.version}")) not in pins

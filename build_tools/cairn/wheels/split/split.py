@@ -78,10 +78,12 @@ class _Work:
         folder.mkdir()
         file = extract(self._archive, library.path, folder)
         if library.is_device_code:
+            # A code object of its own moves as a whole: nothing of it is for the host.
             self.moved.append(library.path)
             (code,) = library.code_objects
             self.code.setdefault(code.target.processor, {})[library.path] = file
             return
+        # The container gets the library's path and the processor: `join` finds the library by it.
         for processor, container in strip.cut(file, folder).items():
             path = f"{library.path}.{processor}{offload_container.SUFFIX}"
             self.code.setdefault(processor, {})[path] = container
