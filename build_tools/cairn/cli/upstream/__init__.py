@@ -1,1 +1,4 @@
-"""Command lines of the scripts that keep upstream's names and flags (ROCm/TheRock, external-builds)."""
+"""Scripts with upstream's names and flags (ROCm/TheRock, external-builds/pytorch): one module per script.
+
+Each `main` takes the file of the script, beside which the stack.toml and the default checkouts are.
+"""
