@@ -117,6 +117,7 @@ def run_smoke(request: SmokeRequest, *, on_line: Progress | None = None) -> Smok
             )
     started, began = datetime.now(UTC), time.monotonic()
     owned.empty_places(request.work_dir, of_files=_FILES, of_folders=_FOLDERS)
+    # The `rocm` sdist chooses its libraries when it is installed: by this, else by the GPU it sees.
     family = request.wheel_set.family
     choice = {} if family == CPU else {"ROCM_SDK_TARGET_FAMILY": family}
     bench = Bench(
@@ -138,6 +139,7 @@ def run_smoke(request: SmokeRequest, *, on_line: Progress | None = None) -> Smok
     if request.smoke_tests:
         runs.append(pytest_runs.run_stack(bench, environment, request.smoke_tests, request.pytest_args))
     junit_path, record_path = request.work_dir / "junit.xml", request.work_dir / "record.json"
+    # Runs that left nothing to believe are judged by their absence; they have no place in the results.
     if whole := [run.junit for run in runs if run.outcome is not None]:
         junit.merge(whole, junit_path)
     made = _record(request, runs, junit_path, started=started, seconds=time.monotonic() - began)
@@ -172,6 +174,7 @@ def _install(request: SmokeRequest, bench: Bench) -> VirtualEnvironment:
     source = PackageSource(
         index_url=request.index_url, find_links=request.find_links, no_index=request.index_url is None
     )
+    # By version, not by path: what is tested is the index, as users meet it.
     exact = tuple(f"{wheel.distribution}=={wheel.version}" for wheel in request.wheel_set.wheels)
     report = environment.path / "pip-report.json"
     try:
@@ -220,6 +223,7 @@ def _judge(request: SmokeRequest, runs: Sequence[Run], gpus: tuple[str, ...]) ->
         single = judge(run.outcome, exit_code=run.exit_code, targets=targets, hardware=gpus)
         if single.verdict != "passed":
             return Judgement(verdict=single.verdict, reason=run.problem or single.reason)
+    # On a machine with a GPU of the set, tests that all avoided it prove nothing about the kernels.
     device_floor = 1 if gpus and request.smoke_tests and CPU not in targets else 0
     together = _together(runs)
     return judge(

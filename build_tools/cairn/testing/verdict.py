@@ -57,6 +57,8 @@ def _wrong_hardware(outcome: JUnit | None, targets: Sequence[str], hardware: Seq
         return (
             f"the GPUs of this machine ({_names(hardware)}) are not all among the targets ({_names(targets)})"
         )
+    # What tests recorded counts as well: ROCR_VISIBLE_DEVICES, or a container, may show them other GPUs
+    # than us.
     used = [case.device for case in outcome.cases if case.device] if outcome else []
     untargeted = [name for name in used if name.startswith("gfx") and not gpus.matches([name], targets)]
     if untargeted:
@@ -76,6 +78,7 @@ def _failures(outcome: JUnit) -> str | None:
 
 
 def _absences(counts: Counts, floor: int, device_floor: int) -> str | None:
+    # "All skipped" is its own case, since it is the usual way in which a broken import looks green.
     if not counts.total:
         return "no test was collected"
     if not counts.executed:

@@ -28,6 +28,7 @@ from cairn.testing import smoke_facts
 from cairn.testing.smoke_facts import SmokeFacts, WheelFacts
 
 _PROBE_TIMEOUT = 600.0  # seconds
+# Where a system has its libraries: merged and unmerged /usr, 32 bits, and Nix.
 _SYSTEM = ("/lib", "/lib32", "/lib64", "/usr/lib", "/usr/lib32", "/usr/lib64", "/nix/store")
 
 
@@ -89,6 +90,7 @@ def test_code_objects_are_what_was_asked_for(wheel: WheelFacts) -> None:
         objects = code_objects(path)
         empty = [str(code.target) for code in objects if not code.size]
         require(not empty, f"{shown(str(path))} has empty code objects for {', '.join(empty)}")
+        # A library may have no device code at all; one that has some must have it for every target.
         here = {str(code.target) for code in objects}
         require(
             not here or here == asked, f"{shown(str(path))} has code for {named(here)}, not {named(asked)}"
@@ -120,6 +122,7 @@ def test_requirements_are_met() -> None:
 @functools.cache
 def probed(wheel: WheelFacts) -> dict[str, Any]:
     """What the probe saw in a process of its own: one for each wheel, so that no sibling's import helps."""
+    # Programs are traced instead of loaded: dlopen(3) refuses a position-independent executable.
     loadable = [(path, elf.read_file(path)) for path in binaries(wheel)]
     request = {
         "modules": wheel.modules,
