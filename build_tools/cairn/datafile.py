@@ -50,7 +50,7 @@ class _KeywordsOnly(msgspec.StructMeta):
 class Value(msgspec.Struct, metaclass=_KeywordsOnly, frozen=True, forbid_unknown_fields=True):
     """A value that a file holds; fields are JSON's scalars, `Literal`, `tuple`, `Mapping`, `Value`, or None.
 
-    Change one with `msgspec.structs.replace`.
+    Change one with `msgspec.structs.replace`: `dataclasses.replace` fails on it, which mypy does not see.
     """
 
 
