@@ -8,6 +8,7 @@ calls after the tab key, with the beginning of the word and with what was given 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 from argparse import ArgumentTypeError
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 Completer = Callable[..., Iterable[str]]
 
 MORE_FIND_LINKS = "more_find_links"  # where a parser that repeats the options of `add_pip` keeps its own
+_MOST_SECONDS = 1e9
 PORT = 8383
 """Where an index is served unless a different port is given."""
-
-
 LINE_OF_CHECKOUTS = "that of the checkouts"
+"""What `add_stack` says of the line where checkouts are there already."""
 
 
 def add_stack(
@@ -48,7 +49,7 @@ def add_stack(
     """
     action = parser.add_argument(
         "--stack",
-        type=Path,
+        type=any_path,
         required=required and default is None,
         default=default,
         help="a stack.toml, or the folder that has one",
@@ -70,7 +71,10 @@ def add_build_env(parser: argparse.ArgumentParser) -> None:
 def add_line(parser: argparse.ArgumentParser, *, default: str, value: object = None) -> None:
     """`--line`; `default` says in words what applies without it, `value` is what the option is then."""
     action = parser.add_argument(
-        "--line", default=value, help=f"release line, such as nightly or release/2.9 (default: {default})"
+        "--line",
+        type=nonempty,
+        default=value,
+        help=f"release line, such as nightly or release/2.9 (default: {default})",
     )
     completes(action, complete_lines)
 
@@ -108,14 +112,15 @@ def add_targets(parser: argparse.ArgumentParser, *, default: str) -> None:
     """`--targets`; `default` says in words what applies without it."""
     action = parser.add_argument(
         "--targets",
-        type=_some_targets,
+        type=nonempty,
         help=f"GPU targets or families, joined by commas, or cpu (default: {default})",
     )
     completes(action, complete_targets)
 
 
-def _some_targets(text: str) -> str:
-    # A variable of a CI job that is not set must not stand for the default: that may be every target.
+def nonempty(text: str) -> str:
+    """A text, as a `type` of argparse for options whose default is wide: every target, the public index."""
+    # As CI passes a variable that is not set.
     if not text.strip():
         raise ArgumentTypeError("it is empty; leave the option out for what applies without it")
     return text
@@ -132,6 +137,18 @@ def positive(text: str) -> int:
     if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
         raise ArgumentTypeError(f"{text[:40]!r} is not a positive number below a billion")
     return int(text)
+
+
+def seconds(text: str) -> float:
+    """A time to wait, as a `type` of argparse."""
+    # Nothing is later than `nan`, and `inf` is more than a lock or a pipe can wait for.
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found < _MOST_SECONDS:
+        raise ArgumentTypeError(f"{text[:40]!r} is not a positive number of seconds below a billion")
+    return found
 
 
 def add_force(parser: argparse.ArgumentParser) -> None:
@@ -208,7 +225,7 @@ def add_dry_run(parser: argparse.ArgumentParser) -> None:
 
 def add_pip(parser: argparse.ArgumentParser) -> None:
     """Where pip finds the ROCm SDK: upstream's flags (build_prod_wheels.py)."""
-    parser.add_argument("--index-url", metavar="URL", help="the only package index to use")
+    parser.add_argument("--index-url", type=nonempty, metavar="URL", help="the only package index to use")
     add_find_links(parser)
     parser.add_argument("--pip-cache-dir", type=new_folder, metavar="DIR", help="pip's cache folder")
     parser.add_argument(
@@ -282,7 +299,7 @@ def file_or_folder(text: str) -> Path:
 
 def new_file(text: str) -> Path:
     """A file to write: its folder is made where it is missing."""
-    path = _expanded(text)
+    path = any_path(text)
     if path.is_dir():
         raise ArgumentTypeError(f"{text} is a folder, not a file to write")
     _refuse_file_above(path)
@@ -291,14 +308,15 @@ def new_file(text: str) -> Path:
 
 def new_folder(text: str) -> Path:
     """A folder to write into: it is made where it is missing."""
-    path = _expanded(text)
+    path = any_path(text)
     if path.exists() and not path.is_dir():
         raise ArgumentTypeError(f"{text} is a file, not a folder to write into")
     _refuse_file_above(path)
     return path
 
 
-def _expanded(text: str) -> Path:
+def any_path(text: str) -> Path:
+    """A path of which the command itself says more, where nothing is there."""
     from cairn import files
 
     try:
@@ -308,7 +326,7 @@ def _expanded(text: str) -> Path:
 
 
 def _there(text: str, what: str) -> Path:
-    path = _expanded(text)
+    path = any_path(text)
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -55,8 +55,15 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 
 def add_choice(parser: argparse.ArgumentParser, *, related: bool = True, release: bool = True) -> None:
     """Which origin and hashtag: these win over pins, and pins over defaults."""
-    parser.add_argument("--gitrepo-origin", metavar="URL", help="git URL or path of the repository")
-    parser.add_argument("--repo-hashtag", metavar="REF", help="branch, tag, commit, or #N for a pull request")
+    parser.add_argument(
+        "--gitrepo-origin", type=arguments.nonempty, metavar="URL", help="git URL or path of the repository"
+    )
+    parser.add_argument(
+        "--repo-hashtag",
+        type=arguments.nonempty,
+        metavar="REF",
+        help="branch, tag, commit, or #N for a pull request",
+    )
     if related or release:
         parser.add_argument(
             "--torch-dir", type=arguments.folder, metavar="DIR", help="torch checkout that pins the others"

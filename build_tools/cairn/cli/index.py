@@ -40,7 +40,12 @@ def _add_serve(commands: Subparsers) -> None:
         example="cairn index serve ./store",
     )
     parser.add_argument("store", metavar="URL", help="the store: a path or file://…")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--host",
+        type=arguments.nonempty,  # an empty one would be every address of the machine
+        default="127.0.0.1",
+        help="address to listen on (default: %(default)s)",
+    )
     parser.add_argument(
         "--port",
         type=int,

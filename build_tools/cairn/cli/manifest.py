@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cairn import files
 from cairn.cli import arguments
 from cairn.cli import checkout as checkout_command
 from cairn.cli.parser import Subparsers, add_command, add_commands
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from cairn.sources.manifest.manifest import Manifest
     from cairn.stack import Project, Stack
 
-_PYTHON = re.compile(r"3\.\d+t?")
+_PYTHON = re.compile(r"3\.[0-9]{1,3}t?")
 _SHOWN = 12  # problems
 
 
@@ -199,8 +200,8 @@ def _refuse_missing(options: argparse.Namespace) -> None:
     """What --checkout names must be there; other projects that are not there are skipped."""
     for text in options.checkout:
         folder = text.partition("=")[2]
-        if not Path(folder).is_dir():
-            kind = "is a file" if Path(folder).exists() else "is not there"
+        if not files.expanded(folder).is_dir():
+            kind = "is a file" if files.expanded(folder).exists() else "is not there"
             raise UsageError(f"--checkout {text}: {folder} {kind}", tip="name the folder of a checkout")
 
 
@@ -372,5 +373,6 @@ def _folders(stack: Stack | None, options: argparse.Namespace, own: Mapping[str,
         if name not in folders:
             tip = wording.did_you_mean(name, list(folders), what="the projects are")
             raise UsageError(f"--checkout {text}: there is no project {name!r}", tip=tip)
-        folders[name] = Path(folder).absolute()
+        # Not every shell expands the ~ in `torch=~/pytorch`.
+        folders[name] = files.expanded(folder).absolute()
     return folders

@@ -56,8 +56,10 @@ class Parser(argparse.ArgumentParser):
         self._refuse_unknown(words)
         namespace, left = super().parse_known_args(words, namespace)
         if left and self._commands() is None:
+            unexpected = next((word for word in left if word != "--"), left[0])
             self._fail(
-                f"unexpected argument {left[0]!r}", tip=f"`{self.prog} --help` shows what it takes, and where"
+                f"unexpected argument {unexpected!r}",
+                tip=f"`{self.prog} --help` shows what it takes, and where",
             )
         return namespace, left
 

@@ -46,14 +46,16 @@ def _add_smoke(commands: Subparsers) -> None:
     parser.add_argument(
         "--set", type=arguments.file, required=True, metavar="FILE", help="set.json of the wheels"
     )
-    parser.add_argument("--index-url", metavar="URL", help="the only package index to use")
+    parser.add_argument(
+        "--index-url", type=arguments.nonempty, metavar="URL", help="the only package index to use"
+    )
     arguments.add_find_links(parser)
     arguments.add_stack(parser, required=False)
     arguments.add_targets(parser, default="what the set is for; others are refused")
     arguments.add_output_dir(parser, default=Path("smoke"))
     arguments.add_python(parser, what="to make the environment from")
     parser.add_argument(
-        "--timeout", type=float, default=1800.0, metavar="SECONDS", help="for each run of pytest"
+        "--timeout", type=arguments.seconds, default=1800.0, metavar="SECONDS", help="for each run of pytest"
     )
     parser.add_argument("--floor", type=int, default=1, help="fewest tests that must run")
     arguments.add_json(parser)

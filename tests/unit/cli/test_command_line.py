@@ -39,6 +39,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, parser: argparse.Ar
         (("wheel", "shwo", "a.whl"), "there is no command 'shwo'", "did you mean show?"),
         (("zzz",), "there is no command 'zzz'", "the commands are: checkout, manifest"),
         (("ci", "run", "--stack", "s", "extra"), "unexpected argument 'extra'", "--help"),
+        (("ci", "run", "--stack", "s", "--", "extra"), "unexpected argument 'extra'", "--help"),
     ],
 )
 def test_what_was_mistyped_is_named(
@@ -87,6 +88,39 @@ def test_targets_that_are_empty_are_not_the_default(
         main.main([*words, "--targets", " "])
     assert caught.value.code == 2
     assert "argument --targets: it is empty; leave the option out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ci", "run", "--line"),
+        ("checkout", "torch", "--repo-hashtag"),
+        ("checkout", "torch", "--gitrepo-origin"),
+        ("rocm", "install", "--index-url"),
+        ("test", "smoke", "--index-url"),
+        ("index", "serve", "store", "--host"),
+        ("ci", "run", "--stack"),
+    ],
+)
+def test_an_empty_variable_is_not_the_default(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A different line, the public index, every address of the machine, the stack of the current folder.
+    assert f"argument {words[-1]}: " in refused(capsys, *words, "", parser=main.make_parser((words[0],)))
+
+
+def test_no_target_is_not_every_target_for_the_script_either(capsys: pytest.CaptureFixture[str]) -> None:
+    build = build_prod_wheels._parser(Path("build_prod_wheels.py"))
+    shown = refused(capsys, "build", "--output-dir", "o", "--pytorch-rocm-arch", "", parser=build)
+    assert "argument --pytorch-rocm-arch: it is empty" in shown
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "0", "-5", "1e12", "soon", ""])
+def test_a_time_that_is_none_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("test", "smoke", "--set", str(ROOT / "README.md"), f"--timeout={text}")
+    assert "is not a positive number of seconds" in refused(
+        capsys, *words, parser=main.make_parser(("test",))
+    )
 
 
 @pytest.mark.parametrize("words", [(), ("wheel",), ("index",), ("-q",), ("manifest", "--debug")])
@@ -293,8 +327,19 @@ def test_a_checkout_that_is_elsewhere_is_really_there(
     assert "did you mean torch?" in capsys.readouterr().err
 
 
+def test_a_checkout_that_is_elsewhere_may_be_below_the_home_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "mine").mkdir()
+    words = ["manifest", "create", "--stack", str(ROOT / "external-builds" / "sample"), "--output", "m.json"]
+    assert main.main([*words, "--checkout", "torch=~/mine"]) == 4
+    assert f"{tmp_path / 'mine'}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
-    "kind", [arguments.file, arguments.folder, arguments.program, arguments.file_or_folder]
+    "kind",
+    [arguments.file, arguments.folder, arguments.program, arguments.file_or_folder, arguments.any_path],
 )
 @pytest.mark.parametrize(("text", "said"), [("", "no path"), ("~nosuchuser/x", "~nosuchuser/x")])
 def test_a_path_that_names_nothing_is_refused(kind: Callable[[str], Path], text: str, said: str) -> None:

@@ -127,7 +127,9 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
                 parser.add_argument(
                     f"--build-{name}", action=flag, dest=f"build_{project.name}", default=None, help=text
                 )
-    arch = parser.add_argument("--pytorch-rocm-arch", help="GPU targets (default: what the SDK serves)")
+    arch = parser.add_argument(
+        "--pytorch-rocm-arch", type=arguments.nonempty, help="GPU targets (default: what the SDK serves)"
+    )
     arguments.completes(arch, arguments.complete_targets)
     parser.add_argument(
         "--version-suffix", help="local version of the wheels, such as +rocm7.10.0 (default: the SDK's)"

@@ -39,12 +39,18 @@ def _parser(script: Path) -> argparse.ArgumentParser:
     )
     arguments.add_stack(parser, default=script.absolute().parent)
     given = parser.add_mutually_exclusive_group(required=True)
-    given.add_argument("--manifest", type=Path, help="a manifest file of TheRock's")
+    given.add_argument("--manifest", type=arguments.file, help="a manifest file of TheRock's")
     given.add_argument(
-        "--manifest-url", metavar="URL", help=f"where to download one from, into {_DOWNLOADED} of the root"
+        "--manifest-url",
+        type=arguments.nonempty,
+        metavar="URL",
+        help=f"where to download one from, into {_DOWNLOADED} of the root",
     )
     parser.add_argument(
-        "--checkout-root", type=Path, required=True, help="folder of the checkouts; made when missing"
+        "--checkout-root",
+        type=arguments.new_folder,
+        required=True,
+        help="folder of the checkouts; made when missing",
     )
     parser.add_argument(
         "--projects",
