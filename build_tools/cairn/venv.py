@@ -43,10 +43,11 @@ class Isolation(enum.Enum):
     BUILD = "build"
     """A build: nothing that steers compilers, CMake or setup.py, so that two machines build alike."""
     TEST = "test"
-    """A tested wheel: only what is known to be harmless. LD_LIBRARY_PATH, ROCM_PATH or a GPU override could
-    make a broken wheel look whole."""
+    """A tested wheel, and the pip that installs it for a test: only what is known to be harmless.
+    LD_LIBRARY_PATH, ROCM_PATH or a GPU override could make a broken wheel look whole."""
     INSTALLER = "installer"
-    """pip or uv as a stranger runs them: none of the user's configuration of pip, uv, Python or conda."""
+    """pip or uv as a stranger runs them, in the gate's trial and for resolving: none of the user's
+    configuration of pip, uv, Python or conda."""
 
 
 _DROPPED = {

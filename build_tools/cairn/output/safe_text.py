@@ -1,4 +1,4 @@
-"""Text of others made safe to show: no secrets, nothing that moves a screen, nothing that CI obeys."""
+"""Text of others made safe to show: no password of a URL, nothing that moves a screen or commands CI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An sdist as a repository: fetched by pip, checked by its hash, read without running or unpacking it."""
+"""An sdist, fetched by pip and checked by its hash, read into a repository's files without running it."""
 
 from __future__ import annotations
 
