@@ -162,7 +162,7 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
         targets: default targets, `cpu` for a stack without ROCm.
         lines: the release lines, each with the hashtags (project name to hashtag) that are not the project's
             own. A project whose hashtag is `{line}` follows them all by name.
-        environment: variables of every project's build; a project's own win.
+        environment: variables of every project's build; a project's own win, whichever table has them.
         sdk: the ROCm SDK; None for a stack without ROCm.
         version_suffix: local version of the wheels for a stack without ROCm, such as `+cpu`.
         extra_wheels: requirements installed into every build and smoke environment, from the user's index.
@@ -260,7 +260,7 @@ def load(path: Path) -> Stack:
             f"cannot read the stack {path}: {error.strerror}", tip="name a stack.toml with --stack"
         ) from error
     stack = datafile.from_plain(data, Stack, name=str(path))
-    stack = _with_defaults(stack, path)
+    stack = _with_lines(stack, path)
     _validate(stack, path)
     return _absolute(stack, path.parent.absolute())
 
@@ -312,7 +312,7 @@ def _validate_order(stack: Stack, path: Path) -> None:
             f"{path}: projects need each other in a circle: {' -> '.join(error.args[1])}"
         ) from error
     for project in stack.projects:
-        if early := _versions_named(project) - _all_needs(stack, project):
+        if early := _versions_named(stack, project) - _all_needs(stack, project):
             raise UsageError(
                 f"{path}: {project.name} names the version of {', '.join(sorted(early))}, "
                 "which need not be built before it",
@@ -320,12 +320,12 @@ def _validate_order(stack: Stack, path: Path) -> None:
             )
 
 
-def _versions_named(project: Project) -> set[str]:
+def _versions_named(stack: Stack, project: Project) -> set[str]:
     """The projects whose `{version:NAME}` a project's texts have: only wheels built before it have one."""
-    environment = project.environment
     texts = [*project.requires, *project.requires_rocm, *project.config_settings.values()]
-    for name in ("always", "linux", "windows", "rocm", "cpu"):
-        texts += getattr(environment, name).values()
+    for environment in (stack.environment, project.environment):
+        for name in Environment.__struct_fields__:
+            texts += getattr(environment, name).values()
     return {match[1] for text in texts for match in _VERSION_OF.finditer(text)}
 
 
@@ -335,29 +335,23 @@ def _all_needs(stack: Stack, project: Project) -> set[str]:
     return direct.union(*(_all_needs(stack, stack.project(name)) for name in direct))
 
 
-def _with_defaults(stack: Stack, path: Path) -> Stack:
-    """The stack with its lines and its environment written out in every project."""
+def _with_lines(stack: Stack, path: Path) -> Stack:
+    """The stack with its lines written out in every project."""
     projects = [p.name for p in stack.projects]
     for name in (name for hashtags in stack.lines.values() for name in hashtags if name not in projects):
         raise UsageError(
             f"{path}: a line names the project {name!r}, which the stack does not have",
             tip=wording.did_you_mean(name, projects, what="its projects are"),
         )
-    done = []
-    for project in stack.projects:
-        shared, own = stack.environment, project.environment
-        merged = {
-            kind: {**getattr(shared, kind), **getattr(own, kind)} for kind in Environment.__struct_fields__
-        }
-        done.append(
-            msgspec.structs.replace(
-                project,
-                hashtag=project.hashtag.replace(_LINE, stack.line),
-                lines=_lines_of(project, stack, path),
-                environment=Environment(**merged),
-            )
+    done = tuple(
+        msgspec.structs.replace(
+            project,
+            hashtag=project.hashtag.replace(_LINE, stack.line),
+            lines=_lines_of(project, stack, path),
         )
-    return msgspec.structs.replace(stack, projects=tuple(done))
+        for project in stack.projects
+    )
+    return msgspec.structs.replace(stack, projects=done)
 
 
 def _lines_of(project: Project, stack: Stack, path: Path) -> dict[str, Line]:
@@ -378,7 +372,8 @@ def _lines_of(project: Project, stack: Stack, path: Path) -> dict[str, Line]:
         for line in (line for key, line in entries if fnmatch.fnmatchcase(name, key)):
             origin, hashtag = line.origin or origin, line.hashtag or hashtag
         hashtag = stack.lines.get(name, {}).get(project.name, hashtag).replace(_LINE, name)
-        if origin is not None or hashtag != project.hashtag:
+        # A line that a project names is one of the stack's, though it may change nothing.
+        if name in project.lines or origin is not None or hashtag != project.hashtag:
             lines[name] = Line(origin=origin, hashtag=hashtag)
     return lines
 

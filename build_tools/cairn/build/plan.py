@@ -162,7 +162,7 @@ def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
         # The stack's words on the project.
         "project": project.name,
         "distribution": project.distribution,
-        "environment": dict(variables.template_of(project, for_cpu=request.for_cpu)),
+        "environment": dict(variables.template_of(request.stack, project, for_cpu=request.for_cpu)),
         "source_dirs": list(project.source_dirs),
         "version": [project.version_file, project.version_edit],
         "device_code": project.device_code,

@@ -75,13 +75,9 @@ def test_a_line_is_known_though_all_projects_are_the_same_on_it(tmp_path: Path) 
     assert not loaded.project("t").lines
 
 
-def test_the_environment_of_a_stack_lies_below_that_of_each_project(tmp_path: Path) -> None:
-    shared = '[environment.rocm]\nROCM_HOME = "{rocm_home}"\nBLAS = "a"\n[environment.always]\nX = "1"\n'
-    own = '[projects.environment.rocm]\nBLAS = "b"'
-    loaded = load(tmp_path, HEAD + shared + project("s", more=own) + project("t"))
-    assert loaded.project("s").environment.rocm == {"ROCM_HOME": "{rocm_home}", "BLAS": "b"}
-    assert loaded.project("t").environment.rocm == {"ROCM_HOME": "{rocm_home}", "BLAS": "a"}
-    assert loaded.project("t").environment.always == {"X": "1"}
+def test_a_line_that_only_a_project_names_is_known_though_it_changes_nothing(tmp_path: Path) -> None:
+    loaded = load(tmp_path, HEAD + project("t", more='[projects.lines.main]\nhashtag = "main"'))
+    assert loaded.for_line("main").project("t").hashtag == "main"
 
 
 def test_the_stacks_we_have_are_on_the_lines_that_upstream_names() -> None:

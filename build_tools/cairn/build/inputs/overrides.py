@@ -83,7 +83,7 @@ def parse(texts: Iterable[str], stack: Stack) -> dict[str, str]:
             raise UsageError(f"the value of --build-env {name} has a control character in it")
         _refuse_secret(name, value)
         for each in stack.projects if project is None else (project,):
-            _refuse_ours(name, each)
+            _refuse_ours(name, each, stack)
         found[f"{project.name}:{name}" if project else name] = value
     return found
 
@@ -103,9 +103,9 @@ def _refuse_secret(name: str, value: str) -> None:
         )
 
 
-def _refuse_ours(name: str, project: Project) -> None:
+def _refuse_ours(name: str, project: Project, stack: Stack) -> None:
     # A variable whose template has a placeholder follows a flag of ours, whatever its name is.
-    templates = (variables.template_of(project, for_cpu=for_cpu) for for_cpu in (False, True))
+    templates = (variables.template_of(stack, project, for_cpu=for_cpu) for for_cpu in (False, True))
     template = next((each[name] for each in templates if name in each), "")
     placeholders = variables.PLACEHOLDER.findall(template)
     if name not in _OURS and not placeholders and not _OURS_TOO.fullmatch(name):

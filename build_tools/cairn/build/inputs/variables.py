@@ -25,19 +25,20 @@ from pathlib import Path
 from cairn import platforms, venv
 from cairn.build.model import BuildRequest
 from cairn.errors import UsageError
-from cairn.stack import Project
+from cairn.stack import Project, Stack
 from cairn.venv import VirtualEnvironment
 
 PLACEHOLDER = re.compile(r"\{(?P<name>[A-Za-z_]+(?::[A-Za-z0-9_-]+)?)\}")
 
 
-def template_of(project: Project, *, for_cpu: bool) -> Mapping[str, str]:
+def template_of(stack: Stack, project: Project, *, for_cpu: bool) -> Mapping[str, str]:
     """The variables that stack.toml gives a project on this platform, unexpanded."""
-    given = project.environment
-    # Each may replace what the one before says.
-    chosen = dict(given.always)
-    chosen.update(given.windows if platforms.here.stack_section() == "windows" else given.linux)
-    chosen.update(given.cpu if for_cpu else given.rocm)
+    chosen: dict[str, str] = {}
+    # Each may replace what the one before says; all of the project's come after all of the stack's.
+    for given in (stack.environment, project.environment):
+        chosen |= given.always
+        chosen |= given.windows if platforms.here.stack_section() == "windows" else given.linux
+        chosen |= given.cpu if for_cpu else given.rocm
     return chosen
 
 
@@ -127,7 +128,7 @@ def build_variables(
         launcher = request.compiler_cache
         # CMake takes these from the environment since 3.17 (cmake-env-variables).
         variables |= {f"CMAKE_{lang}_COMPILER_LAUNCHER": launcher for lang in ("C", "CXX", "HIP")}
-    given = template_of(project, for_cpu=request.for_cpu)
+    given = template_of(request.stack, project, for_cpu=request.for_cpu)
     expanded = expand_all(given, values, where=f"environment of {project.name}")
     # The stack knows its projects better than we do, and the user's --build-env was checked to be harmless.
     return {**variables, **expanded, **request.env_of(project)}

@@ -1,7 +1,11 @@
+import msgspec
 import pytest
 
+from cairn import platforms
 from cairn.build.inputs import variables
 from cairn.errors import UsageError
+from cairn.stack import Environment, Stack
+from helpers.build import project
 
 
 def test_placeholders_are_replaced_and_other_braces_stay() -> None:
@@ -17,3 +21,34 @@ def test_a_value_is_not_expanded_again() -> None:
 def test_an_unknown_placeholder_names_the_place() -> None:
     with pytest.raises(UsageError, match=r"environment of torch, USE_X.*\{nope\}"):
         variables.expand_all({"USE_X": "{nope}"}, {}, where="environment of torch")
+
+
+OWN = msgspec.structs.replace(
+    project("own"),
+    environment=Environment(always={"A": "own"}, linux={"L": "own", "X": "own"}, rocm={"R": "own"}),
+)
+SHARED = Environment(
+    always={"A": "shared", "S": "shared"},
+    linux={"L": "shared"},
+    rocm={"A": "shared rocm", "L": "shared rocm", "R": "shared rocm", "X": "{rocm_home}"},
+    cpu={"A": "shared cpu"},
+)
+
+
+@pytest.mark.parametrize(
+    ("section", "for_cpu", "expected"),
+    [
+        ("linux", False, {"A": "own", "S": "shared", "L": "own", "X": "own", "R": "own"}),
+        ("linux", True, {"A": "own", "S": "shared", "L": "own", "X": "own"}),
+        ("windows", False, {"A": "own", "S": "shared", "L": "shared rocm", "X": "{rocm_home}", "R": "own"}),
+        ("windows", True, {"A": "own", "S": "shared"}),
+    ],
+)
+def test_a_projects_own_variable_wins_over_the_stacks_whichever_table_has_it(
+    monkeypatch: pytest.MonkeyPatch, section: str, for_cpu: bool, expected: dict[str, str]
+) -> None:
+    monkeypatch.setattr(platforms.here, "stack_section", lambda: section)
+    other = project("other")
+    stack = Stack(name="s", line="l", targets=("cpu",), projects=(OWN, other), environment=SHARED)
+    assert variables.template_of(stack, OWN, for_cpu=for_cpu) == expected
+    assert variables.template_of(stack, other, for_cpu=True)["A"] == "shared cpu"
