@@ -132,6 +132,19 @@ def test_edits_after_a_killed_move_do_not_stop_the_repair(
     assert_whole(bench, bench(), reference)
 
 
+@pytest.mark.parametrize("name", ["third_party/cudakit/..git", "torch/._rocm_init.py"])
+def test_a_file_that_a_killed_run_was_writing_is_not_the_users(
+    bench: Bench, upstream: Upstream, name: str
+) -> None:
+    bench()
+    left = bench.path / f"{name}.0123456789abcdef.part"
+    left.parent.mkdir(exist_ok=True)
+    left.touch()
+    upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
+    assert bench().version == "2.9.1"
+    assert not left.exists()
+
+
 def test_two_lines_from_one_mirror_at_once(bench: Bench, upstream: Upstream, tmp_path: Path) -> None:
     other = upstream.commit("torch", {"version.txt": "3.0.0\n"}, "Three", branch="three")
     wanted = [("main", "a"), ("three", "b"), ("v2.9.0", "c"), ("three", "d")]

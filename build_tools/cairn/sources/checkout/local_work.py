@@ -151,6 +151,8 @@ def _found(part: MovingPart, within: Collection[Path]) -> Found:
     changes = own.changes()
     _refuse_inner(part, changes)
     edits = {*changes, *_hidden_edits(part)} - state.written_by_placing(own, changes)
+    # A submodule's `.git` file and what a build lends to the tree are written there by `cairn.files`.
+    edits = {name for name in edits if not repository.is_part(Path(name).name)}
     ignored: set[str] = set()
     if part.commit is not None and part.source is not None:
         ignored = set(overwritten.by_commit(own, part.commit, part.source, within))

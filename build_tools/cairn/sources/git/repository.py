@@ -193,7 +193,9 @@ def create(repository: Repository) -> None:
     # A linked worktree (`git worktree add`) is tied to its main repository already, in a different way.
     is_submodule = git_dir != dot_git and repository.common_dir == git_dir
     if is_submodule:
-        files.write_text(dot_git, f"gitdir: {_relative(git_dir, work_tree)}\n")
+        link = f"gitdir: {_relative(git_dir, work_tree)}\n"
+        if not dot_git.is_file() or dot_git.read_text(encoding="utf-8") != link:
+            files.write_text(dot_git, link)
     if (repository.common_dir / _OURS).exists():
         if is_submodule and not repository.succeeds(*_WORKTREE):
             repository.run(*_WORKTREE, _relative(work_tree, git_dir))

@@ -120,8 +120,10 @@ def of_commit(
         SourceError: `.gitmodules` is malformed or names a path outside.
     """
     source = objects or parent
-    # Most submodules have none of their own, and asking git takes longer than looking.
-    if commit == "HEAD" and not (source.work_tree / ".gitmodules").exists():
+    # Most submodules have none of their own, and asking git takes longer than looking. (The user may have
+    # deleted the file: the submodules' repositories are still there.)
+    places = (source.work_tree / ".gitmodules", source.git_dir / "modules")
+    if commit == "HEAD" and not any(place.exists() for place in places):
         return ()
     if not source.succeeds("cat-file", "-e", f"{commit}:.gitmodules"):
         return ()

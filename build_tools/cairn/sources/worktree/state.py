@@ -20,7 +20,7 @@ import msgspec
 
 from cairn import datafile, files
 from cairn.errors import SourceError, UsageError
-from cairn.sources.git.repository import Repository
+from cairn.sources.git.repository import Repository, is_part
 from cairn.sources.worktree import contents
 from cairn.sources.worktree.contents import Entry
 
@@ -203,12 +203,11 @@ def lent(root: Repository, name: str, text: str) -> Iterator[None]:
         SourceError: a different file is there.
     """
     take_back(root)
-    path = root.work_tree / name
     refuse_other(root, name)
-    with files.writing_beside(path) as part:
-        part.write_text(text, encoding="utf-8", newline="\n")
-        datafile.write(root.git_dir / _LENT, Lent(files={name: files.sha256_of(part)}))
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    datafile.write(root.git_dir / _LENT, Lent(files={name: sha256}))
     try:
+        files.write_text(root.work_tree / name, text)
         yield
     finally:
         take_back(root)
@@ -229,6 +228,10 @@ def take_back(root: Repository) -> None:
             path = root.work_tree / name
             if not path.is_symlink() and path.is_file() and files.sha256_of(path) == sha256:
                 path.unlink()
+            # A run that was killed while it wrote the file left what `cairn.files` writes before it renames it.
+            for part in path.parent.glob(".*.part"):
+                if is_part(part.name):
+                    part.unlink()
     note.unlink()
 
 

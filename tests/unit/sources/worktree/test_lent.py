@@ -19,9 +19,12 @@ def root(tmp_path: Path) -> Repository:
     return root_at(tmp_path / "tree")
 
 
-def killed_while_lending(root: Repository) -> Path:
+def killed_while_lending(root: Repository, *, at: str = "") -> Path:
+    """A file lent by a run that was killed: in the block, or when the file was about to be renamed or made."""
+    hook = f"lambda event, args: event == {at!r} and 'x.py' in str(args[0]) and os.kill(os.getpid(), 9)"
     code = (
-        "import os, signal, pathlib\n"
+        "import os, signal, pathlib, sys\n"
+        f"sys.addaudithook({hook})\n"
         "from cairn.sources.worktree import state\n"
         "from cairn.sources.git.repository import root_at\n"
         f"with state.lent(root_at(pathlib.Path({str(root.work_tree)!r})), 'a/x.py', 'ours'):\n"
@@ -44,6 +47,14 @@ def test_it_is_taken_back_after_a_kill(root: Repository) -> None:
     assert path.read_text() == "ours"
     state.take_back(root)
     assert not path.exists()
+    assert not state.is_lent(root)
+
+
+@pytest.mark.parametrize("at", ["open", "os.rename", "os.remove"])
+def test_nothing_of_it_is_left_by_a_kill_while_it_is_written(root: Repository, at: str) -> None:
+    killed_while_lending(root, at=at)
+    state.take_back(root)
+    assert [path for path in (root.work_tree / "a").rglob("*")] == []
     assert not state.is_lent(root)
 
 
