@@ -246,7 +246,7 @@ class Progress:
         while not ended.wait(TICK if self.moves else HEARTBEAT):
             line = f"  {self.seconds()} s  {self.doing()}"
             if self.moves:
-                # One column is left free: a full line would make some terminals begin another.
+                # One column is left free: a full line would make some terminals begin a new one.
                 line = line[: shutil.get_terminal_size().columns - 1]
                 self._write(f"\r{line}\x1b[K")
             else:

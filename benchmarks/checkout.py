@@ -1,14 +1,14 @@
-"""Check out a repository of torch's size again, at another hashtag: Cairn beside a plain recursive clone.
+"""Check out a repository of torch's size again, at a different hashtag: Cairn beside a plain recursive clone.
 
     python benchmarks/checkout.py
     python benchmarks/checkout.py --files 8000 --submodules 10 --rounds 1
 
 Cairn's mirrors are filled by a first checkout of the other line, as in the life of a nightly or a developer.
-Both sides run as child processes, in turn, from the same origin on this machine, which they reach as they
-would one on another (a `file://` URL: without it, git makes hard links and transfers nothing); the median of
-the rounds counts. "Same folder" is a checkout that is brought from one line to the other, "new folder" is
-made anew. Then two checkouts of different lines run at once from empty mirrors, and every tree is compared
-with the origin's.
+Both sides run as child processes, in turn, from the same origin on this machine, which they reach by a
+`file://` URL (without it, git makes hard links and transfers nothing); the median of the rounds counts.
+"Same folder" is a checkout that is brought from one line to the other, "new folder" is made from nothing.
+Then two checkouts of different lines run at once from empty mirrors, and every tree is compared with the
+origin's.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def check(origin: Path, line: str, target: Path) -> int:
     """Compare the files of a checkout and of every submodule with their origins; how many trees there were.
 
     Raises:
-        SystemExit: one is another.
+        SystemExit: one is different.
     """
     wanted = {"": git(origin, "rev-parse", f"{line}^{{tree}}")}
     for entry in git(origin, "ls-tree", "-r", line, "third_party").splitlines():

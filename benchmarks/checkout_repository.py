@@ -35,7 +35,7 @@ def make(folder: Path, size: Size) -> Path:
     commits = {}
     for number in range(size.submodules):
         name = f"kit{number:02}"
-        # Every fourth submodule is another on the second line.
+        # Every fourth submodule is at a different commit on the second line.
         changed = each // 10 if number % 4 == 0 else 0
         commits[name] = _write(folder / f"{name}.git", _stream(chance, each, changed, size, {}))
     links = [{name: pair[line] for name, pair in commits.items()} for line in (0, 1)]

@@ -188,7 +188,7 @@ def _metadata() -> dict[str, Case]:
         "METADATA: different fields": each(500, core, lambda i: f"X-{i}: a\n"),
         "METADATA: folded lines": each(5_000, core, lambda _: " a\n", f"{head}Summary: a\n"),
         "METADATA: keywords": each(20_000, core, lambda _: "a,", f"{head}Keywords: "),
-        "METADATA: lines that are no header": each(5_000, core, lambda _: "a\n"),
+        "METADATA: lines that are not headers": each(5_000, core, lambda _: "a\n"),
         "WHEEL: folded lines": each(10_000, plain, lambda _: " a\n", "Tag: a\n"),
         "WHEEL: tags": each(5_000, plain, lambda _: "Tag: a\n", ""),
         "RECORD": each(5_000, record.parse_record, lambda i: f"a{i},sha256=a,1\n", ""),

@@ -8,7 +8,7 @@ ROCm of AMD's has gigabytes of kernels, which Debian's has not: eight copies of 
 stand in for those of rocBLAS (`--kernels 0` for a tree that has its own).
 
 What the fat wheel gained is unpacked first; then one program deflates those files into an archive and does
-nothing else, and another also hashes them, as RECORD demands of every tool. All sides use the same
+nothing else, and a second one also hashes them, as RECORD demands of every tool. All sides use the same
 compressor: first the standard library's, then the one of the extra `fast`, where it is installed. Every side
 is a child process; they run in turn, and the least of each counts. CPU is user and system time.
 """

@@ -159,6 +159,8 @@ def parse_json(text: bytes | str, *, name: str) -> Any:  # noqa: ANN401 - what j
         found = json.loads(
             text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_without_repeats
         )
+        # Half a pair is valid in JSON's grammar and in Python's `str`, but not in UTF-8: encoding it fails
+        # here, not when the value is written somewhere. A whole pair became one character and passes.
         if _SURROGATE.search(text):
             json.dumps(found, ensure_ascii=False).encode()
     except RecursionError as error:

@@ -3,10 +3,10 @@
 `run` takes a command and gives a `Completed`, or raises. Each program leads a process group of its own,
 because four things may end it, and none may leave a compiler behind that goes on writing:
 
-- its time is over (`timeout`): its group is killed, and what it has written so far goes into the error; -
-we are interrupted, or a callback raises: the exception passes through `run`, which ends the group on its
-way; - a different thread ends everything (`terminate_all`, or the `Group` that the calling thread belongs
-to); - it ends by itself, but a child of its own holds its output open: see `_Dialogue`.
+- its time is over (`timeout`): its group is killed, and what it has written so far goes into the error;
+- we are interrupted, or a callback raises: the exception ends the group on its way through `run`;
+- a different thread ends everything (`terminate_all`, or the `Group` that the calling thread belongs to);
+- it ends by itself, but a child of its own holds its output open: see `_Dialogue`.
 """
 
 from __future__ import annotations

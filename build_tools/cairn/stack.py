@@ -359,7 +359,7 @@ def _lines_of(project: Project, stack: Stack, path: Path) -> dict[str, Line]:
     exact = {name for p in stack.projects for name in p.lines if not _PATTERN.search(name)}
     names = sorted({*stack.lines, stack.line, *exact})
     for key in project.lines:
-        if not fnmatch.filter(names, key):
+        if not any(fnmatch.fnmatchcase(name, key) for name in names):  # `filter` ignores case on Windows
             raise UsageError(
                 f"{path}: {project.name} has an entry for the line {key!r}, which the stack does not have",
                 tip=wording.did_you_mean(key, names, what="its lines are"),

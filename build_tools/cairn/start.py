@@ -84,6 +84,7 @@ def _leave_on_interrupt() -> None:
 
 
 def _leave(*_: object) -> None:
+    # Not `print`: the signal may have come while something holds the lock of standard error.
     os.write(2, b"error: interrupted\n")
     os._exit(EXIT_INTERRUPTED)
 
@@ -123,6 +124,7 @@ def _without_reader() -> int:
 
 
 def _unforeseen(error: Exception) -> int:
+    # A missing package of ours is a defect; one that we depend on, an installation that was half removed.
     if isinstance(error, ImportError) and (error.name or "cairn").partition(".")[0] != "cairn":
         tip = "install Cairn again: `pip install -e .` in its folder, or `python3 dev.py check`"
         return _say(f"{error.name}, which Cairn needs, cannot be imported: {error}", EXIT_PREREQUISITE, tip)

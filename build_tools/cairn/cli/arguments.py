@@ -370,6 +370,7 @@ def words() -> list[str]:
     """What is on the line that a shell asks about, up to the cursor."""
     import shlex
 
+    # bash's names for the line and the cursor's place in it; argcomplete sets them for other shells too.
     line = os.environ.get("COMP_LINE", "")
     try:
         return shlex.split(line[: int(os.environ.get("COMP_POINT", len(line)))])[1:]
@@ -408,6 +409,7 @@ def complete_targets(prefix: str, **_: object) -> list[str]:
     """Targets and families, after those that are on the list already."""
     from cairn import targets as gpu
 
+    # A shell replaces the whole word, `gfx942,gf` too.
     before = prefix[: prefix.rfind(",") + 1]
     return [f"{before}{name}" for name in (gpu.CPU, *gpu.families(), *gpu.known_targets())]
 
@@ -415,11 +417,12 @@ def complete_targets(prefix: str, **_: object) -> list[str]:
 def _stack(parsed_args: argparse.Namespace) -> Stack | None:
     from cairn import stack as stacks
 
+    # argcomplete gives the options that it has parsed so far.
     path = getattr(parsed_args, "stack", None)
     line = words()
     if path is None and "--stack" in line[:-1]:  # it may stand behind the cursor's word, or be parsed later
         path = Path(line[line.index("--stack") + 1])
     try:
         return stacks.load(path) if path is not None else None
-    except CairnError:
+    except CairnError:  # nothing to offer; the command itself will say what is wrong
         return None

@@ -43,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if argv is None else argv
     # Only the group that is named gets its commands: all of them together take longer than many commands run.
+    # No general option takes a value, so the first word without a dash is the group. While a shell completes,
+    # the line is in argcomplete's variables, not in our arguments.
     line = arguments.words() if completion_asked() else words
     first = next((word for word in line if not word.startswith("-")), "")
     return guarded(make_parser((first,)).parse_args(words))
@@ -119,6 +121,7 @@ def guarded(options: argparse.Namespace) -> int:
         _report_system(error)
         return start.EXIT_SYSTEM
     except Exception:
+        # An import that is interrupted may end in an ImportError or a SystemError instead.
         if interrupts is not None and interrupts.came:
             return _end_interrupted()
         _end_programs()

@@ -32,7 +32,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - whatever argparse takes
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
         group = self.add_argument_group("general options")
-        # No default: that of the command would overwrite what was given before its name.
+        # SUPPRESS: argparse parses a command into a namespace of its own and copies that over ours, so a
+        # default of the command would overwrite what was given before its name.
         for names, text in (
             (("-v", "--verbose"), "show every line of the programs that are run"),
             (("-q", "--quiet"), "show nothing but results, warnings and errors"),
@@ -50,11 +51,13 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - see above
         """Refuse unknown options by name before argparse misses the arguments they were to be."""
+        # argparse calls this for the program and then, with the words that are left, for each command below.
         words = list(sys.argv[1:] if args is None else args)
-        if completion_asked():
+        if completion_asked():  # a line that is not finished may still be wrong
             return super().parse_known_args(words, namespace)
         self._refuse_unknown(words)
         namespace, left = super().parse_known_args(words, namespace)
+        # argparse reports what is left over from the top, under the name of the whole program: too far away.
         if left and self._commands() is None:
             unexpected = next((word for word in left if word != "--"), left[0])
             self._fail(
@@ -81,6 +84,7 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - what argparse passes
         """What argparse calls to compare a value with an option's choices, or with the commands."""
+        # Replaced because its own message quotes every choice and guesses none.
         if action.choices is None or value in action.choices:
             return
         known = [str(choice) for choice in action.choices]
@@ -132,18 +136,21 @@ class Parser(argparse.ArgumentParser):
 
     def _own(self, words: Sequence[str]) -> Iterator[str]:
         """The words up to `--` or to the name of a command, without the values of options."""
-        value = False
+        value = False  # whether this word is the value of the option before it
         for word in words:
             option = _is_option(word)
             if word == "--" or (self._commands() is not None and not option and not value):
                 return
             if option or not value:
                 yield word
+            # `nargs` None is argparse's for one value; our options have one or none. `--name=value` is not a
+            # key of the table, so no word after it is skipped.
             action = self._option_string_actions.get(word)
             value = option and action is not None and action.nargs is None
 
 
 def _is_option(word: str) -> bool:
+    # argparse's own rules (`_parse_optional`): a word with a space, or a negative number, is a value.
     name = word.partition("=")[0]
     return len(name) > 1 and name.startswith("-") and " " not in name and not _NUMBER.fullmatch(word)
 

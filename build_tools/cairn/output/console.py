@@ -87,7 +87,7 @@ class Console:
         self._in_actions = os.environ.get("GITHUB_ACTIONS") == "true"
         self._group: Stage | None = None  # the stage whose fold group is open in GitHub Actions
         self._stages: list[Stage] = []
-        self._live: Live | None = None
+        self._live: Live | None = None  # the table at the bottom of a terminal while any stage runs
         self._lock = threading.RLock()
         self._steps: tuple[int, int] | None = None  # how many have begun, of how many
 
@@ -187,6 +187,8 @@ class Console:
             self._stages.append(stage)
             if self.quiet:
                 return
+            # On a terminal one table shows all stages and is drawn again; elsewhere each begins with a line,
+            # and a line from time to time says that it still runs: CI ends jobs that are silent for long.
             if not self._redraws:
                 self._announce(stage)
                 threading.Thread(target=self._beat, args=(stage,), daemon=True).start()
@@ -212,6 +214,7 @@ class Console:
     def _end(self, stage: Stage) -> None:
         with self._lock:
             self._stages.remove(stage)
+            # Stopped before the last stage's end is said, or the line would go where the table was.
             if self._live is not None and not self._stages:
                 self._live.stop()
                 self._live = None
@@ -239,12 +242,14 @@ class Console:
                 ("…", "cyan"),
                 (f"{stage.step}{stage.name}", ""),
                 (clock(stage.seconds), "dim"),
+                # 14: the mark, the clock and the gaps between the columns
                 (stage.line[: max(20, self._err.width - len(stage.step + stage.name) - 14)], "dim"),
             )
             for stage in list(self._stages)
         ]
 
     def _beat(self, stage: Stage) -> None:
+        # Looks often, so that the thread of a stage that has ended is gone soon.
         next_at = _HEARTBEAT
         while stage in self._stages:
             time.sleep(0.25)
@@ -295,14 +300,14 @@ def _one_line(text: str) -> str:
 
 
 def clock(seconds: float) -> str:
-    """A duration as people read it: `3.2 s`, `4 min 05 s`."""
+    """A duration for users to read: `3.2 s`, `4 min 05 s`."""
     if seconds < 60:  # noqa: PLR2004 - a minute
         return f"{seconds:.1f} s"
     return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
 
 
 def size(count: int) -> str:
-    """A number of bytes as people read it: `812 B`, `3.4 MB` (powers of 1000, as package indexes have it)."""
+    """A number of bytes for users to read: `812 B`, `3.4 MB` (powers of 1000, as package indexes have it)."""
     value, unit = float(count), "B"
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if value < 1000 or unit == "TB":  # noqa: PLR2004 - the step between units

@@ -51,9 +51,11 @@ class Screen:
     def line(self, *parts: Styled) -> None:
         """Print one line, however long it is."""
         whole = "".join(text for text, _ in parts)
+        # A command may begin in one part and end in the next, so the whole is looked at.
         if self._inert and (harmless := safe_text.inert(whole)) != whole:
             parts = ((harmless, parts[0][1]),)
         shown = (self._drawn(text, style) for text, style in parts)
+        # A `Text`, since rich reads `[bold]` in a plain string as markup.
         self._console.print(rich.text.Text.assemble(*shown), soft_wrap=True)
 
     def command(self, text: str) -> None:

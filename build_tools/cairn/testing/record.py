@@ -108,9 +108,8 @@ def read(path: Path) -> TestRecord:
     """Read a record.
 
     Raises:
-        UsageError: it is not a record, or of an unknown version, or contradicts itself: it `passed` with
-        failures
-            or without a passed test, a digest is not a sha256, it names no wheel.
+        UsageError: it is not a record, or of an unknown version, or contradicts itself: it `passed`
+            with failures or without a passed test, a digest is not a sha256, it names no wheel.
     """
     record = datafile.read(path, TestRecord)
     if problem := _contradiction(record):

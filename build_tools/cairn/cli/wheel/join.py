@@ -40,5 +40,5 @@ def run(options: argparse.Namespace) -> int:
         if library.missing:
             screen.out(f"  {library.library}: without {', '.join(library.missing)}")
         elif not library.same_bytes:
-            screen.out(f"  {library.library}: the original code objects, compressed anew")
+            screen.out(f"  {library.library}: the original code objects, compressed again")
     return 0

@@ -4,13 +4,12 @@
     1 files and sidecars              no page names them, so no one sees them; the next run finds them there
     2 open journal entry              the same; the next run records the change as undone
     3 parts of the state              the same: no state names them
-    4 state.json, if it is unchanged  the change counts. The pages are still the old ones, whole as they were,
-    and
-                                      the state says which are to be written
+    4 state.json, if it is unchanged  the change counts; the pages are still the old ones, whole, and the
+                                      state says which are to be written
     5 pages of sets, of projects,     an installer sees each project before or after the change. What others
       then the root                   depend on comes first: what a page pins is on the pages it leads to
-    6 ended journal entry             the state still lists the work: the next run does it again, to the same
-    end 7 state.json without the work     nothing is left to do
+    6 ended journal entry             the state still lists the work: the next run does it again
+    7 state.json without the work     nothing is left to do
 
 Only step 4 decides. All after it can be done by any run, as often as it likes, because pages are made from
 the state alone. `recover` does just that at the beginning of each change.
