@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import index_probe, owned, platforms, process
-from cairn.errors import NetworkError, ProcessError
+from cairn.errors import NetworkError, PrerequisiteError, ProcessError
 from cairn.output import Progress
 
 _CREATE_TIMEOUT = 600.0  # seconds; it copies little, but the disk of a busy machine is slow
@@ -218,6 +218,21 @@ def pip_command(python: Path) -> tuple[str, ...]:
     """Our pip, to install for an interpreter (or the folder of its environment), up to its own options."""
     pip = (sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check")
     return (*pip, "install", "--no-input", "--no-user")  # a configuration file may say `user = true`
+
+
+def uv_program() -> str:
+    """The uv that was installed with us.
+
+    Raises:
+        PrerequisiteError: it is not there, such as where only its Python module was copied.
+    """
+    from uv import find_uv_bin  # noqa: PLC0415 - few commands need it
+
+    try:
+        return find_uv_bin()
+    except FileNotFoundError as error:
+        tip = "install it again: python3 -m pip install --force-reinstall uv"
+        raise PrerequisiteError("uv, which Cairn needs, has no program", tip=tip) from error
 
 
 def install(  # noqa: PLR0913 - each is one independent property of the run

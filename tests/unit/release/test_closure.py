@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from packaging.requirements import Requirement
 
-from cairn.errors import StoreError, UsageError
+from cairn.errors import PrerequisiteError, StoreError, UsageError
+from cairn.release.index import keys
 from cairn.release.index.commit import ChannelChange, commit
 from cairn.release.index.generation import ProjectState
 from cairn.release.index.snapshot import Channel
@@ -18,6 +19,7 @@ from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.files import publish, publish_dists
 from cairn.release.publish.resolve import Closure, closure
 from cairn.store.memory import MemoryStore
+from cairn.store.protocol import StoredObject
 from helpers.release import make_sdist, make_wheel
 
 LINUX = Platform(python="3.11", tag="linux_x86_64")
@@ -310,3 +312,70 @@ def test_versions_of_every_form_are_resolved(store: MemoryStore, tmp_path: Path,
     publish(store, "staging", [wheel])
     root = make_wheel(tmp_path, "root", version, requires=[f"a=={version}"])
     assert names(resolved(store, [root])) == [wheel.name]
+
+
+def test_a_lost_file_of_an_older_version_does_not_hide_what_is_missing(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    old = make_wheel(tmp_path, "a", "1.0")
+    publish(store, "staging", [old, make_wheel(tmp_path, "a", "2.0", requires=["gone"])])
+    store.delete(keys.sidecar_key(distribution.read(old).sha256, old.name))
+    assert [item.requirement for item in resolved(store, [], "a").missing] == ["gone"]
+    with pytest.raises(StoreError, match=r"a-1\.0-py3-none-any\.whl has lost its metadata"):
+        resolved(store, [], "a<2")
+
+
+def test_a_store_that_fails_meanwhile_fails_as_itself(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    publish(store, "staging", [make_wheel(tmp_path, "a", "1.0")])
+
+    def refuse(key: str) -> StoredObject:
+        raise PermissionError(13, "Permission denied", key)
+
+    index = Channel(store, "staging").load()
+    index.project("a")
+    monkeypatch.setattr(store, "read", refuse)
+    with pytest.raises(PermissionError):
+        closure(index, roots=[], requirements=["a"], platform=LINUX)
+    assert capfd.readouterr().err == ""
+
+
+def test_roots_whose_file_names_differ_only_in_punctuation_are_told_apart(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    publish(store, "staging", [make_wheel(tmp_path, name, "1") for name in ("a", "b")])
+    roots = [
+        make_wheel(tmp_path, "r", version, requires=[need])
+        for version, need in (("1.0+1", "a"), ("1.0.1", "b"))
+    ]
+    assert names(resolved(store, roots)) == ["a-1-py3-none-any.whl", "b-1-py3-none-any.whl"]
+
+
+def test_a_requirement_that_only_uv_cannot_read_is_no_contradiction(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    publish(store, "staging", [make_wheel(tmp_path, "a", "1.0")])
+    root = make_wheel(tmp_path, "root", "1", requires=['a; python_version === "3.11"'])
+    with pytest.raises(StoreError, match="uv cannot read what the set needs") as caught:
+        resolved(store, [root])
+    assert "python_version" in str(caught.value)
+
+
+@pytest.mark.parametrize("problem", ["gone", "old"])
+def test_a_uv_that_is_missing_or_too_old_is_named(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str
+) -> None:
+    def find() -> str:
+        if problem == "gone":
+            raise FileNotFoundError("Could not find the uv binary in any of the following locations:\n - x")
+        program = tmp_path / "uv"
+        program.write_text("#!/bin/sh\necho \"error: unexpected argument '--no-annotate' found\" >&2\nexit 2\n")
+        program.chmod(0o755)
+        return str(program)
+
+    monkeypatch.setattr("uv.find_uv_bin", find)
+    with pytest.raises((PrerequisiteError, StoreError)) as caught:
+        resolved(store, [])
+    assert "\n" not in str(caught.value)
+    assert "pip install" in (caught.value.tip or "")

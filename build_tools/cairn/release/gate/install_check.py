@@ -14,7 +14,6 @@ from typing import Literal
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from uv import find_uv_bin
 
 from cairn import process, venv
 from cairn.errors import ProcessError
@@ -67,7 +66,7 @@ def install(
         # Caches of its own: one that earlier installations filled would hide a file that is not on the index.
         env = venv.variables(venv.Isolation.INSTALLER) | {"UV_CACHE_DIR": str(Path(folder, "uv"))}
         env |= environment or {}
-        uv_pip = [find_uv_bin(), "pip"]
+        uv_pip = [venv.uv_program(), "pip"]
         try:
             inside = venv.create(Path(folder, "venv"), python=python, environ=env).python
             head: dict[Installer, list[str | Path]] = {

@@ -2,12 +2,12 @@
 
     files/<sha256[:2]>/<sha256>/<file name>             written once; all channels share them
     files/…/<file name>.metadata                        METADATA or PKG-INFO of the file (PEP 658)
-    <index>/state.json                                  the one mutable object: what the index holds, by
-    digests <index>/state/<sha256[:2]>/<sha256>.json            a project or a set of the state; immutable
+    <index>/state.json                                  the one mutable object: what the index holds
+    <index>/state/<sha256[:2]>/<sha256>.json            a project or a set of the state; immutable
     <index>/journal/<entry>.json, journal/open/…        changes that have ended, and those under way
     <index>/simple/…/index.html and index.json          pages, which can be made again from the state
-    <index>/sets/<set id>/set.json, gate.json, records/ the set, and what let it in <index>/sets/<set
-    id>/simple/…                      an index of exactly that set
+    <index>/sets/<set id>/set.json, gate.json, records/ the set, and what let it in
+    <index>/sets/<set id>/simple/…                      an index of exactly that set
 
 `<index>` is a channel (`release`), or a channel and a family (`release/gfx110X-all`).
 """

@@ -33,10 +33,9 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from uv import find_uv_bin
 
 from cairn import process, requirements, venv
-from cairn.errors import CairnError, StoreError, UsageError
+from cairn.errors import StoreError, UsageError
 from cairn.release.index import keys
 from cairn.release.index.generation import FileEntry, FileRef
 from cairn.release.index.snapshot import Snapshot
@@ -130,7 +129,7 @@ class _OfferedIndex:
         asked: the requirements that uv starts from.
         unmet: what each stand-in stands for, by its name, those that uv saw and did not choose included.
         offers_unmet: whether there are stand-ins. Without them, uv looks for older versions that need less.
-        problem: the first that was found while uv waited for an answer, or None.
+        problem: the first failure of this run while uv waited for an answer, or None.
     """
 
     def __init__(
@@ -142,7 +141,7 @@ class _OfferedIndex:
         self._pinned: set[tuple[str, str]] = set()  # projects and versions
         self.unmet: dict[str, Missing] = {}
         self.offers_unmet = False
-        self.problem: CairnError | None = None
+        self.problem: Exception | None = None
         # What is not in the channel: project -> version -> METADATA. Of a project that the roots belong to,
         # these are all there is.
         self._made: dict[str, dict[str, bytes]] = {}
@@ -161,6 +160,8 @@ class _OfferedIndex:
             # Several roots may be of one version (one per Python) or of several, so what each needs hangs
             # on a project of its own, named so that uv's explanation of a contradiction reads well.
             own = re.sub(r"[^a-z0-9]+", "-", root.path.name.lower()).strip("-")
+            if own in self._made:  # such as `a-1.0-1-py3…` (a build number) beside `a-1.0.1-py3…`
+                own += f"-{root.sha256[:8]}"
             lines = [self._line(requirement, root.path.name) for requirement in root.needs.requires]
             self._made[own] = {root.version: _metadata(own, root.version, lines, root.needs.extras)}
             extras = ",".join(filter(_EXTRA.fullmatch, root.needs.extras))
@@ -278,7 +279,7 @@ def _metadata(name: str, version: str, lines: Iterable[str] = (), extras: Iterab
 
 def _resolve(index: _OfferedIndex, platform: Platform) -> dict[str, str]:
     """What uv chooses: versions by project, stand-ins among them only where there is no other way."""
-    command = [find_uv_bin(), "pip", "compile", "-", "--no-config", "--no-cache", "--quiet", "--no-header"]
+    command = [venv.uv_program(), "pip", "compile", "-", "--no-config", "--no-cache", "--quiet", "--no-header"]
     # uv asks for an interpreter; since nothing is built, ours serves for every version of the set.
     command += ["--no-annotate", "--no-build", "--no-python-downloads", "--python", sys.executable]
     env = venv.variables(venv.Isolation.INSTALLER)
@@ -286,18 +287,24 @@ def _resolve(index: _OfferedIndex, platform: Platform) -> dict[str, str]:
         command += ["--default-index", url, *platform.uv_options()]
         # The second run also offers yanked versions that are pinned by what uv only came to see in the first.
         for last_resort in (False, True):
-            index.offers_unmet = last_resort
+            # A version that the first run tried in vain for want of something better may not matter now.
+            index.offers_unmet, index.problem = last_resort, None
             asked = "\n".join(index.asked).encode()
             done = process.run(
                 command, env=env, stdin=asked, separate_stderr=True, timeout=_TIMEOUT, check=False
             )
             if done.returncode == 0:
                 return dict(line.split("==") for line in done.output.splitlines())
-            if index.problem is not None:
-                raise index.problem
+    if index.problem is not None:
+        raise index.problem
     said = " ".join(done.stderr.split())
+    if "invalid metadata" in said:  # packaging reads some markers that uv does not
+        raise StoreError(f"uv cannot read what the set needs: {said[said.find('hint:') :]}")
     if "No solution found" not in said:
-        raise StoreError(f"uv cannot resolve what the set needs: {said}")
+        raise StoreError(
+            f"uv cannot resolve what the set needs: {said}",
+            tip="if it is older than 0.12: python3 -m pip install --upgrade uv",
+        )
     raise StoreError(
         f"the requirements of the set contradict each other: {said[max(said.find('Because'), 0) :]}",
         tip="add a version that all of them accept to the channel",
@@ -320,7 +327,7 @@ def _served(index: _OfferedIndex) -> Iterator[str]:
                     data = index.page(parts[2])
                 elif self.path.endswith(".metadata"):
                     data = index.metadata(parts[2], parts[3])
-            except CairnError as error:
+            except Exception as error:  # noqa: BLE001 - uv only hears that there is nothing; `_resolve` raises it
                 index.problem = index.problem or error
             self.send_response(HTTPStatus.NOT_FOUND if data is None else HTTPStatus.OK)
             self.send_header("Content-Type", "application/vnd.pypi.simple.v1+json")
