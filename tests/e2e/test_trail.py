@@ -213,7 +213,7 @@ def test_other_targets_begin_a_new_index_and_keep_the_last_one(trail: Trail, tmp
         env=trail.environment(),
     )
     assert done.returncode == 0, done.stderr
-    assert "a new index begins" in done.stderr
+    assert "starting a new index" in done.stderr
     (kept,) = work.glob("index-until-*")
     assert audit(store_folder.LocalStore(kept), "release", hashes=True) == ()
     assert audit(store_folder.LocalStore(work / "index"), "release", hashes=True) == ()

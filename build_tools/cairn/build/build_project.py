@@ -127,8 +127,8 @@ def _build_in_tree(context: Context, output_dir: Path) -> tuple[Path, bool]:
         leftovers.clear(root, sources)
     elif found.cmake is not None:
         console.current().warn(
-            f"{step.checkout / found.cmake} is of a build that was not Cairn's, and its settings hold: "
-            "pass --clean to begin anew"
+            f"{step.checkout / found.cmake} was not made by Cairn, and the build will use its settings: "
+            "pass --clean to start over"
         )
     edits = source_tree.edits(step.checkout)
     with leftovers.kept(root, step.flavour, sources) as kept, _lent_module(context):
@@ -182,7 +182,7 @@ def _remove_stale(root: Repository, folder: Path, ours: Collection[str]) -> None
     if foreign:
         raise SourceError(
             f"{root.work_tree} has {wording.some(foreign)}, which setuptools would pack",
-            tip="no build of Cairn's made that: move it away, or pass --clean, which empties `build`",
+            tip="Cairn did not build that: move it away, or pass --clean, which empties `build`",
         )
     for path in untracked:
         shutil.rmtree(path)

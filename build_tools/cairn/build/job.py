@@ -59,10 +59,10 @@ def run(job: Job) -> tuple[BuiltWheel, ...]:
 
 
 def check(job: Job) -> Job:
-    """Report all that can be known to be wrong before anything is installed or built.
+    """Report everything that is known to be wrong before anything is installed or built.
 
     Returns:
-        The job, without the projects that a build for the CPU cannot have.
+        The job, without the projects that cannot be built for the CPU.
 
     Raises:
         CairnError: the only problem.
@@ -115,8 +115,9 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
         suffix = rocm_version.suffix(installed.info.version) if installed else job.stack.version_suffix or ""
     targets = gpu.parse_targets(job.targets or (installed.info.targets if installed else job.stack.targets))
     checkouts = {name: path.absolute() for name, path in job.checkouts.items() if path.is_dir()}
-    for name in job.checkouts.keys() - checkouts.keys():
-        console.current().info(f"skipping {name}: no checkout at {job.checkouts[name]}")
+    for name, path in job.checkouts.items():
+        if name not in checkouts:
+            console.current().info(f"skipping {name}: no checkout at {path}")
     return BuildRequest(
         stack=job.stack.for_line(release_line.line_of(job.stack, checkouts, asked=job.line)),
         checkouts=checkouts,
@@ -151,7 +152,7 @@ def features(
 
 
 def _without_rocm_only(job: Job) -> Job:
-    """The job without the projects that a build for the CPU cannot have; those that are there are named.
+    """The job without the projects that cannot be built for the CPU; says which checkouts are skipped.
 
     Raises:
         UsageError: one was asked for by name.

@@ -65,7 +65,7 @@ class Plan:
 
 
 def make(request: BuildRequest) -> Plan:
-    """Look at the trees and the cache; takes out of the trees what killed builds lent to them.
+    """Look at the trees and the cache; removes from the trees the modules that killed builds left there.
 
     Raises:
         SourceError: a checkout is missing, or lacks its version file.
@@ -149,9 +149,9 @@ def keys_of(request: BuildRequest, project: Project, *, checkout: Path, needs: M
 
 
 def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
-    """All that may change the wheel but its tree and the wheels it is built against.
+    """All that may change the wheel except its tree and the wheels it is built against.
 
-    What changes the time of a build alone is not here: the number of jobs, the compiler cache.
+    What only makes a build faster or slower is not here: the number of jobs, the compiler cache.
     """
     rocm_init = None
     if request.sdk is not None and request.stack.sdk is not None:

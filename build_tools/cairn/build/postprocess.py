@@ -97,7 +97,7 @@ def installed_libraries(env: VirtualEnvironment, distributions: Sequence[str]) -
 
 
 def _edited(wheel: Path, context: Context, output_dir: Path) -> Path:
-    """The wheel with the version and exact pins that the stack demands, where its backend left them out."""
+    """The wheel, with the version and exact pins that the stack asks for added where its backend did not."""
     info = wheel_info.read(wheel)
     suffix = context.request.version_suffix
     version = None
@@ -135,5 +135,5 @@ def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
     if findings:
         listed = "; ".join(f"{f.code} {f.member or ''}: {f.reason}" for f in findings[:_SHOWN])
         raise WheelError(
-            f"{wheel.name} was built, but is not fit to be published: {listed}", tip=findings[0].fix
+            f"{wheel.name} was built, but must not be published: {listed}", tip=findings[0].fix
         )

@@ -1,6 +1,6 @@
-"""What can be known to be wrong before a build, reported all at once before the SDK is downloaded.
+"""Finds what is wrong with a build before it starts, all at once and before the SDK is downloaded.
 
-`checks` and `places` list what is looked at for a job; `run` makes them all and raises what they found.
+`checks` and `places` list the checks for a job; `run` makes them all and raises what they found.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def run(checks: Iterable[Check]) -> None:
 
 
 def checks(job: Job) -> Iterator[Check]:
-    """What is looked at before the SDK is installed; reads only."""
+    """The checks before the SDK is installed; they only read."""
     suffix = job.version_suffix
     if suffix is None and job.stack.sdk is None:
         suffix = job.stack.version_suffix
@@ -86,7 +86,7 @@ def checks(job: Job) -> Iterator[Check]:
 
 
 def places(job: Job) -> Iterator[Check]:
-    """That the folders of a job can be written to; makes them."""
+    """The checks that the folders of a job can be written to; these create the folders."""
     rooms = {job.output_dir.absolute(): 0, job.environments(): _ROOM, files.cache_dir(): 0}
     for folder, room in rooms.items():
         yield functools.partial(_writable, folder, room=room)
@@ -153,7 +153,7 @@ def _checkout(project: Project, folder: Path, *, suffix: str | None, rocm: bool)
         )
         if not hipify_step.is_done(root, noted, project.hipify):
             raise SourceError(
-                f"the checkout {folder} of {project.name} is not hipified, and it is to be built for ROCm",
+                f"the checkout {folder} of {project.name} is not hipified, as a build for ROCm needs",
                 tip="hipify it, with --hipify or the `hipify` command of its script; or build for cpu",
             )
     source_tree.source_dir(project, folder)
@@ -171,7 +171,7 @@ def _checkout(project: Project, folder: Path, *, suffix: str | None, rocm: bool)
 def _compiler_cache(launcher: CompilerCache | None) -> None:
     if launcher is not None and shutil.which(launcher) is None:
         raise PrerequisiteError(
-            f"{launcher} is not on this machine", tip=f"install it, or leave --use-{launcher} out"
+            f"{launcher} is not installed", tip=f"install it and put it on PATH, or drop --use-{launcher}"
         )
 
 
@@ -192,11 +192,11 @@ def _writable(folder: Path, *, room: int = 0) -> None:
             pass
     except OSError as error:
         raise SystemFailureError(
-            f"cannot write to {folder}: {error.strerror}", tip="name another folder, or make room there"
+            f"cannot write to {folder}: {error.strerror}", tip="name a different folder, or free space there"
         ) from error
     free = shutil.disk_usage(folder).free
     if free < room:
         raise SystemFailureError(
             f"only {console.size(free)} are free at {folder}",
-            tip="free some space there, or name another folder",
+            tip="free some space there, or name a different folder",
         )

@@ -21,7 +21,7 @@ _EXAMPLE = (
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    """Make the parser that of the command."""
+    """Give a parser the options of the command."""
     parser.description = (
         "Build the wheels of a stack from its checkouts; what has not changed is not built again. "
         "`cairn build plan …` shows what would be built."

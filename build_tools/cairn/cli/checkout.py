@@ -24,7 +24,7 @@ _ORIGINS = "origins"
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    """Make the parser that of the command."""
+    """Give a parser the options of the command."""
     parser.description = (
         "Check out one project of a stack, or `all`: torch first, then the others at the commits "
         "it pins. A checkout that exists is brought up to date; local work is kept unless --force is given. "

@@ -40,10 +40,10 @@ _PROGRAMS = ("cairn", "pip", "pytest", "uv")
 
 
 class KeptVerdict(datafile.Value, tag_field="schema", tag="cairn.kept/1"):
-    """What was found of a set, as it is noted.
+    """A verdict on a set, as it is kept on disk.
 
     Attributes:
-        key: digest of all that it rests on.
+        key: digest of everything that it rests on.
         when: the time, as the console shows it.
         evidence: the files that it left, seen from this one's folder, with the sha256 of each.
     """
@@ -63,7 +63,7 @@ def find(path: Path, key: str) -> KeptVerdict | None:
     try:
         found = datafile.read(path, KeptVerdict)
         whole = all(files.sha256_of(path.parent / file) == digest for file, digest in found.evidence.items())
-    except (UsageError, OSError, ValueError):  # ValueError: the name of no file, such as one with a zero byte
+    except (UsageError, OSError, ValueError):  # ValueError: not a file name, such as one with a zero byte
         return None
     return found if whole and found.key == key else None
 

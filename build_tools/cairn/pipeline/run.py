@@ -87,7 +87,7 @@ def require_disk(work_dir: Path, needed: int | None) -> None:
     if free + sum(path.lstat().st_size for path in files_there) < needed:
         raise SystemFailureError(
             f"the run needs {console.size(needed)} of disk, and {work_dir} has {console.size(free)} free",
-            tip="free some space, or name a folder on another disk with --work-dir",
+            tip="free some space, or name a folder on a different disk with --work-dir",
         )
 
 
@@ -192,7 +192,7 @@ def _hipify_python(request: TrailRequest, timeline: Timeline) -> Path:
     wanted = "\n".join(request.stack.extra_wheels)
     env = venv.describe(folder)
     if marker.is_file() and marker.read_text(encoding="utf-8") == wanted:
-        timeline.kept(name, "it is there")
+        timeline.kept(name, "installed already")
     else:
         with timeline.stage(name) as stage:
             env = venv.create(folder)
@@ -226,7 +226,7 @@ def _in_fresh_store_where_taken(
     except publish_files.NameTakenError:
         old = store_folder.retire(opened)
         console.current().info(
-            f"a new index begins: the last one has different bytes under these names ({old})"
+            f"starting a new index: the old one, with different bytes under the same names, is at {old}"
         )
         before()
         act()
@@ -333,7 +333,7 @@ def install_from_release(request: TrailRequest, wheel_set: WheelSet) -> None:
         if done.problem:
             raise StoreError(
                 f"{program} cannot install the set from {url}: {done.problem}",
-                tip="cairn index audit tells what is wrong with the index",
+                tip="`cairn index audit` shows what is wrong with the index",
             )
 
 

@@ -1,4 +1,4 @@
-"""What a build asks of its checkout: entry point, version, time, edits, and a module that it lends to it.
+"""What a build needs of its checkout: entry point, version, time, edits, and a module it puts there for a while.
 
 That module is `torch/_rocm_init.py`, which the repository does not have: it is written for the build alone,
 so that it gets into the wheel (`rocm_init` in stack.toml).
@@ -125,7 +125,7 @@ def egg_info_restored(checkout: Path) -> Iterator[None]:
 
 
 def tidy(checkout: Path, rocm_init_file: str | None) -> None:
-    """Take out of a tree what a killed build lent to it, and what earlier versions of Cairn left there.
+    """Remove from a tree the module that a killed build, or an earlier version of Cairn, left there.
 
     Raises:
         SourceError: a file that is not ours is where the build writes one of its own.

@@ -1,4 +1,4 @@
-"""The first causes of a failure in a build's log, which may stand a hundred lines above its end.
+"""The first causes of a failure in a build's log, which may be a hundred lines above its end.
 
 Compilers run side by side and go on after the first failure, and each program that started one reports in
 turn that it failed: the end of a log says *that* a build failed, and seldom why.
@@ -133,9 +133,8 @@ class _FirstCauses:
 
 def _messages(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Every line with its number, CMake's message after its head, the last line of a traceback marked."""
-    head: tuple[int, bytes] | None = (
-        None  # `CMake Error at FILE:LINE (message):`, which waits for its message
-    )
+    # `CMake Error at FILE:LINE (message):`, whose message is still to come
+    head: tuple[int, bytes] | None = None
     awaited = 0  # lines in which that may still come
     tracing = False  # in a traceback, whose lines but the last are indented
     for number, line in _lines(file):

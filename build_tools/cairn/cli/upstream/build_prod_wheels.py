@@ -84,7 +84,7 @@ def _parser(script: Path, projects: Sequence[Project] = ()) -> argparse.Argument
     build = commands.add_parser(
         "build",
         help="build the wheels",
-        description="Build the wheels of the checkouts that there are, each against those it needs.",
+        description="Build a wheel from each checkout that exists, against the wheels it needs.",
         epilog=f"example: python {script.name} build --install-rocm {_INDEX} "
         "--pytorch-rocm-arch gfx1100 --output-dir out",
     )
