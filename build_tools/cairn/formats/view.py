@@ -89,10 +89,13 @@ class MemberView:
         return self._window[offset - self._start : end - self._start]
 
     def drain(self) -> None:
-        """Unpack to the end, so that size and CRC are checked and the observer has seen everything."""
-        if self._observed < self.size:
-            while self._advance(self.size):
-                pass
+        """Unpack to the end, so that size and CRC are checked and the observer has seen everything.
+
+        Raises:
+            ArchiveError: the content is not what the header says, even if a reader has ignored that.
+        """
+        while self._observed < self.size:
+            self._go_on(self.size)
         # The checks are at the very end of the stream, after its last piece.
         for _ in self._pieces:
             pass

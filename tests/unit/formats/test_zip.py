@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cairn.formats import errors
+from cairn.formats.view import MemberView
 from cairn.formats.zip import deflate, layout
 from cairn.formats.zip.layout import Zip64At
 from cairn.formats.zip.reader import Archive, Limits
@@ -176,6 +177,18 @@ def test_refuses_content_that_is_longer_than_its_header_says(tmp_path: Path) -> 
     path = patched(plain_zip(tmp_path / "x.zip", {"a": bytes(5000)}), shrink)
     with Archive.open(path) as archive, pytest.raises(errors.InconsistentArchiveError, match="unpacks"):
         archive.read("a")
+
+
+def test_broken_content_stays_broken_when_a_reader_ignores_it(tmp_path: Path) -> None:
+    def grow(data: bytearray) -> None:
+        struct.pack_into("<L", data, 22, 2000)
+        struct.pack_into("<L", data, data.rindex(CENTRAL) + 24, 2000)
+
+    with Archive.open(patched(plain_zip(tmp_path / "x.zip", {"a": bytes(1000)}), grow)) as archive:
+        view = MemberView(archive, archive.member("a"), observer=len)
+        for read in (lambda: view.read(1500, 1), view.drain):
+            with pytest.raises(errors.InconsistentArchiveError):
+                read()
 
 
 @pytest.mark.parametrize("offset", [6, 8, 14, 18, 22, 26, 30])

@@ -30,13 +30,13 @@ def _lines(root: Binary, own: Mapping[tuple[Format, str], Binary], shown: set[st
     yield root.path
     shown.add(root.path)
     # A stack instead of recursion: a wheel may hold a chain that is longer than Python's own stack.
-    open_branches = [(root, list(root.needed), "")]
+    open_branches = [(root, [*reversed(root.needed)], "")]
     while open_branches:
         owner, names, indent = open_branches[-1]
         if not names:
             open_branches.pop()
             continue
-        name = names.pop(0)
+        name = names.pop()
         last = not names
         found = own.get((owner.format, name))
         mark = ""
@@ -47,7 +47,7 @@ def _lines(root: Binary, own: Mapping[tuple[Format, str], Binary], shown: set[st
         yield f"{indent}{'└── ' if last else '├── '}{name}{mark}"
         if found is not None and found.path not in shown:
             shown.add(found.path)
-            open_branches.append((found, list(found.needed), indent + ("    " if last else "│   ")))
+            open_branches.append((found, [*reversed(found.needed)], indent + ("    " if last else "│   ")))
 
 
 def _on_system(name: str, owner: Binary) -> bool:

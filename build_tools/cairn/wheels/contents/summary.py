@@ -58,8 +58,8 @@ class Summary:
 
     def to_plain(self) -> dict[str, Any]:
         """What `cairn wheel show --json` prints: plain values, under names that programs rely on."""
-        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        binaries: tuple[Binary, ...] = plain.pop("binaries")
+        names = (field.name for field in dataclasses.fields(self))
+        plain = {"libraries" if name == "binaries" else name: getattr(self, name) for name in names}
         plain["libraries"] = [
             {
                 "member": binary.path,
@@ -71,7 +71,7 @@ class Summary:
                 "targets": binary.targets,
                 "device_code_size": binary.device_code_size,
             }
-            for binary in binaries
+            for binary in self.binaries
         ]
         return plain
 

@@ -22,7 +22,8 @@ def missing_libraries(binaries: Iterable[Binary], exclude: Sequence[str]) -> tup
     """The DLLs that the binaries of a wheel need and that neither it, nor others, nor Windows have."""
     dlls = [binary for binary in binaries if binary.format == "pe"]
     patterns = [pattern.lower() for pattern in exclude]
-    needed = {(name, dll.machine) for dll in dlls for name in dll.needed if name not in shipped(dlls)}
+    own = shipped(dlls)
+    needed = {(name, dll.machine) for dll in dlls for name in dll.needed if name not in own}
     missing = {
         name
         for name, machine in needed

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from cairn.errors import WheelError
 from cairn.formats import elf
+from cairn.formats.errors import ArchiveError
 from cairn.formats.view import MemberView
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
@@ -128,6 +129,8 @@ class _MemberReader:
         watched = manylinux.watched_symbols()
         try:
             return binaries.read_view(view, self._member.name, kind, look_for=watched, checker=checker)
+        except ArchiveError:  # nothing is known of the binary: its member does not unpack
+            raise
         except WheelError as error:
             self._find(FindingCode.BINARY_MALFORMED, str(error), "build it again")
             return None

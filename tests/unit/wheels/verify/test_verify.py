@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -264,6 +265,24 @@ def test_content_that_does_not_unpack(make_wheel: MakeWheel) -> None:
     data[60] ^= 0xFF
     wheel.write_bytes(data)
     assert ("content", "a.py") in codes(wheel)
+
+
+@pytest.mark.parametrize("name", ["demo/core.so", "demo/core.dll"])
+def test_a_binary_that_does_not_unpack_is_not_called_malformed(make_wheel: MakeWheel, name: str) -> None:
+    bundle = make_bundle({"gfx942": make_code_object("gfx942", b"code")})
+    make = (
+        make_elf(sections={".hip_fatbin": bundle})
+        if name.endswith(".so")
+        else make_dll(sections={".hip_fat": bundle})
+    )
+    wheel = make_wheel(files={name: make[: len(make) // 2]})
+    # Both headers promise all of it, and what is packed is the first half.
+    there, promised = (struct.pack("<L", size) for size in (len(make) // 2, len(make)))
+    data = wheel.read_bytes()
+    assert data.count(there) == 2
+    wheel.write_bytes(data.replace(there, promised))
+    found = [code for code, member in codes(wheel) if member == name]
+    assert found == ["content", "record-size"]
 
 
 def test_run_bits(make_wheel: MakeWheel) -> None:
