@@ -37,7 +37,7 @@ class Origin(datafile.Value):
 
     Attributes:
         url: a git URL or path.
-        tree: a folder that describes a repository (`history.toml`), materialised in the cache.
+        tree: a folder that describes a repository (`history.toml`), materialized in the cache.
         sdist: an exact requirement such as `torch-scatter==2.1.2`, whose sdist is imported as a repository.
         sha256: of the sdist.
     """

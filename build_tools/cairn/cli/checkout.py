@@ -98,7 +98,7 @@ def add_how(parser: argparse.ArgumentParser) -> None:
 
 def add_depth(parser: argparse.ArgumentParser) -> None:
     """`--depth`."""
-    text = "fetch so many commits of history (default: all)"
+    text = "fetch only this many commits of history (default: all)"
     parser.add_argument("--depth", type=arguments.positive, help=text)
 
 
@@ -241,12 +241,12 @@ def _plain(checkout: Checkout) -> dict[str, object]:
 
 
 def add_as_of(parser: argparse.ArgumentParser) -> None:
-    """The past."""
+    """`--as-of`."""
     parser.add_argument(
         "--as-of",
         type=_moment,
         metavar="DATE",
-        help="take branches as they were at this date (its end, UTC) or time, ISO 8601",
+        help="take branches as they were at the end of this date (UTC), or at this time (ISO 8601)",
     )
 
 

@@ -65,7 +65,7 @@ def _add_create(commands: Subparsers) -> None:
     create.add_argument(
         "--allow-local",
         action="store_true",
-        help="freeze local edits and commits too; no one else can make such a manifest's checkouts",
+        help="freeze local edits and commits too; no one else can reproduce the checkouts",
     )
     checkout_command.add_as_of(create)
 
@@ -339,14 +339,14 @@ def _stack_of(options: argparse.Namespace) -> Stack | None:
 
 
 def _local_origins(stack: Stack | None, wanted: Manifest) -> dict[str, str]:
-    """Origins that the stack describes and this machine makes: on a different machine, they are elsewhere."""
+    """Origins that the stack describes by a tree or an sdist: each machine has them in its own cache."""
     from cairn.sources import checkout_stack
     from cairn.sources.git import url
 
     if stack is None:
         return {}
     gone = [p.name for p in wanted.projects if url.is_local(p.origin) and not Path(p.origin).exists()]
-    made = {name: checkout_stack.materialised(stack.project(name)) for name in gone}
+    made = {name: checkout_stack.materialized(stack.project(name)) for name in gone}
     return {name: origin for name, origin in made.items() if origin is not None}
 
 

@@ -84,10 +84,10 @@ def checkout_project(
 
 def origin_of(project: Project) -> str:
     """Where a project's default origin is: its URL, or the repository made of its tree or sdist."""
-    return materialised(project) or project.origin.url or ""
+    return materialized(project) or project.origin.url or ""
 
 
-def materialised(project: Project) -> str | None:
+def materialized(project: Project) -> str | None:
     """The repository made of a project's tree or sdist, in the cache; None for one that has a URL."""
     cache = files.cache_dir() / "origins"
     tree, sdist = project.origin.tree, project.origin.sdist
@@ -96,13 +96,13 @@ def materialised(project: Project) -> str | None:
         folder = Path(tree).resolve().parent
         key = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
         origin = declared.TreeOrigin(name=project.name, path=Path(tree))
-        return str(declared.materialise([origin], cache / f"{folder.parent.name}-{key}")[project.name])
+        return str(declared.materialize([origin], cache / f"{folder.parent.name}-{key}")[project.name])
     if sdist is not None:
         if project.origin.sha256 is None:
             raise UsageError(f"the sdist of {project.name} has no sha256", tip="add it to its stack.toml")
         sha256 = project.origin.sha256
         archive = declared.SdistOrigin(name=project.name, requirement=sdist, sha256=sha256)
-        return str(declared.materialise([archive], cache / f"sdists-{sha256[:12]}")[project.name])
+        return str(declared.materialize([archive], cache / f"sdists-{sha256[:12]}")[project.name])
     return None
 
 

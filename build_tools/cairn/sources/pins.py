@@ -171,7 +171,7 @@ def _origin(pin: Pin | None, torch_dir: Path | None) -> str | None:
     base = note.origin if note else root.origin_url()
     if base is None:
         raise SourceError(
-            f"{torch_dir} does not say where it came from, and its pins are relative to that",
+            f"{torch_dir} does not say where it came from, and its pins have origins relative to that",
             tip="name --gitrepo-origin",
         )
     return url.resolve(base, pin.origin)
@@ -201,7 +201,11 @@ def related_commits(path: Path) -> tuple[RelatedCommit, ...]:
     for record in records:
         first = seen.setdefault((record.os, record.project), record)
         if (first.commit, first.origin) != (record.commit, record.origin):
-            raise _malformed(path, record.line, f"names {record.project} otherwise than line {first.line}")
+            raise _malformed(
+                path,
+                record.line,
+                f"names a different commit or origin of {record.project} than line {first.line}",
+            )
     return records
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from cairn import process
-from cairn.sources.origins.materialize import TreeOrigin, materialise
+from cairn.sources.origins.materialize import TreeOrigin, materialize
 from helpers.sample import NAMES, SAMPLE, Built, build_all, environment
 
 
 @pytest.fixture(scope="session")
 def origins(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     declared = [TreeOrigin(name=name, path=SAMPLE / "repos" / name) for name in NAMES]
-    return materialise(declared, tmp_path_factory.mktemp("origins"))
+    return materialize(declared, tmp_path_factory.mktemp("origins"))
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import pytest
 
 from cairn import process
 from cairn.errors import CairnError, NetworkError, SourceError, UsageError
-from cairn.sources.origins.materialize import SdistOrigin, TreeOrigin, materialise
+from cairn.sources.origins.materialize import SdistOrigin, TreeOrigin, materialize
 
 REPOS = Path(__file__).resolve().parents[3] / "external-builds" / "sample" / "repos"
 NAMES = ("cudakit", "torch", "torchaudio", "torchvision", "triton")
@@ -34,18 +34,18 @@ def clone(repository: Path, target: Path, *options: str) -> Path:
 
 class TestSample:
     def test_the_same_in_every_folder_and_again(self, tmp_path: Path) -> None:
-        first = materialise(SAMPLE, tmp_path / "one")
+        first = materialize(SAMPLE, tmp_path / "one")
         before = {name: path.stat().st_ino for name, path in first.items()}
-        assert refs(materialise(SAMPLE, tmp_path / "zwei drei é")) == refs(first)
-        again = materialise(SAMPLE, tmp_path / "one")
+        assert refs(materialize(SAMPLE, tmp_path / "zwei drei é")) == refs(first)
+        again = materialize(SAMPLE, tmp_path / "one")
         assert {name: path.stat().st_ino for name, path in again.items()} == before
 
     def test_neighbours_come_along(self, tmp_path: Path) -> None:
-        materialise(SAMPLE[1:2], tmp_path)
+        materialize(SAMPLE[1:2], tmp_path)
         assert {path.name for path in tmp_path.glob("*.git")} == {f"{name}.git" for name in NAMES}
 
     def test_the_newest_commit_is_the_tree_on_disk(self, tmp_path: Path) -> None:
-        for name, repository in materialise(SAMPLE, tmp_path / "cache").items():
+        for name, repository in materialize(SAMPLE, tmp_path / "cache").items():
             copy = clone(repository, tmp_path / name)
             tree = REPOS / name / "tree"
             files = [p for p in tree.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
@@ -54,11 +54,11 @@ class TestSample:
                 assert (copy / path.relative_to(tree)).read_bytes() == path.read_bytes()
 
     def test_git_finds_nothing_wrong(self, tmp_path: Path) -> None:
-        for repository in materialise(SAMPLE, tmp_path).values():
+        for repository in materialize(SAMPLE, tmp_path).values():
             git(repository, "fsck", "--strict", "--no-dangling")
 
     def test_every_commit_brings_something(self, tmp_path: Path) -> None:
-        for repository in materialise(SAMPLE, tmp_path).values():
+        for repository in materialize(SAMPLE, tmp_path).values():
             trees = {}
             for line in git(repository, "log", "--all", "--reverse", "--format=%H %T %P").splitlines():
                 commit, tree, *parents = line.split()
@@ -68,12 +68,12 @@ class TestSample:
 
     @pytest.mark.parametrize("branch", ["nightly", "main", "release/2.9"])
     def test_submodules_are_beside_their_parent(self, tmp_path: Path, branch: str) -> None:
-        origin = materialise(SAMPLE, tmp_path / "a b")["torch"]
+        origin = materialize(SAMPLE, tmp_path / "a b")["torch"]
         copy = clone(origin, tmp_path / "torch", "--branch", branch, "--recurse-submodules")
         assert (copy / "third_party" / "cudakit" / "src" / "fill.cu").is_file()
 
     def test_pins_name_commits_that_are_there(self, tmp_path: Path) -> None:
-        made = materialise(SAMPLE, tmp_path)
+        made = materialize(SAMPLE, tmp_path)
         for branch in ("nightly", "release/2.9"):
             pin = git(made["torch"], "show", f"{branch}:.ci/docker/ci_commit_pins/triton.txt")
             assert git(made["triton"], "cat-file", "-t", pin) == "commit"
@@ -86,7 +86,7 @@ class TestSample:
                 assert git(made[project], "rev-parse", branch) == commit
 
     def test_one_commit_can_be_fetched_by_its_name(self, tmp_path: Path) -> None:
-        origin = materialise(SAMPLE, tmp_path / "cache")["triton"]
+        origin = materialize(SAMPLE, tmp_path / "cache")["triton"]
         commit = git(origin, "rev-parse", "main~1")
         git(tmp_path, "init", "--quiet", "copy")
         git(tmp_path / "copy", "fetch", "--quiet", "--depth=1", f"file://{origin}", commit)
@@ -113,7 +113,7 @@ write = {{ a = "{text}" }}
 
     def test_a_changed_description_is_written_anew(self, tmp_path: Path) -> None:
         for text in ("one", "two"):
-            made = materialise([self.origin(tmp_path / "x", text)], tmp_path / "cache")
+            made = materialize([self.origin(tmp_path / "x", text)], tmp_path / "cache")
             assert git(made["thing"], "show", "main:a") == text
         assert sorted(p.name for p in (tmp_path / "cache").iterdir()) == ["origins.lock", "x.git"]
 
@@ -122,26 +122,26 @@ write = {{ a = "{text}" }}
         folder = tmp_path / "cache" / "x.git"
         folder.mkdir(parents=True)
         (folder / "HEAD").write_text("nonsense")
-        assert git(materialise([origin], tmp_path / "cache")["thing"], "show", "main:a") == "one"
+        assert git(materialize([origin], tmp_path / "cache")["thing"], "show", "main:a") == "one"
 
     def test_a_failure_leaves_nothing(self, tmp_path: Path) -> None:
         self.origin(tmp_path / "kit", "one")
         origin = self.origin(tmp_path / "x", "{commit:kit:gone}")
         with pytest.raises(UsageError, match="kit has no branch or tag 'gone'"):
-            materialise([origin], tmp_path / "cache")
+            materialize([origin], tmp_path / "cache")
         assert sorted(p.name for p in (tmp_path / "cache").iterdir()) == ["kit.git", "origins.lock"]
 
     def test_a_circle_is_refused(self, tmp_path: Path) -> None:
         self.origin(tmp_path / "kit", "{commit:x:main}")
         with pytest.raises(SourceError, match="x -> kit -> x"):
-            materialise([self.origin(tmp_path / "x", "{commit:kit:main}")], tmp_path / "cache")
+            materialize([self.origin(tmp_path / "x", "{commit:kit:main}")], tmp_path / "cache")
 
     def test_two_at_once_are_safe(self, tmp_path: Path) -> None:
         origin, failures = self.origin(tmp_path / "x", "one"), []
 
         def write() -> None:
             try:
-                assert git(materialise([origin], tmp_path / "cache")["thing"], "show", "main:a") == "one"
+                assert git(materialize([origin], tmp_path / "cache")["thing"], "show", "main:a") == "one"
             except (AssertionError, CairnError, OSError) as error:
                 failures.append(error)
 
@@ -156,7 +156,7 @@ write = {{ a = "{text}" }}
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         origin = self.origin(tmp_path / "x", "one\\r\\n")
-        plain = git(materialise([origin], tmp_path / "plain")["thing"], "rev-parse", "main")
+        plain = git(materialize([origin], tmp_path / "plain")["thing"], "rev-parse", "main")
         hooks = tmp_path / "hooks"
         hooks.mkdir()
         (hooks / "reference-transaction").write_text("#!/bin/sh\nexit 1\n")
@@ -168,7 +168,7 @@ write = {{ a = "{text}" }}
         monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
         monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
         monkeypatch.setenv("GIT_AUTHOR_NAME", "Somebody")
-        made = materialise([origin], tmp_path / "configured")["thing"]
+        made = materialize([origin], tmp_path / "configured")["thing"]
         monkeypatch.delenv("GIT_DIR")
         assert git(made, "rev-parse", "main") == plain
         assert git(made, "symbolic-ref", "HEAD") == "refs/heads/main"
@@ -209,7 +209,7 @@ class TestSdist:
         self, tmp_path: Path, sdist: Path, marker: Path
     ) -> None:
         origin = self.origin(sdist)
-        made = materialise([origin], tmp_path / "c é")["thing"]
+        made = materialize([origin], tmp_path / "c é")["thing"]
         assert git(made, "ls-tree", "-r", "--name-only", "v1.5").split() == [
             "PKG-INFO",
             "kernel.cu",
@@ -220,19 +220,19 @@ class TestSdist:
 
     def test_it_is_fetched_once(self, tmp_path: Path, sdist: Path) -> None:
         origin = self.origin(sdist)
-        first = refs(materialise([origin], tmp_path / "cache"))
+        first = refs(materialize([origin], tmp_path / "cache"))
         sdist.unlink()
-        assert refs(materialise([origin], tmp_path / "cache")) == first
+        assert refs(materialize([origin], tmp_path / "cache")) == first
 
     def test_another_hash_is_refused(self, tmp_path: Path, sdist: Path, marker: Path) -> None:
         origin = self.origin(sdist)
         with tarfile.open(sdist, "w:gz") as archive:
             archive.add(tmp_path / "made_thing-1.5", "made_thing-1.5-changed")
         with pytest.raises(SourceError, match="its sha256 differs"):
-            materialise([origin], tmp_path / "cache")
+            materialize([origin], tmp_path / "cache")
         assert not list((tmp_path / "cache").glob("*.git"))
         assert not marker.exists()
 
     def test_an_unknown_version_is_a_clear_error(self, tmp_path: Path, sdist: Path) -> None:
         with pytest.raises(NetworkError, match=r"could not fetch the sdist of made-thing==9: ERROR: "):
-            materialise([self.origin(sdist, "made-thing==9")], tmp_path / "cache")
+            materialize([self.origin(sdist, "made-thing==9")], tmp_path / "cache")

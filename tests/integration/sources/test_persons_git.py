@@ -142,9 +142,9 @@ def test_a_made_origin_in_a_cache_that_another_user_owns(tmp_path: Path, home: P
         (folder / "history.toml").write_text(HISTORY.format(write=write))
     kit = materialize.TreeOrigin(name="kit", path=tmp_path / "repos/kit")
     cache = tmp_path / "cache"
-    made = materialize.materialise([kit], cache)["kit"]
+    made = materialize.materialize([kit], cache)["kit"]
     for path in (made, *made.rglob("*")):
         os.chown(path, 65534, 65534)
     torch = materialize.TreeOrigin(name="torch", path=tmp_path / "repos/torch")
-    found = materialize.materialise([torch], cache)["torch"]
+    found = materialize.materialize([torch], cache)["torch"]
     assert command.line(found, "show", "main:pin") == command.line(made, "rev-parse", "main")

@@ -370,7 +370,9 @@ def test_a_uv_that_is_missing_or_too_old_is_named(
         if problem == "gone":
             raise FileNotFoundError("Could not find the uv binary in any of the following locations:\n - x")
         program = tmp_path / "uv"
-        program.write_text("#!/bin/sh\necho \"error: unexpected argument '--no-annotate' found\" >&2\nexit 2\n")
+        program.write_text(
+            "#!/bin/sh\necho \"error: unexpected argument '--no-annotate' found\" >&2\nexit 2\n"
+        )
         program.chmod(0o755)
         return str(program)
 

@@ -101,7 +101,10 @@ def test_no_file_and_no_record_are_no_pin(tmp_path: Path) -> None:
         ("<<<<<<< HEAD", "merge conflict marker"),
         ("=======", "merge conflict marker"),
         (">>>>>>> theirs", "merge conflict marker"),
-        (f"ubuntu|pytorch|torchvision|main|{OTHER}|https://github.com/ROCm/vision", "otherwise than line 2"),
+        (
+            f"ubuntu|pytorch|torchvision|main|{OTHER}|https://github.com/ROCm/vision",
+            "a different commit or origin of torchvision than line 2",
+        ),
     ],
 )
 @pytest.mark.parametrize("wanted", ["torchvision", "torchaudio"])

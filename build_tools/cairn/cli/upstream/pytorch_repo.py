@@ -14,7 +14,6 @@ from cairn.cli import arguments
 from cairn.cli import checkout as command
 from cairn.cli import main as program
 from cairn.cli.parser import Parser
-from cairn.errors import UsageError
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -72,10 +71,7 @@ def _checkout(options: argparse.Namespace) -> int:
     from cairn.sources import checkout_stack
 
     stack, project, folder = _places(options)
-    torch_dir = getattr(options, "torch_dir", None)
-    if torch_dir is not None and not torch_dir.is_dir():
-        raise UsageError(f"there is no folder {torch_dir}", tip="--torch-dir names a torch checkout")
-    torch_dir = torch_dir or checkout_stack.find_torch_dir(stack, options.beside)
+    torch_dir = getattr(options, "torch_dir", None) or checkout_stack.find_torch_dir(stack, options.beside)
     with console.current().stage(f"check out {project.name}") as stage:
         asked = command.request(project, folder, options)
         done = checkout_stack.checkout_project(asked, torch_dir=torch_dir, say=stage.update)

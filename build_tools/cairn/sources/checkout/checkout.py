@@ -100,7 +100,7 @@ def checkout(request: CheckoutRequest, *, say: Progress = _silent) -> Checkout:
         if not _is_current(root, note, wanted):
             _move(root, request, found, source.path, note=note, wanted=wanted, say=say)
         elif note is not None and note != wanted:
-            # It is where it should be, and goes by different names now.
+            # Nothing moves, but it was asked for by different names this time.
             names = {"origin": wanted.origin, "hashtag": wanted.hashtag, "project": wanted.project}
             state.write(root.git_dir, msgspec.structs.replace(note, **names))
         notes = [*lfs_notes(root)]

@@ -37,7 +37,7 @@ class LocalCommit:
 
     @property
     def identity(self) -> tuple[str, str, int, str]:
-        """What `cairn.sources.patches.mail` calls a patch's identity."""
+        """The same fields as `cairn.sources.patches.patch_files.Identity`."""
         return (self.author, self.email, self.written, self.subject)
 
 

@@ -25,7 +25,7 @@ def by_commit(own: Repository, commit: str, source: Path, within: Collection[Pat
     if not wanted:
         return
     tracked = contents.of_index(own)
-    there = tuple(_Standing(own, tracked, within).among(wanted))
+    there = tuple(_InTheWay(own, tracked, within).among(wanted))
     disk = contents.on_disk(own, there)
     yield from (name for name in there if name not in wanted or disk.get(name) != wanted[name])
 
@@ -64,7 +64,7 @@ def _new_in(own: Repository, commit: str, source: Path) -> Mapping[str, Entry]:
     return {name: (head.split()[0][1:], head.split()[2]) for head, name in pairs}
 
 
-class _Standing:
+class _InTheWay:
     """Looks for what stands in the way; remembers the folders it has been in."""
 
     def __init__(self, own: Repository, tracked: Collection[str], within: Collection[Path]) -> None:

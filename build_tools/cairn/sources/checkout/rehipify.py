@@ -42,7 +42,7 @@ def differences(
 
 @dataclass(frozen=True, kw_only=True)
 class Hipified:
-    """Copies that were hipified: `commits` are what became of them, in their order.
+    """Copies that were hipified; `commits` are their commits afterwards, in the same order.
 
     `changes` are of all of them; None where a checkout is not hipified.
     """

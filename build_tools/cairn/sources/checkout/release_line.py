@@ -19,7 +19,7 @@ class _Evidence:
 
     Attributes:
         project: the project.
-        what: the hashtag and origin it was checked out at, for people.
+        what: the hashtag and origin it was checked out at, for messages.
         lines: those it may be of.
         by_name: its hashtag is that of these lines; else its origin alone tells.
     """
@@ -33,7 +33,7 @@ class _Evidence:
 def line_of(stack: Stack, checkouts: Mapping[str, Path], *, asked: str | None = None) -> str:
     """The release line of a stack's checkouts.
 
-    A hashtag that a line has for a project tells the line; a commit or a branch of one's own tells nothing,
+    A hashtag that a line has for a project tells the line; a commit or a branch of the user's tells nothing,
     but its origin may, where lines have different ones. Where nothing tells, it is the stack's default.
 
     Args:
@@ -56,7 +56,7 @@ def line_of(stack: Stack, checkouts: Mapping[str, Path], *, asked: str | None = 
     if asked is not None:
         if against := [evidence for evidence in strong if asked not in evidence.lines]:
             raise UsageError(
-                f"the line {asked} was asked for, and {_told(against)}",
+                f"--line {asked} contradicts the checkouts: {_told(against)}",
                 tip="check the projects of that line out, or drop --line",
             )
         return asked
@@ -71,7 +71,8 @@ def line_of(stack: Stack, checkouts: Mapping[str, Path], *, asked: str | None = 
     narrowed = (common & _common(stack, found)) or common
     if len(narrowed) > 1:
         raise UsageError(
-            f"the release line cannot be told: {_told(found)}", tip="name it with --line, such as release/2.9"
+            f"the checkouts may be of several release lines: {_told(found)}",
+            tip="name it with --line, such as release/2.9",
         )
     return next(iter(narrowed))
 
@@ -118,4 +119,4 @@ def _asked(root: Repository, *words: str) -> str:
 
 
 def _told(found: list[_Evidence]) -> str:
-    return "; ".join(f"{e.what}, of {' or '.join(sorted(e.lines))}" for e in found)
+    return "; ".join(f"{e.what} (line {' or '.join(sorted(e.lines))})" for e in found)

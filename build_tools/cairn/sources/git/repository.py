@@ -186,7 +186,7 @@ def root_at(path: Path) -> Repository:
 
 
 def create(repository: Repository) -> None:
-    """Make the repository when it is missing or only begun; a submodule's is tied to its working tree."""
+    """Create the repository if it is missing or incomplete; a submodule's is tied to its working tree."""
     work_tree, git_dir = repository.work_tree, repository.git_dir
     work_tree.mkdir(parents=True, exist_ok=True)
     dot_git = work_tree / ".git"
@@ -210,7 +210,7 @@ def create(repository: Repository) -> None:
 
 
 def untie(repository: Repository) -> None:
-    """Have a submodule's git directory name its working tree no longer, which is gone."""
+    """Unset `core.worktree` of a submodule whose working tree is gone: git would refuse to run."""
     if repository.succeeds(*_WORKTREE):
         repository.run("config", "--local", "--unset-all", "core.worktree")
 
@@ -330,9 +330,9 @@ def _relative(path: Path, start: Path) -> str:
 def busy(git_dir: Path) -> Iterator[None]:
     """Mark a git directory, which the caller has locked, as being changed while the block runs.
 
-    A mark found on entry says that an earlier holder was killed: a git of its that still runs is waited for,
-    then the `*.lock` files and half-written packs are removed. (A git that ends with an error has removed its
-    own, and the mark goes with the block.)
+    A mark found on entry says that an earlier holder was killed: if it left a git running, that is waited
+    for, then the `*.lock` files and half-written packs are removed. (A git that ends with an error has
+    removed its own, and the mark goes with the block.)
     """
     marker = git_dir / _MARKER
     if marker.exists():
@@ -349,7 +349,7 @@ def sweep(git_dir: Path, *, folders: tuple[Path, ...], below: bool = False) -> N
 
     Args:
         git_dir: where they are looked for, git directories of submodules included.
-        folders: working folders of the git and hipify programs that may still be at it.
+        folders: working folders of git and hipify programs that may still be running.
         below: look for such programs in the folders below, too.
     """
     wanted = {folder.resolve() for folder in folders}

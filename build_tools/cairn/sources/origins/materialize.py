@@ -52,7 +52,7 @@ class SdistOrigin:
     sha256: str
 
 
-def materialise(origins: Iterable[TreeOrigin | SdistOrigin], cache_dir: Path) -> Mapping[str, Path]:
+def materialize(origins: Iterable[TreeOrigin | SdistOrigin], cache_dir: Path) -> Mapping[str, Path]:
     """Write the origins, and the neighbours they name, as bare repositories `<cache_dir>/<name>.git`.
 
     A repository whose description is unchanged is left as it is. Several runs at a time are safe.

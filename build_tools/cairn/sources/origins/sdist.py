@@ -132,7 +132,7 @@ def _entries(archive: tarfile.TarFile, name: str) -> Iterator[tuple[str, NewEntr
             continue
         if not member.isreg():
             raise SourceError(f"{name} holds {member.name!r}, which is a link or a device")
-        if file := archive.extractfile(member):  # None for what is no file only
+        if file := archive.extractfile(member):  # None only for what is not a file
             # Permissions beyond the executable bit are not git's to keep.
             mode = EXECUTABLE if member.mode & _RUNNABLE else FILE
             yield "/".join(path.parts[1:]), NewEntry(mode=mode, data=file.read())

@@ -52,7 +52,7 @@ def copy(parts: Sequence[CommittedPart]) -> Iterator[tuple[CommittedPart, ...]]:
 
 @contextlib.contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder in the cache, which goes with the block; those of killed runs go first, for they are large."""
+    """A folder in the cache, removed after the block; those of killed runs are removed before, for space."""
     home = files.cache_dir() / "scratch"
     for lock in home.glob("*.lock"):
         # Locked: its run is alive.

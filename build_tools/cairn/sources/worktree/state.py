@@ -228,7 +228,7 @@ def take_back(root: Repository) -> None:
             path = root.work_tree / name
             if not path.is_symlink() and path.is_file() and files.sha256_of(path) == sha256:
                 path.unlink()
-            # A run that was killed while it wrote the file left what `cairn.files` writes before it renames it.
+            # A run that was killed while it wrote the file left what `cairn.files` writes first.
             for part in path.parent.glob(".*.part"):
                 if is_part(part.name):
                     part.unlink()
@@ -236,7 +236,7 @@ def take_back(root: Repository) -> None:
 
 
 def refuse_other(root: Repository, name: str) -> None:
-    """Refuse a tree that has a file of its own where one is lent.
+    """Refuse a tree that has a file of its own where a build puts one.
 
     Raises:
         SourceError: it has.
