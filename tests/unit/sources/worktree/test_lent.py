@@ -21,7 +21,8 @@ def root(tmp_path: Path) -> Repository:
 
 def killed_while_lending(root: Repository, *, at: str = "") -> Path:
     """A file lent by a run that was killed: in the block, or at an event of the file's."""
-    hook = f"lambda event, args: event == {at!r} and 'x.py' in str(args[0]) and os.kill(os.getpid(), 9)"
+    ours = "str(args[0]).startswith(sys.argv[1])"
+    hook = f"lambda event, args: event == {at!r} and {ours} and os.kill(os.getpid(), signal.SIGKILL)"
     code = (
         "import os, signal, pathlib, sys\n"
         f"sys.addaudithook({hook})\n"
@@ -30,8 +31,10 @@ def killed_while_lending(root: Repository, *, at: str = "") -> Path:
         f"with state.lent(root_at(pathlib.Path({str(root.work_tree)!r})), 'a/x.py', 'ours'):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGKILL
-    return root.work_tree / "a" / "x.py"
+    folder = root.work_tree / "a"
+    words = [sys.executable, "-c", code, f"{folder}{os.sep}"]
+    assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
+    return folder / "x.py"
 
 
 def test_a_lent_file_is_there_for_the_block_alone(root: Repository) -> None:
