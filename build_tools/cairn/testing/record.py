@@ -76,6 +76,8 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/1"):
             take place.
         reason: of the verdict, one sentence.
         skips: tests that did not run.
+        pytest_args: what the user gave to pytest, such as `-k vision`; with any of it, perhaps not every test
+            was selected, and the gate does not count the record as passed.
     """
 
     __test__ = False  # pytest would collect the name
@@ -92,6 +94,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/1"):
     verdict: Verdict
     reason: str
     skips: tuple[Skip, ...] = ()
+    pytest_args: tuple[str, ...] = ()
 
     @property
     def sha256s(self) -> frozenset[str]:
@@ -108,8 +111,8 @@ def read(path: Path) -> TestRecord:
     """Read a record.
 
     Raises:
-        UsageError: it is not a record, or of an unknown version, or contradicts itself: it `passed`
-            with failures or without a passed test, a digest is not a sha256, it names no wheel.
+        UsageError: it is not a record, or of an unknown version, or contradicts itself: it `passed` with
+            failures or without a passed test, a digest is not a sha256, it names no wheel.
     """
     record = datafile.read(path, TestRecord)
     if problem := _contradiction(record):

@@ -264,4 +264,5 @@ def _record(
         verdict=verdict.verdict,
         reason=verdict.reason,
         skips=tuple(Skip(test=c.name, reason=c.reason) for c in results.cases if c.outcome == "skipped"),
+        pytest_args=request.pytest_args,
     )

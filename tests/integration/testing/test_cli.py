@@ -91,7 +91,7 @@ def test_smoke_passes_arguments_on_and_answers_in_json(
     assert cairn(*trial, "--json", "--targets", "cpu", "--", "-k", "test_one") == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer == json.loads((tmp_path / "out" / "record.json").read_text(encoding="utf-8"))
-    assert answer["verdict"] == "passed"
+    assert (answer["verdict"], answer["pytest_args"]) == ("passed", ["-k", "test_one"])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from cairn import datafile
@@ -86,6 +87,8 @@ def _objection(wheel_set: WheelSet, record: TestRecord) -> str | None:
         return "it is of other wheels"
     if record.verdict != "passed":
         return f"{record.verdict}: {record.reason}" if record.reason else record.verdict
+    if record.pytest_args:  # such as `-k one_test`: what was not selected is not even among the skips
+        return f"perhaps not every test ran: pytest was given {shlex.join(record.pytest_args)}"
     if record.family != wheel_set.family:
         return f"it is of {record.family}, not of {wheel_set.family}"
     return None if wheel_set.targets in ((), (CPU,)) else _hardware_objection(wheel_set, record)
