@@ -279,18 +279,10 @@ def _metadata(name: str, version: str, lines: Iterable[str] = (), extras: Iterab
 
 def _resolve(index: _OfferedIndex, platform: Platform) -> dict[str, str]:
     """What uv chooses: versions by project, stand-ins among them only where there is no other way."""
-    command = [
-        venv.uv_program(),
-        "pip",
-        "compile",
-        "-",
-        "--no-config",
-        "--no-cache",
-        "--quiet",
-        "--no-header",
-    ]
+    command = [venv.uv_program(), "pip", "compile", "-", "--no-config", "--no-cache", "--quiet"]
     # uv asks for an interpreter; since nothing is built, ours serves for every version of the set.
-    command += ["--no-annotate", "--no-build", "--no-python-downloads", "--python", sys.executable]
+    command += ["--no-build", "--no-python-downloads", "--python", sys.executable]
+    command += ["--no-header", "--no-annotate"]  # the answer is one `name==version` a line
     env = venv.variables(venv.Isolation.INSTALLER)
     with _served(index) as url:
         command += ["--default-index", url, *platform.uv_options()]
