@@ -140,7 +140,7 @@ def keys_of(request: BuildRequest, project: Project, *, checkout: Path, needs: M
         **settings,
         "tree": contents.tree_state(checkout),
         "unseen": seen.foreign,
-        "commit": source_tree.upstream_commit(checkout),  # the wheel's bill of materials names it
+        "upstream": source_tree.upstream(checkout),  # the wheel's bill of materials names both
         "needs": dict(needs),
     }
     clean = cache.key_of(inputs)

@@ -1,5 +1,7 @@
 import dataclasses
+import platform
 import re
+import subprocess
 from pathlib import Path
 
 import msgspec
@@ -89,3 +91,32 @@ def test_what_packs_wheels_is_named_in_manifests_and_is_no_reason_to_build_again
     assert {**keyed, "deflate": deflate.engine()} == frozen
     assert "deflate" not in keyed
     assert re.fullmatch(r"(isal|zlib_ng|zlib) \d+\.\d+.*", frozen["deflate"])
+
+
+def test_where_the_sources_come_from_is_in_the_key_unless_it_is_a_folder_of_this_machine(
+    request_for: MakeRequest,
+) -> None:
+    request = request_for(a="")
+    git = ["git", "-C", str(request.checkouts["a"]), "remote"]
+
+    def from_origin(origin: str) -> str:
+        subprocess.run([*git, "set-url", "origin", origin], check=True)
+        return key(request)
+
+    subprocess.run([*git, "add", "origin", "/srv/a"], check=True)
+    at_home = key(request)
+    assert from_origin("/other/folder") == at_home
+    fork = from_origin("https://example.org/fork.git")
+    assert len({at_home, fork, from_origin("https://example.org/a.git")}) == 3
+    assert from_origin("https://ann:secret@example.org/fork.git") == fork
+
+
+def test_a_wheel_built_with_one_c_library_is_not_taken_where_there_is_a_different_one(
+    request_for: MakeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A container and its host may share the cache.
+    request = request_for(a="")
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.28"))
+    before = key(request)
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.39"))
+    assert key(request) != before

@@ -172,17 +172,19 @@ def sources_of(project: Project, checkout: Path) -> tuple[Source, ...]:
     Raises:
         SourceError: the folder is not a finished checkout.
     """
-
-    def public(origin: str) -> str | None:
-        """An origin that means something elsewhere too; a path would only give this machine away."""
-        return None if url.is_local(origin) or origin.lower().startswith("file:") else origin
-
     found = describe.describe(project, checkout)
-    modules = (Source(name=m.path, commit=m.commit, origin=public(m.origin)) for m in found.submodules)
-    return (Source(name=project.name, commit=found.commit, origin=public(found.origin)), *modules)
+    modules = (Source(name=m.path, commit=m.commit, origin=_public(m.origin)) for m in found.submodules)
+    return (Source(name=project.name, commit=found.commit, origin=_public(found.origin)), *modules)
 
 
-def upstream_commit(checkout: Path) -> str:
-    """The upstream commit that a checkout stands on; empty where it has none yet."""
+def upstream(checkout: Path) -> tuple[str, str | None]:
+    """The commit that a checkout stands on, empty where it has none yet, and the origin it names."""
     root = root_at(checkout)
-    return root.tag(UPSTREAM_TAG) or root.head() or ""
+    note = state.read(root.git_dir)
+    origin = url.without_credentials((note.origin if note else root.origin_url()) or "")
+    return root.tag(UPSTREAM_TAG) or root.head() or "", _public(origin)
+
+
+def _public(origin: str) -> str | None:
+    """An origin that means something elsewhere too; a path would only give this machine away."""
+    return None if url.is_local(origin) or origin.lower().startswith("file:") else origin

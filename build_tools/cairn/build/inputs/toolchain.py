@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import platform
 import shlex
 import shutil
 import sys
@@ -28,6 +29,8 @@ def identity(*, host_compiler: bool) -> dict[str, str]:
         host_compiler: ask the machine's own C++ compiler too; a build with the ROCm SDK brings one.
     """
     found = {name: os.environ[name] for name in _VARIABLES if name in os.environ} | {"python": sys.version}
+    # What is linked against a newer one does not load with an older one (PEP 600); containers share a cache.
+    found["libc"] = " ".join(platform.libc_ver())
     return found | {"c++": _version(_compiler())} if host_compiler else found
 
 
