@@ -35,8 +35,8 @@ DIFFERENT = {
     "test_dev_release_tags_git_commit_in_local_segment": "Commits in versions",
     # build_tools/tests/compute_rocm_package_version_test.py
     "VersionFileTest": "The version of ROCm itself",
-    "PythonPackageVersionTest::test_custom_version_suffix": "Versions that are none",
-    "PythonPackageVersionTest::test_override_base_version": "Versions that are none",
+    "PythonPackageVersionTest::test_custom_version_suffix": "Versions that are not valid",
+    "PythonPackageVersionTest::test_override_base_version": "Versions that are not valid",
     "PythonPackageVersionTest::test_bkc_version_requires_base_date_metadata": "The version of ROCm itself",
     "DebPackageVersionTest": "Packages of distributions",
     "RpmPackageVersionTest": "Packages of distributions",
