@@ -30,7 +30,12 @@ def empty_folder(path: Path) -> None:
     if os.path.lexists(path) and not _is_empty(path):
         if not _is_marked(path):
             raise _foreign(path.parent, [path.name])
-        shutil.rmtree(path)
+        # The mark stays: a run that is killed while it removes gigabytes must find its folder again.
+        for child in path.iterdir():
+            if child.is_dir() and not child.is_symlink():
+                shutil.rmtree(child)
+            elif child.name != MARK:
+                child.unlink()
     path.mkdir(parents=True, exist_ok=True)
     # Written before anything else, so that a run which is killed now does not leave a folder that looks
     # foreign.

@@ -196,7 +196,7 @@ class _Sharing:
         return tuple(links[path] for path in sorted(links) if path not in taken)
 
     def _link(self, entry: TreeEntry, homes: Mapping[Path, tuple[ComponentName, str]]) -> DevelLink | None:
-        """What a link, or a library under another name than its own, becomes in devel."""
+        """What a link, or a library under a name that is not its SONAME, becomes in devel."""
         path, source = self.description.relocated(entry.path), self.tree.leads_to(entry)
         if source is None:
             return None

@@ -25,6 +25,26 @@ def test_a_folder_of_ours_is_made_anew_and_another_one_stays(tmp_path: Path) -> 
     assert (folder / "thesis.txt").read_text() == "precious"
 
 
+def test_a_run_killed_while_it_removes_finds_its_folder_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "venv"
+    owned.empty_folder(folder)
+    (folder / "lib").mkdir()
+    (folder / "lib/x.py").write_text("x")
+    (folder / "lib64").symlink_to("lib")
+
+    def killed(path: Path) -> None:
+        (path / owned.MARK).unlink(missing_ok=True)  # what comes first is the file system's choice
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(shutil, "rmtree", killed)
+        owned.empty_folder(folder)
+    owned.empty_folder(folder)
+    assert [path.name for path in folder.iterdir()] == [owned.MARK]
+
+
 def test_an_empty_folder_may_be_taken_and_a_link_may_not(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     owned.empty_folder(tmp_path / "empty")

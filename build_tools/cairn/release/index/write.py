@@ -87,7 +87,7 @@ def set_projects(snapshot: Snapshot, staged: StagedSet) -> tuple[ProjectState, .
     for ref in staged.closure:
         entry = entry_of(snapshot, ref)
         if ref in staged.wheels:
-            # The channel may have the file of another set, which was tested where this one was not.
+            # The channel may have the file from a different set, which was tested where this one was not.
             entry = msgspec.structs.replace(entry, untested=staged.untested)
         entries[project_of(ref.filename)].append(entry)
     return tuple(

@@ -288,7 +288,7 @@ def _resolve(index: _OfferedIndex, platform: Platform) -> dict[str, str]:
         command += ["--default-index", url, *platform.uv_options()]
         # The second run also offers yanked versions that are pinned by what uv only came to see in the first.
         for last_resort in (False, True):
-            # A version that the first run tried in vain for want of something better may not matter now.
+            # The first run may have failed at an older version that does not matter any more.
             index.offers_unmet, index.problem = last_resort, None
             asked = "\n".join(index.asked).encode()
             done = process.run(

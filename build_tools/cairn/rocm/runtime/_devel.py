@@ -120,7 +120,7 @@ def _record(package: Path, target: Path) -> None:
     kept = [line for line in record.read_text(encoding="utf-8").splitlines() if not line.startswith(mine)]
     added = [_row(path.relative_to(site).as_posix()) for path in _files(target)]
     lock = _row((package / _LOCK).relative_to(site).as_posix())
-    # Written anew, not in place: an installer may have linked this file to its cache.
+    # A new file, not a change in place: an installer may have linked this one to its cache.
     new = record.with_name("RECORD.new")
     new.write_text("\n".join([*kept, *added, *([] if lock in kept else [lock]), ""]), encoding="utf-8")
     new.replace(record)
