@@ -134,6 +134,4 @@ def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
     findings = verify(wheel, expected)
     if findings:
         listed = "; ".join(f"{f.code} {f.member or ''}: {f.reason}" for f in findings[:_SHOWN])
-        raise WheelError(
-            f"{wheel.name} was built, but must not be published: {listed}", tip=findings[0].fix
-        )
+        raise WheelError(f"{wheel.name} was built, but must not be published: {listed}", tip=findings[0].fix)

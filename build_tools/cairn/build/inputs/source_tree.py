@@ -1,4 +1,4 @@
-"""What a build needs of its checkout: entry point, version, time, edits, and a module it puts there for a while.
+"""What a build needs of its checkout: entry point, version, time, edits, and a module lent to it.
 
 That module is `torch/_rocm_init.py`, which the repository does not have: it is written for the build alone,
 so that it gets into the wheel (`rocm_init` in stack.toml).
