@@ -11,3 +11,7 @@ from typing import TypeAlias
 
 Progress: TypeAlias = Callable[[str], None]
 """Called with one line about what is being done now, such as `console.Stage.update`."""
+
+
+def silent(_line: str) -> None:
+    """A `Progress` for callers that show none."""

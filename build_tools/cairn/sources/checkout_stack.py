@@ -10,7 +10,7 @@ from pathlib import Path
 from cairn import files
 from cairn.concurrency import side_by_side
 from cairn.errors import UsageError
-from cairn.output import Progress
+from cairn.output import Progress, silent
 from cairn.sources.checkout.checkout import CheckoutRequest, checkout
 from cairn.sources.checkout.describe import Checkout
 from cairn.sources.origins import materialize as declared
@@ -20,16 +20,12 @@ from cairn.stack import Project, Stack
 _PINNING = "torch"  # the project whose checkout names the others' commits (cairn.stack.PinKind)
 
 
-def _silent(_line: str) -> None:
-    """Say nothing."""
-
-
 def checkout_stack(
     stack: Stack,
     requests: Sequence[CheckoutRequest],
     *,
     torch_dir: Path | None = None,
-    say: Progress = _silent,
+    say: Progress = silent,
 ) -> tuple[Checkout, ...]:
     """Check projects of a stack out: side by side, but those that are pinned after the others.
 
@@ -55,7 +51,7 @@ def checkout_stack(
 
 
 def checkout_project(
-    request: CheckoutRequest, *, torch_dir: Path | None, say: Progress = _silent
+    request: CheckoutRequest, *, torch_dir: Path | None, say: Progress = silent
 ) -> Checkout:
     """Check one project out; an origin or hashtag that the request leaves open is torch's pin, or the line's.
 

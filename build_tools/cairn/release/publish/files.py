@@ -1,4 +1,4 @@
-"""Bringing files into a channel."""
+"""Wheels and sdists into a channel: first they are checked, then their bytes put, then the commit is made."""
 
 from __future__ import annotations
 

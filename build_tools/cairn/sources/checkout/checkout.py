@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from cairn.errors import SourceError
-from cairn.output import Progress
+from cairn.output import Progress, silent
 from cairn.sources.checkout import hipify_step, local_work
 from cairn.sources.checkout.describe import Checkout, describe, lfs_notes
 from cairn.sources.git import repository, url
@@ -72,11 +72,7 @@ class CheckoutRequest:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
 
 
-def _silent(_line: str) -> None:
-    """Say nothing."""
-
-
-def checkout(request: CheckoutRequest, *, say: Progress = _silent) -> Checkout:
+def checkout(request: CheckoutRequest, *, say: Progress = silent) -> Checkout:
     """Check a project out as the request says, or bring an existing checkout there.
 
     A checkout that is where it should be is not touched: local edits and commits stay. Where it must move and
@@ -115,7 +111,7 @@ def checkout(request: CheckoutRequest, *, say: Progress = _silent) -> Checkout:
 
 
 def hipify_checkout(
-    project: Project, path: Path, *, commit: bool = True, python: Path | None = None, say: Progress = _silent
+    project: Project, path: Path, *, commit: bool = True, python: Path | None = None, say: Progress = silent
 ) -> Checkout:
     """Hipify a checkout that was made without hipify, or by hand; one that is hipified stays as it is.
 

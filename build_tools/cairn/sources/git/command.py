@@ -217,11 +217,17 @@ def _as_variables(settings: Iterable[Setting]) -> dict[str, str]:
 
 def _fixed_file() -> Path:
     """The file with our fixed settings, named by its content, so that it never changes once written."""
-    text = config_text(_FIXED.items())
-    path = files.cache_dir() / "git" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.config"
+    name, text = _fixed_text()
+    path = files.cache_dir() / "git" / name
     if not path.exists():
         files.write_text(path, text)
     return path
+
+
+@functools.cache
+def _fixed_text() -> tuple[str, str]:
+    text = config_text(_FIXED.items())
+    return f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.config", text
 
 
 def config_text(settings: Iterable[Setting]) -> str:
