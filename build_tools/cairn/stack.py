@@ -161,7 +161,7 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
         line: default release line.
         targets: default targets, `cpu` for a stack without ROCm.
         lines: the release lines, each with the hashtags (project name to hashtag) that are not the project's
-            own. A project whose hashtag is `{line}` follows them all by name.
+            own; an entry for just this line in the project wins. A project whose hashtag is `{line}` follows them all by name.
         environment: variables of every project's build; a project's own win, whichever table has them.
         sdk: the ROCm SDK; None for a stack without ROCm.
         version_suffix: local version of the wheels for a stack without ROCm, such as `+cpu`.
@@ -311,8 +311,10 @@ def _validate_order(stack: Stack, path: Path) -> None:
         raise UsageError(
             f"{path}: projects need each other in a circle: {' -> '.join(error.args[1])}"
         ) from error
-    for project in stack.projects:
-        if early := _versions_named(stack, project) - _all_needs(stack, project):
+    before: dict[str, set[str]] = {}  # what each project needs, and what that needs
+    for project in stack.in_order():
+        before[project.name] = set(project.needs).union(*(before[name] for name in project.needs))
+        if early := _versions_named(stack, project) - before[project.name]:
             raise UsageError(
                 f"{path}: {project.name} names the version of {', '.join(sorted(early))}, "
                 "which need not be built before it",
@@ -327,12 +329,6 @@ def _versions_named(stack: Stack, project: Project) -> set[str]:
         for name in Environment.__struct_fields__:
             texts += getattr(environment, name).values()
     return {match[1] for text in texts for match in _VERSION_OF.finditer(text)}
-
-
-def _all_needs(stack: Stack, project: Project) -> set[str]:
-    """What a project needs, and what these need: the circles were refused before."""
-    direct = set(project.needs)
-    return direct.union(*(_all_needs(stack, stack.project(name)) for name in direct))
 
 
 def _with_lines(stack: Stack, path: Path) -> Stack:
@@ -364,14 +360,15 @@ def _lines_of(project: Project, stack: Stack, path: Path) -> dict[str, Line]:
                 f"{path}: {project.name} has an entry for the line {key!r}, which the stack does not have",
                 tip=wording.did_you_mean(key, names, what="its lines are"),
             )
-    # Patterns first, so that the entry of the line itself wins.
+    # The more exact entry wins: patterns come first, then the stack's table, then the line's own entry.
     entries = sorted(project.lines.items(), key=lambda entry: not _PATTERN.search(entry[0]))
     lines = {}
     for name in names:
         origin, hashtag = None, project.hashtag
         for line in (line for key, line in entries if fnmatch.fnmatchcase(name, key)):
             origin, hashtag = line.origin or origin, line.hashtag or hashtag
-        hashtag = stack.lines.get(name, {}).get(project.name, hashtag).replace(_LINE, name)
+        own = project.lines[name].hashtag if name in exact & project.lines.keys() else None
+        hashtag = (own or stack.lines.get(name, {}).get(project.name, hashtag)).replace(_LINE, name)
         # A line that a project names is one of the stack's, though it may change nothing.
         if name in project.lines or origin is not None or hashtag != project.hashtag:
             lines[name] = Line(origin=origin, hashtag=hashtag)

@@ -69,6 +69,24 @@ def test_the_lines_of_a_stack_are_those_of_each_project_that_follows_them(tmp_pa
     }
 
 
+def test_the_more_exact_hashtag_of_a_line_wins(tmp_path: Path) -> None:
+    lines = '[lines]\n"r/1" = { t = "stack" }\n"r/2" = { t = "stack" }\n"r/3" = {}\n'
+    own = '[projects.lines."r/*"]\nhashtag = "pattern"\n[projects.lines."r/1"]\nhashtag = "own"\n'
+    loaded = load(tmp_path, HEAD + lines + project("t", more=own))
+    found = {line: loaded.for_line(line).project("t").hashtag for line in loaded.line_names()}
+    assert found == {"nightly": "main", "r/1": "own", "r/2": "stack", "r/3": "pattern"}
+
+
+@pytest.mark.parametrize("each_needs", [1, 2])
+def test_many_projects_that_need_each_other_are_read_at_once(tmp_path: Path, each_needs: int) -> None:
+    # Deeper than Python's stack; with more ways from the last to the first than can be walked one by one.
+    needs = [
+        [f"p{number - back}" for back in range(1, each_needs + 1) if number >= back] for number in range(1200)
+    ]
+    text = "".join(project(f"p{number}", needs=str(some)) for number, some in enumerate(needs))
+    assert len(load(tmp_path, HEAD + text).ranks()) == len(needs)
+
+
 def test_a_line_is_known_though_all_projects_are_the_same_on_it(tmp_path: Path) -> None:
     loaded = load(tmp_path, HEAD + "[lines]\nmain = {}\n" + project("t"))
     assert loaded.for_line("main").project("t").hashtag == "main"
