@@ -334,11 +334,20 @@ def _versions_named(stack: Stack, project: Project) -> set[str]:
 def _with_lines(stack: Stack, path: Path) -> Stack:
     """The stack with its lines written out in every project."""
     projects = [p.name for p in stack.projects]
-    for name in (name for hashtags in stack.lines.values() for name in hashtags if name not in projects):
-        raise UsageError(
-            f"{path}: a line names the project {name!r}, which the stack does not have",
-            tip=wording.did_you_mean(name, projects, what="its projects are"),
-        )
+    for line, hashtags in stack.lines.items():
+        if not line or _PATTERN.search(line):
+            raise UsageError(
+                f"{path}: {line!r} is not a name of a release line",
+                tip="write each line out; patterns belong in the `lines` of a project",
+            )
+        for name, hashtag in hashtags.items():
+            if name not in projects:
+                raise UsageError(
+                    f"{path}: the line {line} names the project {name!r}, which the stack does not have",
+                    tip=wording.did_you_mean(name, projects, what="its projects are"),
+                )
+            if not hashtag:
+                raise UsageError(f"{path}: the hashtag of {name} on the line {line} is empty")
     done = tuple(
         msgspec.structs.replace(
             project,
