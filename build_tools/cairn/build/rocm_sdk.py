@@ -21,7 +21,7 @@ from cairn.errors import PrerequisiteError, UsageError
 from cairn.output import Progress
 from cairn.rocm import install as rocm
 from cairn.rocm import package
-from cairn.stack import Stack
+from cairn.stack import Sdk, Stack
 from cairn.venv import PackageSource
 
 
@@ -42,6 +42,21 @@ class _Marker(datafile.Value, tag_field="schema", tag="cairn.sdk-environment/1")
         return rocm.SdkInfo(version=self.version, targets=self.targets, **folders)
 
 
+def recipe(stack: Stack) -> tuple[Sdk, Path, str]:
+    """The SDK that a stack brings itself, the file that says how to package it, and its version.
+
+    Raises:
+        UsageError: the stack brings none.
+    """
+    sdk = stack.sdk
+    if sdk is None or not sdk.build or sdk.packages is None or sdk.version is None:
+        raise UsageError(
+            f"the stack {stack.name} does not say how to make its ROCm SDK",
+            tip="`cairn build --install-rocm --index-url URL` builds with one from an index",
+        )
+    return sdk, Path(sdk.packages), sdk.version
+
+
 def make(
     stack: Stack, targets: Sequence[str], work_dir: Path, *, log: Path, say: Progress
 ) -> tuple[Path, ...]:
@@ -57,27 +72,25 @@ def make(
     Returns:
         The distributions: one sdist and the wheels.
     """
-    if stack.sdk is None or not stack.sdk.build or stack.sdk.packages is None or stack.sdk.version is None:
-        raise UsageError(f"the stack {stack.name} does not say how to make its ROCm SDK")
-    sources = Path(stack.sdk.packages).parent
+    sdk, packages, version = recipe(stack)
     inputs = {
-        "sources": _digests(sources),
+        "sources": _digests(packages.parent),
         "packager": [_digests(Path(package.__file__).parent), _digests(Path(*formats.__path__))],
-        "build": [*stack.sdk.build, *stack.sdk.build_requires],
-        "version": stack.sdk.version,
+        "build": [*sdk.build, *sdk.build_requires],
+        "version": version,
         "targets": list(targets),
     }
     folder = work_dir / cache.key_of(inputs)[:16]
     with files.locked(work_dir / "sdk.lock"):
         if not (folder / "dists").is_dir():
-            prefix = _build_prefix(stack, targets, folder, log=log, say=say)
+            prefix = _build_prefix(stack, sdk, targets, folder, log=log, say=say)
             say("packaging it")
             with files.folder_beside(folder / "dists") as part:
                 package.package(
                     package.PackageRequest(
                         prefix=prefix,
-                        description=Path(stack.sdk.packages),
-                        version=stack.sdk.version,
+                        description=packages,
+                        version=version,
                         targets=tuple(targets),
                         family=gpu.family_of(targets),
                         output_dir=part,
@@ -165,11 +178,12 @@ def _found(env_dir: Path, marker: Path, asked: str | None) -> InstalledSdk | Non
     return None
 
 
-def _build_prefix(stack: Stack, targets: Sequence[str], folder: Path, *, log: Path, say: Progress) -> Path:
-    assert stack.sdk is not None  # noqa: S101 - `make` has checked it
+def _build_prefix(
+    stack: Stack, sdk: Sdk, targets: Sequence[str], folder: Path, *, log: Path, say: Progress
+) -> Path:
     say("making an environment for its tools")
     env = venv.create(folder / "tools")
-    pip_install(env, stack.sdk.build_requires, PackageSource(), log=log, on_line=say)
+    pip_install(env, sdk.build_requires, PackageSource(), log=log, on_line=say)
     shutil.rmtree(folder / "prefix", ignore_errors=True)  # half of one, where an earlier run was ended
     values = {
         "python": str(env.python),
@@ -177,7 +191,7 @@ def _build_prefix(stack: Stack, targets: Sequence[str], folder: Path, *, log: Pa
         "prefix": str(folder / "prefix"),
         "targets": ",".join(targets),
     }
-    command = [variables.expand(word, values, where="sdk.build") for word in stack.sdk.build]
+    command = [variables.expand(word, values, where="sdk.build") for word in sdk.build]
     say("compiling it")
     with venv.temporary_files() as places:
         process.run(command, env=venv.variables(venv.Isolation.BUILD) | places, log=log, on_line=say)

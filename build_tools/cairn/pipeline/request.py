@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cairn import targets as gpu
 from cairn.build.model import BuiltWheel
 from cairn.pipeline.timeline import StageSpan
 from cairn.release.promote import Promotion
@@ -34,6 +35,11 @@ class TrailRequest:
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     force: bool = False
     build_env: tuple[str, ...] = ()
+
+    @property
+    def with_rocm(self) -> bool:
+        """Whether an SDK is made and installed for it."""
+        return self.stack.sdk is not None and self.targets != (gpu.CPU,)
 
     @property
     def wheels_dir(self) -> Path:

@@ -55,10 +55,14 @@ def run(request: TrailRequest) -> TrailResult:
 
     Raises:
         CairnError: of the stage that failed; what was promoted before stays as it was.
+        UsageError: the stack does not bring the SDK that it needs, or a variable for the builds is refused.
         SystemFailureError: another run is under way in the same work folder, or its disk is too full for one.
     """
     require_disk(request.work_dir, request.stack.disk)
-    overrides.parse(request.build_env, request.stack)  # here, rather than after the checkout
+    # What is wrong with the request is said here, rather than after the checkout.
+    overrides.parse(request.build_env, request.stack)
+    if request.with_rocm:
+        rocm_sdk.recipe(request.stack)
     with (
         files.locked(request.work_dir / "run.lock", timeout=_LOCK_WAIT),
         console.current().steps(_count_steps(request)),
@@ -94,9 +98,10 @@ def require_disk(work_dir: Path, needed: int | None) -> None:
 def _count_steps(request: TrailRequest) -> int:
     """How many stages there will be: those of every stack, and those that only some need."""
     stack = request.stack
-    of_the_sdk = ("make", "publish", "install") if stack.sdk else ()
+    of_the_sdk = ("make", "publish", "install") if request.with_rocm else ()
     of_every_stack = ("check out", "stage", "smoke-test", "promote", "install")
-    return len(of_every_stack) + len(of_the_sdk) + len(stack.projects) + int(_hipifies_by_torch(request))
+    built = [project for project in stack.projects if request.with_rocm or not project.rocm_only]
+    return len(of_every_stack) + len(of_the_sdk) + len(built) + int(_hipifies_by_torch(request))
 
 
 def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
@@ -117,7 +122,7 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
     # What would stop the build is reported before minutes go into the SDK.
     asked = job.check(build_job(request, {c.project.name: c.path for c in checkouts}))
     sdk_dists: tuple[Path, ...] = ()
-    if stack.sdk is not None:
+    if request.with_rocm:
         with timeline.stage("make the ROCm SDK") as stage:
             log = request.logs_dir / "sdk.log"
             sdk_dists = rocm_sdk.make(stack, request.targets, work_dir / "sdk", log=log, say=stage.update)
@@ -143,7 +148,7 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
         record = _smoke(request, opened, wheel_set, server.url, timeline)
     promotion = _promote(opened, wheel_set, record, timeline)
     _install(request, opened, wheel_set, timeline)
-    names = stack.install or tuple(p.distribution for p in stack.in_order())
+    names = stack.install or tuple(stack.project(wheel.project).distribution for wheel in wheels)
     release_url = keys.index_url(request.store_dir.as_uri(), RELEASE)
     result = TrailResult(
         checkouts=checkouts,
@@ -176,7 +181,7 @@ def build_job(request: TrailRequest, checkouts: Mapping[str, Path]) -> Job:
         checkouts=checkouts,
         output_dir=request.wheels_dir,
         sdk=WantedSdk(version=sdk.version if sdk else None, family=gpu.family_of(request.targets)),
-        install_rocm=sdk is not None,
+        install_rocm=request.with_rocm,
         targets=",".join(request.targets),
         jobs=request.jobs,
         build_env=request.build_env,

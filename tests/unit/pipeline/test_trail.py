@@ -1,13 +1,15 @@
+import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cairn import files
 from cairn.build import job
-from cairn.errors import StoreError, SystemFailureError
+from cairn.errors import StoreError, SystemFailureError, UsageError
 from cairn.pipeline import run
 from cairn.pipeline.request import TrailRequest
-from cairn.stack import Feature, Stack
+from cairn.stack import Feature, Sdk, Stack
 from cairn.wheels.wheelset import SetWheel, WheelSet
 from helpers.build import project
 
@@ -33,6 +35,26 @@ def test_the_trail_builds_with_the_features_that_work(tmp_path: Path) -> None:
     both = job.resolve(run.build_job(request, {"torch": tmp_path, "triton": tmp_path}), None)
     assert both.features == {"flash_attention"}
     assert not job.resolve(run.build_job(request, {"torch": tmp_path}), None).features
+
+
+@pytest.mark.parametrize(("target", "with_rocm"), [("cpu", False), ("gfx942", True)])
+def test_a_run_for_the_cpu_needs_no_sdk_of_a_stack_that_has_one(
+    tmp_path: Path, target: str, *, with_rocm: bool
+) -> None:
+    request = trail_request(tmp_path)
+    stack = msgspec.structs.replace(request.stack, sdk=Sdk(version="7.10.0"))
+    request = dataclasses.replace(request, stack=stack, targets=(target,))
+    assert request.with_rocm is with_rocm
+    asked = run.build_job(request, {"torch": tmp_path})
+    assert (asked.install_rocm, asked.for_cpu()) == (with_rocm, not with_rocm)
+
+
+def test_a_stack_that_cannot_make_its_sdk_is_refused_before_the_checkout(tmp_path: Path) -> None:
+    request = trail_request(tmp_path)
+    stack = msgspec.structs.replace(request.stack, sdk=Sdk(version="7.10.0"))
+    with pytest.raises(UsageError, match="does not say how to make its ROCm SDK"):
+        run.run(dataclasses.replace(request, stack=stack))
+    assert not (tmp_path / "src").exists()
 
 
 def test_an_install_that_fails_is_told_in_words(tmp_path: Path) -> None:
