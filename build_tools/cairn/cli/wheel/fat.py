@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_targets(parser, default="those the wheel has code for")
     parser.add_argument("--version", help="the whole new version")
-    arguments.add_repeated(parser, "--library", "NAME", "a library to take besides")
+    arguments.add_repeated(parser, "--library", "NAME", "a further library to take")
     arguments.add_provided(parser)
     parser.add_argument(
         "--strict",

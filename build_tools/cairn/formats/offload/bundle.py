@@ -226,7 +226,7 @@ def _read_packed(view: View, at: int, end: int, checker: Checker | None) -> Bund
     except (zlib.error, zstandard.ZstdError, MemoryError) as error:
         raise WheelError(f"a compressed offload bundle cannot be unpacked: {error}") from error
     if open_end:
-        # A bundle of version 1 ends where its zlib or zstd stream does; nothing else tells.
+        # A bundle of version 1 ends where its zlib or zstd stream does; no field says where.
         if problem:
             raise WheelError(f"a compressed offload bundle {problem}")
         stop = begin + packed.used

@@ -57,7 +57,7 @@ class Code(datafile.Value):
 
 
 class Piece(datafile.Value):
-    """Bytes of an unpacked bundle that are no device code: its table above all.
+    """Bytes of an unpacked bundle that are not device code: mostly its table.
 
     Attributes:
         offset: where they begin in the unpacked bundle.

@@ -30,7 +30,7 @@ class Joined:
     Attributes:
         library: its file name.
         processors: those it has code for now.
-        missing: those it had code for before the split, and has not now.
+        missing: those it had code for before the split, and no longer has.
         same_bytes: whether it is the original, byte for byte.
     """
 

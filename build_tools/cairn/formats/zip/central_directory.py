@@ -62,7 +62,7 @@ def read_directory(file: RawFile, limits: Limits) -> tuple[Member, ...]:
 
 def _find_end(file: RawFile) -> _End:
     """What the end record says (4.3.16), or the ZIP64 one in its place (4.3.14)."""
-    # The record is the last thing in the file but for a comment, so its place is not fixed: it is searched
+    # The record is the last thing in the file except for a comment, so its place is not fixed: it is searched
     # for from the end. A comment that holds the signature itself is refused by the length check below.
     size = min(file.size, layout.END.size + _LONGEST_COMMENT)
     tail = file.at(file.size - size, size)

@@ -1,4 +1,4 @@
-"""The development tree: unpacked beside the packages when it is first asked for.
+"""The development tree: unpacked next to the packages when it is first asked for.
 
 Wheels hold no links, and a ROCm tree is full of them. So the wheel carries a tar, and what core and
 libraries hold already is linked to.

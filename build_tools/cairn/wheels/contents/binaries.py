@@ -1,8 +1,8 @@
 """The one model of a binary, ELF or PE alike: what its loader looks for, and the device code in it.
 
 `read_wheel` and `read_archive` give those of a wheel, `read_file` one on disk, `read_view` one that is being
-unpacked anyway. Where the two formats have different words, Linux' are used: an import of a PE file is a
-library that it needs.
+unpacked anyway. Where the two formats have different words, those of ELF are used: an import of a PE file is
+a library that it needs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TEXT = (
 
 @dataclass(frozen=True, kw_only=True)
 class Binary:
-    """A program, library or code object, in a wheel or on disk.
+    """A program, library or code object, in a wheel or on disk: a file that some loader reads.
 
     Attributes:
         path: in the wheel, or on disk.
@@ -183,7 +183,7 @@ def read_view(
             needed=tuple(dict.fromkeys(name.lower() for name in (*image.imports, *image.delay_imports))),
             code_objects=_device_code(view, image, checker) if device_code else (),
         )
-    # The section table, which tells where device code lies, stands at the end of the file.
+    # The section table, which says where device code is, stands at the end of the file.
     parsed = elf.read_view(view, sections=device_code, look_for=look_for)
     return Binary(
         path=path,

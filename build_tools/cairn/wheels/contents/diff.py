@@ -98,7 +98,7 @@ def diff(first: Path, second: Path) -> Difference:
 
 
 class _Side:
-    """One of the wheels, its paths freed of the version."""
+    """One of the wheels, its paths without the version."""
 
     def __init__(self, path: Path) -> None:
         name = wheel_info.parse_file_name(path.name)

@@ -51,7 +51,7 @@ class Policy:
 
         Args:
             binary: what uses them.
-            own: libraries that lie in the wheel: what is used of them, no system has to promise.
+            own: libraries that lie in the wheel: symbols of these need no promise.
         """
         forbidden = [
             f"{name}: {symbol}"

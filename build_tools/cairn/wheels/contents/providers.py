@@ -59,8 +59,8 @@ def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Pa
         wheels: wheels that are installed together. Each is given the libraries of those among them that it
             requires in that very version, directly or by way of others of them; one that cannot be read
             supplies nothing.
-        folders: of wheels that the requirements lead to in ways that METADATA does not show, as the ROCm
-            SDK's sdist does: all their libraries are there for each, except those of a project that it
+        folders: of wheels that are required in ways that METADATA does not show, as those of the ROCm SDK are
+            by its sdist: all their libraries are there for each, except those of a project that it
             requires in a different version.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The bill of materials of a fat wheel: that of the linked one, and the libraries that came in (PEP 770)."""
+"""The bill of materials of a fat wheel: that of the linked one, and the bundled libraries (PEP 770)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,9 @@ def _extended(data: bytes, bundled: list[dict[str, Any]]) -> bytes:
         found["dependencies"] += [{"ref": ref} for ref in refs]
         return (json.dumps(found, indent=2, ensure_ascii=False) + "\n").encode()
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        raise WheelError(f"{wheel_info.SBOM} is no bill of materials", tip="build the wheel again") from error
+        raise WheelError(
+            f"{wheel_info.SBOM} is not a bill of materials", tip="build the wheel again"
+        ) from error
 
 
 def _is_version(text: str | None) -> bool:

@@ -31,7 +31,7 @@ def make(request: FatRequest) -> FatReport:
 
     Raises:
         UsageError: no such ROCm tree.
-        WheelError: the wheel cannot be made fat: a library, its data or the place that loads them is missing.
+        WheelError: a library, its data or the hook that loads them is missing.
     """
     with Archive.open(request.wheel) as archive:
         plan = make_plan(request, archive)
@@ -43,7 +43,7 @@ def make(request: FatRequest) -> FatReport:
 
 
 def _edit(plan: FatPlan, request: FatRequest, archive: Archive, folder: Path) -> Edit:
-    """All changes of the wheel; `folder` gets the libraries that must not stay as the tree has them."""
+    """All changes of the wheel; `folder` gets copies of the libraries that must change."""
     version = str(wheel_info.parsed_version(request.version or package_files.fat_version(plan.info.version)))
     libraries = dict(library_edits.added(plan.bundle, plan.recipe, plan.package, plan.targets, folder))
     digests = {path: files.sha256_of(source) for path, source in libraries.items()}

@@ -1,4 +1,4 @@
-"""Which libraries a fat wheel must carry: what it needs, what that needs, and what is opened by name.
+"""Which libraries a fat wheel must carry: what it needs, what these need, and what is opened by name.
 
 What is opened by name (dlopen, LoadLibrary) is in no table of any file: libamdhip64 opens libamd_comgr, torch
 opens what its `_rocm_init.py` lists. The recipe says who opens what.
@@ -126,11 +126,11 @@ class _Collector:
         self._libraries: dict[Path, BundledLibrary] = {}
         # Library as a binary needs it to the name that it has in the wheel.
         self._names: dict[str, str] = {}
-        # What the tree has not, and who needs it.
+        # What the tree lacks, to what needs it.
         self._missing: dict[str, str] = {}
         # Stem without `lib` to what is not taken.
         self._left_out: dict[str, LeftOut] = {}
-        # Taken, but what they need has not been looked at.
+        # Taken, but their own needs are not looked at yet.
         self._waiting: deque[BundledLibrary] = deque()
 
     def need(self, names: Iterable[str], by: str) -> None:

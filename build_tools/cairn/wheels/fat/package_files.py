@@ -1,4 +1,4 @@
-"""How a fat wheel makes its ROCm libraries known to the process, and where the wheel lets it do so.
+"""How a fat wheel loads its ROCm libraries, and the hook in the package that makes it do so.
 
 torch imports `torch._rocm_init` and calls `initialize()` before anything else (pytorch's torch/__init__.py).
 In a linked wheel that module asks the SDK packages for the libraries, in a fat wheel it loads its own.
@@ -75,10 +75,10 @@ def is_hooked(archive: Archive, package: str, *, needed: bool) -> bool:
     Args:
         archive: the wheel.
         package: the package.
-        needed: whether nothing else can make the libraries known.
+        needed: whether the libraries cannot be found without it, as on Windows.
 
     Raises:
-        WheelError: it does not, though it must.
+        WheelError: it does not, although it has the module or needs it.
     """
     member = f"{package}/__init__.py"
     if member in archive and _ANCHOR.encode() in archive.read(member):
@@ -107,8 +107,8 @@ def preloads(archive: Archive, package: str) -> tuple[str, ...]:
         raise WheelError(f"{member} is not valid Python: {error}") from error
     if not found:
         raise WheelError(
-            f"{member} does not say preload_shortnames=[…], so what to load cannot be known",
-            tip="make the wheel fat that `cairn build` wrote",
+            f"{member} does not say preload_shortnames=[…], so the libraries to load are unknown",
+            tip="start from a wheel that `cairn build` wrote",
         )
     return tuple(found[0])
 
@@ -127,8 +127,8 @@ def _shortnames(tree: ast.AST) -> Iterator[list[str]]:
 def fat_version(version: str) -> str:
     """The version of the fat wheel of a linked one: `2.9.0+fat.rocm7.10.0` of `2.9.0+rocm7.10.0`.
 
-    `fat` stands first, so that the ROCm versions behind it compare as before, and pip, where one index has
-    both kinds, goes on to prefer the linked one.
+    `fat` comes first: ROCm versions after it still compare in their order, and where an index has both kinds,
+    pip prefers the linked wheel, since `fat` sorts below `rocm`.
 
     Raises:
         WheelError: it is the version of a fat wheel already.

@@ -68,7 +68,7 @@ def platform_of(info: WheelInfo) -> WheelPlatform:
     """The platform of a wheel.
 
     Raises:
-        WheelError: it is for none, or for several, that have ROCm.
+        WheelError: it is for no platform that has ROCm, or for several.
     """
     platforms = platforms_of(info.tags)
     linux = [match for platform in platforms if (match := _LINUX.fullmatch(platform))]

@@ -31,8 +31,8 @@ class RocmTree:
     """A ROCm tree: a prefix such as `/opt/rocm` or `/usr`, or an installed package of the SDK.
 
     Attributes:
-        root: its folder. Beside an SDK package the other ones are searched too.
-        system: folders that are searched for what the tree has not.
+        root: its folder. For an SDK package its sibling packages are searched too.
+        system: folders that are searched for what the tree lacks.
     """
 
     root: Path

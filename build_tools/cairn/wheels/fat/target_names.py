@@ -1,4 +1,4 @@
-"""Which GPU targets the name of a file speaks of, matched by whole names.
+"""Which GPU targets the name of a file names, matched by whole words.
 
 Source: LLVM's AMDGPU usage guide, "Generic Processor Versions" and "Target ID"; MIOpen's names of databases.
 """

@@ -1,7 +1,7 @@
-"""Giving a freshly built wheel the platform tag that its binaries justify, and the libraries it lacks.
+"""Giving a built wheel the platform tag that its binaries justify, and the libraries it lacks.
 
 auditwheel is run only where something must be bundled: it unpacks the wheel, runs patchelf over its binaries
-and packs everything again, where a tag alone is a matter of three small files.
+and packs everything again. A new tag alone changes only WHEEL, RECORD and the file name.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def repair_linked(
 
     When everything it needs is shipped, excluded or on every system, only the tags change. Otherwise
     auditwheel, or delvewheel for Windows, bundles what is missing. A wheel that is pure Python, or has its
-    platform tag already, is taken over as it is, but for the run paths to the SDK.
+    platform tag already, is copied as it is, except for the run paths to the SDK.
 
     Args:
         wheel: the wheel as it was built.
@@ -137,6 +137,7 @@ def _policy_for(platform: str, machine: str) -> Policy:
 
 
 def _taken_over(job: _Job) -> Path:
+    """The wheel as it is, linked or copied into the output folder."""
     target = job.output_dir / job.wheel.name
     if not (target.exists() and target.samefile(job.wheel)):
         files.link_or_copy(job.wheel, target)

@@ -38,7 +38,7 @@ def run_delvewheel(wheel: Path, folder: Path, *, exclude: Sequence[str], search:
     Raises:
         WheelError: a DLL cannot be found.
     """
-    # -u, unbuffered: what it prints must not come after the error that ends it.
+    # -u, unbuffered: so that the traceback that ends it is the last thing in its output.
     # --ignore-existing: a DLL that the wheel ships is neither bundled again nor renamed.
     # --analyze-existing: what such a DLL needs is bundled all the same.
     command = [sys.executable, "-u", "-m", "delvewheel", "repair", "--ignore-existing", "--analyze-existing"]

@@ -60,7 +60,7 @@ def read(site_packages: Path) -> SdkLibraries:
 
 
 def edits(binaries: Iterable[Binary], sdk: SdkLibraries) -> dict[str, BinaryEdit]:
-    """Path in the wheel to the change that lets a binary find the SDK's libraries before its own."""
+    """For each binary that needs the SDK, by its path: the run paths to the SDK, before those that it has."""
     found: dict[str, BinaryEdit] = {}
     for binary in binaries:
         if binary.is_device_code or sdk.names.isdisjoint(binary.needed):

@@ -26,7 +26,7 @@ from cairn.wheels.verify.device_code import CodeObjectChecker
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 from cairn.wheels.verify.secrets import Scanner
 
-_HEAD = 2  # bytes that tell a script: `#!`
+_HEAD = 2  # bytes by which a script is known: `#!`
 _PROGRAM_FOLDERS = ("bin", "libexec", "sbin")
 _REWRITE = "build the wheel again, or edit it with a tool that rewrites RECORD"
 

@@ -90,12 +90,12 @@ class Expectation:
         require_device_code: whether a wheel without any device code is wrong (when targets are given).
         siblings: distribution to version of the wheels it is built against; where it requires one, then
             exactly that version.
-        beside: distribution to the versions of it that are installed with the wheel: its requirements must
-            take one of them.
+        beside: distribution to the versions of it that are installed with the wheel, one of which its
+            requirements must accept.
         provided_libraries: globs of libraries that its requirements supply.
-        unread: what it requires and what was not looked into, which may have what it lacks.
-        python: the Python version it must be good for, such as `3.11`, or `3.13t` for the free-threaded one.
-        forbidden_strings: texts that must be in no file: build folders, secrets.
+        unread: requirements that were not given, so that libraries it lacks may be in them.
+        python: the Python that must be able to install it: `3.11`, or `3.13t`, which is free-threaded.
+        forbidden_strings: texts that no file may contain: build folders, secrets.
         require_platform_tag: whether binaries need a manylinux or musllinux tag.
     """
 

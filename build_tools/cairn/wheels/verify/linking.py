@@ -55,7 +55,7 @@ def _check_symbols(binary: Binary, own: frozenset[str], rules: Sequence[Policy])
                 reason=f"{rule.name} does not promise {wording.some(wrong)}",
                 fix="build on an older system, or repair with the tag that the symbols justify",
             )
-            return  # a younger promise that is broken too says nothing new
+            return  # a newer policy allows more: what breaks it breaks this one too
 
 
 def _check_needed(

@@ -46,7 +46,7 @@ def check(binaries: Sequence[Binary], name: FileName, expected: Expectation) -> 
                 reason=f"its tag says that it runs anywhere, and it holds {wording.some(libraries)}",
                 fix="build it as a platform wheel (Root-Is-Purelib: false)",
             )
-    # PyPI takes no `linux_x86_64`: which glibc it needs is not said (PEP 513).
+    # PyPI refuses `linux_x86_64`, which does not say which glibc it needs (PEP 513).
     vague = [platform for platform in platforms if platform.startswith("linux_")]
     if vague and expected.require_platform_tag and any(binary.format == "elf" for binary in host):
         yield Finding(

@@ -34,7 +34,7 @@ class _Kind:
 
 
 def _token(name: str, mark: str, rest: str) -> _Kind:
-    """A token that begins with `mark`, and stands alone: not within a longer word, but for one in a URL."""
+    """A token that begins with `mark`, and stands alone: not within a longer word, except in a URL."""
     pattern = rf"(?:(?<![\w/+-])|(?<=://)){mark}{rest}(?![\w/+-])"
     return _Kind(name=name, mark=re.compile(mark.encode()), pattern=re.compile(pattern.encode()))
 
