@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +255,41 @@ def test_a_clone_keeps_the_other_repositories_that_it_borrows_from(
     assert str(lender) in alternates.read_text().splitlines()
     bench.git("fsck", "--strict")
     assert bench().version == "2.9.1"
+
+
+def test_what_the_user_wrote_into_a_git_directory_need_not_be_utf_8(
+    bench: Bench, upstream: Upstream, run_git: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / os.fsdecode(b"J\xf6rg")
+    lender = os.fsencode(folder / "lender" / "objects")
+    folder.mkdir()
+    run_git(folder, "clone", "--quiet", "--bare", upstream.origin("torch"), "lender")
+    run_git(folder, "--git-dir=lender", "branch", os.fsdecode(b"J\xf6rg"))
+    bench = Bench(request=dataclasses.replace(bench.request, checkout_dir=folder / "pytorch"))
+    run_git(folder, "clone", "--quiet", upstream.origin("torch"), "pytorch")
+    (bench.path / ".git/objects/info/alternates").write_bytes(lender + b"\n")
+    config = bench.path / ".git/config"
+    config.write_bytes(config.read_bytes() + b"[user]\n\tname = J\xf6rg\n")
+    run_git(folder, "--git-dir=lender", "push", "--quiet", upstream.origin("torch"), "--all")
+    commit = upstream.commit("torch", {"version.txt": "2.9.1\n"}, "Next")
+    assert bench(commit[:10]).version == "2.9.1"
+    assert lender in (bench.path / ".git/objects/info/alternates").read_bytes().splitlines()
+    assert b"name = J\xf6rg\n" in config.read_bytes()
+    (mirror,) = Path(os.environ["CAIRN_CACHE_DIR"], "mirrors").glob("*-torch*.git")
+    run_git(mirror, "pack-refs", "--all")
+    assert b"J\xf6rg" in (mirror / "packed-refs").read_bytes()
+    assert bench("main").version == "2.9.1"
+    with pytest.raises(SourceError, match="is not a valid repo hashtag"):
+        bench(os.fsdecode(b"J\xf6rg"))
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"gitdir: \0", b"gitdir: nowhere\n", b"nowhere\n"])
+def test_a_file_git_that_leads_nowhere_is_left_alone(bench: Bench, text: bytes) -> None:
+    bench.path.mkdir(parents=True)
+    (bench.path / ".git").write_bytes(text)
+    with pytest.raises(SourceError, match="has files and is not a git checkout"):
+        bench()
+    assert (bench.path / ".git").read_bytes() == text
 
 
 def test_a_worktree_made_by_hand_is_updated_in_place(

@@ -180,8 +180,9 @@ def root_at(path: Path) -> Repository:
     """
     dot_git = path / ".git"
     if dot_git.is_file():
-        text = dot_git.read_text(encoding="utf-8").strip().removeprefix("gitdir: ")
-        return Repository(work_tree=path, git_dir=(path / text).resolve())
+        before, found, text = os.fsdecode(dot_git.read_bytes()).partition("gitdir: ")
+        if found and not before and "\0" not in text:
+            return Repository(work_tree=path, git_dir=(path / text.strip()).resolve())
     return Repository(work_tree=path, git_dir=dot_git)
 
 
@@ -193,9 +194,9 @@ def create(repository: Repository) -> None:
     # A linked worktree (`git worktree add`) is tied to its main repository already, in a different way.
     is_submodule = git_dir != dot_git and repository.common_dir == git_dir
     if is_submodule:
-        link = f"gitdir: {_relative(git_dir, work_tree)}\n"
-        if not dot_git.is_file() or dot_git.read_text(encoding="utf-8") != link:
-            files.write_text(dot_git, link)
+        link = os.fsencode(f"gitdir: {_relative(git_dir, work_tree)}\n")
+        if not dot_git.is_file() or dot_git.read_bytes() != link:
+            files.write_bytes(dot_git, link)
     if (repository.common_dir / _OURS).exists():
         if is_submodule and not repository.succeeds(*_WORKTREE):
             repository.run(*_WORKTREE, _relative(work_tree, git_dir))
@@ -236,9 +237,10 @@ def configure(repository: Repository, settings: Iterable[tuple[str, str]]) -> No
 def _append(repository: Repository, settings: Iterable[tuple[str, str]]) -> None:
     """Add settings that are not there yet, which takes a file written and not a run of git for each."""
     path = repository.common_dir / "config"
-    before, more = path.read_text(encoding="utf-8"), command.config_text(settings)
+    # As bytes: what the user has written there need not be UTF-8.
+    before, more = path.read_bytes(), command.config_text(settings).encode()
     if more not in before:
-        files.write_text(path, before + more)
+        files.write_bytes(path, before + more)
 
 
 def borrow_objects(repository: Repository, mirror: Path) -> None:
@@ -248,17 +250,21 @@ def borrow_objects(repository: Repository, mirror: Path) -> None:
     """
     path = repository.common_dir / "objects" / "info" / "alternates"
     ours = str(mirror / "objects")
-    before = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    before = _lenders(repository)
     lines = [ours, *(line for line in before if line != ours and not _is_lost_mirror(line))]
     if lines != before:
-        files.write_text(path, "".join(f"{line}\n" for line in lines))
+        files.write_bytes(path, b"".join(os.fsencode(f"{line}\n") for line in lines))
     _end_history(repository, mirror)
 
 
 def has_lost_mirror(repository: Repository) -> bool:
     """Whether a mirror that the repository borrows from is gone."""
+    return any(map(_is_lost_mirror, _lenders(repository)))
+
+
+def _lenders(repository: Repository) -> list[str]:
     path = repository.common_dir / "objects" / "info" / "alternates"
-    return path.exists() and any(map(_is_lost_mirror, path.read_text(encoding="utf-8").splitlines()))
+    return os.fsdecode(path.read_bytes()).splitlines() if path.exists() else []
 
 
 def _is_lost_mirror(line: str) -> bool:

@@ -20,10 +20,11 @@ def absolute(origin: str) -> str:
     """An origin that means the same from any folder: a path becomes absolute, a URL stays.
 
     Raises:
-        SourceError: it is empty or would be read as an option.
+        SourceError: it is empty, not UTF-8, or would be read as an option.
         UsageError: it is below a home folder that is not known.
     """
-    if not origin.strip() or origin.startswith("-"):
+    # Bytes that are not UTF-8 (PEP 383) could not be written into a manifest.
+    if not origin.strip() or origin.startswith("-") or re.search("[\ud800-\udfff]", origin):
         raise SourceError(
             f"{origin!r} is not a valid origin", tip="give a git URL or the path of a repository"
         )

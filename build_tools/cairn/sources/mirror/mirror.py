@@ -34,8 +34,9 @@ _PIECES = "refs/cairn/pieces"  # what has come so far: git offers only what a re
 _PIECES_NOTE = "cairn-pieces"  # a file that says which refs the pieces are of
 _GENERATIONS = 64  # of history, in the first piece
 _ABBREVIATED = re.compile(r"[0-9a-f]{7,39}")
-# What no ref may hold (git-check-ref-format(1)), and the revision syntax that only `rev-parse` understands.
-_FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|^[-/+]|/$|\.lock$|^$")
+# What no ref may hold (git-check-ref-format(1)), the revision syntax that only `rev-parse` understands, and
+# bytes that are not UTF-8 (PEP 383): a hashtag is written into JSON.
+_FORBIDDEN = re.compile(r"[\x00-\x20\x7f\ud800-\udfff~^:?*\[\\]|\.\.|@\{|^[-/+]|/$|\.lock$|^$")
 _PULL_REQUEST = re.compile(r"^#(\d+)$")
 # A line of FETCH_HEAD: `id<TAB>[not-for-merge]<TAB>branch 'name' of URL`, without `branch` for a commit or a
 # pull request's ref (git's builtin/fetch.c, append_fetch_head).
@@ -219,7 +220,7 @@ def _whole(origin: str, retry: command.RetryPolicy | None) -> Mirror:
 def _is_in_use(path: Path) -> bool:
     """Whether anything was ever found in a mirror; without asking git, which takes longer."""
     packed = path / "packed-refs"
-    return (path / _KEPT).is_dir() or (packed.exists() and _KEPT in packed.read_text(encoding="utf-8"))
+    return (path / _KEPT).is_dir() or (packed.exists() and _KEPT.encode() in packed.read_bytes())
 
 
 def _similar(hashtag: str, names: list[str]) -> str | None:

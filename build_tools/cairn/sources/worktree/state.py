@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -84,7 +85,7 @@ def write(git_dir: Path, state: State) -> None:
 @contextlib.contextmanager
 def alone(checkout_dir: Path, *, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
     """Hold a checkout against other runs of Cairn; `on_wait` is called where there is one."""
-    key = hashlib.sha256(str(checkout_dir.resolve()).encode()).hexdigest()[:16]
+    key = hashlib.sha256(os.fsencode(checkout_dir.resolve())).hexdigest()[:16]
     with files.locked(files.cache_dir() / "checkouts" / f"{key}.lock", timeout=_LOCK_WAIT, on_wait=on_wait):
         yield
 

@@ -73,7 +73,7 @@ def test_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert url.absolute("https://h/a") == "https://h/a"
 
 
-@pytest.mark.parametrize("bad", ["", " ", "--upload-pack=touch x", "-x"])
+@pytest.mark.parametrize("bad", ["", " ", "--upload-pack=touch x", "-x", "/srv/\udcff"])
 def test_what_is_no_origin(bad: str) -> None:
     with pytest.raises(SourceError, match="is not a valid origin"):
         url.absolute(bad)
