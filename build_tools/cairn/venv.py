@@ -66,6 +66,7 @@ _TEST_KEEPS = re.compile(
     r"|PIP_(CERT|CLIENT_CERT|PROXY|DEFAULT_TIMEOUT|TRUSTED_HOST)|(ROCR|HIP|CUDA)_VISIBLE_DEVICES)",
     re.IGNORECASE,
 )
+_PROXY = re.compile(r"(https?|ftp|all|no)_proxy", re.IGNORECASE)
 _NO_PIP_CONFIG = {"PIP_CONFIG_FILE": os.devnull}  # pip's documentation: this disables all configuration files
 _ADDED: Mapping[Isolation, Mapping[str, str]] = {
     Isolation.TEST: {**_NO_PIP_CONFIG, "PYTHONUTF8": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
@@ -159,12 +160,16 @@ def variables(isolation: Isolation, base: Mapping[str, str] | None = None) -> di
         passed = {name: value for name, value in given.items() if _TEST_KEEPS.fullmatch(name)}
     else:
         passed = {name: value for name, value in given.items() if not _DROPPED[isolation].match(name)}
-    if isolation is not Isolation.BUILD and any(name.lower().endswith("_proxy") for name in passed):
-        # We serve indexes on this machine, where a proxy cannot reach them. Programs read the name in lower
-        # case first, and some no other: curl(1).
-        no_proxy = passed.get("no_proxy") or passed.get("NO_PROXY")
-        direct = ",".join(filter(None, (no_proxy, "127.0.0.1", "localhost")))
-        passed |= {"no_proxy": direct, "NO_PROXY": direct}
+    proxies = {name for name in passed if _PROXY.fullmatch(name)}
+    if isolation is not Isolation.BUILD and proxies:
+        no_proxy = (passed.get("no_proxy") or passed.get("NO_PROXY") or "").strip()
+        if no_proxy == "*":  # no proxy at all; uv does not know it, and others only where it stands alone
+            passed = {name: value for name, value in passed.items() if name not in proxies}
+        else:
+            # We serve indexes on this machine, where a proxy cannot reach them. Programs read the name in
+            # lower case first, and some no other: curl(1).
+            direct = ",".join(filter(None, (no_proxy, "127.0.0.1", "localhost")))
+            passed |= {"no_proxy": direct, "NO_PROXY": direct}
     return passed | dict(_ADDED.get(isolation, {}))
 
 

@@ -55,6 +55,16 @@ def test_a_tested_wheel_sees_only_what_is_harmless() -> None:
     }
 
 
+@pytest.mark.parametrize("isolation", [Isolation.OWN_PIP, Isolation.TEST, Isolation.INSTALLER])
+def test_a_user_who_wants_no_proxy_at_all_gets_none(isolation: Isolation) -> None:
+    given = {"https_proxy": "http://p", "ALL_PROXY": "http://p"}
+    for star in ({"no_proxy": "*"}, {"NO_PROXY": " * "}):
+        kept = {"PATH": "/bin", "PIP_PROXY": "http://pips-own"}
+        assert venv.variables(isolation, kept | given | star) == venv.variables(isolation, kept)
+    passed = venv.variables(isolation, {**given, "no_proxy": "a.example", "NO_PROXY": "*"})
+    assert passed["no_proxy"] == passed["NO_PROXY"] == "a.example,127.0.0.1,localhost"
+
+
 def test_an_installer_sees_nothing_that_steers_it() -> None:
     steering = {
         "PIP_INDEX_URL": "u",
