@@ -3,8 +3,8 @@
     pip download torch==2.13.0 --no-deps --dest /tmp/subject
     python benchmarks/wheel_version_change.py /tmp/subject/torch-*.whl
 
-Both sides run in turn as child processes, three times each; the medians are told. Ours is the command that
-people type, `cairn wheel set-version`. CPU is user and system time of the process and its children, the start
+Both sides run in turn as child processes, three times each; the medians are printed. Ours is the command that
+users type, `cairn wheel set-version`. CPU is user and system time of the process and its children, the start
 of the interpreter included; memory is the peak of the largest one.
 """
 

@@ -39,7 +39,7 @@ def add_to(commands: Subparsers) -> None:
     parser.add_argument(
         "--require-device-code", action="store_true", help="refuse a wheel without any device code"
     )
-    parser.add_argument("--python", help="Python version it must be good for, such as 3.11 or 3.13t")
+    parser.add_argument("--python", help="Python that must be able to install it, such as 3.11 or 3.13t")
     arguments.add_repeated(parser, "--sibling", "NAME=VERSION", "a wheel it was built against")
     arguments.add_provided(parser)
     arguments.add_repeated(

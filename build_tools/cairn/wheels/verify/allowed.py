@@ -132,7 +132,7 @@ def _entry(table: object, where: str) -> AllowedFinding:
         if key == "expires" and type(value) is not dt.date:
             raise UsageError(f"{where}: expires is {value!r}, expected a date such as 2027-01-31")
         if key != "expires" and not (isinstance(value, str) and value.strip()):
-            raise UsageError(f"{where}: {key} is {value!r}, expected a text")
+            raise UsageError(f"{where}: {key} is {value!r}, expected a string that is not empty")
     return AllowedFinding(**{**table, "code": _code(table["code"], where)}, where=where)
 
 

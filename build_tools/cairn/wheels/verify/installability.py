@@ -65,7 +65,7 @@ def _check_scripts(info: WheelInfo) -> Iterator[Finding]:
         problems: list[tuple[str, str]] = []
         if safe_text.UNSEEN.search(script):
             problems.append(
-                (f"the name of the script {script!a} is not what is shown", "give it a plain name")
+                (f"the name of the script {script!a} is displayed differently", "give it a plain name")
             )
         if not script.strip(".") or _SEPARATORS.intersection(script):
             reason = f"the script {script!r} would be written outside of the folder for scripts"
@@ -96,18 +96,18 @@ def _check_licences(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
 
 
 def _check_names(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding]:
-    """File names that deceive, have no place, or are one file where case does not count."""
+    """File names that are displayed differently, have no place, or are one file where case is ignored."""
     data = f"{info.dist_info.removesuffix('.dist-info')}.data"
     caseless = any(platform.startswith(_CASELESS) for platform in wheel_info.platforms_of(name.tags))
     seen: dict[str, str] = {}
     for path, is_dir in ((member.name, member.is_dir) for member in archive.members):
         if not path.isascii() and safe_text.UNSEEN.search(path):
-            reason = f"its name is {path!a}, which is not what is shown"
+            reason = f"its name is {path!a}, which is displayed differently"
             yield Finding(code=FindingCode.NAME_DECEIVES, member=path, reason=reason, fix="rename it")
         top, *rest = path.rstrip("/").split("/")
         placed = top == data and len(rest) > 1 and rest[0] in _SCHEMES
         if top.endswith(".data") and not is_dir and not placed:
-            reason = f"no installer knows where it goes: only {data}/<scheme>/ has a place"
+            reason = f"installers do not know where to put it: only {data}/<scheme>/ is defined"
             fix = f"use one of the schemes {', '.join(sorted(_SCHEMES))}"
             yield Finding(code=FindingCode.DATA_FOLDER, member=path, reason=reason, fix=fix)
         # NFC, since macOS takes `é` as one letter and as two for the same.
