@@ -161,7 +161,8 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
         line: default release line.
         targets: default targets, `cpu` for a stack without ROCm.
         lines: the release lines, each with the hashtags (project name to hashtag) that are not the project's
-            own; an entry for just this line in the project wins. A project whose hashtag is `{line}` follows them all by name.
+            own; an entry for just this line in the project wins. A project whose hashtag is `{line}` follows
+            them all by name.
         environment: variables of every project's build; a project's own win, whichever table has them.
         sdk: the ROCm SDK; None for a stack without ROCm.
         version_suffix: local version of the wheels for a stack without ROCm, such as `+cpu`.
