@@ -16,7 +16,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -220,14 +220,14 @@ def _mistake(data: Any, kind: Any, place: str) -> tuple[str, Any, str]:  # noqa:
 
 def _parts(data: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - any value and type hint
     """What a value consists of: the step to each part, the part, and the type it must have."""
-    arguments = typing.get_args(kind)
-    if typing.get_origin(kind) in (types.UnionType, typing.Union) and data is not None:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, typing.Union) and data is not None:
         # Unions in our formats are `X | None`.
         yield from (("", data, argument) for argument in arguments if argument is not types.NoneType)
     elif isinstance(data, dict) and isinstance(kind, type) and issubclass(kind, Value):
         types_of = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
         yield from ((f".{name}", data[name], types_of[name]) for name in types_of if name in data)
-    elif isinstance(data, dict) and arguments:
+    elif isinstance(data, dict) and origin is Mapping:
         yield from ((f".{name}", value, arguments[1]) for name, value in data.items())
-    elif isinstance(data, list) and arguments:
+    elif isinstance(data, list) and origin is tuple:
         yield from ((f"[{number}]", value, arguments[0]) for number, value in enumerate(data))

@@ -67,6 +67,22 @@ def test_a_lie_is_refused_with_one_line(change: dict[str, object]) -> None:
     assert str(caught.value).startswith("some.json")
 
 
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda below: st.lists(below, max_size=2) | st.dictionaries(st.text(), below, max_size=2),
+)
+
+
+@given(st.sampled_from(["kind", "items", "table", "maybe", "names", "from"]), plain)
+def test_a_value_of_any_other_shape_is_refused_with_one_line(field: str, value: object) -> None:
+    # An object where a choice or a list is expected, a list where an object is, and so on.
+    try:
+        datafile.from_plain(GOOD | {field: value}, Outer, name="some.json")
+    except UsageError as error:
+        assert str(error).startswith(f"some.json, at {field}")
+        assert "\n" not in str(error)
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '"x"', "[" * 100_000])
 def test_what_is_not_our_json_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
