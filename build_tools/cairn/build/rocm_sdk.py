@@ -60,7 +60,7 @@ def recipe(stack: Stack) -> tuple[Sdk, Path, str]:
 def make(
     stack: Stack, targets: Sequence[str], work_dir: Path, *, log: Path, say: Progress
 ) -> tuple[Path, ...]:
-    """Make the SDK packages of a stack that brings its own SDK; nothing when they are there already.
+    """Make the SDK packages of a stack that brings its own SDK, unless they exist already.
 
     Args:
         stack: the stack, with an `[sdk]` that has a `build` command.

@@ -1,7 +1,7 @@
 """Variables that the user gives to builds: `--build-env USE_FBGEMM=0`, for one project `torch:USE_FBGEMM=0`.
 
-Builds see nothing of the caller's own build variables, so that two machines build alike; these are given by
-name, are part of every key, and are written into the manifest. So secrets are refused, and what Cairn sets
+Builds see none of the caller's own build variables, so that two machines build alike. Those given here by name
+are part of every key and are written into the manifest. So secrets are refused, and so is what Cairn sets
 itself: the wheel would not be what its manifest says.
 """
 

@@ -130,7 +130,7 @@ def build_variables(
         variables |= {f"CMAKE_{lang}_COMPILER_LAUNCHER": launcher for lang in ("C", "CXX", "HIP")}
     given = template_of(request.stack, project, for_cpu=request.for_cpu)
     expanded = expand_all(given, values, where=f"environment of {project.name}")
-    # The stack knows its projects better than we do, and the user's --build-env was checked to be harmless.
+    # The later wins: the stack over Cairn, and --build-env, which `overrides` has checked, over the stack.
     return {**variables, **expanded, **request.env_of(project)}
 
 

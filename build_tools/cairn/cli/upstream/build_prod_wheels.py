@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None, *, script: str) -> int:
 def _projects(words: Sequence[str], script: Path) -> tuple[Project, ...]:
     """The projects that `build` has flags for: those of the stack that the arguments name.
 
-    Where it cannot be read, they are those of the stack beside the script; the run reports what is wrong.
+    Where that stack cannot be read, those of the script's own; `stacks.load` then reports what is wrong.
     """
     if "build" not in words:
         return ()
@@ -122,7 +122,7 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
                 f"--{name}-dir", type=arguments.folder, dest=f"dir_{project.name}", metavar="DIR", help=text
             )
         if project.name != _ALWAYS:
-            text = f"build {project.name} (default: when its checkout is there)"
+            text = f"build {project.name} (default: if its checkout exists)"
             with contextlib.suppress(argparse.ArgumentError):
                 parser.add_argument(
                     f"--build-{name}", action=flag, dest=f"build_{project.name}", default=None, help=text
@@ -134,7 +134,7 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
     parser.add_argument(
         "--version-suffix", help="local version of the wheels, such as +rocm7.10.0 (default: the SDK's)"
     )
-    parser.add_argument("--release-type", choices=tuple(_CHANNELS), help="refuse an SDK of other channels")
+    parser.add_argument("--release-type", choices=tuple(_CHANNELS), help="refuse an SDK of any other channel")
     parser.add_argument("--pytorch-build-number", default="1", help="build number (default: %(default)s)")
     parser.add_argument(
         "--enable-pytorch-flash-attention",
@@ -144,7 +144,7 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
     )
     for cache in _CACHES:
         parser.add_argument(
-            f"--use-{cache}", action=flag, default=False, help=f"put {cache} before the compilers"
+            f"--use-{cache}", action=flag, default=False, help=f"compile through {cache}"
         )
     parser.add_argument("--clean", action=flag, default=False, help="build everything again")
 

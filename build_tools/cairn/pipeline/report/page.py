@@ -27,7 +27,7 @@ _SCHEMES = ("", "file", "http", "https")
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """Something that lies beside the report.
+    """A file or folder beside the report.
 
     Attributes:
         name: what the page calls it.
@@ -39,7 +39,7 @@ class Link:
 
 
 def write(request: TrailRequest, result: TrailResult) -> None:
-    """Write `report.html` of a run atomically, with links to what lies beside it."""
+    """Write `report.html` of a run atomically, with links to the files beside it."""
     generated = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
     page = render(request, result, generated=generated, links=tuple(_links(request, result)))
     files.write_text(result.report, page)
@@ -52,9 +52,9 @@ def render(
 
     Args:
         request: the run.
-        result: what came of it.
+        result: its result.
         generated: when, ISO 8601 in UTC.
-        links: what else there is.
+        links: to the files beside the report.
     """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("cairn.pipeline.report", "."),
@@ -83,7 +83,7 @@ def render(
 
 
 def _links(request: TrailRequest, result: TrailResult) -> Iterator[Link]:
-    """What lies beside the report, as far as it is there: a browser shows folders of `file:` too."""
+    """The files and folders beside the report that exist: a browser shows folders of `file:` too."""
     index = request.store_dir / "release"
     found = {
         "release index": index / "simple" / "index.html",
@@ -127,7 +127,7 @@ def _sign(word: str) -> str:
 
 
 def _moment(text: str) -> str:
-    """A time as people read it; a text that is not a time stays as it is."""
+    """A time in a form that is easy to read; a text that is not a time stays as it is."""
     try:
         return dt.datetime.fromisoformat(text).astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
     except ValueError:
