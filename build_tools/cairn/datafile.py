@@ -126,6 +126,15 @@ def read_toml(path: Path, *, tip: str | None = None) -> dict[str, Any]:
     return parse_toml(_bytes_of(path, tip), name=str(path))
 
 
+def read_json(path: Path) -> Any:  # noqa: ANN401 - what json gives
+    """A JSON file of whatever shape; see `parse_json`.
+
+    Raises:
+        UsageError: it cannot be read, or is not JSON.
+    """
+    return parse_json(_bytes_of(path, None), name=str(path))
+
+
 def parse_toml(data: bytes, *, name: str) -> dict[str, Any]:
     """TOML out of bytes; `name` stands for the file in errors.
 

@@ -9,11 +9,11 @@ external-builds/pytorch/checkout_from_manifest.py there.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from cairn import datafile
 from cairn.errors import UsageError
 from cairn.sources.git.command import COMMIT_ID
 from cairn.stack import Project, Stack
@@ -45,8 +45,8 @@ class UpstreamSource:
 def recognise(path: Path) -> bool:
     """Whether a file is such a manifest, well-formed or not, and neither one of Cairn's nor unreadable."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError):
+        data = datafile.read_json(path)
+    except UsageError:
         return False
     if not isinstance(data, dict) or "schema" in data:
         return False
@@ -60,14 +60,9 @@ def read(path: Path) -> tuple[UpstreamSource, ...]:
     """The projects of a manifest, without the entry of TheRock itself.
 
     Raises:
-        UsageError: it cannot be read, is of another version, or entries are malformed (all are named).
+        UsageError: it cannot be read, is of a different version, or entries are malformed (all are named).
     """
-    try:
-        data = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"{path} is not JSON: {error}") from error
+    data = datafile.read_json(path)
     if not isinstance(data, dict):
         raise UsageError(f"{path} is not a manifest of TheRock's: it must be a JSON object")
     version = data.get("schema_version", _VERSION)

@@ -30,6 +30,7 @@ def write(folder: Path, data: Any) -> Path:
         ({}, False),
         ([], False),
         ("no JSON", False),
+        ("[" * 200_000, False),
     ],
 )
 def test_it_is_told_from_other_files(tmp_path: Path, data: Any, *, is_one: bool) -> None:
@@ -54,6 +55,8 @@ def test_an_entry(tmp_path: Path) -> None:
         ({"pytorch": "x"}, "pytorch is not an object"),
         ("[]", "must be a JSON object"),
         ("{", "is not JSON"),
+        ("[" * 200_000, "is nested too deep"),
+        ('{"pytorch":' * 100_000, "is nested too deep"),
     ],
 )
 def test_malformed(tmp_path: Path, data: Any, reason: str) -> None:
