@@ -50,9 +50,7 @@ def checkout_stack(
     return tuple(done[p.name] for p in stack.in_order() if p.name in done)
 
 
-def checkout_project(
-    request: CheckoutRequest, *, torch_dir: Path | None, say: Progress = silent
-) -> Checkout:
+def checkout_project(request: CheckoutRequest, *, torch_dir: Path | None, say: Progress = silent) -> Checkout:
     """Check one project out; an origin or hashtag that the request leaves open is torch's pin, or the line's.
 
     Raises:

@@ -106,3 +106,19 @@ def test_a_path_without_a_url_is_refused_as_git_refuses_it(
         run_git(tmp_path / "by hand", "submodule", "--quiet", "init")
     with pytest.raises(SourceError, match=f"no url for the submodule {PATH}"):
         bench()
+
+
+def test_a_submodule_that_is_called_differently_takes_its_place(bench: Bench, upstream: Upstream) -> None:
+    bench()
+    gitmodules = upstream.work("torch") / ".gitmodules"
+    renamed = gitmodules.read_text().replace('[submodule "third_party/cudakit"]', '[submodule "kit two"]')
+    upstream.commit("torch", {".gitmodules": renamed}, "Rename a submodule")
+    edited = bench.path / "third_party/cudakit/README"
+    before = edited.read_bytes()
+    edited.write_text("mine")
+    with pytest.raises(SourceError, match=r"has 1 edited or new file \(third_party/cudakit/README\)"):
+        bench()
+    edited.write_bytes(before)
+    assert len(bench().submodules) == 3
+    assert (bench.path / "third_party/cudakit/.git").read_text().endswith("/modules/kit two\n")
+    assert bench.git("status", "--porcelain") == ""

@@ -117,7 +117,9 @@ def moving(root: Repository, commit: str, source: Path, plan: Plan) -> tuple[lis
 def survey(parts: Sequence[MovingPart]) -> tuple[Found, ...]:
     """What is in each part that moving it would lose, except what an unfinished run wrote."""
     within = {part.repository.work_tree for part in parts}
-    return side_by_side(lambda part: _found(part, within), parts)
+    # Where a submodule of a different name comes to its place, it looks after the files there itself.
+    leaving = {part.repository.work_tree for part in parts if part.goes and part.commit is None}
+    return side_by_side(lambda part: _found(part, within, leaving), parts)
 
 
 def together(root: Repository, found: Sequence[Found]) -> Losses:
@@ -135,7 +137,7 @@ def together(root: Repository, found: Sequence[Found]) -> Losses:
     )
 
 
-def _found(part: MovingPart, within: Collection[Path]) -> Found:
+def _found(part: MovingPart, within: Collection[Path], leaving: Collection[Path]) -> Found:
     own = part.repository
     if part.goes and own.git_dir != own.work_tree / ".git" and (own.work_tree / ".git").is_dir():
         raise SourceError(
@@ -143,7 +145,7 @@ def _found(part: MovingPart, within: Collection[Path]) -> Found:
             tip="move it away, or run `git submodule absorbgitdirs` if it is the submodule",
         )
     if not own.is_begun():
-        foreign = _foreign(own, within)
+        foreign = [] if own.work_tree in leaving else _foreign(own, within)
         _refuse_inner(part, foreign)
         # Its folder was removed, and its git directory is still there.
         commits = own.without_files().commits_only_here() if (own.git_dir / "HEAD").exists() else ()

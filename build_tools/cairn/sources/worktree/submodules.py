@@ -160,10 +160,12 @@ def _place(coming: Coming, *, before: Mapping[str, str], how: Fetching, alone: b
         repository.move_refs(own, tags)
     else:
         how.say(f"submodule {module.path}")
+        # What was at its path may have been of a submodule with a different name, and be gone.
+        there = (before.get(module.path) or own.head()) if own.is_begun() else None
         repository.create(own)
         repository.name_origin(own, git_url.without_credentials(module.origin))
         repository.borrow_objects(own, coming.source)
-        with state.placing(own, before=before.get(module.path) or own.head(), after=module.commit):
+        with state.placing(own, before=there, after=module.commit):
             repository.place(own, module.commit, alone=alone)
             repository.move_refs(own, tags)
 
