@@ -97,6 +97,17 @@ def test_a_set_that_is_refused_leaves_nothing(store: MemoryStore, stage: Stage, 
     assert list(store.list("staging/sets/")) == []
 
 
+@pytest.mark.parametrize("page", [b"[]", b"{}", b'{"files": [1]}', b"[" * 200_000, b"\xff", b"null"])
+def test_an_audit_names_a_page_of_a_set_that_is_damaged(
+    store: MemoryStore, stage: Stage, page: bytes
+) -> None:
+    made = stage(store, "2.9.0")
+    key = f"staging/sets/{made.set_id}/simple/torch/index.json"
+    store.write(key, page)
+    (problem,) = audit(store, "staging", hashes=False)
+    assert problem.startswith(f"set {made.set_id[:12]}: {key} is n")
+
+
 def test_staging_again_changes_nothing(store: MemoryStore, stage: Stage) -> None:
     stage(store, "2.9.0")
     before = {key: store.read(key).data for key in store.list("")}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import html.parser
-import json
 import os
 import urllib.parse
 from collections.abc import Iterator
 
-from cairn.errors import CairnError
+from cairn import datafile
+from cairn.errors import CairnError, StoreError
 from cairn.release.index import keys, write
 from cairn.release.index.generation import FileEntry, FileRef, ProjectState, StagedSet
 from cairn.release.index.render import project_page, root_page
@@ -114,7 +114,7 @@ def _set_problems(snapshot: Snapshot, set_id: str) -> Iterator[str]:
             if found != wanted:
                 names = ", ".join(sorted(ref.filename for ref in found ^ wanted))
                 yield f"{short}: its {form} pages and its state differ in {names}"
-    except (CairnError, ValueError, KeyError) as error:
+    except (CairnError, ValueError) as error:
         yield f"{short}: {error}"
 
 
@@ -127,8 +127,15 @@ def _set_pages(snapshot: Snapshot, staged: StagedSet) -> dict[str, frozenset[Fil
     json_refs: set[FileRef] = set()
     for name in write.projects_of(staged.closure):
         html_refs |= _html_refs(store.read(f"{prefix}{name}/index.html").data)
-        listed = json.loads(store.read(f"{prefix}{name}/index.json").data)["files"]
-        json_refs |= {FileRef(filename=file["filename"], sha256=file["hashes"]["sha256"]) for file in listed}
+        key = f"{prefix}{name}/index.json"
+        page = datafile.parse_json(store.read(key).data, name=key)
+        try:
+            files = page["files"]
+            json_refs |= {
+                FileRef(filename=file["filename"], sha256=file["hashes"]["sha256"]) for file in files
+            }
+        except (KeyError, TypeError) as error:
+            raise StoreError(f"{key} is not a page of an index") from error
     return {"HTML": frozenset(html_refs), "JSON": frozenset(json_refs)}
 
 
