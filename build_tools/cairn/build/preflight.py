@@ -68,7 +68,7 @@ def checks(job: Job) -> Iterator[Check]:
         suffix = job.stack.version_suffix
     for_cpu = job.for_cpu()
     # In the order in which they are reported; each stands alone, so that one that fails hides no other.
-    yield functools.partial(_targets, job)
+    yield functools.partial(targets, job)
     if job.sdk.version is not None and not for_cpu:
         yield functools.partial(channel, job, job.sdk.version)
     yield functools.partial(overrides.parse, job.build_env, job.stack)
@@ -109,11 +109,16 @@ def channel(job: Job, version: str) -> None:
         )
 
 
-def _targets(job: Job) -> None:
-    targets = gpu.parse_targets(job.targets or job.stack.targets)
-    if job.stack.sdk is None and targets != (gpu.CPU,):
+def targets(job: Job) -> None:
+    """Check that the targets exist, and that the stack can be built for them.
+
+    Raises:
+        UsageError: they do not, or it cannot.
+    """
+    asked = gpu.parse_targets(job.targets or job.stack.targets)
+    if job.stack.sdk is None and asked != (gpu.CPU,):
         raise UsageError(
-            f"the stack {job.stack.name} is built without ROCm, and not for {', '.join(targets)}",
+            f"the stack {job.stack.name} is built without ROCm, and not for {', '.join(asked)}",
             tip="leave the targets out, or name cpu",
         )
 

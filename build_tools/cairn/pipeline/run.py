@@ -17,7 +17,7 @@ from typing import get_args
 
 from cairn import files, venv
 from cairn import targets as gpu
-from cairn.build import cache, job, rocm_sdk
+from cairn.build import cache, job, preflight, rocm_sdk
 from cairn.build.inputs import overrides
 from cairn.build.model import BuiltWheel, InstalledSdk, Job, WantedSdk
 from cairn.build.pip_install import pip_install
@@ -106,6 +106,7 @@ def _count_steps(request: TrailRequest) -> int:
 
 def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
     stack, work_dir = request.stack, request.work_dir
+    preflight.targets(build_job(request, {}))
     python = _hipify_python(request, timeline) if _hipifies_by_torch(request) else None
     with timeline.stage(f"check out {stack.line}") as stage:
         requests = [

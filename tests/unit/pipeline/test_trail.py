@@ -57,6 +57,12 @@ def test_a_stack_that_cannot_make_its_sdk_is_refused_before_the_checkout(tmp_pat
     assert not (tmp_path / "src").exists()
 
 
+def test_targets_that_a_stack_is_not_built_for_are_refused_before_the_checkout(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="s is built without ROCm, and not for gfx942"):
+        run.run(trail_request(tmp_path))
+    assert not (tmp_path / "src").exists()
+
+
 def test_an_install_that_fails_is_told_in_words(tmp_path: Path) -> None:
     request = trail_request(tmp_path)
     (request.store_dir / "release" / "simple").mkdir(parents=True)
