@@ -56,7 +56,7 @@ def run_installed(
         pytest_runs.copy_tests(tests, session.tests)
         run = pytest_runs.run_beside(session, on_line)
     gpus = testing_gpus.visible(testing_gpus.seen(), os.environ.get("ROCR_VISIBLE_DEVICES"))
-    # There is no set to say what the wheels are for, so what is here is what was meant.
+    # No set says what the wheels are for, so the GPUs of this machine count as the targets.
     found = judge(run.outcome, exit_code=run.exit_code, targets=gpus or (CPU,), hardware=gpus)
     if run.problem and run.outcome is None:
         found = Judgement(verdict=found.verdict, reason=run.problem)

@@ -38,7 +38,7 @@ def judge(
         floor: fewest tests that must have run.
         device_floor: fewest tests that must have passed on a GPU.
     """
-    # Before anything else: on the wrong GPU neither success nor failure says something about these wheels.
+    # First: on the wrong GPU neither success nor failure says anything about these wheels.
     if wrong := _wrong_hardware(outcome, targets, hardware):
         return Judgement(verdict="invalid", reason=wrong)
     if outcome is None:

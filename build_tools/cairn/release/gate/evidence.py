@@ -54,7 +54,7 @@ def problems(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[str, .
 
 
 def failures(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[str, ...]:
-    """What failed of these very bytes; no bypass stands against it."""
+    """What failed of these very bytes; no bypass overrides it."""
     about = (r for r in records if r.verdict == "failed" and _same_bytes(wheel_set, r))
     return tuple(f"{r.kind} record: failed: {r.reason}" for r in about)
 
@@ -77,7 +77,7 @@ def untested(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[str, .
 
 
 def why(wheel_set: WheelSet, records: Sequence[TestRecord]) -> str:
-    """What was tested on what, for people to read."""
+    """What was tested on what, as text for the user."""
     passed = passing(wheel_set, records)
     return "; ".join(f"{r.kind} passed on {', '.join(r.hardware) or 'a CPU'}" for r in passed)
 

@@ -1,4 +1,4 @@
-"""Writing the pages of a channel and of its sets, in an order of which every moment installs whole.
+"""Writing the pages of a channel and of its sets, in an order that never misleads an installer on the way.
 
 An installer reads the page of a project, then those of what it depends on. With the page of `triton` written
 before that of `torch`, which pins it, no one is led to a version that is not there yet; the root, which only

@@ -158,9 +158,8 @@ def _requirements(lines: Iterable[str], filename: str) -> tuple[Requirement, ...
 
 
 def _is_static(raw: RawMetadata) -> bool:
-    # What cannot be read is as old as what says nothing (PEP 643): such an sdist is not relied upon.
     # PEP 643: since version 2.2, a field that is not listed as `Dynamic` is the same in every wheel of the
-    # sdist.
+    # sdist. A version that cannot be read counts as older.
     match = _METADATA_VERSION.match(raw.get("metadata_version", ""))
     version = (int(match[1]), int(match[2])) if match else (1, 0)
     dynamic = {field.lower() for field in raw.get("dynamic", ())}
