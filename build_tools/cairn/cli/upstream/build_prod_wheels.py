@@ -143,9 +143,7 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
         help="build flash attention (default: where triton supports it)",
     )
     for cache in _CACHES:
-        parser.add_argument(
-            f"--use-{cache}", action=flag, default=False, help=f"compile through {cache}"
-        )
+        parser.add_argument(f"--use-{cache}", action=flag, default=False, help=f"compile through {cache}")
     parser.add_argument("--clean", action=flag, default=False, help="build everything again")
 
 
