@@ -29,8 +29,8 @@ from cairn.wheels.metadata import wheel_info
 def run(plan: Plan) -> tuple[BuiltWheel, ...]:
     """Build what the cache does not have, and put every wheel into the output folder.
 
-    When a step fails, the programs of the running steps are ended and none is started. Finished wheels stay in
-    the cache, so that the next run carries on.
+    When a step fails, the programs of the running steps are ended and none is started. Finished wheels stay
+    in the cache, so that the next run carries on.
 
     Raises:
         BuildError: a step failed; it has the log and its last lines.

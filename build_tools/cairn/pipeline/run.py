@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import shlex
 import shutil
 import time
@@ -129,11 +130,12 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
             sdk_dists = rocm_sdk.make(stack, request.targets, work_dir / "sdk", log=log, say=stage.update)
     opened = store_folder.LocalStore(request.store_dir)
     with timeline.stage("publish the ROCm SDK to staging") if sdk_dists else contextlib.nullcontext():
-        _in_fresh_store_where_taken(opened, lambda: _publish_sdk(opened, sdk_dists))
+        publish_sdk = functools.partial(_publish_sdk, opened, sdk_dists)
+        _in_fresh_store_where_taken(opened, publish_sdk)
     # pip and uv read the staging channel over HTTP, as users do.
     with serve_server.serving(request.store_dir) as server:
-        index_url = keys.index_url(server.url, STAGING)
-        installed = _install_sdk(request, asked, sdk_dists, index_url, timeline) if sdk_dists else None
+        staging_url = keys.index_url(server.url, STAGING)
+        installed = _install_sdk(request, asked, sdk_dists, staging_url, timeline) if sdk_dists else None
         wheels = job.build(asked, installed, trees=checkouts)
         for wheel in wheels:  # they were shown by the scheduler, side by side
             mark: console.Mark = "kept" if wheel.cached else "done"
@@ -141,11 +143,8 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
             timeline.add(f"build {wheel.project}", wheel.started, wheel.ended, mark=mark, detail=detail)
         wheel_set = wheel_sets.read(request.wheels_dir / "set.json")
         with timeline.stage("stage the set"):
-            _in_fresh_store_where_taken(
-                opened,
-                lambda: _stage(opened, wheel_set, wheels),
-                before=lambda: _publish_sdk(opened, sdk_dists),
-            )
+            stage_set = functools.partial(_stage, opened, wheel_set, wheels)
+            _in_fresh_store_where_taken(opened, stage_set, before=publish_sdk)
         record = _smoke(request, opened, wheel_set, server.url, timeline)
     promotion = _promote(opened, wheel_set, record, timeline)
     _install(request, opened, wheel_set, timeline)

@@ -1,8 +1,8 @@
 """Variables that the user gives to builds: `--build-env USE_FBGEMM=0`, for one project `torch:USE_FBGEMM=0`.
 
-Builds see none of the caller's own build variables, so that two machines build alike. Those given here by name
-are part of every key and are written into the manifest. So secrets are refused, and so is what Cairn sets
-itself: the wheel would not be what its manifest says.
+Builds see none of the caller's own build variables, so that two machines build alike. Those given here by
+name are part of every key and are written into the manifest. So secrets are refused, and so is what Cairn
+sets itself: the wheel would not be what its manifest says.
 """
 
 from __future__ import annotations
