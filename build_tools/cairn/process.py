@@ -95,8 +95,8 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
         separate_stderr: keep standard error out of `output`; `log` and `on_line` have both.
         stdin: what it reads, nothing by default.
 
-    A process that outlives it is waited for `LINGER` seconds of silence; then one of its group that still holds
-    its output is killed, one that left the group (a daemon) is left alone.
+    A process that outlives it is waited for `LINGER` seconds of silence; then one of its group that still
+    holds its output is killed, one that left the group (a daemon) is left alone.
 
     Raises:
         PrerequisiteError: there is no such program.
