@@ -45,7 +45,10 @@ SHARED = Environment(
     ],
 )
 def test_a_projects_own_variable_wins_over_the_stacks_whichever_table_has_it(
-    monkeypatch: pytest.MonkeyPatch, section: str, for_cpu: bool, expected: dict[str, str]  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+    section: str,
+    for_cpu: bool,
+    expected: dict[str, str],  # noqa: FBT001
 ) -> None:
     monkeypatch.setattr(platforms.here, "stack_section", lambda: section)
     other = project("other")
