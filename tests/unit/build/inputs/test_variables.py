@@ -48,7 +48,7 @@ def test_a_projects_own_variable_wins_over_the_stacks_whichever_table_has_it(
     monkeypatch: pytest.MonkeyPatch,
     section: str,
     for_cpu: bool,
-    expected: dict[str, str],  # noqa: FBT001
+    expected: dict[str, str],
 ) -> None:
     monkeypatch.setattr(platforms.here, "stack_section", lambda: section)
     other = project("other")
