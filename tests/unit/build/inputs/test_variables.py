@@ -47,6 +47,7 @@ SHARED = Environment(
 def test_a_projects_own_variable_wins_over_the_stacks_whichever_table_has_it(
     monkeypatch: pytest.MonkeyPatch,
     section: str,
+    *,
     for_cpu: bool,
     expected: dict[str, str],
 ) -> None:
