@@ -54,5 +54,5 @@ def test_a_projects_own_variable_wins_over_the_stacks_whichever_table_has_it(
     monkeypatch.setattr(platforms.here, "stack_section", lambda: section)
     other = project("other")
     stack = Stack(name="s", line="l", targets=("cpu",), projects=(OWN, other), environment=SHARED)
-    assert variables.template_of(stack, OWN, for_cpu=bool(for_cpu)) == expected
+    assert variables.template_of(stack, OWN, for_cpu=for_cpu) == expected
     assert variables.template_of(stack, other, for_cpu=True)["A"] == "shared cpu"
