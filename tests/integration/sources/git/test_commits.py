@@ -106,7 +106,8 @@ from cairn.sources.git import commits
 found = commits.between(pathlib.Path({str(folder)!r}), "first", "main")
 json.dump([datafile.to_plain(one) for one in found], sys.stdout)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    # UTF-8, since this Python may lie in a folder whose name the locale, which is not installed, cannot read.
+    done = subprocess.run([sys.executable, "-X", "utf8", "-c", code], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     date = "2023-11-15T00:13:20+02:00"
     expected = [
