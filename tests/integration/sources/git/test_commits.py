@@ -97,8 +97,8 @@ def test_no_setting_and_no_variable_of_the_users_changes_what_is_read(
         "TZ": "Asia/Tokyo",
     }.items():
         monkeypatch.setenv(name, value)
-    # In a process of its own: GitPython looks at some of these once, when it is imported. The locale is set in
-    # it: one that is not installed makes ASCII of Python's own paths, and `site` then reads no folder `josé`.
+    # In a process of its own: GitPython looks at some of these once, when it is imported. The locale is set
+    # in it: one that is not installed makes ASCII of Python's paths, and `site` then reads no folder `josé`.
     code = f"""
 import json, os, pathlib, sys
 os.environ["LC_ALL"] = "tr_TR.UTF-8"
