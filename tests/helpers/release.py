@@ -134,6 +134,16 @@ def put(store: Store, index: str, files: Sequence[Path]) -> None:
     publish_dists(Channel(store, index), [distribution.read(path) for path in files], "publish")
 
 
+def keys_of(store: Store, prefix: str = "") -> list[str]:
+    """The keys in a store that begin so."""
+    return [listed.key for listed in store.list(prefix)]
+
+
+def contents(store: Store, prefix: str = "") -> dict[str, bytes]:
+    """What a store holds under the keys that begin so."""
+    return {key: store.read(key).data for key in keys_of(store, prefix)}
+
+
 def make_set(wheels: Sequence[Path], *, family: str = "cpu", targets: Sequence[str] = ("cpu",)) -> WheelSet:
     """The set of these wheels, for Python 3.11 on Linux."""
     return wheelset.make(

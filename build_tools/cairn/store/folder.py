@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
+import io
 import os
+import stat
 import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from cairn import files
 from cairn.errors import StoreError, UsageError
-from cairn.store.protocol import MissingKeyError, Store, StoredObject, checked, etag_of
+from cairn.store.protocol import (
+    ListedObject,
+    MissingKeyError,
+    ObjectInfo,
+    Store,
+    StoredObject,
+    checked,
+    etag_of,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 
 class LocalStore:
@@ -36,22 +51,46 @@ class LocalStore:
             data = stream.read()
         return StoredObject(data=data, etag=etag_of(data))
 
-    def open(self, key: str) -> BinaryIO:
-        """See `Store.open`."""
+    def stat(self, key: str) -> ObjectInfo | None:
+        """See `Store.stat`."""
+        path = self._path(key)
         try:
-            return self._path(key).open("rb")
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            raise MissingKeyError(f"{self.path} holds no {key}") from error
+            found = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        digest = functools.partial(files.sha256_of, path)
+        return ObjectInfo(
+            key=key,
+            size=found.st_size,
+            modified=datetime.fromtimestamp(found.st_mtime, UTC),
+            find_etag=digest,
+            find_sha256=digest,
+        )
 
     def exists(self, key: str) -> bool:
         """See `Store.exists`."""
         return self._path(key).is_file()
 
-    def list(self, prefix: str) -> Iterator[str]:
+    def open(self, key: str, *, start: int = 0, count: int | None = None) -> BinaryIO:
+        """See `Store.open`."""
+        try:
+            stream = self._path(key).open("rb")
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
+            raise MissingKeyError(f"{self.path} holds no {key}") from error
+        stream.seek(start)
+        return stream if count is None else io.BufferedReader(_Beginning(stream, count))
+
+    def list(self, prefix: str) -> Iterator[ListedObject]:
         """See `Store.list`."""
-        folder = self.path / prefix.rpartition("/")[0]
-        keys = (path.relative_to(self.path).as_posix() for path in _visible_files(folder))
-        yield from sorted(key for key in keys if key.startswith(prefix))
+        folder = prefix.rpartition("/")[0]
+        found = _visible_files(self.path / folder, f"{folder}/" if folder else "")
+        for key, entry in sorted((i for i in found if i[0].startswith(prefix)), key=lambda i: i[0]):
+            with contextlib.suppress(FileNotFoundError):  # it was deleted meanwhile
+                status = entry.stat()
+                modified = datetime.fromtimestamp(status.st_mtime, UTC)
+                yield ListedObject(key=key, size=status.st_size, modified=modified)
 
     def write(self, key: str, data: bytes) -> None:
         """See `Store.write`."""
@@ -75,12 +114,41 @@ class LocalStore:
         """See `Store.put_file`; no hard link, through which an edit of `source` would edit the store."""
         files.copy(source, self._path(key))
 
+    @contextlib.contextmanager
+    def as_file(self, key: str) -> Iterator[Path]:
+        """See `Store.as_file`; the store's own file, so it must not be written."""
+        path = self._path(key)
+        if not path.is_file():
+            raise MissingKeyError(f"{self.path} holds no {key}")
+        yield path
+
     def delete(self, key: str) -> None:
         """See `Store.delete`."""
         self._path(key).unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:
         return self.path / checked(key)
+
+
+class _Beginning(io.RawIOBase):
+    """What comes next in a stream, and no more than `count` bytes of it."""
+
+    def __init__(self, stream: BinaryIO, count: int) -> None:
+        self._stream = stream
+        self._left = count
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        data = self._stream.read(min(self._left, memoryview(buffer).nbytes))
+        memoryview(buffer)[: len(data)] = data
+        self._left -= len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 def open_store(url: str) -> Store:
@@ -133,7 +201,16 @@ def open_existing(url: str) -> LocalStore:
     return store
 
 
-def _visible_files(folder: Path) -> Iterator[Path]:
-    for where, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (Path(where, name) for name in names if not name.startswith("."))
+def _visible_files(folder: Path | str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """The files below a folder and their keys, which begin with `prefix`."""
+    try:
+        entries = list(os.scandir(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            yield from _visible_files(entry.path, f"{prefix}{entry.name}/")
+        else:
+            yield f"{prefix}{entry.name}", entry

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from cairn.store.protocol import MissingKeyError, StoredObject, checked, etag_of
+from cairn.store.protocol import ListedObject, MissingKeyError, ObjectInfo, StoredObject, checked, etag_of
 
 
 class MemoryStore:
@@ -16,10 +19,12 @@ class MemoryStore:
 
     Attributes:
         objects: what is stored, by key.
+        modified: when it was written, by key; what was there from the beginning is as old as the store.
     """
 
     def __init__(self, objects: Mapping[str, bytes] | None = None) -> None:
         self.objects = dict(objects or {})
+        self.modified = dict.fromkeys(self.objects, datetime.now(UTC))
         self._lock = threading.Lock()
 
     @property
@@ -35,22 +40,41 @@ class MemoryStore:
             raise MissingKeyError(f"{self.url} holds no {key}") from error
         return StoredObject(data=data, etag=etag_of(data))
 
-    def open(self, key: str) -> BinaryIO:
+    def stat(self, key: str) -> ObjectInfo | None:
+        """See `Store.stat`."""
+        data = self.objects.get(checked(key))
+        if data is None:
+            return None
+        etag = etag_of(data)
+        return ObjectInfo(
+            key=key,
+            size=len(data),
+            modified=self.modified[key],
+            find_etag=lambda: etag,
+            find_sha256=lambda: etag,
+        )
+
+    def open(self, key: str, *, start: int = 0, count: int | None = None) -> BinaryIO:
         """See `Store.open`."""
-        return io.BytesIO(self.read(key).data)
+        data = self.read(key).data
+        return io.BytesIO(data[start:] if count is None else data[start : start + count])
 
     def exists(self, key: str) -> bool:
         """See `Store.exists`."""
         return checked(key) in self.objects
 
-    def list(self, prefix: str) -> Iterator[str]:
+    def list(self, prefix: str) -> Iterator[ListedObject]:
         """See `Store.list`."""
-        yield from sorted(key for key in self.objects.copy() if key.startswith(prefix))
+        with self._lock:
+            found = [(key, len(data)) for key, data in self.objects.items() if key.startswith(prefix)]
+            times = dict(self.modified)
+        for key, size in sorted(found):
+            yield ListedObject(key=key, size=size, modified=times[key])
 
     def write(self, key: str, data: bytes) -> None:
         """See `Store.write`."""
         with self._lock:
-            self.objects[checked(key)] = data
+            self._put(checked(key), data)
 
     def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
         """See `Store.write_if`."""
@@ -58,14 +82,27 @@ class MemoryStore:
             there = self.objects.get(checked(key))
             if (None if there is None else etag_of(there)) != etag:
                 return False
-            self.objects[key] = data
+            self._put(key, data)
         return True
 
     def put_file(self, key: str, source: Path) -> None:
         """See `Store.put_file`."""
         self.write(key, source.read_bytes())
 
+    @contextlib.contextmanager
+    def as_file(self, key: str) -> Iterator[Path]:
+        """See `Store.as_file`."""
+        data = self.read(key).data
+        with tempfile.TemporaryDirectory(prefix="cairn-store.") as folder:
+            path = Path(folder, key.rpartition("/")[2])
+            path.write_bytes(data)
+            yield path
+
     def delete(self, key: str) -> None:
         """See `Store.delete`."""
         with self._lock:
             self.objects.pop(checked(key), None)
+
+    def _put(self, key: str, data: bytes) -> None:
+        self.modified[key] = datetime.now(UTC)
+        self.objects[key] = data

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -28,12 +31,53 @@ class StoredObject:
     etag: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class ListedObject:
+    """What a listing says of an object.
+
+    Attributes:
+        key: where it is stored.
+        size: of its data, in bytes.
+        modified: when it was last written, in UTC, by the clock of the store.
+    """
+
+    key: str
+    size: int
+    modified: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectInfo(ListedObject):
+    """What a store says of one object without giving its data.
+
+    Attributes:
+        find_etag: finds `etag`; a folder has to read the file for it, so it does that only when asked.
+        find_sha256: finds `sha256`.
+    """
+
+    find_etag: Callable[[], str]
+    find_sha256: Callable[[], str | None]
+
+    @functools.cached_property
+    def etag(self) -> str:
+        """See `StoredObject.etag`."""
+        return self.find_etag()
+
+    @functools.cached_property
+    def sha256(self) -> str | None:
+        """Of its data, in lowercase hex; None where a program wrote it that told the bucket none."""
+        return self.find_sha256()
+
+
 class Store(Protocol):
     """Objects under `/`-separated keys.
 
     There is no rename and no lock, because buckets have neither: a writer that changes shared state does it
     with `write_if`, and begins again when a different writer was first. A write is whole or does not happen,
     and each reader sees it from then on. Two writes are never one: a writer can die between any two.
+
+    Everything but `url` raises `StoreError`, or its parent's like `NetworkError`, where the store cannot be
+    used at all, and `StoreError` for a key that no object can have.
     """
 
     @property
@@ -47,14 +91,26 @@ class Store(Protocol):
             MissingKeyError: there is none.
         """
 
-    def open(self, key: str) -> BinaryIO:
-        """The object under `key` as a stream, for what may not fit in memory; raises like `read`."""
+    def stat(self, key: str) -> ObjectInfo | None:
+        """What there is under `key`, without its data; None for nothing."""
 
     def exists(self, key: str) -> bool:
         """Whether there is an object under `key`."""
 
-    def list(self, prefix: str) -> Iterator[str]:
-        """The keys that begin with `prefix`, sorted."""
+    def open(self, key: str, *, start: int = 0, count: int | None = None) -> BinaryIO:
+        """The object under `key`, or a part of it, as a stream to read once from beginning to end.
+
+        Args:
+            key: where it is stored.
+            start: bytes to leave out at the beginning; with more than there are, the stream is empty.
+            count: how many bytes to give at most; None for all that follow.
+
+        Raises:
+            MissingKeyError: there is none.
+        """
+
+    def list(self, prefix: str) -> Iterator[ListedObject]:
+        """The objects whose keys begin with `prefix`, sorted by key."""
 
     def write(self, key: str, data: bytes) -> None:
         """Put `data` under `key`, whatever was there."""
@@ -65,11 +121,19 @@ class Store(Protocol):
         A bucket has this as `If-Match` and `If-None-Match: *` (RFC 9110, section 13.1).
 
         Returns:
-            False when a different writer changed it; then nothing was written.
+            False when something else is there. That may be what this very call wrote, in an earlier try whose
+            reply was lost: the caller finds out by reading.
         """
 
     def put_file(self, key: str, source: Path) -> None:
         """Put the bytes of a local file under `key`; later changes of the file do not reach the store."""
+
+    def as_file(self, key: str) -> AbstractContextManager[Path]:
+        """The object under `key` as a local file to read, of its name, until the block ends.
+
+        Raises:
+            MissingKeyError: there is none.
+        """
 
     def delete(self, key: str) -> None:
         """Remove the object under `key`, if there is one."""

@@ -17,7 +17,7 @@ from cairn.release.index.keys import index_url
 from cairn.release.index.snapshot import Channel
 from cairn.release.serve.server import serving
 from cairn.store.folder import LocalStore
-from helpers.release import make_sdist, make_wheel, put
+from helpers.release import keys_of, make_sdist, make_wheel, put
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ def test_one_index_url_is_enough_from_files(release: LocalStore, install: Instal
 
 def test_choosing_versions_takes_metadata_alone(release: LocalStore, isolated: dict[str, str]) -> None:
     """Wheels themselves are taken away: whoever still resolves read only what lies beside them."""
-    for key in list(release.list("files/")):
+    for key in keys_of(release, "files/"):
         if key.endswith(".whl"):
             release.delete(key)
     with serving(release.path) as server:
@@ -89,7 +89,7 @@ def test_choosing_versions_takes_metadata_alone(release: LocalStore, isolated: d
 
 
 def test_a_changed_file_is_not_installed(release: LocalStore, install: Install, tmp_path: Path) -> None:
-    (key,) = [key for key in release.list("files/") if "/filelock-" in key and key.endswith(".whl")]
+    (key,) = [key for key in keys_of(release, "files/") if "/filelock-" in key and key.endswith(".whl")]
     release.write(key, release.read(key).data + b"\0")
     url = index_url(release.path.as_uri(), "release")
     for tool in ("pip", "uv"):

@@ -16,7 +16,7 @@ from cairn.cli import main as program
 from cairn.errors import SystemFailureError
 from cairn.release.serve.server import Server, serving
 from cairn.store.folder import LocalStore
-from helpers.release import make_wheel, put
+from helpers.release import keys_of, make_wheel, put
 
 JSON = "application/vnd.pypi.simple.v1+json"
 NAME = "torch-2.9.0+rocm7.10.0-py3-none-any.whl"
@@ -50,7 +50,7 @@ def client(store: LocalStore, wheel: Path) -> Iterator[Client]:
 
 
 def file_path(store: LocalStore) -> str:
-    return "/" + next(key for key in store.list("files/") if key.endswith(".whl")).replace("+", "%2B")
+    return "/" + next(key for key in keys_of(store, "files/") if key.endswith(".whl")).replace("+", "%2B")
 
 
 def test_the_client_gets_the_format_it_accepts(client: Client) -> None:
@@ -145,7 +145,7 @@ def test_of_a_folder_with_other_files_those_of_the_store_alone_are_given(
     for asked in (f"/{path}", "/release/simple/linked/", "/release/simple/linked/index.html"):
         status, _, body = client.ask(asked)
         assert (status, b"secret" in body) == (404, False)
-    for key in store.list("release/simple/torch/index"):
+    for key in keys_of(store, "release/simple/torch/index"):
         assert client.ask(f"/{key}")[0] == 200
 
 

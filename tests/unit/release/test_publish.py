@@ -16,7 +16,7 @@ from cairn.release.publish import distribution
 from cairn.release.publish.files import publish
 from cairn.store.memory import MemoryStore
 from helpers import release
-from helpers.release import Breaking, Broken, make_sdist, make_wheel, metadata
+from helpers.release import Breaking, Broken, contents, keys_of, make_sdist, make_wheel, metadata
 
 
 def filenames(store: MemoryStore, channel: str, name: str) -> list[str]:
@@ -38,19 +38,19 @@ def test_a_published_file_is_on_its_page_in_the_root_and_in_the_store(
 def test_publishing_again_changes_nothing(store: MemoryStore, tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, "a", "1.0")
     publish(store, "staging", [wheel])
-    before = {key: store.read(key).data for key in store.list("")}
+    before = contents(store, "")
     again = publish(store, "staging", [wheel])
     assert (again.added, again.already) == ((), (wheel.name,))
-    assert {key: store.read(key).data for key in store.list("")} == before
+    assert contents(store, "") == before
 
 
 def test_a_name_never_gets_other_bytes(store: MemoryStore, tmp_path: Path) -> None:
     publish(store, "staging", [make_wheel(tmp_path / "1", "a", "1.0")])
-    before = sorted(store.list(""))
+    before = keys_of(store, "")
     other = make_wheel(tmp_path / "2", "a", "1.0", content="OTHER = 1\n")
     with pytest.raises(StoreError, match=r"other bytes under a-1\.0"):
         publish(store, "staging", [make_wheel(tmp_path / "2", "b", "1.0"), other])
-    assert sorted(store.list("")) == before
+    assert keys_of(store, "") == before
 
 
 def test_a_dry_run_says_what_it_would_do_and_writes_nothing(store: MemoryStore, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_changed_bytes_are_found_when_hashes_are_read(store: MemoryStore, tmp_pa
 
 def test_a_changed_part_of_the_state_is_not_believed(store: MemoryStore, tmp_path: Path) -> None:
     publish(store, "staging", [make_wheel(tmp_path, "a", "1.0")])
-    (key,) = store.list("staging/state/")
+    (key,) = keys_of(store, "staging/state/")
     store.write(key, store.read(key).data.replace(b"1.0", b"6.6"))
     with pytest.raises(StoreError, match="was changed"):
         publish(store, "staging", [make_wheel(tmp_path, "a", "2.0")])
@@ -186,7 +186,7 @@ def test_a_file_damaged_in_the_store_is_put_right_by_publishing_it_again(
 ) -> None:
     wheel = make_wheel(tmp_path, "torch", "2.9.0")
     publish(store, "staging", [wheel])
-    (stored,) = (key for key in store.list("files/") if key.endswith(".whl"))
+    (stored,) = (key for key in keys_of(store, "files/") if key.endswith(".whl"))
     store.objects[stored] = b"damaged" + store.objects[stored][7:]
     assert wheel.read_bytes()[:7] != b"damaged"
     assert audit(store, "staging", hashes=True) != ()
@@ -264,7 +264,7 @@ def test_a_write_whose_answer_was_lost_is_known_by_its_entry(tmp_path: Path) -> 
     done = publish(store, "staging", [make_wheel(tmp_path, "a", "1.0")])
     assert [entry.filename for entry in done.added] == ["a-1.0-py3-none-any.whl"]
     assert filenames(store, "staging", "a") == ["a-1.0-py3-none-any.whl"]
-    (key,) = store.list("staging/journal/")
+    (key,) = keys_of(store, "staging/journal/")
     assert json.loads(store.read(key).data)["outcome"] == "done"
     assert not Channel(store, "staging").load().state.pending
     assert audit(store, "staging", hashes=True) == ()

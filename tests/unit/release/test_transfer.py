@@ -19,7 +19,7 @@ from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
-from helpers.release import Breaking, Broken, make_set, make_wheel, put
+from helpers.release import Breaking, Broken, contents, keys_of, make_set, make_wheel, put
 
 Stage = Callable[..., WheelSet]
 
@@ -110,16 +110,16 @@ def test_an_audit_names_a_page_of_a_set_that_is_damaged(
 
 def test_staging_again_changes_nothing(store: MemoryStore, stage: Stage) -> None:
     stage(store, "2.9.0")
-    before = {key: store.read(key).data for key in store.list("")}
+    before = contents(store, "")
     stage(store, "2.9.0")
-    assert {key: store.read(key).data for key in store.list("")} == before
+    assert contents(store, "") == before
 
 
 def test_promotion_moves_pages_and_not_one_file(store: MemoryStore, stage: Stage) -> None:
     made = stage(store, "2.9.0")
-    files = list(store.list("files/"))
+    files = keys_of(store, "files/")
     assert [name.split("-")[0] for name in move(store, made)] == ["numpy", "triton", "torch", "torchvision"]
-    assert list(store.list("files/")) == files
+    assert keys_of(store, "files/") == files
     assert audit(store, "release", hashes=True) == ()
     assert versions(store, f"release/sets/{made.set_id}/simple/torch") == ["2.9.0"]
 
@@ -127,9 +127,9 @@ def test_promotion_moves_pages_and_not_one_file(store: MemoryStore, stage: Stage
 def test_promoting_again_changes_nothing(store: MemoryStore, stage: Stage) -> None:
     made = stage(store, "2.9.0")
     move(store, made)
-    before = {key: store.read(key).data for key in store.list("release/")}
+    before = contents(store, "release/")
     assert move(store, made) == ()
-    assert {key: store.read(key).data for key in store.list("release/")} == before
+    assert contents(store, "release/") == before
 
 
 def test_a_bypass_is_seen_on_the_files_of_the_set_alone(store: MemoryStore, stage: Stage) -> None:
@@ -170,10 +170,10 @@ def test_promotion_says_untested_of_a_set_of_which_no_judgement_was_kept(
 
 def test_a_dry_run_writes_nothing(store: MemoryStore, stage: Stage) -> None:
     made = stage(store, "2.9.0")
-    before = sorted(store.list(""))
+    before = keys_of(store, "")
     done = transfer(store, made.set_id, source="staging", target="release", proof=Proof(), dry_run=True)
     assert len(done.added) == 4
-    assert sorted(store.list("")) == before
+    assert keys_of(store, "") == before
 
 
 def test_what_the_target_got_meanwhile_is_respected(store: MemoryStore, stage: Stage, tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_a_crash_in_a_promotion_leaves_a_whole_release(stage: Stage) -> None:
 def test_the_journal_says_what_was_done(store: MemoryStore, stage: Stage) -> None:
     made = stage(store, "2.9.0")
     move(store, made, untested="untested on hardware: gfx942; bypassed by ann: no GPU")
-    (key,) = [key for key in store.list("release/journal/") if "promote" in key]
+    (key,) = [key for key in keys_of(store, "release/journal/") if "promote" in key]
     entry = json.loads(store.read(key).data)
     assert (entry["outcome"], entry["sets"]) == ("done", [made.set_id])
     assert entry["projects"] == ["numpy", "triton", "torch", "torchvision"]

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import hashlib
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from cairn.errors import StoreError, UsageError
 from cairn.store.folder import LocalStore, open_existing, open_store
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import MissingKeyError, Store
+from helpers.release import keys_of
 
 
 @pytest.fixture(params=["folder", "memory"])
@@ -58,10 +61,53 @@ def test_list_gives_keys_of_a_prefix_and_no_temporary_file(store: Store, tmp_pat
     if isinstance(store, LocalStore):
         (store.path / "a" / ".x.part").write_bytes(b"")
     store.write_if("a/xz", b"", etag=None)  # in a folder, this leaves a lock behind
-    assert list(store.list("a/x")) == ["a/x/1", "a/x/2", "a/xy", "a/xz"]
-    assert list(store.list("a/x/")) == ["a/x/1", "a/x/2"]
-    assert list(store.list("")) == ["a/x/1", "a/x/2", "a/xy", "a/xz", "b/1"]
-    assert list(LocalStore(tmp_path / "none").list("")) == []
+    assert keys_of(store, "a/x") == ["a/x/1", "a/x/2", "a/xy", "a/xz"]
+    assert keys_of(store, "a/x/") == ["a/x/1", "a/x/2"]
+    assert keys_of(store) == ["a/x/1", "a/x/2", "a/xy", "a/xz", "b/1"]
+    assert keys_of(store, "none/") == keys_of(LocalStore(tmp_path / "none")) == []
+
+
+def test_what_is_listed_and_what_is_asked_for_agree(store: Store) -> None:
+    begun = datetime.now(UTC) - timedelta(seconds=2)
+    store.write("a/b", b"four")
+    (listed,) = store.list("a/")
+    found = store.stat("a/b")
+    assert found is not None
+    assert (listed.key, listed.size, listed.modified) == (found.key, found.size, found.modified)
+    assert (found.key, found.size) == ("a/b", 4)
+    assert begun < found.modified < datetime.now(UTC) + timedelta(seconds=2)
+    assert found.etag == store.read("a/b").etag
+    assert found.sha256 == hashlib.sha256(b"four").hexdigest()
+    assert store.stat("a") is None
+    assert store.stat("a/b/c") is None
+
+
+@pytest.mark.parametrize(
+    ("start", "count", "part"),
+    [
+        (0, None, b"0123456789"),
+        (3, None, b"3456789"),
+        (3, 4, b"3456"),
+        (8, 9, b"89"),
+        (10, 5, b""),
+        (99, None, b""),
+    ],
+)
+def test_a_part_of_an_object(store: Store, start: int, count: int | None, part: bytes) -> None:
+    store.write("a", b"0123456789")
+    with store.open("a", start=start, count=count) as stream:
+        assert stream.read() == part
+        assert stream.read(1) == b""
+    with store.open("a", start=start, count=count) as stream:
+        assert b"".join(iter(lambda: stream.read(2), b"")) == part
+
+
+def test_an_object_is_handed_out_as_a_file_of_its_name(store: Store) -> None:
+    store.write("files/torch-1.0-py3-none-any.whl", b"bytes")
+    with store.as_file("files/torch-1.0-py3-none-any.whl") as path:
+        assert (path.name, path.read_bytes()) == ("torch-1.0-py3-none-any.whl", b"bytes")
+    with pytest.raises(MissingKeyError), store.as_file("files/none"):
+        pass
 
 
 def test_what_was_put_does_not_follow_its_source(store: Store, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import html.parser
-import os
 import urllib.parse
 from collections.abc import Iterator
 
@@ -60,9 +59,9 @@ def file_problems(store: Store, file: FileEntry, *, hashes: bool) -> Iterator[st
     key = keys.file_key(file.sha256, file.filename)
     try:
         with store.open(key) as stream:
-            size = stream.seek(0, os.SEEK_END)
-            stream.seek(0)
             digest = sha256_of(stream) if hashes else file.sha256
+        found = store.stat(key)
+        size = found.size if found is not None else 0
         if size != file.size:
             yield f"{file.filename} has {size} bytes, the state says {file.size}"
         elif digest != file.sha256:
@@ -98,7 +97,7 @@ def _page_problems(snapshot: Snapshot, projects: list[ProjectState]) -> Iterator
         f"{prefix}{n}/" for n in snapshot.state.projects if f"{prefix}{n}/index.html" not in expected
     )
     # A page of no project would mislead an installer. Those of unreadable projects are named already.
-    for key in channel.store.list(prefix):
+    for key in (listed.key for listed in channel.store.list(prefix)):
         if key not in expected and not key.startswith(unreadable):
             yield f"{key} is of no project in the state"
 

@@ -180,7 +180,8 @@ def finish(channel: Channel, entry_id: str, pending: Pending) -> None:
 def under_way(channel: Channel) -> tuple[str, ...]:
     """The ids of changes that have begun and not ended."""
     prefix = keys.open_journal_prefix(channel.name)
-    return tuple(key.removeprefix(prefix).removesuffix(".json") for key in channel.store.list(prefix))
+    listed = channel.store.list(prefix)
+    return tuple(found.key.removeprefix(prefix).removesuffix(".json") for found in listed)
 
 
 def _end(channel: Channel, entry_id: str, outcome: Outcome) -> None:
