@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from cairn.retry import RetryPolicy
 from cairn.sources.checkout.checkout import CheckoutRequest
-from cairn.sources.git.command import RetryPolicy
 from cairn.stack import Origin, Project
 from helpers.sources import Bench, Upstream, git
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cairn.errors import NetworkError, SourceError
-from cairn.sources.git.command import RetryPolicy
+from cairn.retry import RetryPolicy
 from cairn.sources.manifest import check_origins
 from cairn.sources.mirror import mirror
 from helpers.sources import Upstream

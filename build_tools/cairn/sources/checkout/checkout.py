@@ -18,10 +18,10 @@ import msgspec
 
 from cairn.errors import SourceError
 from cairn.output import Progress, silent
+from cairn.retry import RetryPolicy
 from cairn.sources.checkout import hipify_step, local_work
 from cairn.sources.checkout.describe import Checkout, describe, lfs_notes
 from cairn.sources.git import repository, url
-from cairn.sources.git.command import RetryPolicy
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.mirror import history, mirror
 from cairn.sources.mirror.mirror import Found, Mirror

@@ -1,6 +1,6 @@
 """The `git` program and working repositories, isolated from the user's configuration.
 
-`command.run` runs git and turns its failures into errors, `command.retrying` tries again what needs the
-network; `repository.Repository` is one working tree with its git directory; `commits.between` reads the
+`command.run` runs git and turns its failures into errors;
+`repository.Repository` is one working tree with its git directory; `commits.between` reads the
 commits of a range, with GitPython.
 """

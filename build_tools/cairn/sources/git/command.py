@@ -1,4 +1,4 @@
-"""The `git` program, isolated from the user's configuration; what its failures mean; trying again.
+"""The `git` program, isolated from the user's configuration; what its failures mean.
 
 Every GIT_* variable of the caller and every configuration file of the user and the machine is ignored:
 signing, hooks, templates, autocrlf, filters, default branch and aliases do not exist for our runs. The trees,
@@ -17,17 +17,12 @@ import functools
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
-from typing import TypeVar
 
 from cairn import files, process
-from cairn.concurrency import pause
 from cairn.errors import CairnError, NetworkError, SourceError, SystemFailureError
-from cairn.output import Progress, safe_text
-
-T = TypeVar("T")
+from cairn.output import safe_text
 
 EMAIL = "cairn@cairn.invalid"
 
@@ -253,21 +248,6 @@ class UnreachableError(SourceError):
     """There is no repository at the origin, or we may not read it; trying again would not help."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RetryPolicy:
-    """How often and how soon git is run again after a network fault.
-
-    Attributes:
-        attempts: tries in all.
-        wait: seconds before the second try.
-        factor: how much longer each further wait is.
-    """
-
-    attempts: int = 4
-    wait: float = 1.0
-    factor: float = 3.0
-
-
 # Git has no error codes, so its words (in LC_ALL=C) must do. The first that matches wins: a full disk and a
 # missing repository end in the same "early EOF" and "could not read from remote" as a lost connection.
 _KINDS: tuple[tuple[type[CairnError], tuple[str, ...], str | None], ...] = (
@@ -360,27 +340,6 @@ def error_of(args: Sequence[str], stderr: str, *, returncode: int) -> CairnError
         if re.search("|".join(patterns), said, re.IGNORECASE):
             return kind(message, tip=tip)
     return SourceError(message)
-
-
-def retrying(what: Callable[[], T], *, retry: RetryPolicy, say: Progress) -> T:
-    """What `what` returns; after a network fault it is called again, as often as `retry` says.
-
-    Raises:
-        NetworkError: the last try failed too.
-    """
-    for failures in range(1, retry.attempts):
-        try:
-            return what()
-        except NetworkError as error:
-            wait_after(error, failures, retry=retry, say=say)
-    return what()
-
-
-def wait_after(error: NetworkError, failures: int, *, retry: RetryPolicy, say: Progress) -> None:
-    """Report what failed, for the `failures`-th time in a row, and wait: longer each time."""
-    wait = retry.wait * retry.factor ** (failures - 1)
-    say(f"{error}; trying again in {wait:g} s ({failures} of {retry.attempts - 1})")
-    pause(wait)
 
 
 def _verb(args: Sequence[str]) -> str:

@@ -15,9 +15,9 @@ from cairn import datafile, files
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.output import Progress, safe_text
+from cairn.retry import RetryPolicy
 from cairn.sources.git import commits as git_commits
 from cairn.sources.git import url
-from cairn.sources.git.command import RetryPolicy
 from cairn.sources.git.commits import Commit
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
 from cairn.sources.mirror import mirror

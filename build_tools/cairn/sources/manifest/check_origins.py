@@ -10,10 +10,10 @@ from pathlib import Path
 
 from cairn.concurrency import side_by_side
 from cairn.output import Progress
+from cairn.retry import RetryPolicy
 from cairn.sources.checkout import local_commits
 from cairn.sources.checkout.describe import Checkout
 from cairn.sources.git import command, repository
-from cairn.sources.git.command import RetryPolicy
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG
 from cairn.sources.mirror import mirror
 from cairn.sources.mirror.mirror import Mirror

@@ -27,6 +27,7 @@ from pathlib import Path
 from cairn import files
 from cairn.errors import NetworkError, SourceError
 from cairn.output import Progress
+from cairn.retry import RetryPolicy, retrying, wait_after
 from cairn.sources.git import command, repository, url
 
 _KEPT = "refs/cairn/kept"
@@ -79,7 +80,7 @@ class Mirror:
     path: Path
     depth: int | None = None
     only: str | None = None
-    retry: command.RetryPolicy = field(default_factory=command.RetryPolicy)
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
 
     def find(self, hashtag: str, *, say: Progress) -> Found:
         """Bring what `hashtag` names into the mirror, from the origin unless it is a commit we have.
@@ -168,7 +169,7 @@ class Mirror:
 
     def _has_branch(self, name: str, say: Progress) -> bool:
         ref = f"refs/heads/{name}"
-        listed = command.retrying(lambda: self._ask("--heads", "origin", ref), retry=self.retry, say=say)
+        listed = retrying(lambda: self._ask("--heads", "origin", ref), retry=self.retry, say=say)
         return any(line.partition("\t")[2] == ref for line in listed.splitlines())
 
     def _ask(self, *words: str) -> str:
@@ -192,7 +193,7 @@ class Mirror:
                 yield
 
 
-def of(origin: str, *, depth: int | None = None, retry: command.RetryPolicy | None = None) -> Mirror:
+def of(origin: str, *, depth: int | None = None, retry: RetryPolicy | None = None) -> Mirror:
     """The mirror of an origin, in the cache folder.
 
     A depth makes the first fetch of an origin small. Where the whole history is here already, that is used.
@@ -203,7 +204,7 @@ def of(origin: str, *, depth: int | None = None, retry: command.RetryPolicy | No
     return replace(whole, path=whole.path.with_suffix(".shallow.git"), depth=depth)
 
 
-def of_commits(origin: str, *, retry: command.RetryPolicy | None = None) -> Mirror:
+def of_commits(origin: str, *, retry: RetryPolicy | None = None) -> Mirror:
     """The whole history of an origin, perhaps without files: of its commits only what they say is there."""
     whole = _whole(origin, retry)
     if _is_in_use(whole.path):
@@ -211,10 +212,10 @@ def of_commits(origin: str, *, retry: command.RetryPolicy | None = None) -> Mirr
     return replace(whole, path=whole.path.with_suffix(".commits.git"), only="tree:0")
 
 
-def _whole(origin: str, retry: command.RetryPolicy | None) -> Mirror:
+def _whole(origin: str, retry: RetryPolicy | None) -> Mirror:
     origin = url.absolute(origin)
     path = files.cache_dir() / "mirrors" / f"{url.slug(origin)}.git"
-    return Mirror(origin=origin, path=path, retry=retry or command.RetryPolicy())
+    return Mirror(origin=origin, path=path, retry=retry or RetryPolicy())
 
 
 def _is_in_use(path: Path) -> bool:
@@ -245,7 +246,7 @@ def fetch(source: Mirror, *refs: str, say: Progress) -> None:
         if whole and (_is_shallow(source.path) or _is_empty(source.path)):
             _fetch_in_pieces(source, refs, say)
         else:
-            command.retrying(lambda: _fetch_once(source, refs), retry=source.retry, say=say)
+            retrying(lambda: _fetch_once(source, refs), retry=source.retry, say=say)
     except command.UnreachableError as error:
         origin = url.without_credentials(source.origin)
         raise SourceError(f"cannot read the origin {origin}: {error}", tip=error.tip) from error
@@ -283,7 +284,7 @@ def _fetch_in_pieces(source: Mirror, refs: tuple[str, ...], say: Progress) -> No
             failures += 1
             if failures >= source.retry.attempts:
                 raise
-            command.wait_after(error, failures, retry=source.retry, say=say)
+            wait_after(error, failures, retry=source.retry, say=say)
             generations = max(1, generations // 8) if generations else _GENERATIONS
         else:
             if not _is_shallow(source.path):

@@ -6,7 +6,7 @@ import pytest
 
 from cairn.errors import CairnError, NetworkError, SourceError, SystemFailureError
 from cairn.sources.git import command
-from cairn.sources.git.command import RetryPolicy, UnknownRefError, UnreachableError
+from cairn.sources.git.command import UnknownRefError, UnreachableError
 
 FETCH = ("fetch", "--quiet", "origin", "main")
 
@@ -65,34 +65,3 @@ def test_what_a_server_said_is_told_without_its_zero_byte() -> None:
 
 def test_silence_is_reported_by_the_exit_code() -> None:
     assert str(command.error_of(FETCH, "", returncode=7)) == "git fetch: exit code 7"
-
-
-def test_only_network_faults_are_tried_again() -> None:
-    said: list[str] = []
-    tries: list[int] = []
-
-    def fails_twice() -> str:
-        tries.append(1)
-        if len(tries) < 3:
-            raise NetworkError("lost")
-        return "done"
-
-    assert command.retrying(fails_twice, retry=RetryPolicy(attempts=3, wait=0), say=said.append) == "done"
-    assert len(said) == 2
-
-    def refuses() -> str:
-        tries.append(1)
-        raise SourceError("no")
-
-    tries.clear()
-    with pytest.raises(SourceError):
-        command.retrying(refuses, retry=RetryPolicy(attempts=3, wait=0), say=said.append)
-    assert len(tries) == 1
-
-
-def test_retries_end() -> None:
-    def fails() -> str:
-        raise NetworkError("lost")
-
-    with pytest.raises(NetworkError):
-        command.retrying(fails, retry=RetryPolicy(attempts=2, wait=0), say=lambda _line: None)

@@ -1,0 +1,60 @@
+"""Trying again what the network made fail: how often, how soon, and never two clients in step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from cairn.concurrency import pause
+from cairn.errors import NetworkError
+from cairn.output import Progress
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """How often and how soon something is done again after a network fault.
+
+    Attributes:
+        attempts: tries in all.
+        wait: seconds before the second try.
+        factor: how much longer each further wait is.
+        longest: seconds that no wait is longer than.
+        jitter: by how much of its length a wait is made shorter or longer, at random. Clients that a server
+            has turned away together come back one after the other.
+    """
+
+    attempts: int = 4
+    wait: float = 1.0
+    factor: float = 3.0
+    longest: float = 30.0
+    jitter: float = 0.25
+
+    def seconds(self, failures: int) -> float:
+        """How long to wait after so many failures in a row."""
+        wait = min(self.longest, self.wait * self.factor ** (failures - 1))
+        return wait * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311 - nothing secret
+
+
+def retrying(what: Callable[[], T], *, retry: RetryPolicy, say: Progress) -> T:
+    """What `what` returns; after a network fault it is called again, as often as `retry` says.
+
+    Raises:
+        NetworkError: the last try failed too.
+    """
+    for failures in range(1, retry.attempts):
+        try:
+            return what()
+        except NetworkError as error:
+            wait_after(error, failures, retry=retry, say=say)
+    return what()
+
+
+def wait_after(error: NetworkError, failures: int, *, retry: RetryPolicy, say: Progress) -> None:
+    """Report what failed, for the `failures`-th time in a row, and wait: longer each time."""
+    wait = retry.seconds(failures)
+    say(f"{error}; trying again in {wait:.1f} s ({failures} of {retry.attempts - 1})")
+    pause(wait)
