@@ -77,3 +77,19 @@ def test_what_cannot_be_found_is_named(store: LocalStore, tmp_path: Path) -> Non
     torch = make_wheel(tmp_path, "torch", "2.9.0", requires=["rocm==7.10.0"])
     with pytest.raises(NetworkError, match=r"rocm==7\.10\.0, wanted by torch-2\.9\.0"):
         mirror(store, "staging", dists=[torch])
+
+
+@pytest.mark.usefixtures("upstream")
+def test_settings_of_pip_that_do_not_say_where_files_are_change_nothing(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "constraints.txt").write_text("numpy==1.0\n")
+    (tmp_path / "pip.conf").write_text("[global]\nno-binary = :all:\n[download]\nno-deps = true\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "constraints.txt"))
+    monkeypatch.setenv("PIP_REQUIRE_HASHES", "1")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "shadow"))
+    (tmp_path / "shadow/pip").mkdir(parents=True)
+    (tmp_path / "shadow/pip/__init__.py").write_text("raise SystemExit('not pip')\n")
+    added = mirror(store, "staging", requirements=["numpy"]).added
+    assert [entry.filename.split("-py3")[0] for entry in added] == ["deep-1.1", "numpy-2.0"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from packaging.markers import default_environment
 from packaging.requirements import Requirement
 
 from cairn.errors import PrerequisiteError, StoreError, UsageError
@@ -118,6 +119,30 @@ def test_only_wheels_that_fit_are_taken_and_sdists_where_there_is_none(
     )
     root = make_wheel(tmp_path, "root", "1.0", requires=["fast", "slow"])
     assert names(resolved(store, [root])) == [f"fast-1.0-{tags[0]}.whl", "slow-1.0.tar.gz"]
+
+
+def test_a_wheel_for_musl_does_not_fit_where_glibc_is(store: MemoryStore, tmp_path: Path) -> None:
+    musl = make_wheel(tmp_path, "fast", "1.0", tag="cp311-cp311-musllinux_1_2_x86_64")
+    publish(store, "staging", [musl])
+    (missing,) = resolved(store, [], "fast").missing
+    assert str(missing) == "fast, wanted by the caller (there: 1.0)"
+
+
+@pytest.mark.parametrize(
+    ("tag", "expected"),
+    [
+        ("manylinux_2_28_aarch64", ("posix", "linux", "Linux", "aarch64")),
+        ("macosx_11_0_arm64", ("posix", "darwin", "Darwin", "arm64")),
+        ("win_amd64", ("nt", "win32", "Windows", "AMD64")),
+        ("win32", ("nt", "win32", "Windows", "x86")),
+    ],
+)
+def test_markers_of_a_platform_are_what_python_says_there(tag: str, expected: tuple[str, ...]) -> None:
+    markers = Platform(python="3.12", tag=tag).markers()
+    names = ("os_name", "sys_platform", "platform_system", "platform_machine")
+    assert tuple(markers[name] for name in names) == expected
+    assert (markers["python_version"], markers["python_full_version"]) == ("3.12", "3.12.0")
+    assert set(markers) == default_environment().keys()
 
 
 def test_what_an_sdist_needs_to_be_built_is_needed(store: MemoryStore, tmp_path: Path) -> None:

@@ -30,6 +30,14 @@ _UV_PLATFORMS = {
     ("win", "arm64"): "aarch64-pc-windows-msvc",
     ("win", "win32"): "i686-pc-windows-msvc",
 }
+# What Python calls each system: os.name, sys.platform, platform.system().
+_MARKERS = {
+    "linux": ("posix", "linux", "Linux"),
+    "macosx": ("posix", "darwin", "Darwin"),
+    "win": ("nt", "win32", "Windows"),
+}
+# What platform.machine() says, where it is not the word of the tag.
+_MACHINES = {("win", "amd64"): "AMD64", ("win", "arm64"): "ARM64", ("win", "win32"): "x86"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +64,24 @@ class Platform:
         tag = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         return cls(python=f"{sys.version_info.major}.{sys.version_info.minor}", tag=tag)
 
-    def uv_options(self) -> tuple[str, ...]:
-        """What tells uv to resolve for this platform; nothing for what it finds by itself.
+    def __str__(self) -> str:
+        return f"Python {self.python} on {self.tag}"
+
+    def uv_options(self, *, anywhere: bool = False) -> tuple[str, ...]:
+        """What tells uv to resolve for this platform.
+
+        Args:
+            anywhere: say everything, so that each machine resolves alike; without, nothing is said of what uv
+                finds by itself, such as the exact version of our Python.
 
         Raises:
             UsageError: uv has no name for it.
         """
         here = Platform.here()
         options: tuple[str, ...] = ()
-        if self.python != here.python:
+        if anywhere or self.python != here.python:
             options += ("--python-version", self.python)
-        if _place(self.tag) != _place(here.tag):
+        if anywhere or _place(self.tag) != _place(here.tag):
             name = _UV_PLATFORMS.get(_place(self.tag))
             if name is None:
                 raise UsageError(
@@ -76,19 +91,41 @@ class Platform:
             options += ("--python-platform", name)
         return options
 
+    def markers(self) -> dict[str, str]:
+        """What markers are evaluated with here (PEP 508), as of the first release of the Python's version."""
+        system, machine = _place(self.tag)
+        os_name, sys_platform, platform_system = _MARKERS.get(system, _MARKERS["linux"])
+        return {
+            "os_name": os_name,
+            "sys_platform": sys_platform,
+            "platform_system": platform_system,
+            "platform_machine": _MACHINES.get((system, machine), machine),
+            "platform_release": "",
+            "platform_version": "",
+            "platform_python_implementation": "CPython",
+            "implementation_name": "cpython",
+            "implementation_version": f"{self.python}.0",
+            "python_version": self.python,
+            "python_full_version": f"{self.python}.0",
+        }
+
     def fits(self, file: FileEntry) -> bool:
-        """Whether a file can be installed here; an sdist may be, which only a build can tell."""
-        if file.requires_python:
+        """Whether a file of an index can be installed here; see `takes`."""
+        return self.takes(file.filename, file.requires_python)
+
+    def takes(self, filename: str, requires_python: str | None) -> bool:
+        """Whether a file of this name can be installed here; an sdist may be, which only a build can tell."""
+        if requires_python:
             exact = self.python == Platform.here().python
             python = this_platform.python_version() if exact else f"{self.python}.0"
             try:
-                if not requirements.specifiers(file.requires_python).contains(python, prereleases=True):
+                if not requirements.specifiers(requires_python).contains(python, prereleases=True):
                     return False
             except ValueError:
                 return False  # published before such a thing was refused; one file must not spoil every set
-        if not file.filename.endswith(".whl"):
+        if not filename.endswith(".whl"):
             return True
-        return any(self._accepts(tag) for tag in parse_wheel_filename(file.filename)[3])
+        return any(self._accepts(tag) for tag in parse_wheel_filename(filename)[3])
 
     def _accepts(self, tag: Tag) -> bool:
         # Only system and machine of a platform tag count: which glibc (PEP 600) or macOS a wheel needs is a
@@ -108,8 +145,8 @@ def _interpreters(python: str) -> frozenset[tuple[str, str]]:
 
 
 def _place(tag: str) -> tuple[str, str]:
-    """The system and the machine of a platform tag."""
-    system = next((name for name in ("win", "macosx") if tag.startswith(name)), "linux")
+    """The system and the machine of a platform tag; musl (PEP 656) is a system of its own beside glibc."""
+    system = next((name for name in ("win", "macosx", "musllinux") if tag.startswith(name)), "linux")
     machines = ("x86_64", "aarch64", "universal2", "amd64", "arm64", "win32", "i686", "ppc64le", "s390x")
     machine = next((name for name in machines if tag.endswith(name)), tag.rpartition("_")[2])
     return system, machine

@@ -1,7 +1,7 @@
 """Third-party dependencies, fetched once and kept by hash, so that `--index-url` alone works.
 
-pip fetches them, not uv: the index, proxy and certificates that a company gives its machines are in pip's
-configuration and variables, and uv reads neither (uv's documentation, "Compatibility with pip").
+pip fetches them, from the index that it is set up for: `pip_settings` says why, and what else of that set-up
+it is kept from.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from cairn import process
 from cairn.errors import NetworkError, ProcessError
 from cairn.release.index.snapshot import Channel, Snapshot
-from cairn.release.publish import distribution, rules
+from cairn.release.publish import distribution, pip_settings, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.files import Published, publish
 from cairn.release.publish.resolve import Missing, closure, parsed
@@ -68,6 +68,7 @@ def _fetch(snapshot: Snapshot, missing: Sequence[Missing]) -> Published:
                     *("--only-binary", ":all:", "--dest", folder, "--quiet"),
                     *sorted({item.requirement for item in missing}),
                 ],
+                env=pip_settings.read().pip_environment(),
                 timeout=_TIMEOUT,
             )
         except ProcessError as error:

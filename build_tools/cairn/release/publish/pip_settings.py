@@ -1,0 +1,116 @@
+"""Which index the user's pip is set up for, for pip and for uv, and nothing else of that set-up.
+
+The index, proxy and certificates that a company gives its machines are in pip's configuration files and
+variables. There is more in them that would make a download fail or give other files: `PIP_NO_BINARY`, a
+constraint, a target folder. And uv reads none of them (uv's documentation, "Compatibility with pip").
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cairn import process, venv
+from cairn.errors import UsageError
+
+# Options of pip that say where files come from and how the server is reached (pip's documentation, "pip
+# download"); they are called so in files, and `PIP_…` in variables.
+_KEPT = frozenset(
+    {
+        *("index-url", "extra-index-url", "find-links", "no-index", "trusted-host"),
+        *("cert", "client-cert", "proxy", "keyring-provider", "use-deprecated"),
+        *("timeout", "default-timeout", "retries", "resume-retries", "cache-dir", "no-cache-dir"),
+    }
+)
+# In pip's order: what comes later wins.
+_SECTIONS = ("global", "download", ":env:")
+_TIMEOUT = 60.0  # seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipSettings:
+    """What pip's configuration says about its index.
+
+    Attributes:
+        values: options of pip by their long names, such as `index-url`.
+    """
+
+    values: Mapping[str, str]
+
+    def pip_environment(self) -> dict[str, str]:
+        """The variables of a pip that goes by these settings alone."""
+        env = _without_settings() | {"PIP_CONFIG_FILE": os.devnull}
+        return env | {f"PIP_{name.replace('-', '_').upper()}": value for name, value in self.values.items()}
+
+    def uv_options(self) -> tuple[str, ...]:
+        """Options with which uv asks the same indexes."""
+        # pip takes the best file of all its indexes, uv by itself those of the first that has the project.
+        options = ["--index-strategy", "unsafe-best-match"]
+        if self._is_set("no-index"):
+            options.append("--no-index")
+        elif "index-url" in self.values:
+            options += ["--default-index", self.values["index-url"]]
+        for name, option in (
+            ("extra-index-url", "--index"),
+            ("find-links", "--find-links"),
+            ("trusted-host", "--allow-insecure-host"),
+        ):
+            # pip splits such values at white space.
+            options += [word for value in self.values.get(name, "").split() for word in (option, value)]
+        if self.values.get("keyring-provider") == "subprocess":
+            options += ["--keyring-provider", "subprocess"]
+        return tuple(options)
+
+    def uv_environment(self) -> dict[str, str]:
+        """The variables of such a uv."""
+        env = _without_settings()
+        if proxy := self.values.get("proxy"):
+            env |= dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), proxy)
+        for name, variable in (("cert", "SSL_CERT_FILE"), ("client-cert", "SSL_CLIENT_CERT")):
+            if value := self.values.get(name):
+                env[variable] = value
+        seconds = self.values.get("default-timeout", self.values.get("timeout"))
+        return env | ({"UV_HTTP_TIMEOUT": seconds} if seconds else {})
+
+    def _is_set(self, name: str) -> bool:
+        return self.values.get(name, "").lower() in ("1", "true", "yes", "on")  # as pip reads a flag
+
+
+def read() -> PipSettings:
+    """The settings of the user's pip, of files and of variables.
+
+    Raises:
+        UsageError: pip cannot read its configuration.
+    """
+    # Less than what pip itself is kept from: `PIP_…` is what is asked for.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list"]
+    done = process.run(command, env=env, separate_stderr=True, timeout=_TIMEOUT, check=False)
+    if done.returncode != 0:
+        said = " ".join(done.stderr.split())[-300:]
+        raise UsageError(f"pip cannot read its configuration: {said}", tip="see python3 -m pip config debug")
+    return parsed(done.output)
+
+
+def parsed(listing: str) -> PipSettings:
+    """The settings that `pip config list` names: a line such as `global.index-url='https://…'` for each."""
+    found: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
+    for line in listing.splitlines():
+        key, equals, quoted = line.partition("=")
+        section, _, name = key.rpartition(".")
+        if equals and section in found and name in _KEPT:
+            found[section][name] = str(ast.literal_eval(quoted))  # pip writes them with `repr`
+    values: dict[str, str] = {}
+    for section in _SECTIONS:
+        values |= found[section]
+    return PipSettings(values=values)
+
+
+def _without_settings() -> dict[str, str]:
+    """Our variables, without those that pip, uv and Python are set up by."""
+    env = venv.variables(venv.Isolation.INSTALLER)
+    env.pop("PIP_CONFIG_FILE", None)
+    return env

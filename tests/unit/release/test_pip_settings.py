@@ -1,0 +1,91 @@
+"""Which of pip's settings reach the pip and the uv that fetch for a mirror."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import UsageError
+from cairn.release.publish import pip_settings
+
+LISTING = """\
+global.cert='/etc/company.pem'
+global.constraint='/etc/constraints.txt'
+global.extra-index-url='https://a.example/simple\\nhttps://b.example/simple'
+global.index-url='https://user:secret@index.example/simple'
+global.trusted-host='index.example'
+download.index-url='https://download.example/simple'
+install.index-url='https://install.example/simple'
+install.target='/opt'
+:env:.proxy='http://proxy.example:3128'
+:env:.no-binary=':all:'
+:env:.default-timeout='180'
+"""
+
+
+def test_what_says_where_files_come_from_is_kept_and_nothing_else() -> None:
+    assert pip_settings.parsed(LISTING).values == {
+        "cert": "/etc/company.pem",
+        "extra-index-url": "https://a.example/simple\nhttps://b.example/simple",
+        "index-url": "https://download.example/simple",
+        "trusted-host": "index.example",
+        "proxy": "http://proxy.example:3128",
+        "default-timeout": "180",
+    }
+
+
+def test_pip_hears_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PIP_TARGET", "PIP_REQUIRE_HASHES", "PYTHONPATH", "UV_OFFLINE", "PIP_CONFIG_FILE"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("OTHER", "kept")
+    env = pip_settings.parsed(LISTING).pip_environment()
+    assert {name for name in env if name.startswith(("PIP_", "PYTHON", "UV_"))} == {
+        *("PIP_CONFIG_FILE", "PIP_CERT", "PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_TRUSTED_HOST"),
+        *("PIP_PROXY", "PIP_DEFAULT_TIMEOUT"),
+    }
+    assert env["PIP_CONFIG_FILE"] == os.devnull
+    assert env["OTHER"] == "kept"
+
+
+def test_uv_hears_the_same_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("UV_INDEX", "UV_NO_INDEX", "SSL_CERT_FILE", "PIP_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("UV_CONSTRAINT", "other.txt")
+    settings = pip_settings.parsed(LISTING)
+    assert settings.uv_options() == (
+        *("--index-strategy", "unsafe-best-match"),
+        *("--default-index", "https://download.example/simple"),
+        *("--index", "https://a.example/simple", "--index", "https://b.example/simple"),
+        *("--allow-insecure-host", "index.example"),
+    )
+    env = settings.uv_environment()
+    assert env["SSL_CERT_FILE"] == "/etc/company.pem"
+    assert env["https_proxy"] == env["HTTP_PROXY"] == "http://proxy.example:3128"
+    assert env["UV_HTTP_TIMEOUT"] == "180"
+    assert "UV_CONSTRAINT" not in env
+    assert "PIP_CONFIG_FILE" not in env
+
+
+def test_an_index_that_is_switched_off_is_not_asked() -> None:
+    settings = pip_settings.parsed(
+        "global.index-url='https://x.example'\n:env:.no-index='True'\n:env:.find-links='a b'\n"
+    )
+    assert settings.uv_options()[2:] == ("--no-index", "--find-links", "a", "--find-links", "b")
+
+
+def test_a_setting_that_pip_cannot_read_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pip.conf").write_text("index-url = https://x.example\n")  # no section
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    with pytest.raises(UsageError, match="pip cannot read its configuration"):
+        pip_settings.read()
+
+
+def test_files_and_variables_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://x.example\nuser = true\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.setenv("PIP_RETRIES", "7")
+    values = pip_settings.read().values
+    assert (values["index-url"], values["retries"]) == ("https://x.example", "7")
+    assert "user" not in values
