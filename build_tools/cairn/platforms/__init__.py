@@ -57,6 +57,10 @@ class System(Protocol):
         """The errors (`errno`) of renaming a folder to where a folder is."""
         ...
 
+    def others_may_read(self, path: Path) -> bool:
+        """Whether users other than its owner may read a file, as far as its mode tells."""
+        ...
+
     def stack_section(self) -> str:
         """The table of a project's `environment` in stack.toml that holds for builds on this system."""
         ...

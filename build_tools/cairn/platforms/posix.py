@@ -7,6 +7,7 @@ import errno
 import os
 import platform
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Collection
@@ -70,6 +71,11 @@ def packages_of(environment: Path) -> tuple[Path, ...]:
 def folder_in_the_way() -> Collection[int]:
     """See `System.folder_in_the_way`."""
     return (errno.ENOTEMPTY, errno.EEXIST)  # rename(2) lets the file system choose between them
+
+
+def others_may_read(path: Path) -> bool:
+    """See `System.others_may_read`."""
+    return bool(path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH))
 
 
 def stack_section() -> str:

@@ -73,6 +73,11 @@ def folder_in_the_way() -> Collection[int]:
     return (errno.ENOTEMPTY, errno.EEXIST, errno.EACCES)
 
 
+def others_may_read(path: Path) -> bool:  # noqa: ARG001 - here access lists decide, and a mode says nothing
+    """See `System.others_may_read`."""
+    return False
+
+
 def stack_section() -> str:
     """See `System.stack_section`."""
     return "windows"

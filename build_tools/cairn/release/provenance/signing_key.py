@@ -1,0 +1,169 @@
+"""Ed25519 keys (RFC 8032) in PEM files, as `openssl genpkey -algorithm ed25519` writes them too.
+
+A key's id is the sha256 of its public half in DER (SubjectPublicKeyInfo, RFC 8410), so that
+`openssl pkey -pubin -in cairn-sign.pub -outform DER | sha256sum` gives it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from cairn import platforms
+from cairn.errors import UsageError
+
+PRIVATE_NAME, PUBLIC_NAME = "cairn-sign.key", "cairn-sign.pub"
+"""The files that `create` writes."""
+
+VARIABLE = "CAIRN_SIGN_KEY"
+"""Names the file of the private key where no option does."""
+
+
+class PublicKey:
+    """The half of a key that everybody may have.
+
+    Attributes:
+        key_id: sha256 of it, in hex.
+    """
+
+    def __init__(self, key: Ed25519PublicKey) -> None:
+        self._key = key
+        der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        self.key_id = hashlib.sha256(der).hexdigest()
+
+    def holds(self, signature: bytes, message: bytes) -> bool:
+        """Whether the private half made this signature of this message."""
+        try:
+            self._key.verify(signature, message)
+        except InvalidSignature:
+            return False
+        return True
+
+    def pem(self) -> bytes:
+        """It as a PEM file."""
+        return self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+PublicKeys = Mapping[str, PublicKey]
+"""Trusted keys, by id."""
+
+
+class Signer:
+    """The half of a key that its owner alone has.
+
+    Attributes:
+        public: the other half.
+    """
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self.public = PublicKey(key.public_key())
+
+    @property
+    def key_id(self) -> str:
+        """The id of the key."""
+        return self.public.key_id
+
+    def sign(self, message: bytes) -> bytes:
+        """The signature of a message, 64 bytes."""
+        return self._key.sign(message)
+
+
+def create(folder: Path) -> PublicKey:
+    """Make a key and write both halves into a folder; the private one is readable by its owner alone.
+
+    Raises:
+        UsageError: there is a key already. It is never overwritten: what it signed could not be told from
+            forgeries any more.
+    """
+    private, public = folder / PRIVATE_NAME, folder / PUBLIC_NAME
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in (private, public):
+        if path.exists() or path.is_symlink():
+            raise UsageError(f"{path} is there already", tip="name a new folder with --output-dir")
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    # Made with its final mode, so that there is no moment at which others could open it; O_EXCL follows no link.
+    with os.fdopen(os.open(private, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+        file.write(pem)
+    made = PublicKey(key.public_key())
+    with public.open("xb") as file:
+        file.write(made.pem())
+    return made
+
+
+def signer(path: Path) -> Signer:
+    """Read a private key.
+
+    Raises:
+        UsageError: it cannot be read, needs a passphrase, is not an Ed25519 key, or others may read it.
+    """
+    data = _read(path)
+    try:
+        key = load_pem_private_key(data, password=None)
+    except TypeError as error:
+        tip = f"give it without one, from a place that others cannot read: openssl pkey -in {path.name}"
+        raise UsageError(f"{path} is protected by a passphrase", tip=tip) from error
+    except (ValueError, UnsupportedAlgorithm) as error:
+        tip = "make one: cairn release key create --output-dir DIR"
+        raise UsageError(f"{path} is not a private key in PEM", tip=tip) from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise UsageError(f"{path} is not an Ed25519 key", tip="make one: cairn release key create")
+    if platforms.here.others_may_read(path):
+        raise UsageError(f"{path}: others may read this private key", tip=f"chmod 600 {path}")
+    return Signer(key)
+
+
+def chosen_signer(path: Path | None) -> Signer | None:
+    """The key of the option, else that of the variable; None where neither names one.
+
+    Raises:
+        UsageError: as of `signer`; a variable that is empty names none.
+    """
+    named = path or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+    return signer(named) if named else None
+
+
+def public_key(path: Path) -> PublicKey:
+    """Read a public key.
+
+    Raises:
+        UsageError: it cannot be read, is not an Ed25519 key, or is the private half, which is for nobody else.
+    """
+    data = _read(path)
+    if b"PRIVATE KEY" in data:
+        tip = f"give the public half ({PUBLIC_NAME}), and keep this one to yourself"
+        raise UsageError(f"{path} is a private key", tip=tip)
+    try:
+        key = load_pem_public_key(data)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise UsageError(f"{path} is not a public key in PEM") from error
+    if not isinstance(key, Ed25519PublicKey):
+        raise UsageError(f"{path} is not an Ed25519 key")
+    return PublicKey(key)
+
+
+def public_keys(paths: Sequence[Path]) -> PublicKeys:
+    """These keys, by id; raises like `public_key`."""
+    found = [public_key(path) for path in paths]
+    return {key.key_id: key for key in found}
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error

@@ -1,0 +1,64 @@
+"""Whom a user trusts: the public keys and the workflows that may vouch for wheels and records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cairn.errors import UsageError
+from cairn.release.provenance import signing_key
+from cairn.release.provenance.signing_key import PublicKey
+
+_WORKFLOW = re.compile(r"github:([A-Za-z0-9-]+/[A-Za-z0-9._-]+)/([A-Za-z0-9._-]+\.ya?ml)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workflow:
+    """A workflow of GitHub Actions, at whatever ref; PyPI's trusted publishers are named the same way.
+
+    Attributes:
+        repository: `owner/name`.
+        file: its name below `.github/workflows/`.
+    """
+
+    repository: str
+    file: str
+
+    def __str__(self) -> str:
+        return f"github:{self.repository}/{self.file}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """Whose word counts.
+
+    Attributes:
+        keys: public keys, by id.
+        workflows: those whose certificates count.
+    """
+
+    keys: Mapping[str, PublicKey] = field(default_factory=dict)
+    workflows: tuple[Workflow, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.keys or self.workflows)
+
+
+def read(names: Sequence[str]) -> Trust:
+    """Whom these names stand for: each the file of a public key, or `github:OWNER/NAME/WORKFLOW.yml`.
+
+    Raises:
+        UsageError: a name is neither, or its file is not a public key.
+    """
+    workflows, keys = [], []
+    for name in names:
+        if match := _WORKFLOW.fullmatch(name):
+            workflows.append(Workflow(repository=match[1], file=match[2]))
+        elif name.startswith("github:"):
+            tip = "write github:OWNER/NAME/WORKFLOW.yml, the file below .github/workflows/"
+            raise UsageError(f"{name} names no workflow", tip=tip)
+        else:
+            keys.append(Path(name))
+    return Trust(keys=signing_key.public_keys(keys), workflows=tuple(workflows))
