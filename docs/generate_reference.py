@@ -30,6 +30,7 @@ from cairn.cli.upstream import (
 )
 from cairn.release.gate import judgement
 from cairn.release.index import generation
+from cairn.release.pages import targets_file
 from cairn.rocm import packages_toml
 from cairn.sources.manifest import manifest
 from cairn.testing import record
@@ -98,6 +99,11 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
     yield "manifest.json", manifest.Manifest, "`cairn build` and `cairn manifest create` write it."
     yield "set.json", wheelset.WheelSet, "`cairn build` writes it beside the wheels; records are bound to it."
     yield "record.json", record.TestRecord, "`cairn test smoke` writes it; the gate reads it."
+    yield (
+        "targets.json",
+        targets_file.TargetsFile,
+        "Beside the pages of an index; `cairn install` reads it.",
+    )
     yield "gate.json", judgement.GateReport, "`cairn release promote` keeps it beside the set."
     yield "state.json", generation.ChannelState, "The one file of an index that changes: what the index has."
 

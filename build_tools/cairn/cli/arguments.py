@@ -189,9 +189,10 @@ def add_provided(parser: argparse.ArgumentParser) -> None:
     add_repeated(parser, "--provided", "GLOB", "a library that a different wheel supplies")
 
 
-def add_store(parser: argparse.ArgumentParser) -> None:
-    """`--store`."""
-    parser.add_argument("--store", required=True, metavar="URL", help="the store: a path or file://…")
+def add_store(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    """`--store`, which must be given unless something else of a group may be given instead."""
+    alone = isinstance(parser, argparse.ArgumentParser)
+    parser.add_argument("--store", required=alone, metavar="URL", help="the store: a path or file://…")
 
 
 def add_index(parser: argparse.ArgumentParser, *, default: str) -> None:

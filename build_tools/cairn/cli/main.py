@@ -30,6 +30,7 @@ _GROUPS: Mapping[str, str] = {
     "test": "smoke-test wheels, read test results",
     "index": "serve, publish, audit, verify or mirror an index",
     "release": "promote sets",
+    "install": "print the lines that install a release on this machine",
     "ci": "run a stack end to end",
 }
 _CUT = "…"  # between the causes of a failed build and the end of its log
@@ -67,7 +68,7 @@ def make_parser(groups: Collection[str] = tuple(_GROUPS)) -> argparse.ArgumentPa
 
 
 def _add_commands(group: str, parser: argparse.ArgumentParser) -> None:  # noqa: C901 - a table, one row per group
-    # The ten modules together take a sixth of the time of a short command, so only the one that is named is
+    # All modules together take a sixth of the time of a short command, so only the one that is named is
     # imported: by statements, not by the module's name in a string, so that mypy and the contract see them.
     if group == "checkout":
         from cairn.cli.checkout import add_to
@@ -87,6 +88,8 @@ def _add_commands(group: str, parser: argparse.ArgumentParser) -> None:  # noqa:
         from cairn.cli.index import add_to
     elif group == "release":
         from cairn.cli.release import add_to
+    elif group == "install":
+        from cairn.cli.install import add_to
     else:
         from cairn.cli.ci import add_to
     add_to(parser)

@@ -1,0 +1,186 @@
+"""Installing from an index as who owns a machine does: which set, from where, and by which line.
+
+It takes the address of an index and what is known of the machine, and gives an `Installation`; `run` carries
+one out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from cairn import datafile, platforms, process, targets, venv
+from cairn.errors import NetworkError, StoreError, UsageError
+from cairn.output import Progress
+from cairn.release.choose import Choice, Machine, Pick, choose, shown
+from cairn.release.pages import lines
+from cairn.release.pages.lines import Installer
+from cairn.release.pages.targets_file import Offer, TargetsFile
+from cairn.testing import gpus as testing_gpus
+
+_TIMEOUT = 30  # seconds, for a file of a few hundred kilobytes
+_MISSING = "name an index that Cairn publishes, such as https://…/release/simple/"
+_ASK = "import sys, sysconfig; print('%d.%d' % sys.version_info[:2], sysconfig.get_platform())"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installation:
+    """What to install on a machine.
+
+    Attributes:
+        address: of the targets.json that it was chosen from.
+        machine: what it is for.
+        gpus: the machine's GPUs, each with its products.
+        choice: the sets, and what to know about them.
+    """
+
+    address: str
+    machine: Machine
+    gpus: tuple[str, ...]
+    choice: Choice
+
+    def index_url(self, pick: Pick) -> str:
+        """What to give to `--index-url`."""
+        return urllib.parse.urljoin(self.address, pick.offer.index_url)
+
+    def line(self, installer: Installer, pick: Pick) -> str:
+        """The line that installs a set."""
+        return lines.line(installer, self.index_url(pick), pick.offer.packages)
+
+
+def prepare(index_url: str, machine: Machine, *, line: str | None = None) -> Installation:
+    """What a machine should install from an index.
+
+    Args:
+        index_url: of the simple pages of a channel, or of one index of it, or the folder these are in.
+        machine: what to install on.
+        line: the release line to take, where not the first that is offered.
+
+    Raises:
+        PrerequisiteError: the index has nothing for the machine.
+        NetworkError: it cannot be reached.
+        StoreError: it does not say what it has, or says it in a way that is not to be trusted.
+    """
+    address = f"{index_url.rstrip('/').removesuffix('/simple')}/targets.json"
+    offered = datafile.loads(_read(address), TargetsFile, name=address)
+    for entry in offered.targets:
+        for offer in entry.offers:
+            _check(offer, address)
+    return Installation(
+        address=address,
+        machine=machine,
+        gpus=tuple(shown(offered.entry(name)) for name in dict.fromkeys(machine.gpus) if name != targets.CPU),
+        choice=choose(offered, machine, line=line),
+    )
+
+
+def this_machine(python: Path, *, gpus: Sequence[str] | None, topology: Path | None) -> Machine:
+    """The machine we run on, for one of its Pythons.
+
+    Args:
+        python: the interpreter to install for.
+        gpus: the targets to install for, `cpu` among them, where the user named any.
+        topology: the kernel's description of the GPUs; that of this machine where it is None.
+    """
+    if gpus is None:
+        # A copied description is of a different machine, of which our variables say nothing.
+        chosen = os.environ.get("ROCR_VISIBLE_DEVICES") if topology is None else None
+        gpus = testing_gpus.visible(testing_gpus.seen(topology or testing_gpus.KFD_NODES), chosen)
+    if python == Path(sys.executable):
+        version, platform = f"{sys.version_info.major}.{sys.version_info.minor}", sysconfig.get_platform()
+    else:
+        env = venv.variables(venv.Isolation.INSTALLER)
+        version, platform = process.run([python, "-I", "-c", _ASK], env=env).output.split()
+    return Machine(gpus=tuple(gpus), python=version, platform=platform.replace("-", "_").replace(".", "_"))
+
+
+def environment_python(named: Path | None) -> Path:
+    """The interpreter to install for: the one named, else that of the active environment, else ours."""
+    active = os.environ.get("VIRTUAL_ENV")
+    if named is not None:
+        return named
+    return platforms.here.python_of(Path(active)) if active else Path(sys.executable)
+
+
+def run(prepared: Installation, installer: Installer, python: Path, *, on_line: Progress | None) -> None:
+    """Install the one set that was chosen, untouched by what a user's configuration says of indexes.
+
+    Raises:
+        UsageError: several sets were chosen, each for an environment of its own.
+        ProcessError: the installer refused.
+    """
+    pick, *others = prepared.choice.picks
+    if others:
+        each = [one.targets[0] for one in prepared.choice.picks]
+        raise UsageError(
+            f"{' and '.join(each)} need an environment each",
+            tip=f"name one of them, and --python: --target {each[0]}",
+        )
+    words = lines.arguments(prepared.index_url(pick), pick.offer.packages)
+    env = venv.variables(venv.Isolation.INSTALLER)
+    if installer == "pip":
+        command = [*venv.pip_command(python), "--isolated", *words]
+    else:
+        command = [venv.uv_program(), "pip", "install", "--no-config", "--python", str(python), *words]
+    process.run(command, env=env, on_line=on_line)
+
+
+def say(prepared: Installation) -> Iterator[str]:
+    """What a user should know before the lines, one sentence each."""
+    if prepared.gpus:
+        yield f"GPU{'s' if len(prepared.gpus) > 1 else ''}: {', '.join(prepared.gpus)}"
+    for pick in prepared.choice.picks:
+        offer = pick.offer
+        name = next((word for word in offer.versions if word == "torch"), next(iter(offer.versions), ""))
+        yield (
+            f"for {' and '.join(pick.targets)}: {name} {offer.versions.get(name, '')}, line {offer.line}, of "
+            f"{offer.added[:10]} on {offer.index}, {'UNTESTED' if pick.untested else 'tested'}"
+        )
+
+
+def _read(address: str) -> bytes:
+    parts = urllib.parse.urlsplit(address)
+    if parts.scheme == "file":
+        try:
+            return Path(urllib.request.url2pathname(parts.path)).read_bytes()
+        except OSError as error:
+            raise StoreError(f"cannot read {address}: {error.strerror}", tip=_MISSING) from error
+    if parts.scheme not in ("http", "https"):
+        raise UsageError(
+            f"pip and uv cannot install from {address}", tip="name the https:// address where it is served"
+        )
+    import requests  # noqa: PLC0415 - a folder needs none of it
+
+    try:
+        answer = requests.get(address, timeout=_TIMEOUT)
+        if answer.status_code == HTTPStatus.NOT_FOUND:
+            raise StoreError(f"there is no {address}", tip=_MISSING)
+        answer.raise_for_status()
+    except requests.RequestException as error:
+        raise NetworkError(
+            f"cannot read {address}: {type(error).__name__}", tip="check the address and the network"
+        ) from error
+    return answer.content
+
+
+def _check(offer: Offer, address: str) -> None:
+    """Refuse what would make a line do something else than install from this very store."""
+    parts = urllib.parse.urlsplit(offer.index_url)
+    try:
+        named = bool(offer.packages) and all(Requirement(word).url is None for word in offer.packages)
+    except InvalidRequirement:
+        named = False
+    if parts.scheme or parts.netloc or not named:
+        raise StoreError(
+            f"{address} names something that is not of its own index: {offer.index_url} {offer.packages}",
+            tip="it was changed from outside: tell who runs the index",
+        )

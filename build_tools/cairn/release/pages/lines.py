@@ -1,0 +1,31 @@
+"""The command lines that install what an offer names, as a page shows them and a terminal takes them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Literal
+
+Installer = Literal["pip", "uv"]
+COMMANDS: dict[Installer, tuple[str, ...]] = {"pip": ("pip", "install"), "uv": ("uv", "pip", "install")}
+
+_PLAIN = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
+# Extras in brackets: in double quotes they are right in every shell, that of Windows included.
+_BRACKETS = re.compile(r"[A-Za-z0-9@%+=:,./_\[\]-]+")
+
+
+def arguments(index_url: str, packages: Sequence[str]) -> tuple[str, ...]:
+    """What follows the command, for pip and uv alike: one index, and what to install from it."""
+    return ("--index-url", index_url, *packages)
+
+
+def line(installer: Installer, index_url: str, packages: Sequence[str]) -> str:
+    """The whole line, ready for a shell."""
+    return " ".join(map(_quoted, (*COMMANDS[installer], *arguments(index_url, packages))))
+
+
+def _quoted(word: str) -> str:
+    if _PLAIN.fullmatch(word):
+        return word
+    return f'"{word}"' if _BRACKETS.fullmatch(word) else shlex.quote(word)

@@ -1,0 +1,160 @@
+"""targets.json: which index has wheels for a GPU, and what to install from it, for installers to read."""
+
+from __future__ import annotations
+
+import posixpath
+import urllib.parse
+from collections.abc import Mapping, Sequence
+
+from packaging.version import Version
+
+from cairn import datafile
+from cairn import targets as gpu
+from cairn.release.pages.view import IndexView, SetView, parsed
+
+
+class Offer(datafile.Value):
+    """The newest set that an index has for a target, of one line, Python and platform.
+
+    Attributes:
+        index: its index, such as `release/gfx110X-all`.
+        index_url: of its simple pages, relative to the address of this file.
+        family: of the set.
+        line: its release line.
+        python: the Python it is for, such as `3.12`.
+        platform: the platform it is for, such as `linux_x86_64`.
+        packages: the requirements to install. A version is pinned only where an installer would otherwise
+            take a set that is not for this target.
+        versions: distribution to version, of its own wheels.
+        set_id: the set.
+        added: when the index took it, RFC 3339 in UTC.
+        untested: why it counts as untested on this target, or None.
+    """
+
+    index: str
+    index_url: str
+    family: str
+    line: str
+    python: str
+    platform: str
+    packages: tuple[str, ...]
+    versions: Mapping[str, str]
+    set_id: str
+    added: str
+    untested: str | None = None
+
+
+class TargetEntry(datafile.Value):
+    """A target, the products that have it, the families it belongs to, and what there is for it.
+
+    Attributes:
+        target: such as `gfx1100`, or `cpu`.
+        products: such as `RX 7900 XTX`.
+        families: those that indexes are named after.
+        offers: the best one first: from the index of the smallest family, then the newest.
+    """
+
+    target: str
+    products: tuple[str, ...]
+    families: tuple[str, ...]
+    offers: tuple[Offer, ...] = ()
+
+
+class TargetsFile(datafile.Value, tag_field="schema", tag="cairn.targets/1"):
+    """What a channel, or one index of it, has for each target.
+
+    Attributes:
+        index: where the file lies, such as `release`.
+        targets: every target that is known, `cpu` first; also those without offers.
+    """
+
+    index: str
+    targets: tuple[TargetEntry, ...]
+
+    def entry(self, target: str) -> TargetEntry:
+        """The entry of a target; one without offers where the file does not know it."""
+        found = next((entry for entry in self.targets if entry.target == target), None)
+        return found or TargetEntry(target=target, products=gpu.products(target), families=())
+
+
+def make(index: str, views: Sequence[IndexView]) -> TargetsFile:
+    """What the indexes of a channel have for each target.
+
+    Args:
+        index: the folder that the file is for: a channel, or one index of it; empty for the root of a store.
+        views: the channel and its families, or that one index.
+    """
+    known = (gpu.CPU, *gpu.in_order((*gpu.known_targets(), *gpu.unbuilt_targets())))
+    return TargetsFile(
+        index=index,
+        targets=tuple(
+            TargetEntry(
+                target=name,
+                products=gpu.products(name),
+                families=tuple(f for f in gpu.index_families() if name in gpu.families()[f]),
+                offers=_offers(name, views, index),
+            )
+            for name in known
+            if name not in gpu.generic_targets()
+        ),
+    )
+
+
+def relative(key: str, folder: str) -> str:
+    """The link to a key from a page in a folder of the store, each character encoded that a URL needs so."""
+    ends = "/" if key.endswith("/") else ""
+    return urllib.parse.quote(posixpath.relpath(f"/{key}", f"/{folder}")) + ends
+
+
+def _offers(target: str, views: Sequence[IndexView], folder: str) -> tuple[Offer, ...]:
+    found = []
+    for view in sorted(views, key=lambda view: (_breadth(view.name), view.name)):
+        live = view.live
+        newest: dict[tuple[str, str, str], SetView] = {}
+        for one in live:
+            if one.serves(target):
+                newest.setdefault((one.line, one.python, one.platform), one)
+        found += [
+            Offer(
+                index=view.name,
+                index_url=relative(f"{view.name}/simple/", folder),
+                family=one.family,
+                line=one.line,
+                python=one.python,
+                platform=one.platform,
+                packages=_packages(one, target, live),
+                versions=dict(sorted(one.projects.items())),
+                set_id=one.set_id,
+                added=one.added,
+                untested=one.untested_on(target),
+            )
+            for one in newest.values()
+        ]
+    return tuple(found)
+
+
+def _breadth(index: str) -> int:
+    """How many targets an index may be for: that of a family is the better choice for its own."""
+    family = index.partition("/")[2]
+    return len(gpu.families().get(family, (family,))) if family else len(gpu.known_targets()) + 1
+
+
+def _packages(one: SetView, target: str, live: Sequence[SetView]) -> tuple[str, ...]:
+    """What to name on an install line so that this set is what gets installed."""
+    rivals = [
+        s for s in live if (s.python, s.platform) == (one.python, one.platform) and one.lead in s.projects
+    ]
+    chosen = max(rivals, key=lambda s: _preference(s, one.lead))
+    pinned = chosen.projects[one.lead] != one.projects[one.lead]
+    words = []
+    for name in one.packages:
+        # The code of a split wheel comes by an extra of its host wheel (docs/reference/device-wheels.md).
+        extra = f"[device-{target}]" if f"{name}-device-{target}" in one.projects else ""
+        words.append(f"{name}{extra}=={one.projects[name]}" if pinned else f"{name}{extra}")
+    return tuple(words)
+
+
+def _preference(one: SetView, lead: str) -> tuple[bool, Version]:
+    # Installers take a pre-release only where there is nothing else (PEP 440, "Handling of pre-releases").
+    version = parsed(one.projects[lead])
+    return not version.is_prerelease, version

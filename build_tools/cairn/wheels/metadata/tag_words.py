@@ -1,0 +1,84 @@
+"""The tags of a wheel's file name (PEP 425, 600, 656) in words, for pages and messages."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+# The names that manylinux had before PEP 600 gave it the version of glibc.
+_OLD_MANYLINUX = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
+_INTERPRETERS = {"cp": "CPython", "pp": "PyPy", "py": "Python"}
+_SYSTEMS = {"linux": "Linux", "win": "Windows", "macosx": "macOS"}
+_MACHINES = {
+    "x86_64": "x86-64",
+    "amd64": "x86-64",
+    "aarch64": "Arm 64-bit",
+    "arm64": "Arm 64-bit",
+    "universal2": "x86-64 and Arm 64-bit",
+    "i686": "x86 32-bit",
+}
+_MACHINE = rf"(?P<machine>{'|'.join(_MACHINES)}|[a-z0-9]+)"
+_GLIBC = re.compile(rf"manylinux_(?P<version>[0-9]+_[0-9]+)_{_MACHINE}")
+_OLD = re.compile(rf"(?P<name>manylinux[0-9]+)_{_MACHINE}")
+_MUSL = re.compile(rf"musllinux_(?P<version>[0-9]+_[0-9]+)_{_MACHINE}")
+_MACOS = re.compile(rf"macosx_(?P<version>[0-9]+_[0-9]+)_{_MACHINE}")
+_PLAIN = re.compile(rf"(?P<system>linux|win)_{_MACHINE}")
+_PYTHON = re.compile(r"(?P<name>cp|pp|py)(?P<major>[0-9])(?P<minor>[0-9]*)")
+
+
+def of_file(file_name: str) -> str:
+    """What a distribution installs on, such as `CPython 3.12, Linux x86-64, glibc 2.28 or newer`."""
+    if not file_name.endswith(".whl"):
+        return "source"
+    python, abi, platform = file_name.removesuffix(".whl").rsplit("-", 3)[-3:]
+    return f"{python_words(python, abi)}, {platform_words(platform)}"
+
+
+@functools.cache
+def python_words(python: str, abi: str) -> str:
+    """The Python that a wheel with these two tags needs; what is not known stands as it is written."""
+    names = python.split(".")
+    matches = [match for name in names if (match := _PYTHON.fullmatch(name))]
+    if len(matches) < len(names):
+        return f"{python}-{abi}"
+    lowest = min(matches, key=lambda match: (int(match["major"]), int(match["minor"] or 0)))
+    name, version = _INTERPRETERS[lowest["name"]], lowest["major"]
+    version += f".{lowest['minor']}" if lowest["minor"] else ""
+    if lowest["name"] == "py" and not lowest["minor"]:
+        return "any Python" if len(names) > 1 else f"any Python {version}"
+    # A wheel for the stable ABI runs on all that follow (PEP 384), and so does one for a `py` of any version.
+    newer = " or newer" if "abi3" in abi.split(".") or lowest["name"] == "py" else ""
+    free = ", free-threaded" if re.fullmatch(r"cp[0-9]+t", abi) else ""
+    return f"{name} {version}{newer}{free}"
+
+
+@functools.cache
+def platform_words(platform: str) -> str:
+    """The system and machine of a platform tag, or of several; what is not known stands as it is."""
+    # Of several tags the first in order asks for the least: manylinux_2_17 and manylinux2014 come together.
+    return min(map(_platform, platform.split(".")))[1]
+
+
+def _platform(tag: str) -> tuple[tuple[int, ...], str]:
+    """What a platform tag asks for, to be compared, and in words."""
+    if tag == "any":
+        return (), "any system"
+    for pattern, system, library in (
+        (_GLIBC, "Linux", "glibc"),
+        (_MUSL, "Linux", "musl"),
+        (_MACOS, "macOS", ""),
+    ):
+        if match := pattern.fullmatch(tag):
+            version = match["version"].replace("_", ".")
+            asked = tuple(map(int, version.split(".")))
+            machine = _MACHINES.get(match["machine"], match["machine"])
+            if library:
+                return asked, f"{system} {machine}, {library} {version} or newer"
+            return asked, f"{system} {version} or newer, {machine}"
+    if (match := _OLD.fullmatch(tag)) and match["name"] in _OLD_MANYLINUX:
+        version = _OLD_MANYLINUX[match["name"]]
+        machine = _MACHINES.get(match["machine"], match["machine"])
+        return tuple(map(int, version.split("."))), f"Linux {machine}, glibc {version} or newer"
+    if match := _PLAIN.fullmatch(tag):
+        return (0,), f"{_SYSTEMS[match['system']]} {_MACHINES.get(match['machine'], match['machine'])}"
+    return (0,), "Windows x86 32-bit" if tag == "win32" else tag

@@ -1,0 +1,200 @@
+"""What `cairn install` says and prints, to the letter, on machines that are described by files."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from cairn import datafile
+from cairn.cli.main import main
+from cairn.release.pages import targets_file
+from cairn.wheels.metadata.tag_words import platform_words
+from helpers.pages import NO_GPU, PLATFORM, PYTHON, channel, family
+
+HERE = f"Python {PYTHON}, {platform_words(PLATFORM)}"
+# What the kernel calls each processor (major * 10000 + minor * 100 + step); 0 is a CPU.
+VERSIONS = {
+    "cpu": 0,
+    "gfx803": 80003,
+    "gfx942": 90402,
+    "gfx1036": 100306,
+    "gfx1100": 110000,
+    "gfx1201": 120001,
+}
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> str:
+    """The address of a channel with a family beside it."""
+    found = targets_file.make("release", (channel(), family()))
+    datafile.write(tmp_path / "store" / "release" / "targets.json", found)
+    return (tmp_path / "store" / "release" / "simple").as_uri() + "/"
+
+
+def machine(folder: Path, *processors: str) -> str:
+    """A copy of the kernel's description of a machine with these processors."""
+    for number, name in enumerate(("cpu", *processors)):
+        node = folder / "nodes" / str(number)
+        node.mkdir(parents=True)
+        node.joinpath("properties").write_text(f"simd_count 1\ngfx_target_version {VERSIONS[name]}\n")
+    return str(folder / "nodes")
+
+
+def said(capsys: pytest.CaptureFixture[str], index: str, *words: str, code: int = 0) -> tuple[str, str]:
+    """What the command printed and what it said, with BASE for the address of the store."""
+    assert main(["install", "--index-url", index, *words]) == code
+    captured = capsys.readouterr()
+    base = index.removesuffix("/release/simple/")
+    return captured.out.replace(base, "BASE"), captured.err.replace(base, "BASE")
+
+
+def both(url: str, words: str) -> str:
+    return f"pip install --index-url {url} {words}\nuv pip install --index-url {url} {words}\n"
+
+
+NAMES = "torch torchvision torchaudio"
+RX = "gfx1100 (RX 7900 XTX, RX 7900 XT, RX 7900 GRE and 2 more)"
+FAMILY = "BASE/release/gfx110X-all/simple/"
+CHANNEL = "BASE/release/simple/"
+OF_1100 = (
+    "for gfx1100: torch 2.9.0+rocm7.10.0, line release/2.9, of 2026-11-20 on release/gfx110X-all, tested\n"
+)
+OF_942 = "for gfx942: torch 2.10.0+rocm7.11.0, line release/2.10, of 2026-11-21 on release, tested\n"
+
+
+def test_no_gpu(tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = said(capsys, index, "--topology-dir", machine(tmp_path))
+    # The newest version of the channel is not for the CPU, so that the versions must be named.
+    assert out == both(CHANNEL, "torch==2.9.0+cpu torchvision==0.24.0+cpu torchaudio==2.9.0+cpu")
+    assert err == (
+        "for cpu: torch 2.9.0+cpu, line release/2.9, of 2026-11-20 on release, tested\n"
+        "warning: no GPU was found: this is the build for the CPU\n"
+    )
+
+
+def test_one_gpu(tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = said(capsys, index, "--topology-dir", machine(tmp_path, "gfx1100"))
+    assert out == both(FAMILY, NAMES)
+    assert err == f"GPU: {RX}\n{OF_1100}"
+
+
+def test_two_different_gpus_that_no_set_serves(
+    tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, err = said(capsys, index, "--topology-dir", machine(tmp_path, "gfx1100", "gfx942"))
+    assert out == both(FAMILY, NAMES) + both(CHANNEL, NAMES)
+    assert err == (
+        f"GPUs: {RX}, gfx942 (MI300A, MI300X, MI325X)\n{OF_1100}{OF_942}"
+        "warning: no set is for gfx1100 and gfx942 at once: install each into an environment of its own\n"
+    )
+
+
+def test_two_different_gpus_that_one_set_serves(
+    tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, err = said(capsys, index, "--topology-dir", machine(tmp_path, "gfx942", "gfx1201"))
+    pinned = "torch==2.9.0+rocm7.10.0 torchvision==0.24.0+rocm7.10.0 torchaudio==2.9.0+rocm7.10.0"
+    assert out == both(CHANNEL, pinned)
+    assert err == (
+        "GPUs: gfx942 (MI300A, MI300X, MI325X), gfx1201 (RX 9070, RX 9070 XT, RX 9070 GRE and 1 more)\n"
+        "for gfx942 and gfx1201: torch 2.9.0+rocm7.10.0, line release/2.9, of 2026-11-20 on release, tested\n"
+    )
+
+
+def test_a_graphics_card_beside_the_graphics_of_a_processor(
+    tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, err = said(capsys, index, "--topology-dir", machine(tmp_path, "gfx1036", "gfx1100"))
+    assert out == both(FAMILY, NAMES)
+    assert err == (
+        f"GPUs: gfx1036 (Raphael iGPU), {RX}\n{OF_1100}"
+        f"warning: release has nothing for gfx1036 (Raphael iGPU) on {HERE}: "
+        "hide it from programs with ROCR_VISIBLE_DEVICES=1\n"
+    )
+
+
+def test_an_unsupported_gpu(tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = said(capsys, index, "--topology-dir", machine(tmp_path, "gfx803"), code=3)
+    assert out == ""
+    assert err == (
+        "error: release has nothing for gfx803 (R9 Nano, R9 Fury, R9 Fury X and 3 more)\n"
+        "  what to do: for this Python and platform it has gfx942, gfx1100, gfx1101, gfx1102, gfx1103, "
+        "gfx1201; and a build for the CPU: --target cpu\n"
+    )
+
+
+def test_a_product_whose_target_was_not_tested(index: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = said(capsys, index, "--product", "Radeon RX 7800 XT")
+    assert out == both(FAMILY, NAMES)
+    assert err == (
+        "GPU: gfx1101 (RX 7800 XT, RX 7700, RX 7700 XT and 1 more)\n"
+        "for gfx1101: torch 2.9.0+rocm7.10.0, line release/2.9, of 2026-11-20 on release/gfx110X-all, "
+        "UNTESTED\n"
+        f"warning: {NO_GPU}\n"
+    )
+
+
+def test_a_target_and_a_line_by_name(index: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pinned = "torch==2.9.0+rocm7.10.0 torchvision==0.24.0+rocm7.10.0 torchaudio==2.9.0+rocm7.10.0"
+    assert said(capsys, index, "--target", "gfx942:xnack-", "--line", "release/2.9")[0] == both(
+        CHANNEL, pinned
+    )
+    out, err = said(capsys, index, "--target", "gfx942", "--line", "release/2.7", code=3)
+    assert out == ""
+    assert "it has Python" in err
+    assert "release/2.10, release/2.9" in err
+
+
+def test_a_python_that_nothing_is_for(index: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = channel().sets[0]
+    found = targets_file.make("release", (channel(),))
+    other = [{**datafile.to_plain(offer), "python": "3.9"} for offer in found.entry(old.targets[0]).offers]
+    plain = {"schema": "cairn.targets/1", "index": "release", "targets": [
+        {"target": "gfx942", "products": [], "families": [], "offers": other}]}  # fmt: skip
+    (tmp_path / "store" / "release" / "targets.json").write_text(json.dumps(plain))
+    _, err = said(capsys, index, "--target", "gfx942", code=3)
+    assert err == (
+        f"error: release has nothing for gfx942 on {HERE}\n"
+        f"  what to do: it has Python 3.9 on {platform_words(PLATFORM)}\n"
+    )
+
+
+def test_the_answer_as_json(tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = said(capsys, index, "--topology-dir", machine(tmp_path, "gfx1100"), "--json")
+    found = json.loads(out)
+    assert (found["gpus"], found["python"], found["warnings"]) == (["gfx1100"], PYTHON, [])
+    (choice,) = found["choices"]
+    assert (choice["index"], choice["untested"]) == ("release/gfx110X-all", None)
+    assert f"{choice['pip']}\n{choice['uv']}\n" == both(FAMILY, NAMES)
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("index_url", "https://evil.example/simple/"),
+        ("index_url", "//evil.example/simple/"),
+        ("packages", ["torch", "--extra-index-url=https://evil.example"]),
+        ("packages", ["torch @ https://evil.example/torch-9-py3-none-any.whl"]),
+        ("packages", []),
+    ],
+)
+def test_a_list_that_leads_elsewhere_is_refused(
+    tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str], field: str, value: str | Sequence[str]
+) -> None:
+    path = tmp_path / "store" / "release" / "targets.json"
+    plain = json.loads(path.read_text())
+    offers = [offer for entry in plain["targets"] for offer in entry["offers"] if entry["target"] == "gfx942"]
+    offers[0][field] = value
+    path.write_text(json.dumps(plain))
+    out, err = said(capsys, index, "--target", "gfx942", code=9)
+    assert out == ""
+    assert "names something that is not of its own index" in err
+
+
+def test_a_place_without_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["install", "--index-url", tmp_path.as_uri(), "--target", "cpu"]) == 9
+    assert "name an index that Cairn publishes" in capsys.readouterr().err
+    assert main(["install", "--index-url", "s3://bucket/release/simple/", "--target", "cpu"]) == 2
+    assert "pip and uv cannot install from s3://" in capsys.readouterr().err
