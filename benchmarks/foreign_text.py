@@ -221,6 +221,7 @@ def _files(folder: Path) -> dict[str, Case]:
             set_id=digest,
             manifest_sha256=digest,
             stack="a",
+            line="a",
             python="3.11",
             platform="a",
             family="cpu",

@@ -28,6 +28,7 @@ from cairn.cli.upstream import (
     pytorch_repo,
     run_pytorch_smoke_tests,
 )
+from cairn.release import records
 from cairn.release.gate import judgement
 from cairn.release.index import generation
 from cairn.release.pages import targets_file
@@ -104,8 +105,20 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         targets_file.TargetsFile,
         "Beside the pages of an index; `cairn install` reads it.",
     )
-    yield "gate.json", judgement.GateReport, "`cairn release promote` keeps it beside the set."
-    yield "state.json", generation.ChannelState, "The one file of an index that changes: what the index has."
+    yield "judgement.json", judgement.GateReport, "`cairn release promote` keeps it beside the set."
+    yield (
+        "answer.json",
+        records.Answer,
+        "`cairn release record answer` keeps it beside the set; the gate reads it.",
+    )
+    yield "state.json", generation.Pointer, "The one file of an index that changes: which generation counts."
+    yield "generation.json", generation.Generation, "A whole state of an index; it never changes."
+    yield (
+        "project.json",
+        generation.ProjectState,
+        "What an index offers of one project: a part of a generation.",
+    )
+    yield "index-set.json", generation.IndexSet, "A set as an index lists it: a part of a generation."
 
 
 def _schema_file(name: str) -> str:

@@ -10,8 +10,11 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cairn.release.index.snapshot import Channel
-from cairn.release.publish import distribution
+import msgspec
+
+from cairn.release.index.commit import commit
+from cairn.release.index.snapshot import Change, Index, Snapshot
+from cairn.release.publish import distribution, wheel_set
 from cairn.release.publish.files import publish_dists
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import Store
@@ -131,7 +134,7 @@ def _record(members: Mapping[str, str]) -> str:
 
 def put(store: Store, index: str, files: Sequence[Path]) -> None:
     """Have an index hold these files already, a gated one too."""
-    publish_dists(Channel(store, index), [distribution.read(path) for path in files], "publish")
+    publish_dists(Index(store, index), [distribution.read(path) for path in files], "publish")
 
 
 def keys_of(store: Store, prefix: str = "") -> list[str]:
@@ -148,13 +151,44 @@ def make_set(wheels: Sequence[Path], *, family: str = "cpu", targets: Sequence[s
     """The set of these wheels, for Python 3.11 on Linux."""
     return wheelset.make(
         wheels,
-        manifest_sha256="0" * 64,
+        manifest_sha256=hashlib.sha256(MANIFEST).hexdigest(),
         stack="sample",
+        line="main",
         python="3.11",
         platform="linux_x86_64",
         family=family,
         targets=tuple(targets),
     )
+
+
+MANIFEST = b'{"schema":"cairn.manifest/1"}'
+"""What every set of these tests was built from."""
+
+
+def stage_set(
+    store: Store, index: str, made: WheelSet, wheels: Sequence[Path], *, requirements: Sequence[str] = ()
+) -> WheelSet:
+    """Seal and publish a set that `make_set` made."""
+    return wheel_set.stage_set(store, index, made, wheels, manifest=MANIFEST, requirements=requirements)
+
+
+def move(
+    store: Store, made: WheelSet, *, target: str = "release", untested: str | None = None
+) -> tuple[str, ...]:
+    """Offer a sealed set of staging elsewhere without asking the gate; the files that are new there."""
+    source, there = Index(store, "staging").load(), Index(store, target)
+    entry = msgspec.structs.replace(wheel_set.index_set(made), untested=untested)
+    before = there.load()
+
+    def plan(now_there: Snapshot) -> Change:
+        if made.id in now_there.set_ids:
+            return Change()
+        return wheel_set.promotion(source, now_there, made, entry=entry)
+
+    after = commit(there, "promote", plan, why=untested)
+    names = {name: {f.filename for f in before.project(name).files} for name in after.project_names}
+    fresh = [f.filename for p in after.projects() for f in p.files if f.filename not in names[p.name]]
+    return tuple(sorted(fresh))
 
 
 class Broken(Exception):  # noqa: N818 - what a crash looks like from inside

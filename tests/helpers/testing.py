@@ -116,6 +116,7 @@ def set_of(wheels: Sequence[Path], *, targets: Sequence[str] = ("cpu",), family:
         wheels,
         manifest_sha256="0" * 64,
         stack="trial",
+        line="main",
         python="3.11",
         platform="linux_x86_64",
         family=family,

@@ -207,6 +207,7 @@ def write_outputs(request: BuildRequest, wheels: Sequence[BuiltWheel], checkouts
         [wheel.wheel for wheel in wheels],
         manifest_sha256=frozen.digest(),
         stack=request.stack.name,
+        line=request.stack.line,
         python=python_version(),
         platform=platform_tag(),
         family=gpu.family_of(request.targets),

@@ -96,7 +96,7 @@ def _show(result: TrailResult) -> None:
         show_demands(result.promotion.report, kept=result.promotion.kept)
         show.out("")
     show.out(
-        f"the set {result.wheel_set.set_id[:12]} is in the release index;"
+        f"the set {result.wheel_set.id[:12]} is in the release index;"
         f" {' and '.join(result.installers)} install it"
     )
     show.out(f"report: {result.report.as_uri()}")

@@ -71,7 +71,13 @@ def _add_publish(commands: Subparsers) -> None:
         type=arguments.file,
         dest="set_file",
         metavar="FILE",
-        help="set.json: the files are this set, whole",
+        help="set.json: the files are this set, whole; it is sealed with all it needs, and written again",
+    )
+    parser.add_argument(
+        "--manifest",
+        type=arguments.file,
+        metavar="FILE",
+        help="with --set: the manifest.json that it was built from (default: the one beside set.json)",
     )
     arguments.add_repeated(
         parser, "--require", "REQUIREMENT", "with --set: what the set needs and no metadata says"
@@ -150,6 +156,7 @@ def _announce(url: str, store: str, indexes: Sequence[str]) -> None:
 def _publish(options: argparse.Namespace) -> int:
     from cairn.release.publish.files import publish
     from cairn.release.publish.wheel_set import stage_set
+    from cairn.sources.manifest import manifest
     from cairn.store.folder import open_store
     from cairn.wheels import wheelset
 
@@ -159,15 +166,22 @@ def _publish(options: argparse.Namespace) -> int:
             raise UsageError("--require says what a set needs", tip="give --set set.json as well")
         _say(publish(store, options.index, options.files, dry_run=options.dry_run), options)
         return 0
-    wheel_set = wheelset.read(options.set_file)
-    if options.dry_run:
-        _say(publish(store, options.index, options.files, dry_run=True), options)
-        return 0
-    staged = stage_set(store, options.index, wheel_set, options.files, requirements=options.require)
+    sealed = stage_set(
+        store,
+        options.index,
+        wheelset.read(options.set_file),
+        options.files,
+        manifest=manifest.read(options.manifest or options.set_file.with_name("manifest.json")).canonical(),
+        requirements=options.require,
+        dry_run=options.dry_run,
+    )
+    if not options.dry_run:
+        # Tests bind to the sealed set, so it takes the place of the open one.
+        wheelset.write(options.set_file, sealed)
     if options.json:
-        console.current().json({"set": staged.set_id, "closure": [ref.filename for ref in staged.closure]})
+        console.current().json({"set": sealed.id, "closure": [file.file_name for file in sealed.closure]})
     else:
-        console.current().out(staged.set_id)
+        console.current().out(sealed.id)
     return 0
 
 

@@ -61,7 +61,6 @@ def _promote(options: argparse.Namespace) -> int:
     from cairn.release.gate.evidence import Bypass
     from cairn.release.promote import promote
     from cairn.store.folder import open_existing
-    from cairn.testing import record
 
     if options.reason is not None and options.bypass is None:
         raise UsageError("--reason belongs to --bypass", tip="say who vouches: --bypass WHO")
@@ -73,7 +72,7 @@ def _promote(options: argparse.Namespace) -> int:
             _set_id(options.set_id),
             source=options.source,
             target=options.target,
-            records=[record.read(path) for path in options.record],
+            records=[path.read_bytes() for path in options.record],
             bypass=bypass,
             python=options.python,
             dry_run=options.dry_run,
@@ -93,7 +92,7 @@ def _set_id(text: str) -> str:
     if text and Path(text).is_dir():
         raise UsageError(f"{text} is a folder, not a set.json", tip=f"did you mean {Path(text, 'set.json')}?")
     if Path(text).is_file():
-        return wheelset.read(Path(text)).set_id
+        return wheelset.read(Path(text)).id
     if Path(text).suffix or "/" in text:
         raise UsageError(f"there is no file {text}", tip="name a set.json, or the id of a set")
     return text

@@ -23,8 +23,7 @@ from cairn import datafile, files
 from cairn.build import cache
 from cairn.errors import UsageError
 from cairn.release.index import keys
-from cairn.release.index.snapshot import Channel
-from cairn.store.folder import LocalStore
+from cairn.store.protocol import Store, sha256_of
 from cairn.testing import gpus
 from cairn.testing.smoke import SmokeRequest
 from cairn.wheels.wheelset import WheelSet
@@ -75,35 +74,49 @@ def write(path: Path, key: str, evidence: Iterable[Path] = ()) -> None:
     datafile.write(path, KeptVerdict(key=key, when=when, evidence=digests))
 
 
-def key_of_smoke(store: LocalStore, channel: str, asked: SmokeRequest) -> str:
+def key_of_smoke(store: Store, asked: SmokeRequest) -> str:
     """The digest of what the verdict of a smoke test rests on, the set's own index included."""
     wheel_set = asked.wheel_set
     return key(
         program=digest_of_trees([_PACKAGE]),
-        set=wheel_set.set_id,
-        made_for=[wheel_set.python, wheel_set.platform, wheel_set.family, *wheel_set.targets],
-        bytes=bytes_of(store, channel, wheel_set),
-        pages=digest_of_trees([store.path / keys.simple_prefix(channel, wheel_set.set_id)]),
+        set=wheel_set.id,
+        bytes=bytes_of(store, wheel_set),
+        pages=digest_of_objects(store, keys.set_simple_prefix(wheel_set.id)),
         tests=digest_of_trees(asked.smoke_tests),
         asked=[list(asked.extra_wheels), asked.devices, {k: list(v) for k, v in asked.imports.items()}],
     )
 
 
-def key_of_install(store: LocalStore, channel: str, wheel_set: WheelSet) -> str:
+def key_of_install(store: Store, index: str, wheel_set: WheelSet) -> str:
     """The digest of what an installation from a channel rests on: its pages and the files behind them."""
     return key(
         program=digest_of_trees([_PACKAGE]),
-        set=wheel_set.set_id,
-        bytes=bytes_of(store, channel, wheel_set),
-        pages=digest_of_trees([store.path / keys.simple_prefix(channel)]),
+        set=wheel_set.id,
+        bytes=bytes_of(store, wheel_set),
+        pages=digest_of_objects(store, keys.simple_prefix(index)),
     )
 
 
-def bytes_of(store: LocalStore, channel: str, wheel_set: WheelSet) -> dict[str, str]:
-    """The sha256 of each file that a set of a channel installs, as the bytes are now."""
-    closure = Channel(store, channel).load().set(wheel_set.set_id).closure
-    paths = (store.path / keys.file_key(ref.sha256, ref.filename) for ref in closure)
-    return {path.name: files.sha256_of(path) if path.is_file() else "missing" for path in paths}
+def bytes_of(store: Store, wheel_set: WheelSet) -> dict[str, str]:
+    """The sha256 of each file that a set installs, as the bytes are now."""
+    found = {}
+    for name, digest in wheel_set.sha256s.items():
+        key = keys.file_key(digest, name)
+        if not store.exists(key):
+            found[name] = "missing"
+            continue
+        with store.open(key) as stream:
+            found[name] = sha256_of(stream)
+    return found
+
+
+def digest_of_objects(store: Store, prefix: str) -> str:
+    """One digest of all objects below a prefix: their keys and bytes."""
+    whole = hashlib.sha256()
+    for found in store.list(prefix):
+        with store.open(found.key) as stream:
+            whole.update(f"{found.key} {sha256_of(stream)}\n".encode())
+    return whole.hexdigest()
 
 
 def machine() -> dict[str, object]:

@@ -14,9 +14,9 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import TypeVar, get_args
 
-from cairn import files, venv
+from cairn import datafile, files, venv
 from cairn import targets as gpu
 from cairn.build import cache, job, preflight, rocm_sdk
 from cairn.build.inputs import overrides
@@ -37,12 +37,15 @@ from cairn.release.publish import wheel_set as staging
 from cairn.release.serve import server as serve_server
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
+from cairn.sources.manifest import manifest
 from cairn.store import folder as store_folder
 from cairn.testing import record as records
 from cairn.testing import smoke
 from cairn.venv import PackageSource
 from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.wheelset import WheelSet
+
+_T = TypeVar("_T")
 
 STAGING, RELEASE = "staging", "release"
 _INSTALLERS: tuple[install_check.Installer, ...] = get_args(install_check.Installer)
@@ -141,10 +144,9 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
             mark: console.Mark = "kept" if wheel.cached else "done"
             detail = "from the cache" if wheel.cached else ""
             timeline.add(f"build {wheel.project}", wheel.started, wheel.ended, mark=mark, detail=detail)
-        wheel_set = wheel_sets.read(request.wheels_dir / "set.json")
         with timeline.stage("stage the set"):
-            stage_set = functools.partial(_stage, opened, wheel_set, wheels)
-            _in_fresh_store_where_taken(opened, stage_set, before=publish_sdk)
+            stage_set = functools.partial(_stage, opened, request.wheels_dir, wheels)
+            wheel_set = _in_fresh_store_where_taken(opened, stage_set, before=publish_sdk)
         record = _smoke(request, opened, wheel_set, server.url, timeline)
     promotion = _promote(opened, wheel_set, record, timeline)
     _install(request, opened, wheel_set, timeline)
@@ -219,22 +221,22 @@ def _publish_sdk(opened: store_folder.LocalStore, dists: Sequence[Path]) -> None
 
 
 def _in_fresh_store_where_taken(
-    opened: store_folder.LocalStore, act: Callable[[], None], *, before: Callable[[], None] = lambda: None
-) -> None:
+    opened: store_folder.LocalStore, act: Callable[[], _T], *, before: Callable[[], None] = lambda: None
+) -> _T:
     """Act on the store; where other sources or targets gave different bytes under a name, begin a new store.
 
     A name never changes its bytes, but on a developer's machine versions stay the same while the sources
     change. The old store is kept beside the new one, whole.
     """
     try:
-        act()
+        return act()
     except publish_files.NameTakenError:
         old = store_folder.retire(opened)
         console.current().info(
             f"starting a new index: the old one, with different bytes under the same names, is at {old}"
         )
         before()
-        act()
+        return act()
 
 
 def _install_sdk(
@@ -248,10 +250,16 @@ def _install_sdk(
     return installed
 
 
-def _stage(opened: store_folder.LocalStore, wheel_set: WheelSet, wheels: Sequence[BuiltWheel]) -> None:
+def _stage(opened: store_folder.LocalStore, folder: Path, wheels: Sequence[BuiltWheel]) -> WheelSet:
+    """Seal the set that a build has left in a folder, and publish it."""
     paths = [wheel.wheel for wheel in wheels]
     mirror.mirror(opened, STAGING, dists=paths)
-    staging.stage_set(opened, STAGING, wheel_set, paths)
+    frozen = manifest.read(folder / "manifest.json")
+    sealed = staging.stage_set(
+        opened, STAGING, wheel_sets.read(folder / "set.json"), paths, manifest=frozen.canonical()
+    )
+    wheel_sets.write(folder / "set.json", sealed)
+    return sealed
 
 
 def _smoke(
@@ -264,7 +272,7 @@ def _smoke(
     name, work_dir = "smoke-test the installed wheels", request.work_dir / "smoke"
     asked = smoke.SmokeRequest(
         wheel_set=wheel_set,
-        index_url=keys.index_url(server_url, STAGING, wheel_set.set_id),
+        index_url=keys.set_url(server_url, wheel_set.id),
         work_dir=work_dir,
         extra_wheels=request.stack.extra_wheels,
         devices=request.stack.sdk is None or request.stack.sdk.devices,
@@ -274,7 +282,7 @@ def _smoke(
     # The verdict of an earlier run is taken where nothing that it rests on has changed. Its note is removed
     # before the tests run again, so that a run that fails, or is killed, leaves none behind.
     marker = request.work_dir / "kept" / "smoke.json"
-    key = kept.key_of_smoke(opened, STAGING, asked)
+    key = kept.key_of_smoke(opened, asked)
     if (found := kept.find(marker, key)) is not None:
         timeline.kept(name, f"record of {found.when}")
         return records.read(work_dir / "record.json")
@@ -297,10 +305,10 @@ def _promote(
     with timeline.stage("pass the gate and promote") as stage:
         done = promote.promote(
             opened,
-            wheel_set.set_id,
+            wheel_set.id,
             source=STAGING,
             target=RELEASE,
-            records=(record,),
+            records=(datafile.dumps(record).encode(),),
             bypass=bypass,
             on_step=stage.update,
         )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
+
+from packaging.utils import canonicalize_name
 
 from cairn import datafile
 from cairn.errors import UsageError
@@ -58,12 +61,13 @@ class Counts(datafile.Value):
         return self.executed + self.skipped
 
 
-class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/1"):
+class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/2"):
     """What was run on which exact bytes on which hardware, and the verdict.
 
     Attributes:
-        set_id: the set that was tested.
-        wheels: its files, as installed.
+        set_id: the sealed set that was tested; None for an open one, whose record promotes nothing.
+        wheels: every distribution that was installed for the tests, by its bytes: the set's own, and those of
+            its closure.
         kind: the smoke tests, or a project's own suite.
         family: of the set.
         targets: of the set.
@@ -81,7 +85,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/1"):
     """
 
     __test__ = False  # pytest would collect the name
-    set_id: str
+    set_id: str | None
     wheels: tuple[TestedWheel, ...]
     kind: Kind
     family: str
@@ -114,10 +118,45 @@ def read(path: Path) -> TestRecord:
         UsageError: it is not a record, or of an unknown version, or contradicts itself: it `passed` with
             failures or without a passed test, a digest is not a sha256, it names no wheel.
     """
-    record = datafile.read(path, TestRecord)
+    return _checked(datafile.read(path, TestRecord), str(path))
+
+
+def loads(data: bytes, *, name: str) -> TestRecord:
+    """Like `read`, from the bytes of a file that errors call `name`."""
+    return _checked(datafile.loads(data, TestRecord, name=name), name)
+
+
+def disagreement(record: TestRecord, files: Mapping[str, str], own: Sequence[str]) -> str | None:
+    """Why a record is not of a set, or None.
+
+    Args:
+        record: the record.
+        files: all that the set may install: file name to sha256.
+        own: the file names of its own wheels, each of which must have been tested.
+    """
+    # What tests need besides, such as pytest, is in no set; but nothing of the set's may be of other bytes.
+    projects = {_project(name) for name in files}
+    other = sorted(
+        wheel.file_name
+        for wheel in record.wheels
+        if files.get(wheel.file_name) != wheel.sha256 and _project(wheel.file_name) in projects
+    )
+    if other:
+        return f"it is of other bytes: {', '.join(other[:3])}"
+    left = sorted(set(own) - {wheel.file_name for wheel in record.wheels})
+    return f"it does not cover {', '.join(left[:3])}" if left else None
+
+
+def _project(file_name: str) -> str:
+    """The normalised name that a wheel's or sdist's file name begins with."""
+    name = file_name.partition("-")[0] if file_name.endswith(".whl") else file_name.rpartition("-")[0]
+    return str(canonicalize_name(name))
+
+
+def _checked(record: TestRecord, name: str) -> TestRecord:
     if problem := _contradiction(record):
         raise UsageError(
-            f"{path} contradicts itself: {problem}", tip="run the tests again to make a new record"
+            f"{name} contradicts itself: {problem}", tip="run the tests again to make a new record"
         )
     return record
 
@@ -125,7 +164,7 @@ def read(path: Path) -> TestRecord:
 def _contradiction(record: TestRecord) -> str | None:
     # The gate trusts records: one that is well-formed and cannot be true must not reach it.
     counts = record.counts
-    digests = [record.set_id, *record.sha256s, *([record.junit_sha256] if record.junit_sha256 else [])]
+    digests = [*filter(None, (record.set_id, record.junit_sha256)), *record.sha256s]
     impossible = {
         "it names no wheel": not record.wheels,
         "one of its digests is not a sha256": not all(map(_is_digest, digests)),

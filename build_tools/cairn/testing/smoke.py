@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -127,7 +128,7 @@ def run_smoke(request: SmokeRequest, *, on_line: Progress | None = None) -> Smok
         log=request.log or request.work_dir / "smoke.log",
         on_line=on_line,
     )
-    environment = _install(request, bench)
+    environment, installed = _install(request, bench)
     facts = smoke_facts.collect(
         request.wheel_set,
         python=environment.python,
@@ -142,7 +143,7 @@ def run_smoke(request: SmokeRequest, *, on_line: Progress | None = None) -> Smok
     # Runs that left nothing to believe are judged by their absence; they have no place in the results.
     if whole := [run.junit for run in runs if run.outcome is not None]:
         junit.merge(whole, junit_path)
-    made = _record(request, runs, junit_path, started=started, seconds=time.monotonic() - began)
+    made = _record(request, runs, installed, junit_path, started=started, seconds=time.monotonic() - began)
     record.write(record_path, made)
     failed = [case for case in _together(runs).cases if case.outcome in ("failed", "error")]
     return SmokeResult(
@@ -169,7 +170,7 @@ def require_passed(result: SmokeResult) -> None:
     )
 
 
-def _install(request: SmokeRequest, bench: Bench) -> VirtualEnvironment:
+def _install(request: SmokeRequest, bench: Bench) -> tuple[VirtualEnvironment, tuple[TestedWheel, ...]]:
     environment = venv.create(request.work_dir / "venv", python=request.python, environ=bench.variables)
     source = PackageSource(
         index_url=request.index_url, find_links=request.find_links, no_index=request.index_url is None
@@ -197,18 +198,32 @@ def _install(request: SmokeRequest, bench: Bench) -> VirtualEnvironment:
             f"the set cannot be installed from {source} alone: {reason.removeprefix('ERROR: ')}",
             tip=f"read the whole log: {bench.log}",
         ) from error
-    _check_bytes(request.wheel_set, venv.installed_files(report), str(source))
-    return environment
+    installed = venv.installed_files(report)
+    _check_bytes(request.wheel_set, installed, str(source))
+    tested = [
+        TestedWheel(file_name=_file_name(file.url), sha256=file.sha256) for file in installed if file.sha256
+    ]
+    return environment, tuple(sorted(tested, key=lambda file: file.file_name))
+
+
+def _file_name(url: str) -> str:
+    return urllib.parse.unquote(urllib.parse.urlsplit(url).path.rpartition("/")[2])
 
 
 def _check_bytes(wheel_set: WheelSet, installed: tuple[InstalledFile, ...], where: str) -> None:
     """The verdict is about these bytes, so nothing else may have been installed under their names."""
+    named = wheel_set.sha256s
+    for file in installed if wheel_set.closure else ():
+        if file.sha256 not in named.values() and _file_name(file.url) in named:
+            raise TestsFailedError(
+                f"{where} gave other bytes for {_file_name(file.url)} than the set names",
+                tip="test the set from an index that has its files",
+            )
     digests = {canonicalize_name(file.distribution): file.sha256 for file in installed}
     for wheel in wheel_set.wheels:
         if digests.get(canonicalize_name(wheel.distribution)) != wheel.sha256:
             raise TestsFailedError(
-                f"{where} gave other bytes for {wheel.distribution} {wheel.version} than the set"
-                f" {wheel_set.set_id[:12]} names",
+                f"{where} gave other bytes for {wheel.distribution} {wheel.version} than the set names",
                 tip="test the set from an index that has its files",
             )
 
@@ -243,7 +258,13 @@ def _together(runs: Sequence[Run]) -> JUnit:
 
 
 def _record(
-    request: SmokeRequest, runs: Sequence[Run], junit_path: Path, *, started: datetime, seconds: float
+    request: SmokeRequest,
+    runs: Sequence[Run],
+    installed: tuple[TestedWheel, ...],
+    junit_path: Path,
+    *,
+    started: datetime,
+    seconds: float,
 ) -> TestRecord:
     wheel_set = request.wheel_set
     gpus: tuple[str, ...] = ()
@@ -252,7 +273,7 @@ def _record(
     verdict, results = _judge(request, runs, gpus), _together(runs)
     return TestRecord(
         set_id=wheel_set.set_id,
-        wheels=tuple(TestedWheel(file_name=w.file_name, sha256=w.sha256) for w in wheel_set.wheels),
+        wheels=installed,
         kind="smoke",
         family=wheel_set.family,
         targets=wheel_set.targets,

@@ -1,16 +1,26 @@
-"""set.json: the wheels built from one manifest for one Python, platform and family."""
+"""set.json: the wheels of one manifest for one Python, platform and family, and all that they need."""
 
 from __future__ import annotations
 
 import collections
 import hashlib
-from collections.abc import Iterable, Sequence
+import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
+
+import msgspec
 
 from cairn import datafile, files
 from cairn.errors import WheelError
 from cairn.wheels.contents import binaries
 from cairn.wheels.metadata import wheel_info
+
+Origin = Literal["rocm-sdk", "mirrored", "published"]
+"""Where a file of the closure came from; `published` says that nothing more is known of it."""
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class SetWheel(datafile.Value):
@@ -24,6 +34,7 @@ class SetWheel(datafile.Value):
         size: bytes of the file.
         metadata_sha256: of its METADATA, in hex.
         targets: the targets it has device code for, sorted.
+        requires_python: the specifier in its METADATA.
     """
 
     distribution: str
@@ -33,15 +44,40 @@ class SetWheel(datafile.Value):
     size: int
     metadata_sha256: str
     targets: tuple[str, ...]
+    requires_python: str | None = None
 
 
-class WheelSet(datafile.Value, tag_field="schema", tag="cairn.set/1"):
-    """Wheels that are promoted whole or not at all.
+class ClosureFile(datafile.Value):
+    """A file that a set installs besides its own wheels.
 
     Attributes:
-        set_id: the sha256, in hex, over the sorted sha256s of the wheels, one a line.
+        file_name: a wheel or an sdist.
+        sha256: of its bytes, in hex.
+        size: in bytes.
+        origin: where it came from.
+        metadata_sha256: of its METADATA; None for an sdist that decides what it needs when it is built.
+        requires_python: the specifier in its METADATA.
+    """
+
+    file_name: str
+    sha256: str
+    size: int
+    origin: Origin
+    metadata_sha256: str | None = None
+    requires_python: str | None = None
+
+
+class WheelSet(datafile.Value, tag_field="schema", tag="cairn.set/2"):
+    """Wheels that are promoted whole or not at all.
+
+    A build writes it open. `cairn index publish --set` adds the closure and seals it: the id is the sha256 of
+    all the rest, so whoever changes a word, a target or a file of the closure has a different set, of which
+    no test record says anything.
+
+    Attributes:
         manifest_sha256: of the manifest they were built from.
         stack: the name of the stack.
+        line: the release line.
         python: the Python version, such as `3.11`.
         platform: the platform, such as `linux_x86_64`.
         family: the family of the targets.
@@ -49,17 +85,45 @@ class WheelSet(datafile.Value, tag_field="schema", tag="cairn.set/1"):
         wheels: the wheels, by distribution and file name.
         requirements: what the set needs and no METADATA says, such as the packages that the `rocm` sdist
             chooses when it is installed.
+        closure: every other file that the set installs, by file name; empty while the set is open.
+        set_id: sha256 over all the above, as `canonical` writes it; None while the set is open.
     """
 
-    set_id: str
     manifest_sha256: str
     stack: str
+    line: str
     python: str
     platform: str
     family: str
     targets: tuple[str, ...]
     wheels: tuple[SetWheel, ...]
     requirements: tuple[str, ...] = ()
+    closure: tuple[ClosureFile, ...] = ()
+    set_id: str | None = None
+
+    @property
+    def id(self) -> str:
+        """The id of a sealed set.
+
+        Raises:
+            WheelError: the set is open, and has none.
+        """
+        if self.set_id is None:
+            raise WheelError(
+                "the set is open: it has no id, and nothing can be tested or promoted under one",
+                tip="seal it: cairn index publish … --set set.json",
+            )
+        return self.set_id
+
+    @property
+    def sha256s(self) -> dict[str, str]:
+        """File name to sha256, of its wheels and its closure."""
+        return {file.file_name: file.sha256 for file in self.files}
+
+    @property
+    def files(self) -> tuple[SetWheel | ClosureFile, ...]:
+        """Its wheels, then its closure."""
+        return (*self.wheels, *self.closure)
 
 
 def make(  # noqa: PLR0913 - each is one property of a set
@@ -67,23 +131,23 @@ def make(  # noqa: PLR0913 - each is one property of a set
     *,
     manifest_sha256: str,
     stack: str,
+    line: str,
     python: str,
     platform: str,
     family: str,
     targets: Sequence[str],
     requirements: Sequence[str] = (),
 ) -> WheelSet:
-    """The set of these wheels, each read and hashed.
+    """The open set of these wheels, each read and hashed.
 
     Raises:
         WheelError: no wheels, a wheel that cannot be read, or two of one distribution.
     """
     members = tuple(sorted(map(describe, wheels), key=lambda wheel: (wheel.distribution, wheel.file_name)))
-    _check_distinct(members)
-    return WheelSet(
-        set_id=id_of(wheel.sha256 for wheel in members),
+    made = WheelSet(
         manifest_sha256=manifest_sha256,
         stack=stack,
+        line=line,
         python=python,
         platform=platform,
         family=family,
@@ -91,6 +155,8 @@ def make(  # noqa: PLR0913 - each is one property of a set
         wheels=members,
         requirements=tuple(requirements),
     )
+    _check(made, "the set")
+    return made
 
 
 def describe(wheel: Path) -> SetWheel:
@@ -108,12 +174,43 @@ def describe(wheel: Path) -> SetWheel:
         size=info.size,
         metadata_sha256=info.metadata_sha256,
         targets=binaries.targets_of(wheel),
+        requires_python=info.requires_python,
     )
 
 
-def id_of(digests: Iterable[str]) -> str:
-    """The id of the set whose wheels have these sha256s; their order does not matter."""
-    return hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
+def seal(wheel_set: WheelSet, closure: Sequence[ClosureFile]) -> WheelSet:
+    """The set with its closure and its id; from then on it does not change.
+
+    Raises:
+        WheelError: a file of the closure is twice in it, or is one of the set's own wheels.
+    """
+    ordered = tuple(sorted(closure, key=lambda file: file.file_name))
+    whole = msgspec.structs.replace(wheel_set, closure=ordered, set_id=None)
+    sealed = msgspec.structs.replace(whole, set_id=id_of(whole))
+    _check(sealed, "the set")
+    return sealed
+
+
+def with_requirements(wheel_set: WheelSet, requirements: Sequence[str]) -> WheelSet:
+    """The open set, needing these too."""
+    every = tuple(dict.fromkeys((*wheel_set.requirements, *requirements)))
+    return msgspec.structs.replace(wheel_set, closure=(), set_id=None, requirements=every)
+
+
+def id_of(wheel_set: WheelSet) -> str:
+    """The id that a sealed set with this content has."""
+    return hashlib.sha256(canonical(msgspec.structs.replace(wheel_set, set_id=None))).hexdigest()
+
+
+def canonical(wheel_set: WheelSet) -> bytes:
+    """The bytes that the id is of: JSON in UTF-8 with sorted keys and no spaces (as RFC 8785 has it)."""
+    plain = datafile.to_plain(wheel_set)
+    return json.dumps(plain, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def dumps(wheel_set: WheelSet) -> bytes:
+    """The bytes of a `set.json`."""
+    return datafile.dumps(wheel_set).encode()
 
 
 def write(path: Path, wheel_set: WheelSet) -> None:
@@ -122,25 +219,44 @@ def write(path: Path, wheel_set: WheelSet) -> None:
 
 
 def read(path: Path) -> WheelSet:
-    """Read a set that `write` made.
+    """Read a set that `write` made, open or sealed.
 
     Raises:
         UsageError: no such file, or malformed.
-        WheelError: its id is not that of its wheels, or it names a distribution twice.
+        WheelError: its id is not that of its content, or it contradicts itself.
     """
-    found = datafile.read(path, WheelSet)
-    _check_distinct(found.wheels)
-    if found.set_id != id_of(wheel.sha256 for wheel in found.wheels):
-        raise WheelError(
-            f"{path} was changed: the set id is not that of the wheels", tip="build the set again"
-        )
-    return found
+    return checked(datafile.read(path, WheelSet), name=str(path))
 
 
-def _check_distinct(wheels: Sequence[SetWheel]) -> None:
-    if not wheels:
+def loads(data: bytes, *, name: str) -> WheelSet:
+    """Like `read`, from the bytes of a file that errors call `name`."""
+    return checked(datafile.loads(data, WheelSet, name=name), name=name)
+
+
+def checked(wheel_set: WheelSet, *, name: str) -> WheelSet:
+    """The set, if its id is that of its content.
+
+    Raises:
+        WheelError: it is not, or the set contradicts itself.
+    """
+    _check(wheel_set, name)
+    if wheel_set.set_id is not None and wheel_set.set_id != id_of(wheel_set):
+        raise WheelError(f"{name} was changed: the set id is not that of its content", tip="seal it again")
+    return wheel_set
+
+
+def _check(wheel_set: WheelSet, name: str) -> None:
+    if not wheel_set.wheels:
         raise WheelError("a set needs at least one wheel", tip="build something first")
-    counts = collections.Counter(wheel.distribution for wheel in wheels)
+    counts = collections.Counter(wheel.distribution for wheel in wheel_set.wheels)
     double = next((name for name, count in counts.items() if count > 1), None)
     if double:
         raise WheelError(f"a set cannot hold two wheels of {double}", tip="remove the older one")
+    names = collections.Counter(file.file_name for file in wheel_set.files)
+    if repeated := next((file for file, count in names.items() if count > 1), None):
+        raise WheelError(f"{name} names {repeated} twice", tip="seal the set again")
+    if wheel_set.set_id is None and wheel_set.closure:
+        raise WheelError(f"{name} has a closure and no id", tip="seal it: cairn index publish … --set")
+    digests = [file.sha256 for file in wheel_set.files] + [wheel_set.manifest_sha256]
+    if not all(_SHA256.fullmatch(digest) for digest in digests):
+        raise WheelError(f"{name} has a digest that is not a sha256", tip="build the set again")

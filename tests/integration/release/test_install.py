@@ -14,7 +14,7 @@ import pytest
 from cairn.release.index.commit import ChannelChange, commit
 from cairn.release.index.generation import FileEntry
 from cairn.release.index.keys import index_url
-from cairn.release.index.snapshot import Channel
+from cairn.release.index.snapshot import Index
 from cairn.release.serve.server import serving
 from cairn.store.folder import LocalStore
 from helpers.release import keys_of, make_sdist, make_wheel, put
@@ -103,7 +103,7 @@ def yank(store: LocalStore, name: str, version: str) -> None:
         return msgspec.structs.replace(file, yanked="crashes") if file.version == version else file
 
     commit(
-        Channel(store, "release"),
+        Index(store, "release"),
         "yank",
         lambda now: ChannelChange(
             projects=(now.project(name).with_files(tuple(map(yanked, now.project(name).files))),)

@@ -10,8 +10,6 @@ import pytest
 
 from cairn.pipeline import kept
 from cairn.release.index import keys
-from cairn.release.index.generation import ChannelState, FileRef, StagedSet
-from cairn.release.index.snapshot import Channel
 from cairn.store.folder import LocalStore
 from cairn.testing import gpus
 from cairn.testing.smoke import SmokeRequest
@@ -21,22 +19,6 @@ from cairn.wheels.wheelset import SetWheel, WheelSet
 SHA = "ab" * 32
 NAME = "torch-2.9.0-py3-none-any.whl"
 FILE = keys.file_key(SHA, NAME)
-PAGE = f"staging/sets/{wheel_sets.id_of([SHA])}/simple/torch/index.html"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    """A store whose `staging` has one set of one file, and a page."""
-    store = LocalStore(tmp_path / "store")
-    channel = Channel(store, "staging")
-    ref = FileRef(filename=NAME, sha256=SHA)
-    staged = StagedSet(set_id=wheel_set().set_id, wheels=(ref,), closure=(ref,))
-    digest = channel.put_part(staged)
-    channel.update(lambda _: ChannelState(sets={staged.set_id: digest}))
-    store.write(FILE, b"bytes")
-    store.write("staging/simple/torch/index.html", b"page")
-    store.write(PAGE, b"page")
-    return store
 
 
 def wheel_set(targets: tuple[str, ...] = ("gfx942",)) -> WheelSet:
@@ -49,16 +31,30 @@ def wheel_set(targets: tuple[str, ...] = ("gfx942",)) -> WheelSet:
         metadata_sha256="0" * 64,
         targets=(),
     )
-    return WheelSet(
-        set_id=wheel_sets.id_of([SHA]),
+    made = WheelSet(
         manifest_sha256="0" * 64,
         stack="s",
+        line="main",
         python="3.11",
         platform="linux_x86_64",
         family="gfx94X-dcgpu",
         targets=targets,
         wheels=(wheel,),
     )
+    return wheel_sets.seal(made, [])
+
+
+PAGE = keys.set_simple_prefix(wheel_set().id) + "torch/index.html"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    """A store that has one file of a set, and pages."""
+    store = LocalStore(tmp_path / "store")
+    store.write(FILE, b"bytes")
+    store.write("staging/simple/torch/index.html", b"page")
+    store.write(PAGE, b"page")
+    return store
 
 
 def asked(tmp_path: Path) -> SmokeRequest:
@@ -106,10 +102,10 @@ CHANGES: dict[str, Callable[[LocalStore, Path, pytest.MonkeyPatch], object]] = {
 def test_a_smoke_test_runs_again_after_a_change_of(
     change: str, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = kept.key_of_smoke(store, "staging", asked(tmp_path))
-    assert kept.key_of_smoke(store, "staging", asked(tmp_path)) == before
+    before = kept.key_of_smoke(store, asked(tmp_path))
+    assert kept.key_of_smoke(store, asked(tmp_path)) == before
     CHANGES[change](store, tmp_path, monkeypatch)
-    assert kept.key_of_smoke(store, "staging", asked(tmp_path)) != before
+    assert kept.key_of_smoke(store, asked(tmp_path)) != before
 
 
 @pytest.mark.parametrize("change", ["a byte of a wheel", "a wheel that is gone", "Python", "a page"])

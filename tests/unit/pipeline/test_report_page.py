@@ -108,6 +108,7 @@ RESULT = TrailResult(
         set_id=SET_ID,
         manifest_sha256="0" * 64,
         stack="sample",
+        line="main",
         python="3.11",
         platform="linux_x86_64",
         family="gfx94X-dcgpu",

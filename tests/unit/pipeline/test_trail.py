@@ -79,6 +79,7 @@ def test_an_install_that_fails_is_told_in_words(tmp_path: Path) -> None:
         set_id="0" * 64,
         manifest_sha256="0" * 64,
         stack="s",
+        line="main",
         python="3.11",
         platform="linux_x86_64",
         family="cpu",

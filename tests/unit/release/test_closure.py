@@ -11,9 +11,9 @@ from packaging.requirements import Requirement
 
 from cairn.errors import PrerequisiteError, StoreError, UsageError
 from cairn.release.index import keys
-from cairn.release.index.commit import ChannelChange, commit
+from cairn.release.index.commit import commit
 from cairn.release.index.generation import ProjectState
-from cairn.release.index.snapshot import Channel
+from cairn.release.index.snapshot import Change, Index
 from cairn.release.index.write import dependencies_first
 from cairn.release.publish import distribution
 from cairn.release.publish.compatibility import Platform
@@ -30,7 +30,7 @@ def resolved(
     store: MemoryStore, roots: Sequence[Path], *requirements: str, platform: Platform = LINUX
 ) -> Closure:
     return closure(
-        Channel(store, "staging").load(),
+        Index(store, "staging").load(),
         roots=[distribution.read(path) for path in roots],
         requirements=requirements,
         platform=platform,
@@ -196,7 +196,7 @@ def test_one_file_that_says_nonsense_about_python_does_not_spoil_every_set(
     entry = distribution.read(junk)
     # As it was published before such a thing was refused.
     publish_dists(
-        Channel(store, "staging"),
+        Index(store, "staging"),
         [distribution.read(good), replace(entry, requires_python="junk")],
         "publish",
     )
@@ -264,13 +264,13 @@ def test_roots_may_be_of_several_versions(store: MemoryStore, tmp_path: Path) ->
 def test_a_yanked_version_does_for_an_exact_requirement_only(store: MemoryStore, tmp_path: Path) -> None:
     wheels = [make_wheel(tmp_path, "a", version) for version in ("1.0", "2.0")]
     publish(store, "staging", wheels)
-    channel = Channel(store, "staging")
+    channel = Index(store, "staging")
     project = channel.load().project("a")
     bad = ProjectState(
         name="a",
         files=tuple(msgspec.structs.replace(f, yanked="bad") for f in project.files if f.version == "2.0"),
     )
-    commit(channel, "yank", lambda _snapshot: ChannelChange(projects=(project.with_files(bad.files),)))
+    commit(channel, "yank", lambda _snapshot: Change(projects={"a": project.with_files(bad.files)}))
     assert names(resolved(store, [], "a")) == ["a-1.0-py3-none-any.whl"]
     assert names(resolved(store, [], "a==2.0")) == ["a-2.0-py3-none-any.whl"]
     root = make_wheel(tmp_path, "root", "1.0", requires=["a==2.0"])
@@ -358,7 +358,7 @@ def test_a_store_that_fails_meanwhile_fails_as_itself(
     def refuse(key: str) -> StoredObject:
         raise PermissionError(13, "Permission denied", key)
 
-    index = Channel(store, "staging").load()
+    index = Index(store, "staging").load()
     index.project("a")
     monkeypatch.setattr(store, "read", refuse)
     with pytest.raises(PermissionError):

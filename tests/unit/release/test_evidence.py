@@ -6,11 +6,12 @@ import msgspec
 
 from cairn.release.gate import evidence
 from cairn.testing.record import Counts, TestedWheel, TestRecord
+from cairn.wheels import wheelset
 from helpers.release import make_set, make_wheel
 
 
 def test_a_record_of_selected_tests_proves_nothing_and_its_failures_count(tmp_path: Path) -> None:
-    made = make_set([make_wheel(tmp_path, "torch", "2.9.0")])
+    made = wheelset.seal(make_set([make_wheel(tmp_path, "torch", "2.9.0")]), [])
     whole = TestRecord(
         set_id=made.set_id,
         wheels=tuple(TestedWheel(file_name=w.file_name, sha256=w.sha256) for w in made.wheels),

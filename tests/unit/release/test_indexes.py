@@ -11,14 +11,12 @@ from cairn.errors import GateError, StoreError, UsageError
 from cairn.release.gate.audit import audit
 from cairn.release.gate.evidence import Bypass
 from cairn.release.index import keys
-from cairn.release.index.generation import ChannelState
-from cairn.release.index.snapshot import Channel, Snapshot, existing, whole_id
+from cairn.release.index.snapshot import Index, Snapshot, empty, existing, whole_id
 from cairn.release.promote import promote
 from cairn.release.publish.files import publish
 from cairn.release.publish.mirror import mirror
-from cairn.release.publish.wheel_set import stage_set
 from cairn.store.folder import LocalStore
-from helpers.release import keys_of, make_set, make_wheel
+from helpers.release import keys_of, make_set, make_wheel, stage_set
 
 A, B, C = "abcd" * 16, "abce" * 16, "1234" * 16
 
@@ -43,13 +41,13 @@ def store(tmp_path: Path) -> LocalStore:
 )
 def test_a_mistyped_index_is_not_the_beginning_of_a_new_one(given: str, meant: str) -> None:
     with pytest.raises(UsageError) as caught:
-        keys.checked_channel(given)
+        keys.checked_index(given)
     assert caught.value.tip == meant
 
 
 @pytest.mark.parametrize("name", ["staging", "prerelease", "release/gfx110X-all", "staging/gfx942"])
 def test_channels_and_their_families_are_indexes(name: str) -> None:
-    assert keys.checked_channel(name) == name
+    assert keys.checked_index(name) == name
     assert name in keys.possible_indexes()
 
 
@@ -115,9 +113,9 @@ def test_a_set_is_not_put_into_the_index_of_a_different_family(
     with pytest.raises(GateError, match=f"for {family}, not for gfx110X-all"):
         stage_set(store, "staging/gfx110X-all", made, [wheel])
     assert existing(store) == ()
-    stage_set(store, "staging", made, [wheel])
+    made = stage_set(store, "staging", made, [wheel])
     with pytest.raises(GateError, match=f"for {family}, not for gfx110X-all"):
-        promote(store, made.set_id, target="release/gfx110X-all", bypass=Bypass(who="ann", reason="hurry"))
+        promote(store, made.id, target="release/gfx110X-all", bypass=Bypass(who="ann", reason="hurry"))
     assert existing(store) == ("staging",)
 
 
@@ -126,14 +124,16 @@ def test_a_set_goes_into_the_indexes_that_have_its_targets(store: LocalStore, tm
     made = make_set([wheel], family="gfx110X-all", targets=("gfx1100", "gfx1101"),
     )  # fmt: skip
     for index in ("staging", "staging/gfx110X-all", "staging/gfx110X-dgpu"):
-        assert stage_set(store, index, made, [wheel]).set_id == made.set_id
+        assert existing(store) != (index,)
+        assert stage_set(store, index, made, [wheel]).id in Index(store, index).load().set_ids
     with pytest.raises(GateError, match="for gfx110X-all, not for gfx1100"):
         stage_set(store, "staging/gfx1100", made, [wheel])
 
 
 def snapshot(store: LocalStore, name: str, *ids: str) -> Snapshot:
-    state = msgspec.structs.replace(ChannelState(), sets=dict.fromkeys(ids, "0" * 64))
-    return Snapshot(channel=Channel(store, name), state=state, etag="x" if ids else None)
+    number = 1 if ids else 0
+    found = msgspec.structs.replace(empty(name), number=number, sets=dict.fromkeys(ids, "0" * 64))
+    return Snapshot(index=Index(store, name), generation=found, digest="0" * 64 if ids else None)
 
 
 def test_the_beginning_of_a_set_id_will_do_where_it_is_of_one_set(store: LocalStore) -> None:
@@ -171,15 +171,15 @@ def test_promotion_takes_the_beginning_of_a_set_id_or_a_set_file(
 ) -> None:
     wheel = make_wheel(tmp_path, "a", "1.0")
     made = make_set([wheel])  # fmt: skip
-    stage_set(store, "staging", made, [wheel])
+    made = stage_set(store, "staging", made, [wheel])
     at = ["--store", str(store.path), "--dry-run"]
-    assert main(["release", "promote", made.set_id[:8], *at]) == 10
-    assert made.set_id[:12] in capsys.readouterr().err
+    assert main(["release", "promote", made.id[:8], *at]) == 10
+    assert made.id[:12] in capsys.readouterr().err
     assert main(["release", "promote", str(tmp_path), *at]) == 2
     assert "is a folder" in capsys.readouterr().err
     assert main(["release", "promote", "missing/set.json", *at]) == 2
     assert "there is no file missing/set.json" in capsys.readouterr().err
-    assert main(["release", "promote", made.set_id[:8], *at, "--to", "relase"]) == 2
+    assert main(["release", "promote", made.id[:8], *at, "--to", "relase"]) == 2
     assert "did you mean release?" in capsys.readouterr().err
     assert existing(store) == ("staging",)
 

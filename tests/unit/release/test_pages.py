@@ -21,6 +21,7 @@ def entry(**changes: Any) -> FileEntry:
         "sha256": SHA,
         "size": 434_000_000,
         "version": "2.9.0+rocm7.10.0",
+        "build": "f" * 64,
         "upload_time": "2025-01-02T03:04:05.678901Z",
         "requires_python": ">=3.10,<4",
         "metadata_sha256": META,
@@ -65,9 +66,10 @@ def test_a_file_has_all_that_the_standards_name_in_both_formats() -> None:
     assert "data-yanked" not in anchor
 
 
-@pytest.mark.parametrize("set_id", [None, "f" * 64])
-def test_links_lead_from_any_index_to_the_file_with_the_plus_encoded(set_id: str | None) -> None:
-    prefix = keys.simple_prefix("release", set_id)
+@pytest.mark.parametrize(
+    "prefix", ["release/simple/", "release/gfx110X-all/simple/", keys.set_simple_prefix("f" * 64)]
+)
+def test_links_lead_from_any_index_to_the_file_with_the_plus_encoded(prefix: str) -> None:
     page = project_page(ProjectState(name="torch", files=(entry(),)), prefix=prefix)
     href = Links(page.html).anchors[0]["href"]
     assert href is not None

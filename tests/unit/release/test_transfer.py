@@ -7,19 +7,17 @@ from pathlib import Path
 import pytest
 
 from cairn.cli.main import main
-from cairn.errors import GateError, StoreError
+from cairn.errors import StoreError
 from cairn.release.gate.audit import audit
 from cairn.release.index import keys
-from cairn.release.index.commit import recover, under_way
-from cairn.release.index.snapshot import Channel
-from cairn.release.promote import Proof, transfer
+from cairn.release.index.commit import recover
+from cairn.release.index.snapshot import Index, read_set
 from cairn.release.publish.files import publish
-from cairn.release.publish.wheel_set import read_set, stage_set
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
-from helpers.release import Breaking, Broken, contents, keys_of, make_set, make_wheel, put
+from helpers.release import Breaking, Broken, contents, keys_of, make_set, make_wheel, move, stage_set
 
 Stage = Callable[..., WheelSet]
 
@@ -38,24 +36,9 @@ def stage(tmp_path: Path) -> Stage:
         ]
         if with_numpy:
             publish(store, "staging", [make_wheel(tmp_path / "third", "numpy", "2.0")])
-        made = make_set(wheels)
-        stage_set(store, "staging", made, wheels)
-        return made
+        return stage_set(store, "staging", make_set(wheels), wheels)
 
     return run
-
-
-def stage_part_of(made: WheelSet, store: Store, folder: Path) -> WheelSet:
-    """Stage a set of torch and triton alone, of the same bytes."""
-    wheels = [folder / w.file_name for w in made.wheels if w.distribution != "torchvision"]
-    part = make_set(wheels)
-    stage_set(store, "staging", part, wheels)
-    return part
-
-
-def move(store: Store, made: WheelSet, **more: object) -> tuple[str, ...]:
-    proof = Proof(untested=str(more["untested"]) if "untested" in more else None)
-    return transfer(store, made.set_id, source="staging", target="release", proof=proof).added
 
 
 def versions(store: Store, where: str) -> list[str]:
@@ -67,18 +50,18 @@ def test_the_index_of_a_set_holds_the_set_and_what_it_needs_alone(store: MemoryS
     old, new = stage(store, "2.9.0"), stage(store, "2.10.0")
     assert versions(store, "staging/simple/torch") == ["2.9.0", "2.10.0"]
     for made, version in ((old, "2.9.0"), (new, "2.10.0")):
-        root = f"staging/sets/{made.set_id}/simple"
+        root = f"sets/{made.set_id}/simple"
         names = [p["name"] for p in json.loads(store.read(f"{root}/index.json").data)["projects"]]
         assert names == ["numpy", "torch", "torchvision", "triton"]
         assert versions(store, f"{root}/torch") == [version]
-    assert read_set(store, "staging", old.set_id) == old
+    assert read_set(store, old.id) == old
     assert audit(store, "staging", hashes=True) == ()
 
 
 def test_a_set_is_not_staged_without_what_it_needs(store: MemoryStore, stage: Stage) -> None:
     with pytest.raises(StoreError, match=r"numpy, wanted by torch-2\.9\.0"):
         stage(store, "2.9.0", with_numpy=False)
-    assert not Channel(store, "staging").load().state.sets
+    assert not Index(store, "staging").load().set_ids
 
 
 def test_a_set_is_staged_from_its_own_files_alone(store: MemoryStore, stage: Stage, tmp_path: Path) -> None:
@@ -94,7 +77,7 @@ def test_a_set_that_is_refused_leaves_nothing(store: MemoryStore, stage: Stage, 
     publish(store, "staging", [make_wheel(tmp_path / "x", "torch", "2.9.0", content="OTHER = 1\n")])
     with pytest.raises(StoreError, match=r"other bytes under torch-2\.9\.0"):
         stage(store, "2.9.0")
-    assert list(store.list("staging/sets/")) == []
+    assert list(store.list("sets/")) == []
 
 
 @pytest.mark.parametrize("page", [b"[]", b"{}", b'{"files": [1]}', b"[" * 200_000, b"\xff", b"null"])
@@ -102,10 +85,10 @@ def test_an_audit_names_a_page_of_a_set_that_is_damaged(
     store: MemoryStore, stage: Stage, page: bytes
 ) -> None:
     made = stage(store, "2.9.0")
-    key = f"staging/sets/{made.set_id}/simple/torch/index.json"
+    key = f"sets/{made.set_id}/simple/torch/index.json"
     store.write(key, page)
     (problem,) = audit(store, "staging", hashes=False)
-    assert problem.startswith(f"set {made.set_id[:12]}: {key} is n")
+    assert problem.startswith(f"set {made.id[:12]}: {key} does not say")
 
 
 def test_staging_again_changes_nothing(store: MemoryStore, stage: Stage) -> None:
@@ -118,10 +101,9 @@ def test_staging_again_changes_nothing(store: MemoryStore, stage: Stage) -> None
 def test_promotion_moves_pages_and_not_one_file(store: MemoryStore, stage: Stage) -> None:
     made = stage(store, "2.9.0")
     files = keys_of(store, "files/")
-    assert [name.split("-")[0] for name in move(store, made)] == ["numpy", "triton", "torch", "torchvision"]
+    assert [name.split("-")[0] for name in move(store, made)] == ["numpy", "torch", "torchvision", "triton"]
     assert keys_of(store, "files/") == files
     assert audit(store, "release", hashes=True) == ()
-    assert versions(store, f"release/sets/{made.set_id}/simple/torch") == ["2.9.0"]
 
 
 def test_promoting_again_changes_nothing(store: MemoryStore, stage: Stage) -> None:
@@ -142,21 +124,6 @@ def test_a_bypass_is_seen_on_the_files_of_the_set_alone(store: MemoryStore, stag
     assert b"untested" not in store.read("staging/simple/torch/index.html").data
 
 
-def test_a_bypass_is_seen_in_the_index_of_its_set_though_another_set_of_the_same_files_was_tested(
-    store: MemoryStore, stage: Stage, tmp_path: Path
-) -> None:
-    whole = stage(store, "2.9.0")
-    move(store, whole)
-    part = stage_part_of(whole, store, tmp_path / "dist-2.9.0")
-    move(store, part, untested="untested; bypassed by ann: no GPU")
-    for name, seen in (("torch", True), ("triton", True), ("numpy", False)):
-        page = f"release/sets/{part.set_id}/simple/{name}/index"
-        assert (b"bypassed by ann" in store.read(f"{page}.html").data) is seen
-        assert (b"bypassed by ann" in store.read(f"{page}.json").data) is seen
-    assert b"untested" not in store.read("release/simple/torch/index.html").data
-    assert audit(store, "release", hashes=True) == ()
-
-
 def test_promotion_says_untested_of_a_set_of_which_no_judgement_was_kept(
     tmp_path: Path, stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,25 +133,6 @@ def test_promotion_says_untested_of_a_set_of_which_no_judgement_was_kept(
     for more in ([], ["--json"]):
         assert main(["release", "promote", made.set_id, "--store", str(store.path), *more]) == 0
         assert "untested; bypassed by ann: no GPU" in capsys.readouterr().out
-
-
-def test_a_dry_run_writes_nothing(store: MemoryStore, stage: Stage) -> None:
-    made = stage(store, "2.9.0")
-    before = keys_of(store, "")
-    done = transfer(store, made.set_id, source="staging", target="release", proof=Proof(), dry_run=True)
-    assert len(done.added) == 4
-    assert keys_of(store, "") == before
-
-
-def test_what_the_target_got_meanwhile_is_respected(store: MemoryStore, stage: Stage, tmp_path: Path) -> None:
-    made = stage(store, "2.9.0")
-    put(store, "release", [make_wheel(tmp_path / "x", "triton", "2.9.0", content="OTHER = 1\n")])
-    put(store, "release", [make_wheel(tmp_path / "x", "torch", "2.9.1")])
-    with pytest.raises(GateError) as caught:
-        move(store, made)
-    reasons = "\n".join(caught.value.reasons)
-    assert "triton-2.9.0-py3-none-any.whl is there with sha256" in reasons
-    assert "torch 2.9.0 sorts below 2.9.1" in reasons
 
 
 def test_a_different_line_may_be_lower(store: MemoryStore, stage: Stage) -> None:
@@ -217,9 +165,8 @@ def test_a_crash_in_a_promotion_leaves_a_whole_release(stage: Stage) -> None:
             move(broken, made)
         store = MemoryStore(broken.objects)
         assert complete(store), f"after a crash at write {n}"
-        recover(store, "release")
+        recover(Index(store, "release"))
         assert audit(store, "release", hashes=True) == (), f"after a crash at write {n}"
-        assert under_way(Channel(store, "release")) == ()
         assert complete(store)
         outcomes.add(tuple(versions(store, "release/simple/torch")))
         move(store, made)
@@ -228,11 +175,9 @@ def test_a_crash_in_a_promotion_leaves_a_whole_release(stage: Stage) -> None:
     assert outcomes == {("2.8.0",), ("2.8.0", "2.9.0")}
 
 
-def test_the_journal_says_what_was_done(store: MemoryStore, stage: Stage) -> None:
+def test_the_log_says_what_was_done(store: MemoryStore, stage: Stage) -> None:
     made = stage(store, "2.9.0")
     move(store, made, untested="untested on hardware: gfx942; bypassed by ann: no GPU")
-    (key,) = [key for key in keys_of(store, "release/journal/") if "promote" in key]
-    entry = json.loads(store.read(key).data)
-    assert (entry["outcome"], entry["sets"]) == ("done", [made.set_id])
-    assert entry["projects"] == ["numpy", "triton", "torch", "torchvision"]
-    assert entry["note"] == "untested on hardware: gfx942; bypassed by ann: no GPU"
+    (entry,) = Index(store, "release").load().generation.recent
+    assert (entry.number, entry.action, entry.sets) == (1, "promote", (made.id,))
+    assert entry.why == "untested on hardware: gfx942; bypassed by ann: no GPU"

@@ -27,7 +27,7 @@ RECORD = TestRecord(
 def test_a_record_survives_its_file(tmp_path: Path) -> None:
     record.write(tmp_path / "record.json", RECORD)
     assert record.read(tmp_path / "record.json") == RECORD
-    assert '"schema": "cairn.record/1"' in (tmp_path / "record.json").read_text(encoding="utf-8")
+    assert '"schema": "cairn.record/2"' in (tmp_path / "record.json").read_text(encoding="utf-8")
     assert RECORD.sha256s == {"b" * 64}
 
 
@@ -56,7 +56,7 @@ def test_a_record_that_contradicts_itself_is_refused(
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("cairn.record/1", "cairn.record/2"),
+        ("cairn.record/2", "cairn.record/1"),
         ('"verdict": "passed"', '"verdict": "green"'),
         ('"duration_seconds": 1.5', '"duration_seconds": "1.5"'),
         ('"kind": "smoke",', ""),

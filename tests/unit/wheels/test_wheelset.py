@@ -4,12 +4,13 @@ import hashlib
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cairn.errors import UsageError, WheelError
 from cairn.wheels import wheelset as wheel_set
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.wheelset import WheelSet
+from cairn.wheels.wheelset import ClosureFile, WheelSet
 from helpers.formats import make_bundle, make_elf
 from helpers.wheels import MakeWheel
 
@@ -28,6 +29,7 @@ def made(wheels: list[Path]) -> WheelSet:
         wheels,
         manifest_sha256="0" * 64,
         stack="sample",
+        line="main",
         python="3.11",
         platform="linux_x86_64",
         family="gfx94X-dcgpu",
@@ -48,25 +50,69 @@ def test_a_set_describes_its_wheels(wheels: list[Path]) -> None:
     assert found.wheels[0].targets == ()
 
 
-def test_the_id_depends_on_the_bytes_alone(wheels: list[Path]) -> None:
-    digests = sorted(hashlib.sha256(path.read_bytes()).hexdigest() for path in wheels)
-    expected = hashlib.sha256("\n".join(digests).encode()).hexdigest()
-    assert made(wheels).set_id == made(wheels[::-1]).set_id == expected
+FILE = ClosureFile(file_name="numpy-2.0-py3-none-any.whl", sha256="a" * 64, size=1, origin="mirrored")
+
+
+def test_the_id_is_of_every_word_and_every_file(wheels: list[Path]) -> None:
+    whole = wheel_set.seal(made(wheels), [FILE])
+    assert whole.id == wheel_set.seal(made(wheels[::-1]), [FILE]).id
+    others = [
+        wheel_set.seal(made(wheels), []),
+        wheel_set.seal(made(wheels), [msgspec.structs.replace(FILE, sha256="b" * 64)]),
+        wheel_set.seal(made(wheels), [msgspec.structs.replace(FILE, origin="published")]),
+        *(
+            wheel_set.seal(msgspec.structs.replace(made(wheels), **{name: value}), [FILE])
+            for name, value in {
+                "family": "gfx110X-all",
+                "targets": ("gfx942",),
+                "python": "3.12",
+                "platform": "win_amd64",
+                "stack": "other",
+                "line": "nightly",
+                "manifest_sha256": "1" * 64,
+                "requirements": ("rocm==7",),
+            }.items()
+        ),
+    ]
+    assert len({whole.id, *(other.id for other in others)}) == len(others) + 1
+
+
+def test_an_open_set_has_no_id(wheels: list[Path]) -> None:
+    with pytest.raises(WheelError, match="the set is open"):
+        _ = made(wheels).id
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ('"size": 1,', '"size": 2,'),
+        ('"mirrored"', '"published"'),
+        ("gfx94X-dcgpu", "gfx110X-all"),
+        ('"main"', '"mainx"'),
+    ],
+)
+def test_a_sealed_set_that_was_edited_is_noticed(
+    wheels: list[Path], tmp_path: Path, edit: tuple[str, str]
+) -> None:
+    path = tmp_path / "set.json"
+    wheel_set.write(path, wheel_set.seal(made(wheels), [FILE]))
+    assert edit[0] in path.read_text()
+    path.write_text(path.read_text().replace(*edit))
+    with pytest.raises(WheelError, match="changed"):
+        wheel_set.read(path)
+
+
+@pytest.mark.parametrize("closure", [[FILE, FILE], ["own"]])
+def test_a_file_is_in_a_set_once(wheels: list[Path], closure: list[object]) -> None:
+    given = [msgspec.structs.replace(FILE, file_name=wheels[1].name) if f == "own" else FILE for f in closure]
+    with pytest.raises(WheelError, match="twice"):
+        wheel_set.seal(made(wheels), given)
 
 
 def test_what_is_written_is_read(wheels: list[Path], tmp_path: Path) -> None:
     wheel_set.write(tmp_path / "set.json", made(wheels))
-    assert json.loads((tmp_path / "set.json").read_text())["schema"] == "cairn.set/1"
+    assert json.loads((tmp_path / "set.json").read_text())["schema"] == "cairn.set/2"
     assert wheel_set.read(tmp_path / "set.json") == made(wheels)
-
-
-def test_a_changed_digest_is_noticed(wheels: list[Path], tmp_path: Path) -> None:
-    path = tmp_path / "set.json"
-    wheel_set.write(path, made(wheels))
-    digest = made(wheels).wheels[0].sha256
-    path.write_text(path.read_text().replace(digest, "f" * 64))
-    with pytest.raises(WheelError, match="changed"):
-        wheel_set.read(path)
 
 
 def test_a_malformed_file_is_refused(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from cairn import files
 from cairn.output import console, safe_text
 from cairn.pipeline.report import chart
 from cairn.pipeline.request import TrailRequest, TrailResult
+from cairn.release.index import keys
 
 # The words of a test record's verdict, of a demand's outcome and of a stage's mark; others have no colour.
 _GOOD = ("passed", "released", "met")
@@ -84,13 +85,13 @@ def render(
 
 def _links(request: TrailRequest, result: TrailResult) -> Iterator[Link]:
     """The files and folders beside the report that exist: a browser shows folders of `file:` too."""
-    index = request.store_dir / "release"
+    judgement = keys.set_key(result.wheel_set.id, f"judgements/{result.promotion.judgement}.json")
     found = {
-        "release index": index / "simple" / "index.html",
+        "release index": request.store_dir / keys.simple_prefix("release") / "index.html",
         "set": request.wheels_dir / "set.json",
         "manifest": request.wheels_dir / "manifest.json",
         "test record": request.work_dir / "smoke" / "record.json",
-        "gate": index / "sets" / result.wheel_set.set_id / "gate.json",
+        "gate": request.store_dir / judgement,
         "wheels": request.wheels_dir,
         "logs": request.logs_dir,
         "logs of the builds": request.wheels_dir / "logs",

@@ -9,7 +9,7 @@ from cairn import datafile
 from cairn.errors import UsageError
 from cairn.targets import CPU, in_order
 from cairn.testing import gpus
-from cairn.testing.record import TestRecord
+from cairn.testing.record import TestRecord, disagreement
 from cairn.wheels.wheelset import WheelSet
 
 
@@ -106,6 +106,6 @@ def _hardware_objection(wheel_set: WheelSet, record: TestRecord) -> str | None:
 
 
 def _same_bytes(wheel_set: WheelSet, record: TestRecord) -> bool:
-    # All of the set and nothing else: a record of a part says nothing of how the rest works with it.
-    tested = {(wheel.file_name, wheel.sha256) for wheel in record.wheels}
-    return tested == {(wheel.file_name, wheel.sha256) for wheel in wheel_set.wheels}
+    # All of the set: a record of a part says nothing of how the rest works with it.
+    own = [wheel.file_name for wheel in wheel_set.wheels]
+    return record.set_id == wheel_set.set_id and disagreement(record, wheel_set.sha256s, own) is None

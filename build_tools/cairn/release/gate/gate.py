@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,17 +12,15 @@ from packaging.version import Version
 from cairn.errors import CairnError
 from cairn.formats.zip.reader import Archive
 from cairn.release.gate import evidence, install_check
-from cairn.release.gate.audit import file_problems
 from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import Demand, GateReport
-from cairn.release.index import keys, write
-from cairn.release.index.generation import FileRef, StagedSet, now
-from cairn.release.index.snapshot import Channel, Snapshot
-from cairn.release.publish.rules import name_clashes, sorting_below
-from cairn.release.publish.wheel_set import read_set
+from cairn.release.index import keys
+from cairn.release.index.generation import FileRef, now
+from cairn.release.index.snapshot import Snapshot, refs_of
+from cairn.release.publish.rules import name_clashes, second_builds, sorting_below
+from cairn.release.records import KeptRecord
 from cairn.release.serve.server import serving
-from cairn.store.folder import LocalStore
-from cairn.testing.record import TestRecord
+from cairn.store.protocol import Store, sha256_of
 from cairn.wheels.contents import providers
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.verify import Expectation, verify
@@ -31,72 +30,57 @@ _TESTED = "tested on hardware of each target"  # the one demand that a bypass ma
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Case:
-    store: LocalStore
+class Case:
+    """What the gate judges.
+
+    Attributes:
+        source: the index that has the set.
+        target: the index that is to have it.
+        after: `target` as it will be.
+        wheel_set: the set.
+        records: every test record of it.
+        bypass: a named user's word in place of a passed record.
+        python: the interpreter to install with; None is ours.
+    """
+
     source: Snapshot
     target: Snapshot
-    staged: StagedSet
+    after: Snapshot
     wheel_set: WheelSet
-    records: Sequence[TestRecord]
-    bypass: Bypass | None
-    python: Path | None
+    records: Sequence[KeptRecord] = ()
+    bypass: Bypass | None = None
+    python: Path | None = None
 
-    def path(self, ref: FileRef) -> Path:
-        return self.store.path / keys.file_key(ref.sha256, ref.filename)
+    @property
+    def store(self) -> Store:
+        """Where both indexes live."""
+        return self.source.index.store
 
 
-def check(  # noqa: PLR0913 - each is one independent piece of evidence
-    store: LocalStore,
-    set_id: str,
-    *,
-    source: str = "staging",
-    target: str = "release",
-    records: Sequence[TestRecord] = (),
-    bypass: Bypass | None = None,
-    python: Path | None = None,
-) -> GateReport:
-    """Judge a set that is in `source` and wants to go to `target`; nothing is changed.
-
-    Args:
-        store: where both channels live.
-        set_id: the set.
-        source: the channel that has it.
-        target: the channel that is to have it.
-        records: what was tested.
-        bypass: a named user's word in place of a record.
-        python: the interpreter to install with; None is ours.
-
-    Raises:
-        StoreError: `source` has no such set.
-    """
-    before = Channel(store, source).load()
-    case = _Case(
-        store=store,
-        source=before,
-        target=Channel(store, target).load(),
-        staged=before.set(set_id),
-        wheel_set=read_set(store, source, set_id),
-        records=records,
-        bypass=bypass,
-        python=python,
-    )
+def check(case: Case) -> GateReport:
+    """Judge a set; nothing is changed."""
+    records = [kept.record for kept in case.records]
     return GateReport(
-        set_id=set_id,
+        set_id=case.wheel_set.id,
         judged=now(),
         demands=tuple(_judged(case)),
         untested=evidence.untested(case.wheel_set, records),
     )
 
 
-def _judged(case: _Case) -> Iterator[Demand]:
-    wheel_set, records = case.wheel_set, case.records
+def _judged(case: Case) -> Iterator[Demand]:
+    wheel_set, records = case.wheel_set, [kept.record for kept in case.records]
     # What is demanded, who looks for problems, and what to say where there are none.
-    demands: Sequence[tuple[str, Callable[[_Case], Sequence[str]], str]] = (
-        ("every wheel passes verify", _findings, "no finding"),
-        (_TESTED, lambda c: evidence.problems(c.wheel_set, c.records), evidence.why(wheel_set, records)),
-        ("pip and uv install it, every extra, from its own index alone", _uninstallable, "both did"),
-        ("versions sort above what is there", lambda c: sorting_below(c.target, c.staged.wheels), "they do"),
-        ("no name has other bytes", lambda c: name_clashes(c.target, c.staged.closure), "none has"),
+    demands: Sequence[tuple[str, Callable[[Case], Sequence[str]], str]] = (
+        ("every file passes verify", _findings, "no finding"),
+        (_TESTED, lambda c: evidence.problems(c.wheel_set, records), evidence.why(wheel_set, records)),
+        ("pip and uv install it, every extra, from the index as it will be", _uninstallable, "both did"),
+        (
+            "versions sort above what is there",
+            lambda c: sorting_below(c.target, [_ref(wheel) for wheel in c.wheel_set.wheels]),
+            "they do",
+        ),
+        ("no version is of another build", _other_builds, "none is"),
         ("the set is complete", _incomplete, "every file is there with its sha256"),
     )
     for number, (name, judge, good) in enumerate(demands, start=1):
@@ -117,42 +101,48 @@ def _judged(case: _Case) -> Iterator[Demand]:
         )
 
 
-def _findings(case: _Case) -> tuple[str, ...]:
-    shipped: set[str] = set()  # the shared libraries in the wheels of the closure, by file name
-    for ref in case.staged.closure:
-        if ref.filename.endswith(".whl"):
-            with Archive.open(case.path(ref)) as archive:
-                shipped |= providers.library_names(archive)
-    base = Expectation(
-        targets=None,
-        siblings={wheel.distribution: wheel.version for wheel in case.wheel_set.wheels},
-        provided_libraries=tuple(sorted(shipped)),
-        python=case.wheel_set.python,
-        forbidden_strings=(),
-    )
+def _findings(case: Case) -> tuple[str, ...]:
     problems = []
-    for wheel in case.wheel_set.wheels:
-        expected = replace(
-            base,
-            # set.json says what was found when the set was made: a wheel without device code stays one.
-            targets=case.wheel_set.targets if wheel.targets else ("cpu",),
-            require_device_code=bool(wheel.targets),
+    with contextlib.ExitStack() as stack:
+        here = {
+            ref.filename: stack.enter_context(case.store.as_file(keys.file_key(ref.sha256, ref.filename)))
+            for ref in refs_of(case.wheel_set)
+            if ref.filename.endswith(".whl")
+        }
+        shipped: set[str] = set()  # the shared libraries in the wheels of the closure, by file name
+        for path in here.values():
+            with Archive.open(path) as archive:
+                shipped |= providers.library_names(archive)
+        base = Expectation(
+            targets=None,
+            siblings={wheel.distribution: wheel.version for wheel in case.wheel_set.wheels},
+            provided_libraries=tuple(sorted(shipped)),
+            python=case.wheel_set.python,
+            forbidden_strings=(),
         )
-        for finding in verify(case.path(_ref(wheel)), expected):
-            where = f" ({finding.member})" if finding.member else ""
-            problems.append(f"{wheel.file_name}{where}: {finding.reason}")
+        for wheel in case.wheel_set.wheels:
+            expected = replace(
+                base,
+                # set.json says what was found when the set was made: a wheel without device code stays one.
+                targets=case.wheel_set.targets if wheel.targets else ("cpu",),
+                require_device_code=bool(wheel.targets),
+            )
+            for finding in verify(here[wheel.file_name], expected):
+                where = f" ({finding.member})" if finding.member else ""
+                problems.append(f"{wheel.file_name}{where}: {finding.reason}")
     return tuple(problems)
 
 
-def _uninstallable(case: _Case) -> tuple[str, ...]:
+def _uninstallable(case: Case) -> tuple[str, ...]:
     requirements = []
     for wheel in case.wheel_set.wheels:
-        extras = ",".join(wheel_info.read(case.path(_ref(wheel))).extras)
+        with case.store.as_file(keys.file_key(wheel.sha256, wheel.file_name)) as path:
+            extras = ",".join(wheel_info.read(path).extras)
         requirements.append(f"{wheel.distribution}{f'[{extras}]' if extras else ''}=={wheel.version}")
     wanted = {(wheel.distribution, Version(wheel.version)) for wheel in case.wheel_set.wheels}
     problems = []
-    with serving(case.store.path) as server:
-        url = keys.index_url(server.url, case.source.channel.name, case.staged.set_id)
+    with serving(Path(case.store.url)) as server:
+        url = keys.set_url(server.url, case.wheel_set.id)
         for installer in ("pip", "uv"):
             done = install_check.install(
                 installer,
@@ -169,14 +159,24 @@ def _uninstallable(case: _Case) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def _incomplete(case: _Case) -> tuple[str, ...]:
-    listed = {_ref(wheel) for wheel in case.wheel_set.wheels}
-    problems = [
-        f"{ref.filename} is in only one of set.json and the index" for ref in listed ^ set(case.staged.wheels)
-    ]
-    for ref in case.staged.closure:
-        entry = write.entry_of(case.source, ref)
-        problems.extend(file_problems(case.store, entry, hashes=True))
+def _other_builds(case: Case) -> tuple[str, ...]:
+    refs = refs_of(case.wheel_set)
+    clashes = name_clashes(case.target, refs)
+    fresh = [case.source.entry(ref) for ref in refs]
+    return clashes or second_builds(case.target, fresh)
+
+
+def _incomplete(case: Case) -> tuple[str, ...]:
+    problems = []
+    for file in case.wheel_set.files:
+        entry = case.source.entry(FileRef(filename=file.file_name, sha256=file.sha256))
+        if (entry.metadata_sha256, entry.requires_python) != (file.metadata_sha256, file.requires_python):
+            problems.append(
+                f"{file.file_name}: set.json and {case.source.index.name} say different things of it"
+            )
+        with case.store.open(keys.file_key(file.sha256, file.file_name)) as stream:
+            if sha256_of(stream) != file.sha256:
+                problems.append(f"{file.file_name} was changed in the store")
     return tuple(problems)
 
 

@@ -1,207 +1,219 @@
-"""One change of a channel, from its files to its pages, so that a crash anywhere can be finished or undone.
+"""One change of an index, from its generation to its pages: a crash anywhere can be finished or undone.
 
-    step                              if the writer dies after it
-    1 files and sidecars              no page names them, so no one sees them; the next run finds them there
-    2 open journal entry              the same; the next run records the change as undone
-    3 parts of the state              the same: no state names them
-    4 state.json, if it is unchanged  the change counts; the pages are still the old ones, whole, and the
-                                      state says which are to be written
-    5 pages of sets, of projects,     an installer sees each project before or after the change. What others
-      then the root                   depend on comes first: what a page pins is on the pages it leads to
-    6 ended journal entry             the state still lists the work: the next run does it again
-    7 state.json without the work     nothing is left to do
+    step                                if the writer dies after it
+    1 files, sidecars, sets             no page names them; the next run finds them there
+    2 parts and the generation          the pointer does not lead to them; `gc` collects the parts
+    3 state.json, if it is unchanged    the change counts; the pages are still the old ones, whole
+    4 pages of projects, the root,      an installer sees each project before or after the change, in an
+      those for people                  order (`write`) that never leads it to what is not there
+    5 state.json: pages are written     the next run compares the pages once more
 
-Only step 4 decides. All after it can be done by any run, as often as it likes, because pages are made from
-the state alone. `recover` does just that at the beginning of each change.
+Only step 3 decides. All after it can be done by any run, as often as it likes, because pages are made from
+the generation alone. `recover` does just that at the beginning of each change.
 """
 
 from __future__ import annotations
 
+import getpass
+import os
+import random
 import secrets
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 import msgspec
 
-from cairn import datafile
-from cairn.release.index import keys, write
-from cairn.release.index.generation import ChannelState, Pending, ProjectState, StagedSet, now
-from cairn.release.index.snapshot import Channel, Snapshot
-from cairn.store.protocol import MissingKeyError, Store
+from cairn.errors import CairnError, StoreError
+from cairn.release.index import generation, keys, write
+from cairn.release.index.generation import RECENT, Action, Generation, LogEntry, Pointer, digest_of, now
+from cairn.release.index.snapshot import Change, Index, Snapshot, empty
 
-Kind = Literal["publish", "stage", "promote", "yank"]
-Outcome = Literal["open", "done", "undone"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChannelChange:
-    """What is to be different in a channel.
-
-    Attributes:
-        projects: the whole new state of each changed project, what others depend on first.
-        sets: new or changed sets.
-    """
-
-    projects: tuple[ProjectState, ...]
-    sets: tuple[StagedSet, ...] = ()
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to do."""
-        return not self.projects and not self.sets
-
-
-class JournalEntry(datafile.Value, tag_field="schema", tag="cairn.journal/1"):
-    """The record of a change and how it ended: for people and audits, it decides nothing.
-
-    Attributes:
-        id: sorts by time.
-        kind: which command asked for it.
-        started, finished: RFC 3339 in UTC.
-        outcome: `undone` is a change that never reached the state, so that nothing of it can be seen.
-        projects: whose pages it writes, in that order.
-        sets: the sets it brings.
-        note: who and why, where that was given.
-    """
-
-    id: str
-    kind: Kind
-    started: str
-    projects: tuple[str, ...]
-    sets: tuple[str, ...] = ()
-    note: str | None = None
-    outcome: Outcome = "open"
-    finished: str | None = None
+# Each attempt that fails means that a different writer got through, so 200 of them need 200 other changes.
+_ATTEMPTS = 200
+_PAUSE = 0.05  # seconds, at most, before trying again after a different writer was first
 
 
 def commit(
-    channel: Channel, kind: Kind, plan: Callable[[Snapshot], ChannelChange], *, note: str | None = None
-) -> ChannelChange:
+    index: Index, action: Action, plan: Callable[[Snapshot], Change], *, why: str | None = None
+) -> Snapshot:
     """Make the change that `plan` decides on, after finishing what an earlier run left.
 
     Args:
-        channel: the channel to change; the files that the change offers are in its store (step 1).
-        kind: which command asks for it.
+        index: the index to change; the files that the change offers are in its store (step 1).
+        action: which command asks for it.
         plan: the change to make of a snapshot; called again when a different writer was first.
-        note: who and why, for the journal.
+        why: the reason, for the log.
 
     Returns:
-        The change that was made; an empty one where there was nothing to do.
+        The index with the change; as it was where there was nothing to do.
+
+    Raises:
+        StoreError: others were first too many times in a row, or what the store answered leaves open whether
+            the change was made.
     """
-    recover(channel.store, channel.name)
-    started = now()
-    # Sorts by time, and no other run chooses it.
-    compact = started.translate(str.maketrans("", "", "-:.Z"))
-    entry_id = f"{compact}-{kind}-{secrets.token_hex(4)}"
-    made = ChannelChange(projects=())
-    pending = Pending(projects=())
-
-    def attempt(snapshot: Snapshot) -> ChannelState | None:
-        nonlocal made, pending
-        if entry_id in snapshot.state.pending:
-            # The write of an attempt before this one arrived and its answer did not (a bucket may do this to
-            # a client that tries again): the state names our entry, so what we planned then is what counts.
-            # To plan again would find everything there, and report that there was nothing to do.
-            return None
-        made = plan(snapshot)
-        if made.empty:
-            return None
-        pending = Pending(
-            projects=tuple(project.name for project in made.projects),
-            sets=tuple(staged.set_id for staged in made.sets),
-        )
-        entry = JournalEntry(
-            id=entry_id, kind=kind, started=started, note=note, projects=pending.projects, sets=pending.sets
-        )
-        channel.store.write(keys.open_journal_key(channel.name, entry_id), datafile.dumps(entry).encode())
-        projects = {project.name: channel.put_part(project) for project in made.projects}
-        sets = {staged.set_id: channel.put_part(staged) for staged in made.sets}
-        state = snapshot.state
-        return msgspec.structs.replace(
-            state,
-            projects={**state.projects, **projects},
-            sets={**state.sets, **sets},
-            pending={**state.pending, entry_id: pending},
-        )
-
-    channel.update(attempt)
-    if made.empty:
-        # An earlier attempt may have opened the entry; meanwhile a different writer made the same change.
-        _end(channel, entry_id, "undone")
-    else:
-        finish(channel, entry_id, pending)
-    return made
-
-
-def recover(store: Store, name: str) -> tuple[str, ...]:
-    """Finish what a crash left of changes that were committed, and record as undone those that were not.
-
-    Safe beside writers that are alive: pages are made from the state, by whichever run. A living writer
-    between steps 2 and 4 cannot be told from a dead one and is recorded as undone; when it commits, `_end`
-    corrects that.
-
-    Returns:
-        One sentence for each change that was finished or undone.
-    """
-    channel = Channel(store, name)
-    said = []
-    for entry_id, pending in channel.load().state.pending.items():
-        finish(channel, entry_id, pending)
-        said.append(f"finished {entry_id}: pages of {', '.join(pending.projects) or 'its sets'}")
-    # Listed before the state is read again, so that an entry which is committed in between is in that state.
-    open_entries = under_way(channel)
-    committed = channel.load().state.pending
-    for entry_id in open_entries:
-        if entry_id not in committed:
-            _end(channel, entry_id, "undone")
-            said.append(f"undid {entry_id}: it had changed nothing that can be seen")
-    return tuple(said)
-
-
-def finish(channel: Channel, entry_id: str, pending: Pending) -> None:
-    """Write the pages that a committed change has yet to write, and close its entry (steps 5 to 7)."""
-    snapshot = channel.load()
-    # A set's own index first: it is new, and no page leads to it.
-    for set_id in pending.sets:
-        write.write_set_pages(snapshot, snapshot.set(set_id))
-    write.write_channel_pages(channel, pending.projects)
-    _end(channel, entry_id, "done")
-
-    def without(now_there: Snapshot) -> ChannelState | None:
-        if entry_id not in now_there.state.pending:  # a different run finished it too, and was first
-            return None
-        left = {k: v for k, v in now_there.state.pending.items() if k != entry_id}
-        return msgspec.structs.replace(now_there.state, pending=left)
-
-    channel.update(without)
-
-
-def under_way(channel: Channel) -> tuple[str, ...]:
-    """The ids of changes that have begun and not ended."""
-    prefix = keys.open_journal_prefix(channel.name)
-    listed = channel.store.list(prefix)
-    return tuple(found.key.removeprefix(prefix).removesuffix(".json") for found in listed)
-
-
-def _end(channel: Channel, entry_id: str, outcome: Outcome) -> None:
-    """Record how a change ended.
-
-    The ended entry is written before the open one is removed, so at any moment at least one of them is there:
-    a run that ends the same change at the same time finds it in one place or the other. `done` is final;
-    `undone` is not, since the writer that a recovering run took for dead may have committed after all.
-    """
-    store = channel.store
-    open_key, ended_key = (make(channel.name, entry_id) for make in (keys.open_journal_key, keys.journal_key))
-    entry = None
-    for key in (open_key, ended_key):
-        try:
-            entry = entry or datafile.loads(store.read(key).data, JournalEntry, name=key)
-        except MissingKeyError:
+    recover(index)
+    change_id, started = secrets.token_hex(8), now()
+    for _ in range(_ATTEMPTS):
+        before = index.load()
+        change = plan(before)
+        if change.empty:
+            return before
+        if before.pointer is None:
+            _begin(index)
             continue
-    if entry is None:
-        return
-    if entry.outcome not in ("done", outcome):
-        ended = msgspec.structs.replace(entry, outcome=outcome, finished=now())
-        store.write(ended_key, datafile.dumps(ended).encode())
-    store.delete(open_key)
+        made = _next(before, change, action, change_id=change_id, when=started, why=why)
+        data = generation.encode(made)
+        digest = digest_of(data)
+        index.store.write_if(keys.generation_key(index.name, made.number, digest), data, etag=None)
+        pointer = msgspec.structs.replace(before.pointer, generation=made.number, digest=digest)
+        # Only if nothing came between: else the change was made from a state that is no longer there, and
+        # writing it would undo what the other writer did.
+        if _point(index, before, pointer):
+            recover(index)
+            return index.at(made, digest)
+        time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - spreads two writers, keeps no secret
+    raise StoreError(
+        f"others changed {index.name} {_ATTEMPTS} times while this run tried to", tip="run it again"
+    )
+
+
+def recover(index: Index) -> tuple[str, ...]:
+    """Write the pages that a change has yet to write: one's own, or that of a writer that died.
+
+    Safe beside writers that are alive: pages are made from what counts, by whichever run.
+
+    Returns:
+        The projects whose pages were written, in that order.
+    """
+    after = index.load()
+    if after.pointer is None or after.pointer.rendered == after.pointer.generation:
+        return ()
+    rendered = after.pointer.rendered
+    before = index.at(
+        index.generation(rendered, after.pointer.rendered_digest), after.pointer.rendered_digest
+    )
+    old, new = before.generation.projects, after.generation.projects
+    changed = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+    ordered = write.page_order(before, after, changed)
+    write.write_project_pages(index, ordered)
+    if old.keys() != new.keys() or rendered == 0:
+        write.write_root_page(index)
+    _mark_rendered(index, after)
+    return ordered
+
+
+def render_all(index: Index) -> tuple[str, ...]:
+    """Make every page of an index anew from the generation that counts; those that are right stay untouched.
+
+    Returns:
+        The projects, in the order in which their pages were written.
+    """
+    now_there = index.load()
+    if now_there.pointer is None:
+        return ()
+    nothing = index.at(empty(index.name), "")
+    ordered = write.page_order(nothing, now_there, now_there.project_names)
+    write.write_project_pages(index, ordered)
+    write.write_root_page(index)
+    _mark_rendered(index, now_there)
+    return ordered
+
+
+def who() -> str:
+    """Who runs this, for the log: the actor and the run of a GitHub workflow, else the user's name."""
+    if actor := os.environ.get("GITHUB_ACTOR"):
+        run = os.environ.get("GITHUB_RUN_ID")
+        return f"{actor} (run {run})" if run else actor
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # no such user, as in some containers
+        return "unknown"
+
+
+def _begin(index: Index) -> None:
+    """Make the pointer of an index that has none, before its first generation.
+
+    So a store never has generations and no pointer, unless the pointer was lost.
+    """
+    zero = digest_of(generation.encode(empty(index.name)))
+    begin = Pointer(generation=0, digest=zero, rendered=0, rendered_digest=zero)
+    index.store.write_if(keys.state_key(index.name), generation.encode(begin), etag=None)
+
+
+def _next(
+    before: Snapshot, change: Change, action: Action, *, change_id: str, when: str, why: str | None
+) -> Generation:
+    """The generation that a change makes of a snapshot; its parts are stored."""
+    index, old = before.index, before.generation
+    projects, sets = dict(old.projects), dict(old.sets)
+    for name, project in change.projects.items():
+        if project is None:
+            projects.pop(name, None)
+        else:
+            projects[name] = index.put_part(project)
+    for set_id, listed in change.sets.items():
+        if listed is None:
+            sets.pop(set_id, None)
+        else:
+            sets[set_id] = index.put_part(listed)
+    entry = LogEntry(
+        number=old.number + 1, action=action, who=who(), when=when, why=why, sets=tuple(sorted(change.sets))
+    )
+    return Generation(
+        index=index.name,
+        number=entry.number,
+        parent=before.digest,
+        action=action,
+        who=entry.who,
+        why=why,
+        when=when,
+        recent=(entry, *old.recent)[:RECENT],
+        change_id=change_id,
+        projects=dict(sorted(projects.items())),
+        sets=dict(sorted(sets.items())),
+    )
+
+
+def _point(index: Index, before: Snapshot, pointer: Pointer) -> bool:
+    """Have the pointer name a generation, if it is as it was; whether it does is found out for certain.
+
+    A bucket may apply a write and lose the answer; the client then tries again, and is told that a different
+    writer was first. So a refusal, or a failure, is believed only if the generation is not in the chain.
+    """
+    try:
+        if index.store.write_if(keys.state_key(index.name), generation.encode(pointer), etag=before.etag):
+            return True
+        return _counts(index, pointer)
+    except (CairnError, OSError) as error:
+        try:
+            counts = _counts(index, pointer)
+        except (CairnError, OSError):
+            raise StoreError(
+                f"{error}; whether generation {pointer.generation} of {index.name} counts is not known",
+                tip="run the same command again when the store answers: it finds out, and does what is left",
+            ) from error
+        if not counts:
+            raise
+        return True
+
+
+def _counts(index: Index, pointer: Pointer) -> bool:
+    """Whether a generation counts, or is one that what counts was made from."""
+    for digest, found in index.chain(index.load()):
+        if found.number <= pointer.generation:
+            return digest == pointer.digest
+    return False
+
+
+def _mark_rendered(index: Index, written: Snapshot) -> None:
+    """Note that every page shows a generation, or a later one."""
+    assert written.pointer is not None  # noqa: S101 - its callers have looked
+    number, digest = written.pointer.generation, written.pointer.digest
+    for _ in range(_ATTEMPTS):
+        there = index.load()
+        if there.pointer is None or there.pointer.rendered >= number:
+            return
+        marked = msgspec.structs.replace(there.pointer, rendered=number, rendered_digest=digest)
+        if index.store.write_if(keys.state_key(index.name), generation.encode(marked), etag=there.etag):
+            return
+        time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - as above

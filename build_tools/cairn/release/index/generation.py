@@ -1,14 +1,19 @@
-"""What a channel holds, as it is stored: one small mutable object that names immutable parts."""
+"""What an index holds, as it is stored: immutable generations, and one small pointer that says which counts.
+
+A generation names every project and every set of the index by the digest of a part of its own, so that a
+change reads and writes only what it touches, however large the index is.
+"""
 
 from __future__ import annotations
 
+import bisect
 import hashlib
-import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
+from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
 from cairn import datafile
@@ -16,6 +21,15 @@ from cairn.errors import StoreError, UsageError
 
 ProjectStatus = Literal["active", "archived", "quarantined", "deprecated"]
 """The statuses of PEP 792."""
+
+ProvenanceKind = Literal["pep740", "local-key"]
+"""How a provenance is written: only the first is one that PEP 740's clients can read."""
+
+Action = Literal["publish", "mirror", "stage", "promote", "yank", "unyank", "rollback", "retain"]
+"""Which command made a generation."""
+
+PUBLISHED, MIRRORED = "published", "mirrored"
+"""`FileEntry.build` of a file that came by itself, and of one from the lock of a mirror."""
 
 
 def now() -> str:
@@ -30,17 +44,23 @@ class FileRef(datafile.Value):
     sha256: str
 
 
-class FileEntry(datafile.Value):
-    """A file as a channel offers it.
+class FileEntry(datafile.Value, omit_defaults=True):
+    """A file as an index offers it.
 
     Attributes:
         filename: as pip sees it; it tells project, version and tags.
         sha256: of its bytes, lowercase hex.
         size: in bytes.
         version: of its distribution, as PEP 700 lists it.
-        upload_time: when this channel took it, RFC 3339 in UTC (PEP 700).
+        build: what its version belongs to: the sha256 of the manifest that it was built from, `mirrored` or
+            `published`. Files of one version are of one build.
+        upload_time: when this index took it, RFC 3339 in UTC (PEP 700); None in the index of a set, which no
+            time is part of.
+        needs: the projects that its metadata requires, normalised, whatever their markers say.
         requires_python: the specifier in its metadata.
         metadata_sha256: of the metadata offered beside it (PEP 658); None where it cannot be relied on.
+        provenance: digest of its provenance, or None.
+        provenance_kind: `pep740` where Sigstore signed it, `local-key` where an own key did.
         yanked: why it was yanked (PEP 592), or None.
         untested: on what it was not tested, and on whose word it is here all the same, or None.
         sets: the ids of the sets it came with.
@@ -50,9 +70,13 @@ class FileEntry(datafile.Value):
     sha256: str
     size: int
     version: str
-    upload_time: str
+    build: str
+    upload_time: str | None = None
+    needs: tuple[str, ...] = ()
     requires_python: str | None = None
     metadata_sha256: str | None = None
+    provenance: str | None = None
+    provenance_kind: ProvenanceKind | None = None
     yanked: str | None = None
     untested: str | None = None
     sets: tuple[str, ...] = ()
@@ -63,8 +87,8 @@ class FileEntry(datafile.Value):
         return FileRef(filename=self.filename, sha256=self.sha256)
 
 
-class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/1"):
-    """All that a channel offers of one project.
+class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/2"):
+    """All that an index offers of one project.
 
     Attributes:
         name: normalised (PEP 503).
@@ -83,79 +107,175 @@ class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/1"):
 
     def with_files(self, entries: tuple[FileEntry, ...]) -> ProjectState:
         """This project with `entries` added, each in place of one of the same name."""
-        merged = {f.filename: f for f in (*self.files, *entries)}
-        ordered = sorted(merged.values(), key=lambda f: (Version(f.version), f.filename))
-        return msgspec.structs.replace(self, files=tuple(ordered))
+        new = {entry.filename for entry in entries}
+        files = [file for file in self.files if file.filename not in new]
+        # The files are sorted already: to find a place takes a dozen versions of thousands.
+        for entry in entries:
+            bisect.insort(files, entry, key=_order)
+        return msgspec.structs.replace(self, files=tuple(files))
+
+    def without(self, filenames: frozenset[str]) -> ProjectState:
+        """This project without these files."""
+        return msgspec.structs.replace(
+            self, files=tuple(f for f in self.files if f.filename not in filenames)
+        )
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """Its versions, lowest first, each once."""
+        return tuple(dict.fromkeys(file.version for file in self.files))
 
 
-class StagedSet(datafile.Value, tag_field="schema", tag="cairn.staged/1"):
-    """A set in a channel.
+def _order(file: FileEntry) -> tuple[Version, str]:
+    return Version(file.version), file.filename
+
+
+class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
+    """A set as an index has it; what it consists of is in its `set.json`, which its id is the digest of.
 
     Attributes:
-        set_id: sha256 over its wheels' digests.
-        wheels: the wheels of the set.
-        closure: these and everything they need, directly or not; what the set's own index holds.
+        set_id: the set.
+        stack, line, python, platform, family, targets, manifest_sha256: as its `set.json` has them.
+        projects: distribution to version, of its own wheels.
+        added: when this index took it, RFC 3339 in UTC.
         records: digests of the test records that let it in.
-        judgement: digest of what the gate found, which is beside its index; None where no gate was asked.
-        untested: why it is here without a passed test, or None.
+        judgement: digest of what the gate found; None where no gate was asked.
+        untested: why it is here without a passed test, or on what it was not tested; None for a tested set.
+        untested_targets: the targets that no passed test is of.
+        installed_with: the installers that the gate installed it with; others could not be tried.
+        yanked: why it was yanked, or None.
     """
 
     set_id: str
-    wheels: tuple[FileRef, ...]
-    closure: tuple[FileRef, ...]
+    stack: str
+    line: str
+    python: str
+    platform: str
+    family: str
+    targets: tuple[str, ...]
+    manifest_sha256: str
+    projects: Mapping[str, str]
+    added: str
     records: tuple[str, ...] = ()
     judgement: str | None = None
     untested: str | None = None
+    untested_targets: tuple[str, ...] = ()
+    installed_with: tuple[str, ...] = ()
+    yanked: str | None = None
 
 
-class Pending(datafile.Value):
-    """Pages that a committed change has yet to write, in the order to write them."""
+class LogEntry(datafile.Value, omit_defaults=True):
+    """One generation in the log of an index.
 
-    projects: tuple[str, ...]
+    Attributes:
+        number, action, who, why, when: as the `Generation` has them.
+        sets: the ids of the sets that it brought, changed or took away.
+    """
+
+    number: int
+    action: Action
+    who: str
+    when: str
+    why: str | None = None
     sets: tuple[str, ...] = ()
 
 
-class ChannelState(datafile.Value, tag_field="schema", tag="cairn.state/1"):
-    """What decides everything else in a channel.
+RECENT = 20
+"""So many log entries are repeated in a generation, for the pages."""
 
-    Projects and sets are named by the digest of their own objects, so that a change reads and writes only
-    what it touches, however large the channel is.
+
+class Generation(datafile.Value, tag_field="schema", tag="cairn.generation/1"):
+    """A whole state of an index; it never changes, and the next one names it as its parent.
 
     Attributes:
-        generation: how often it has changed.
+        index: whose state it is, so that it is not taken for that of a different index.
+        number: one more than its parent's; 0 is the empty state that an index begins with.
+        parent: digest of the generation before; None for 0.
+        action: which command made it.
+        who: who ran that.
+        why: the reason, where one was given.
+        when: RFC 3339 in UTC.
+        change_id: random, so that two writers never make the same generation.
         projects: normalised name -> digest of its `ProjectState`.
-        sets: set id -> digest of its `StagedSet`.
-        pending: journal entry -> pages still to be written for it.
+        sets: set id -> digest of its `IndexSet`.
+        recent: the log entries of this generation and of those before it, newest first, at most `RECENT`.
     """
 
-    generation: int = 0
+    index: str
+    number: int
+    parent: str | None
+    action: Action | None
+    who: str
+    when: str
+    change_id: str
+    why: str | None = None
     projects: Mapping[str, str] = msgspec.field(default_factory=dict)
     sets: Mapping[str, str] = msgspec.field(default_factory=dict)
-    pending: Mapping[str, Pending] = msgspec.field(default_factory=dict)
+    recent: tuple[LogEntry, ...] = ()
 
 
-def encode_state(state: ChannelState) -> bytes:
-    """The bytes of `state.json`, on one line: a large channel is written in half the time."""
-    return json.dumps(datafile.to_plain(state), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+class Pointer(datafile.Value, tag_field="schema", tag="cairn.pointer/1"):
+    """`state.json`: which generation counts, and up to which one the pages were written.
+
+    Attributes:
+        generation: number of the one that counts.
+        digest: of its bytes.
+        rendered: number of the newest one that every page shows; less than `generation` while a writer is at
+            work, or after one died.
+        rendered_digest: of the bytes of that one.
+    """
+
+    generation: int
+    digest: str
+    rendered: int
+    rendered_digest: str
 
 
-def decode_state(data: bytes, *, name: str) -> ChannelState:
-    """Read what `encode_state` wrote.
+def encode(value: Generation | ProjectState | IndexSet | Pointer) -> bytes:
+    """The bytes of a part of the state, on one line."""
+    # Digests are of these very bytes, so one value must always give the same: no spaces, fields in order.
+    return msgspec.json.encode(value) + b"\n"
+
+
+def project_of(filename: str) -> str:
+    """The normalised name of the project that a wheel's or sdist's file name begins with.
 
     Raises:
-        StoreError: it is not JSON.
-        UsageError: it is of a different version, or has missing or mistyped fields.
+        StoreError: it is the name of neither.
     """
     try:
-        plain: Any = datafile.parse_json(data, name=name)
+        if filename.endswith(".whl"):
+            return str(parse_wheel_filename(filename)[0])
+        return str(canonicalize_name(parse_sdist_filename(filename)[0]))
+    except ValueError as error:
+        raise StoreError(f"{filename[:200]!r} is the name of neither a wheel nor an sdist") from error
+
+
+def version_of(filename: str) -> str:
+    """The version that a wheel's or sdist's file name has, normalised.
+
+    Raises:
+        StoreError: it is the name of neither.
+    """
+    project_of(filename)
+    if filename.endswith(".whl"):
+        return str(parse_wheel_filename(filename)[1])
+    return str(parse_sdist_filename(filename)[1])
+
+
+def digest_of(data: bytes) -> str:
+    """The digest under which an immutable object is kept: sha256, in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def decode_pointer(data: bytes, *, name: str) -> Pointer:
+    """Read a `state.json`.
+
+    Raises:
+        StoreError: it is damaged, or of a different version of Cairn.
+    """
+    try:
+        return datafile.loads(data, Pointer, name=name)
     except UsageError as error:
-        tip = "the store was damaged from outside: restore this file from a copy of the store"
+        tip = "see which generations there are: cairn index recover --index …"
         raise StoreError(str(error), tip=tip) from error
-    return datafile.from_plain(plain, ChannelState, name=name)
-
-
-def encode_object(value: ProjectState | StagedSet) -> tuple[str, bytes]:
-    """The digest and the bytes of a part of the state."""
-    # The digest is of these very bytes, so one value must always give the same: no spaces, fields in order.
-    data = json.dumps(datafile.to_plain(value), ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-    return hashlib.sha256(data).hexdigest(), data

@@ -1,15 +1,23 @@
 """Where everything lies in a store; the only module that spells keys.
 
-    files/<sha256[:2]>/<sha256>/<file name>             written once; all channels share them
-    files/…/<file name>.metadata                        METADATA or PKG-INFO of the file (PEP 658)
-    <index>/state.json                                  the one mutable object: what the index holds
-    <index>/state/<sha256[:2]>/<sha256>.json            a project or a set of the state; immutable
-    <index>/journal/<entry>.json, journal/open/…        changes that have ended, and those under way
-    <index>/simple/…/index.html and index.json          pages, which can be made again from the state
-    <index>/sets/<set id>/set.json, gate.json, records/ the set, and what let it in
-    <index>/sets/<set id>/simple/…                      an index of exactly that set
+    files/<sha256[:2]>/<sha256>/<file name>              written once; all indexes share them
+    files/…/<file name>.metadata                         METADATA or PKG-INFO of the file (PEP 658)
+    files/…/<file name>.<digest>.provenance              who built it of what (PEP 740)
+    sets/<set id>/set.json, manifest.json                a sealed set, and what it was built from
+    sets/<set id>/simple/…                               an index of exactly that set
+    sets/<set id>/records/<digest>.json                  test records; `<digest>.dsse.json` is the signature
+    sets/<set id>/answers/<digest>.json                  what was said to failed records
+    sets/<set id>/judgements/<digest>.json               what a gate found
+    sets/<set id>/locks/…                                constraints.txt and pylock.toml
+    <index>/state.json                                   the pointer: which generation counts
+    <index>/generations/<number>-<digest>.json           a whole state of the index, by digests
+    <index>/parts/<digest>.json                          a project or a set of a generation
+    <index>/simple/…/index.html and index.json           pages, which can be made again from the generation
+    <index>/index.html, status.html, targets.json, locks/, status/    for people, and for installers
+    index.html                                           for people: every index of the store
 
-`<index>` is a channel (`release`), or a channel and a family (`release/gfx110X-all`).
+`<index>` is a channel (`release`), or a channel and a family (`release/gfx110X-all`). What has a digest in
+its key, and all below `sets/`, is written once and never changes.
 """
 
 from __future__ import annotations
@@ -27,21 +35,32 @@ CHANNELS = ("staging", "release", "dev", "nightly", "prerelease")
 GATED = frozenset({"release", "prerelease", "nightly"})
 """Those that users install from: sets come into them through the gate alone."""
 
-FOLDERS = frozenset({"files", ".locks", *CHANNELS})
+FOLDERS = frozenset({"files", "sets", "index.html", ".locks", *CHANNELS})
 """What is in the folder of a store, also of one whose first change did not get to its end."""
 
 # What a store consists of, and so all that may be served of the folder it is in. A name has no `/`, so that
-# no key leaves its place; `gate.json` is for audits and is not served.
+# no key leaves its place.
+_DIGEST = "[0-9a-f]{64}"
 _PAGES = r"simple(/[a-z0-9-]+)?(/index\.(html|json))?"
-_OWN = re.compile(
-    r"files/[0-9a-f]{2}/[0-9a-f]{64}/[^/]+"
-    rf"|({'|'.join(CHANNELS)})(/[A-Za-z0-9-]+)?/"
-    rf"(state\.json|state/[0-9a-f]{{2}}/[0-9a-f]{{64}}\.json|journal/(open/)?[^/]+\.json|{_PAGES}"
-    rf"|sets/[0-9a-f]{{64}}/({_PAGES}|set\.json|records/[0-9a-f]{{64}}\.json))"
-)
+_LOCKS = r"locks/[A-Za-z0-9_.+-]+\.(txt|toml)"
+_STATUS = r"status/[A-Za-z0-9_.+-]+\.json"
+_EVIDENCE = "(records|answers|judgements)"
+_KINDS = {
+    "file": rf"files/[0-9a-f]{{2}}/{_DIGEST}/[^/]+",
+    "set": rf"sets/{_DIGEST}/((set|manifest)\.json|{_LOCKS}|{_EVIDENCE}/{_DIGEST}(\.dsse)?\.json)",
+    "set page": rf"sets/{_DIGEST}/{_PAGES}",
+    "pointer": r"INDEX/state\.json",
+    "generation": rf"INDEX/generations/[0-9]{{8}}-{_DIGEST}\.json",
+    "part": rf"INDEX/parts/{_DIGEST}\.json",
+    "page": rf"INDEX/{_PAGES}",
+    "for people": rf"index\.html|INDEX/((index|status)\.html|targets\.json|{_LOCKS}|{_STATUS})",
+}
+_INDEX = rf"(?:{'|'.join(CHANNELS)})(?:/[A-Za-z0-9-]+)?"
+_OWN = {kind: re.compile(pattern.replace("INDEX", _INDEX)) for kind, pattern in _KINDS.items()}
+_GENERATION = re.compile(rf"{_INDEX}/generations/([0-9]{{8}})-({_DIGEST})\.json")
 
 
-def checked_channel(name: str) -> str:
+def checked_index(name: str) -> str:
     """`name`, if it is that of an index: a channel, or a channel and a family (`release/gfx110X-all`).
 
     Raises:
@@ -70,9 +89,14 @@ def possible_indexes() -> tuple[str, ...]:
     return (*CHANNELS, *(f"{channel}/{family}" for channel in CHANNELS for family in families))
 
 
+def kind_of(key: str) -> str | None:
+    """What a store has under such a key: `file`, `page` …; None for a key that is not one of ours."""
+    return next((kind for kind, pattern in _OWN.items() if pattern.fullmatch(key)), None)
+
+
 def is_own(key: str) -> bool:
     """Whether a store may have something under `key`, a folder of pages included."""
-    return _OWN.fullmatch(key) is not None
+    return kind_of(key) is not None
 
 
 def file_key(sha256: str, filename: str) -> str:
@@ -85,52 +109,68 @@ def sidecar_key(sha256: str, filename: str) -> str:
     return f"{file_key(sha256, filename)}.metadata"
 
 
-def state_key(channel: str) -> str:
-    """The one mutable object that decides what a channel holds."""
-    return f"{channel}/state.json"
+def provenance_key(sha256: str, filename: str, digest: str) -> str:
+    """Who built a published file of what; `digest` is of the provenance, of which a file may have several."""
+    return f"{file_key(sha256, filename)}.{digest}.provenance"
 
 
-def object_key(channel: str, digest: str) -> str:
-    """A part of the state, under the digest of its bytes."""
-    return f"{channel}/state/{digest[:2]}/{digest}.json"
+def state_key(index: str) -> str:
+    """The one mutable object that decides what an index holds."""
+    return f"{index}/state.json"
 
 
-def journal_key(channel: str, entry_id: str) -> str:
-    """The record of a change that has ended."""
-    return f"{channel}/journal/{entry_id}.json"
+def generations_prefix(index: str) -> str:
+    """Where every state that an index ever had is kept."""
+    return f"{index}/generations/"
 
 
-def open_journal_prefix(channel: str) -> str:
-    """Where changes under way are recorded."""
-    return f"{channel}/journal/open/"
+def generation_key(index: str, number: int, digest: str) -> str:
+    """A state of an index, under its number and the digest of its bytes."""
+    return f"{generations_prefix(index)}{number:08}-{digest}.json"
 
 
-def open_journal_key(channel: str, entry_id: str) -> str:
-    """The record of a change under way."""
-    return f"{open_journal_prefix(channel)}{entry_id}.json"
+def generation_of(key: str) -> tuple[int, str] | None:
+    """The number and the digest in the key of a generation; None for a different key."""
+    match = _GENERATION.fullmatch(key)
+    return (int(match[1]), match[2]) if match else None
 
 
-def set_key(channel: str, set_id: str, name: str) -> str:
-    """Something kept beside a set's index, such as its `set.json`."""
-    return f"{channel}/sets/{set_id}/{name}"
+def part_key(index: str, digest: str) -> str:
+    """A project or a set of a generation, under the digest of its bytes."""
+    return f"{index}/parts/{digest}.json"
 
 
-def simple_prefix(channel: str, set_id: str | None = None) -> str:
-    """The index of a channel, or of one set in it."""
-    return f"{channel}/simple/" if set_id is None else f"{channel}/sets/{set_id}/simple/"
+def set_key(set_id: str, name: str) -> str:
+    """Something of a set, such as its `set.json` or `records/<digest>.json`."""
+    return f"sets/{set_id}/{name}"
 
 
-def index_url(base: str, channel: str, set_id: str | None = None) -> str:
-    """What to give to `--index-url` for a store that is served (or lies) at `base`."""
-    return f"{base.rstrip('/')}/{simple_prefix(channel, set_id)}"
+def simple_prefix(index: str) -> str:
+    """The pages of an index."""
+    return f"{index}/simple/"
 
 
-def relative_file_url(sha256: str, filename: str, *, prefix: str) -> str:
-    """The link to a file from a project's page below `prefix`.
+def set_simple_prefix(set_id: str) -> str:
+    """The pages of the index that holds exactly a set."""
+    return f"sets/{set_id}/simple/"
+
+
+def index_url(base: str, index: str) -> str:
+    """What to give to `--index-url` for an index of a store that is served (or lies) at `base`."""
+    return f"{base.rstrip('/')}/{simple_prefix(index)}"
+
+
+def set_url(base: str, set_id: str) -> str:
+    """What to give to `--index-url` for exactly a set."""
+    return f"{base.rstrip('/')}/{set_simple_prefix(set_id)}"
+
+
+def relative_url(key: str, *, prefix: str) -> str:
+    """The link to an object from a project's page below `prefix`.
 
     Every character that means something in a URL is encoded, first of all the `+` of a local version,
     which some servers read as a space.
     """
     # Relative, so that the same pages serve below any address; the page lies one folder below its prefix.
     up = "../" * (prefix.count("/") + 1)
-    return up + "/".join(urllib.parse.quote(part, safe="") for part in file_key(sha256, filename).split("/"))
+    return up + "/".join(urllib.parse.quote(part, safe="") for part in key.split("/"))

@@ -7,6 +7,7 @@ for is in `data-` attributes of our own and in readable text. The same state giv
 
 from __future__ import annotations
 
+import collections
 import html
 import json
 import urllib.parse
@@ -14,11 +15,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from packaging.version import Version
-
 from cairn.output.console import size as readable_size
 from cairn.release.index import keys
-from cairn.release.index.generation import FileEntry, ProjectState
+from cairn.release.index.generation import PUBLISHED, FileEntry, ProjectState, project_of, version_of
+from cairn.wheels.wheelset import WheelSet
 
 API_VERSION = "1.4"  # the first with project status (PEP 792)
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
@@ -41,6 +41,27 @@ def project_page(project: ProjectState, *, prefix: str) -> Page:
         head += _meta("pypi:project-status-reason", project.status_reason)
     return Page(
         html=_document(f"Links for {project.name}", head, links), json=_json(_project_json(project, prefix))
+    )
+
+
+def set_projects(wheel_set: WheelSet) -> tuple[ProjectState, ...]:
+    """What the index of exactly a set holds: all that its `set.json` names, and nothing else."""
+    found: dict[str, list[FileEntry]] = collections.defaultdict(list)
+    for file in wheel_set.files:
+        name = project_of(file.file_name)
+        entry = FileEntry(
+            filename=file.file_name,
+            sha256=file.sha256,
+            size=file.size,
+            version=version_of(file.file_name),
+            build=PUBLISHED,
+            requires_python=file.requires_python,
+            metadata_sha256=file.metadata_sha256,
+        )
+        found[name].append(entry)
+    return tuple(
+        ProjectState(name=name, files=()).with_files(tuple(entries))
+        for name, entries in sorted(found.items())
     )
 
 
@@ -70,13 +91,14 @@ def _meta(name: str, content: str) -> str:
 
 
 def _link(file: FileEntry, prefix: str) -> str:
-    url = keys.relative_file_url(file.sha256, file.filename, prefix=prefix)
+    url = keys.relative_url(keys.file_key(file.sha256, file.filename), prefix=prefix)
     # PEP 714 renamed the attribute of PEP 658 (`data-dist-info-metadata`), because PyPI had served that one
     # in a form that pip could not use; installers read the new name.
     attributes = {
         "href": f"{url}#sha256={file.sha256}",
         "data-requires-python": file.requires_python,
         "data-core-metadata": file.metadata_sha256 and f"sha256={file.metadata_sha256}",
+        "data-provenance": file.provenance and _provenance_url(file, prefix),
         "data-yanked": file.yanked,
         "data-size": str(file.size),
         "data-upload-time": file.upload_time,
@@ -86,8 +108,13 @@ def _link(file: FileEntry, prefix: str) -> str:
     return f"<a {written}>{html.escape(file.filename)}</a> {_remarks(file)}<br>\n"
 
 
+def _provenance_url(file: FileEntry, prefix: str) -> str:
+    digest = file.provenance or ""
+    return keys.relative_url(keys.provenance_key(file.sha256, file.filename, digest), prefix=prefix)
+
+
 def _remarks(file: FileEntry) -> str:
-    remarks = [readable_size(file.size), file.upload_time]
+    remarks = [readable_size(file.size), *([file.upload_time] if file.upload_time else [])]
     if file.yanked is not None:
         remarks.append(f"yanked: {file.yanked}" if file.yanked else "yanked")
     shown = f"<small>{html.escape(' · '.join(remarks))}</small>"
@@ -101,12 +128,11 @@ def _project_json(project: ProjectState, prefix: str) -> dict[str, Any]:
     status: dict[str, str] = {"status": project.status}
     if project.status_reason:
         status["reason"] = project.status_reason
-    versions = sorted({file.version for file in project.files}, key=Version)
     return {
         "meta": {"api-version": API_VERSION},
         "name": project.name,
         "project-status": status,
-        "versions": versions,
+        "versions": list(project.versions),
         "files": [_file_json(file, prefix) for file in project.files],
     }
 
@@ -114,14 +140,17 @@ def _project_json(project: ProjectState, prefix: str) -> dict[str, Any]:
 def _file_json(file: FileEntry, prefix: str) -> dict[str, Any]:
     plain: dict[str, Any] = {
         "filename": file.filename,
-        "url": keys.relative_file_url(file.sha256, file.filename, prefix=prefix),
+        "url": keys.relative_url(keys.file_key(file.sha256, file.filename), prefix=prefix),
         "hashes": {"sha256": file.sha256},
         "size": file.size,
-        "upload-time": file.upload_time,
         "core-metadata": {"sha256": file.metadata_sha256} if file.metadata_sha256 else False,
         # PEP 691: the reason, or true where none was given.
         "yanked": file.yanked or file.yanked is not None,
     }
+    if file.upload_time is not None:
+        plain["upload-time"] = file.upload_time
+    if file.provenance is not None:
+        plain["provenance"] = _provenance_url(file, prefix)
     if file.requires_python is not None:
         plain["requires-python"] = file.requires_python
     if file.untested is not None:

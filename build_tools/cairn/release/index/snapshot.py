@@ -1,13 +1,10 @@
-"""Reading a channel, and changing the one object that decides what it holds."""
+"""Reading an index: what it holds at one moment, and every moment before."""
 
 from __future__ import annotations
 
-import hashlib
-import random
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
@@ -15,60 +12,272 @@ import msgspec
 from cairn import datafile
 from cairn.errors import StoreError, UsageError
 from cairn.output import wording
-from cairn.release.index import keys
+from cairn.release.index import generation, keys
 from cairn.release.index.generation import (
-    ChannelState,
+    FileEntry,
+    FileRef,
+    Generation,
+    IndexSet,
+    Pointer,
     ProjectState,
-    StagedSet,
-    decode_state,
-    encode_object,
-    encode_state,
+    decode_pointer,
+    digest_of,
+    project_of,
 )
 from cairn.store.protocol import MissingKeyError, Store
+from cairn.wheels import wheelset
+from cairn.wheels.wheelset import WheelSet
 
-Part = TypeVar("Part", ProjectState, StagedSet)
+Part = TypeVar("Part", ProjectState, IndexSet, Generation)
+
+SET_FILE, MANIFEST_FILE = "set.json", "manifest.json"
 
 _ID = re.compile(r"[0-9a-f]{4,64}")
-# Each attempt that fails means that a different writer got through, so 200 of them need 200 other changes.
-_ATTEMPTS = 200
-_PAUSE = 0.05  # seconds, at most, before trying again after a different writer was first
+_RESTORE = "restore it from a copy of the store"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What is to be different in an index.
+
+    Attributes:
+        projects: the new state of each changed project; None removes it.
+        sets: new or changed sets by id; None removes one.
+    """
+
+    projects: Mapping[str, ProjectState | None] = field(default_factory=dict)
+    sets: Mapping[str, IndexSet | None] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.projects and not self.sets
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A channel at one moment.
+    """An index at one moment.
 
     Attributes:
-        channel: the channel it is of.
-        state: what it held.
-        etag: the name of that state in the store; None while the channel does not exist.
+        index: the index it is of.
+        generation: what it held.
+        digest: of that generation; None while the index does not exist.
+        pointer: `state.json`, and its etag in the store; None for a moment that is not the present one.
+        etag: see `pointer`.
+        changed: what would be different (`with_change`); nothing for what is stored.
     """
 
-    channel: Channel
-    state: ChannelState
-    etag: str | None
+    index: Index
+    generation: Generation
+    digest: str | None
+    pointer: Pointer | None = None
+    etag: str | None = None
+    changed: Change = field(default_factory=Change)
+
+    @property
+    def exists(self) -> bool:
+        """Whether anything was ever published into the index."""
+        return self.generation.number > 0
+
+    @property
+    def project_names(self) -> tuple[str, ...]:
+        """The projects that it lists, sorted."""
+        there = {*self.generation.projects, *self.changed.projects}
+        gone = {name for name, new in self.changed.projects.items() if new is None}
+        return tuple(sorted(there - gone))
 
     def project(self, name: str) -> ProjectState:
-        """What the channel offers of a project; an empty state where it has none."""
-        digest = self.state.projects.get(name)
+        """What the index offers of a project; an empty state where it has none."""
+        if name in self.changed.projects:
+            return self.changed.projects[name] or ProjectState(name=name, files=())
+        digest = self.generation.projects.get(name)
         if digest is None:
             return ProjectState(name=name, files=())
-        return self.channel.part(digest, ProjectState)
+        return self.index.part(digest, ProjectState)
 
     def projects(self) -> Iterator[ProjectState]:
         """Every project, by name."""
-        return (self.project(name) for name in sorted(self.state.projects))
+        return (self.project(name) for name in self.project_names)
 
-    def set(self, set_id: str) -> StagedSet:
-        """A set of the channel.
+    @property
+    def set_ids(self) -> tuple[str, ...]:
+        """The ids of its sets, sorted."""
+        left = {set_id for set_id in self.generation.sets if set_id not in self.changed.sets}
+        return tuple(sorted(left | {set_id for set_id, new in self.changed.sets.items() if new is not None}))
+
+    def set(self, set_id: str) -> IndexSet:
+        """A set of the index.
 
         Raises:
             StoreError: it has no such set.
         """
-        digest = self.state.sets.get(set_id)
-        if digest is None:
-            raise StoreError(f"{self.channel.name} has no set {set_id}", tip=_sets_there(self.state.sets))
-        return self.channel.part(digest, StagedSet)
+        if set_id in self.changed.sets:
+            found = self.changed.sets[set_id]
+        else:
+            digest = self.generation.sets.get(set_id)
+            found = self.index.part(digest, IndexSet) if digest is not None else None
+        if found is None:
+            raise StoreError(f"{self.index.name} has no set {set_id}", tip=_sets_there(self.set_ids))
+        return found
+
+    def sets(self) -> Iterator[IndexSet]:
+        """Every set, by id."""
+        return (self.set(set_id) for set_id in self.set_ids)
+
+    def entry(self, ref: FileRef) -> FileEntry:
+        """The entry of exactly this file.
+
+        Raises:
+            StoreError: the index does not have it, or has other bytes under its name.
+        """
+        entry = self.project(project_of(ref.filename)).file(ref.filename)
+        if entry is None or entry.sha256 != ref.sha256:
+            raise StoreError(
+                f"{self.index.name} has no {ref.filename} with sha256 {ref.sha256}", tip="stage the set again"
+            )
+        return entry
+
+    def with_change(self, change: Change) -> Snapshot:
+        """The index as it will be once a change is made."""
+        whole = Change(
+            projects={**self.changed.projects, **change.projects}, sets={**self.changed.sets, **change.sets}
+        )
+        return Snapshot(index=self.index, generation=self.generation, digest=self.digest, changed=whole)
+
+
+class Index:
+    """One index of a store.
+
+    Attributes:
+        store: where it lives.
+        name: such as `staging` or `release/gfx110X-all`.
+    """
+
+    def __init__(self, store: Store, name: str) -> None:
+        self.store = store
+        self.name = keys.checked_index(name)
+        self._parts: dict[str, ProjectState | IndexSet | Generation] = {}
+
+    def load(self) -> Snapshot:
+        """The index as it is now; empty if nothing was ever published.
+
+        Raises:
+            StoreError: `state.json` is lost or damaged, or names a generation that is lost or was changed.
+        """
+        key = keys.state_key(self.name)
+        try:
+            blob = self.store.read(key)
+        except MissingKeyError:
+            # The first writer makes the pointer before any generation, so that one without the other means
+            # damage, and never an index that is about to begin.
+            if next(iter(self.store.list(keys.generations_prefix(self.name))), None) is not None:
+                raise StoreError(
+                    f"{self.store.url}/{key} was lost: {self.name} has generations and no pointer",
+                    tip=f"choose the one that counts: cairn index recover --index {self.name}",
+                ) from None
+            return Snapshot(index=self, generation=empty(self.name), digest=None)
+        pointer = decode_pointer(blob.data, name=f"{self.store.url}/{key}")
+        if pointer.generation == 0:
+            return Snapshot(
+                index=self, generation=empty(self.name), digest=None, pointer=pointer, etag=blob.etag
+            )
+        found = self.generation(pointer.generation, pointer.digest)
+        return Snapshot(index=self, generation=found, digest=pointer.digest, pointer=pointer, etag=blob.etag)
+
+    def generation(self, number: int, digest: str) -> Generation:
+        """One generation, by its number and digest.
+
+        Raises:
+            StoreError: it is lost, was changed, or is of a different index.
+        """
+        if number == 0:
+            return empty(self.name)
+        key = keys.generation_key(self.name, number, digest)
+        found = self._object(key, digest, Generation)
+        if (found.index, found.number) != (self.name, number):
+            raise StoreError(
+                f"{self.store.url}/{key} is generation {found.number} of {found.index}", tip=_RESTORE
+            )
+        return found
+
+    def at(self, found: Generation, digest: str) -> Snapshot:
+        """The index as it was in one generation."""
+        return Snapshot(index=self, generation=found, digest=digest)
+
+    def chain(self, snapshot: Snapshot) -> Iterator[tuple[str, Generation]]:
+        """Every generation from a snapshot's own back to the first, each with its digest.
+
+        Raises:
+            StoreError: one of them is lost or was changed.
+        """
+        found, digest = snapshot.generation, snapshot.digest
+        while digest is not None and found.number > 0:
+            yield digest, found
+            digest = found.parent
+            if digest is not None:
+                found = self.generation(found.number - 1, digest)
+
+    def part(self, digest: str, cls: type[Part]) -> Part:
+        """A project or a set of a generation.
+
+        Raises:
+            StoreError: it is lost, its bytes are not those of its digest, or it is of a different kind.
+        """
+        return self._object(keys.part_key(self.name, digest), digest, cls)
+
+    def put_part(self, value: ProjectState | IndexSet) -> str:
+        """Store a part and return its digest; nothing refers to it yet."""
+        data = generation.encode(value)
+        digest = digest_of(data)
+        # The key has the digest of the bytes: what is there is the same, unless it was damaged.
+        key = keys.part_key(self.name, digest)
+        if not self.store.write_if(key, data, etag=None) and self.store.read(key).data != data:
+            self.store.write(key, data)
+        self._parts[digest] = value
+        return digest
+
+    def _object(self, key: str, digest: str, cls: type[Part]) -> Part:
+        if digest not in self._parts:
+            try:
+                data = self.store.read(key).data
+            except MissingKeyError as error:
+                raise StoreError(f"{self.store.url}/{key} is lost", tip=_RESTORE) from error
+            # Whatever the pointer leads to is checked before it is believed: a part that was edited in the
+            # store would otherwise be published by the next change of its project.
+            if digest_of(data) != digest:
+                raise StoreError(f"{self.store.url}/{key} was changed", tip=_RESTORE)
+            try:
+                self._parts[digest] = msgspec.json.decode(data, type=cls)
+            except msgspec.DecodeError:
+                self._parts[digest] = datafile.loads(data, cls, name=f"{self.store.url}/{key}")
+        found = self._parts[digest]
+        if not isinstance(found, cls):
+            raise StoreError(f"{digest} is not a {cls.__name__} in {self.name}")
+        return found
+
+
+def empty(index: str) -> Generation:
+    """Generation 0: what an index holds before anything is published."""
+    return Generation(index=index, number=0, parent=None, action=None, who="", when="", change_id="")
+
+
+def read_set(store: Store, set_id: str) -> WheelSet:
+    """A sealed set of a store.
+
+    Raises:
+        MissingKeyError: the store has no such set.
+        StoreError: what lies there is not that set.
+    """
+    key = keys.set_key(set_id, SET_FILE)
+    found = wheelset.loads(store.read(key).data, name=f"{store.url}/{key}")
+    if found.set_id != set_id:
+        raise StoreError(f"{store.url}/{key} is a different set: {found.set_id}", tip=_RESTORE)
+    return found
+
+
+def refs_of(wheel_set: WheelSet) -> tuple[FileRef, ...]:
+    """Every file that a set installs, by name."""
+    return tuple(FileRef(filename=name, sha256=sha) for name, sha in sorted(wheel_set.sha256s.items()))
 
 
 def whole_id(given: str, source: Snapshot, *others: Snapshot) -> str:
@@ -87,13 +296,13 @@ def whole_id(given: str, source: Snapshot, *others: Snapshot) -> str:
     if not _ID.fullmatch(prefix):
         raise UsageError(
             f"{given!r} is neither a set.json nor the id of a set",
-            tip=f"give a set.json, or the first digits of an id; {_sets_there(source.state.sets)}",
+            tip=f"give a set.json, or the first digits of an id; {_sets_there(source.set_ids)}",
         )
-    found = sorted({name for s in (source, *others) for name in s.state.sets if name.startswith(prefix)})
-    if not found and source.etag is None:
-        raise missing(source.channel.store, source.channel.name)
+    found = sorted({name for s in (source, *others) for name in s.set_ids if name.startswith(prefix)})
+    if not found and not source.exists:
+        raise missing(source.index.store, source.index.name)
     if not found:
-        raise StoreError(f"{source.channel.name} has no set {given}", tip=_sets_there(source.state.sets))
+        raise StoreError(f"{source.index.name} has no set {given}", tip=_sets_there(source.set_ids))
     if len(found) > 1:
         raise UsageError(
             f"{given} is the beginning of {len(found)} set ids", tip=f"give more of it: {', '.join(found)}"
@@ -114,86 +323,3 @@ def missing(store: Store, name: str) -> StoreError:
 
 def _sets_there(sets: Iterable[str]) -> str:
     return f"the sets there: {wording.some(sorted(sets)) or 'none'}"
-
-
-class Channel:
-    """One channel of a store.
-
-    Attributes:
-        store: where it lives.
-        name: such as `staging` or `release/gfx110X-all`.
-    """
-
-    def __init__(self, store: Store, name: str) -> None:
-        self.store = store
-        self.name = keys.checked_channel(name)
-        self._parts: dict[str, ProjectState | StagedSet] = {}
-        self._last: Snapshot | None = None
-
-    def load(self) -> Snapshot:
-        """The channel as it is now; empty if nothing was ever published."""
-        key = keys.state_key(self.name)
-        try:
-            blob = self.store.read(key)
-        except MissingKeyError:
-            # The first change of a channel writes its state on condition that there is none (`etag=None`).
-            return Snapshot(channel=self, state=ChannelState(), etag=None)
-        # Decoding the state of 100,000 files takes longer than reading it, and mostly it has not changed.
-        if self._last is None or self._last.etag != blob.etag:
-            state = decode_state(blob.data, name=f"{self.store.url}/{key}")
-            self._last = Snapshot(channel=self, state=state, etag=blob.etag)
-        return self._last
-
-    def part(self, digest: str, cls: type[Part]) -> Part:
-        """A part of the state.
-
-        Raises:
-            StoreError: its bytes are not those of its digest, or it is not of that class.
-        """
-        if digest not in self._parts:
-            key = keys.object_key(self.name, digest)
-            data = self.store.read(key).data
-            # Whatever state.json names is checked before it is believed: a part that was edited in the store
-            # would otherwise be published by the next change of its project.
-            if hashlib.sha256(data).hexdigest() != digest:
-                raise StoreError(
-                    f"{self.store.url}/{key} was changed", tip="restore it from a copy of the store"
-                )
-            self._parts[digest] = datafile.loads(data, cls, name=f"{self.store.url}/{key}")
-        found = self._parts[digest]
-        if not isinstance(found, cls):
-            raise StoreError(f"{digest} is not a {cls.__name__} in {self.name}")
-        return found
-
-    def put_part(self, value: ProjectState | StagedSet) -> str:
-        """Store a part of the state and return its digest; nothing refers to it yet."""
-        digest, data = encode_object(value)
-        key = keys.object_key(self.name, digest)
-        if not self.store.exists(key):  # the key has the digest of the bytes: what is there is the same
-            self.store.write(key, data)
-        self._parts[digest] = value
-        return digest
-
-    def update(self, change: Callable[[Snapshot], ChannelState | None]) -> Snapshot:
-        """Change the state, and begin again from what is there whenever a different writer was first.
-
-        Args:
-            change: gives the new state of a snapshot, or None where there is nothing to change.
-
-        Raises:
-            StoreError: others were first too many times in a row.
-        """
-        for _ in range(_ATTEMPTS):
-            snapshot = self.load()
-            changed = change(snapshot)
-            if changed is None:
-                return snapshot
-            # Only if nothing came between: else the change was made from a state that is no longer there, and
-            # writing it would undo what the other writer did.
-            next_state = msgspec.structs.replace(changed, generation=snapshot.state.generation + 1)
-            if self.store.write_if(keys.state_key(self.name), encode_state(next_state), etag=snapshot.etag):
-                return self.load()
-            time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - spreads two writers, keeps no secret
-        raise StoreError(
-            f"others changed {self.name} {_ATTEMPTS} times while this run tried to", tip="run it again"
-        )

@@ -1,68 +1,92 @@
-"""Writing the pages of a channel and of its sets, in an order that never misleads an installer on the way.
+"""Writing the pages of an index and of its sets, in an order that never misleads an installer on the way.
 
 An installer reads the page of a project, then those of what it depends on. With the page of `triton` written
-before that of `torch`, which pins it, no one is led to a version that is not there yet; the root, which only
-lists names, comes last. Pages are written over whatever is there: the own-write rule of `write_channel_pages`
-makes the last one right.
+before that of `torch`, which pins it, no one is led to a version that is not there yet; where files are taken
+away, it is the other way round. The root, which only lists names, comes last.
 """
 
 from __future__ import annotations
 
-import collections
 import graphlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-
-import msgspec
-from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from cairn.errors import StoreError
-from cairn.release.index import keys
-from cairn.release.index.generation import FileEntry, FileRef, ProjectState, StagedSet
-from cairn.release.index.render import Page, project_page, root_page
-from cairn.release.index.snapshot import Channel, Snapshot
-from cairn.store.protocol import Store
+from cairn.release.index import keys, render
+from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Index, Snapshot
+from cairn.store.protocol import MissingKeyError, Store
+from cairn.wheels import wheelset
+from cairn.wheels.wheelset import WheelSet
+
+_ATTEMPTS = 200  # at one page; each that fails means that a different writer got through
 
 
-def write_channel_pages(channel: Channel, projects: Sequence[str]) -> None:
-    """Make the pages of these projects, in this order, and the root say what the state says.
+def settle(index: Index, key: str, make: Callable[[Snapshot], bytes]) -> None:
+    """Make an object of an index say what the generation that counts says, whoever else is writing it.
 
-    The own-write rule: a writer that wrote a page reads the state once more, and writes the page again if the
-    project has moved since. Of two writers that make the same page from different states, the one with the
-    older state may write last; but then it reads the newer state afterwards, and writes last of all. So when
-    all are done, or all but those that died (whom `recover` finishes), each page is that of the last state.
+    It is written only over the version that was read before the pointer was. A writer that stalls with an
+    older generation then fails, since whoever wrote meanwhile changed that version, and begins again with the
+    newer generation; so whatever the order of writers, the last version is of the last generation.
+
+    Args:
+        index: the index.
+        key: where the object lies.
+        make: its bytes, from what counts at the moment.
     """
-    written: dict[str, str | None] = {}  # project -> digest of the state that its page was made from
-    root: tuple[str, ...] | None = None
-    prefix = keys.simple_prefix(channel.name)
-    while True:
-        snapshot = channel.load()
-        stale = [name for name in projects if written.get(name, "") != snapshot.state.projects.get(name)]
-        names = tuple(sorted(snapshot.state.projects))
-        if not stale and names == root:
+    for _ in range(_ATTEMPTS):
+        try:
+            there = index.store.read(key)
+            data, etag = there.data, there.etag
+        except MissingKeyError:
+            data, etag = None, None
+        wanted = make(index.load())
+        if wanted == data or index.store.write_if(key, wanted, etag=etag):
             return
-        for name in stale:
-            # A reader may meet the new JSON beside the old HTML: each is whole, and of one state.
-            page = project_page(snapshot.project(name), prefix=prefix)
-            put_page(channel.store, f"{prefix}{name}/", page)
-            written[name] = snapshot.state.projects.get(name)
-        if names != root:
-            put_page(channel.store, prefix, root_page(names))
-            root = names
+    raise StoreError(f"others changed {key} {_ATTEMPTS} times while this run tried to", tip="run it again")
 
 
-def write_set_pages(snapshot: Snapshot, staged: StagedSet) -> None:
-    """Write the index that holds exactly a set and what it needs, once and for all, the root last.
+def write_project_pages(index: Index, names: Iterable[str]) -> None:
+    """Make the pages of these projects, in this order, say what counts.
 
-    What is there is never written again: a set does not change. Its root tells that all of it is there.
+    That of a project without files is written empty and not removed: a removal cannot be conditional, and
+    might take away what a different writer has just written. `gc` removes it later.
     """
-    channel = snapshot.channel
-    prefix = keys.simple_prefix(channel.name, staged.set_id)
-    if channel.store.exists(f"{prefix}index.html"):
-        return
-    projects = set_projects(snapshot, staged)
-    for project in projects:
-        put_page(channel.store, f"{prefix}{project.name}/", project_page(project, prefix=prefix))
-    put_page(channel.store, prefix, root_page(project.name for project in projects))
+    prefix = keys.simple_prefix(index.name)
+    for name in names:
+        made: dict[str, render.Page] = {}  # by the digest of the project, so that both formats are made once
+
+        def page(now_there: Snapshot, name: str = name, made: dict[str, render.Page] = made) -> render.Page:
+            digest = now_there.generation.projects.get(name, "")
+            if digest not in made:
+                made[digest] = render.project_page(now_there.project(name), prefix=prefix)
+            return made[digest]
+
+        # A reader may meet the new JSON beside the old HTML: each is whole, and of one state.
+        settle(index, f"{prefix}{name}/index.json", lambda now_there: page(now_there).json)
+        settle(index, f"{prefix}{name}/index.html", lambda now_there: page(now_there).html)
+
+
+def write_root_page(index: Index) -> None:
+    """Make the page that lists the projects say what counts."""
+    prefix = keys.simple_prefix(index.name)
+    settle(index, f"{prefix}index.json", lambda now_there: render.root_page(now_there.project_names).json)
+    settle(index, f"{prefix}index.html", lambda now_there: render.root_page(now_there.project_names).html)
+
+
+def page_order(before: Snapshot, after: Snapshot, names: Collection[str]) -> tuple[str, ...]:
+    """In which order the pages of changed projects are to be written.
+
+    First those that gain files, each after what these need; then those that only lose some, or change their
+    marks, each before what they needed.
+    """
+    gained: dict[str, set[str]] = {}
+    lost: dict[str, set[str]] = {}
+    for name in names:
+        old = {file.ref: file for file in before.project(name).files}
+        new = {file.ref: file for file in after.project(name).files}
+        added = [file for ref, file in new.items() if ref not in old]
+        changed = added or [file for ref, file in old.items() if new.get(ref) != file]
+        (gained if added else lost)[name] = {need for file in changed for need in file.needs}
+    return (*dependencies_first(gained), *reversed(dependencies_first(lost)))
 
 
 def dependencies_first(needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
@@ -81,47 +105,41 @@ def dependencies_first(needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
             graph[cycle[cycle.index(waits) + 1]].remove(waits)
 
 
-def set_projects(snapshot: Snapshot, staged: StagedSet) -> tuple[ProjectState, ...]:
-    """What a set's own index holds, by project."""
-    entries: dict[str, list[FileEntry]] = collections.defaultdict(list)
-    for ref in staged.closure:
-        entry = entry_of(snapshot, ref)
-        if ref in staged.wheels:
-            # The channel may have the file from a different set, which was tested where this one was not.
-            entry = msgspec.structs.replace(entry, untested=staged.untested)
-        entries[project_of(ref.filename)].append(entry)
-    return tuple(
-        ProjectState(name=name, files=()).with_files(tuple(found)) for name, found in sorted(entries.items())
-    )
+def write_set(store: Store, wheel_set: WheelSet, manifest: bytes) -> None:
+    """Put a sealed set with its manifest and its own index into a store; `set.json` last, so it has the rest.
+
+    Raises:
+        StoreError: the store has different bytes under one of the keys.
+    """
+    for key, data in set_objects(wheel_set).items():
+        create(store, key, data)
+    create(store, keys.set_key(wheel_set.id, MANIFEST_FILE), manifest)
+    create(store, keys.set_key(wheel_set.id, SET_FILE), wheelset.dumps(wheel_set))
 
 
-def entry_of(snapshot: Snapshot, ref: FileRef) -> FileEntry:
-    """The channel's entry of a file that one of its sets refers to."""
-    entry = snapshot.project(project_of(ref.filename)).file(ref.filename)
-    if entry is None or entry.sha256 != ref.sha256:
+def set_objects(wheel_set: WheelSet) -> dict[str, bytes]:
+    """The pages of the index of exactly a set, by key, the root last; the same set gives the same bytes."""
+    prefix = keys.set_simple_prefix(wheel_set.id)
+    projects = render.set_projects(wheel_set)
+    pages = [
+        (f"{prefix}{project.name}/", render.project_page(project, prefix=prefix)) for project in projects
+    ]
+    pages.append((prefix, render.root_page([project.name for project in projects])))
+    return {
+        f"{where}{name}": data
+        for where, page in pages
+        for name, data in (("index.json", page.json), ("index.html", page.html))
+    }
+
+
+def create(store: Store, key: str, data: bytes) -> None:
+    """Write an object that never changes; where it is there already, it must have these bytes.
+
+    Raises:
+        StoreError: it has others.
+    """
+    if not store.write_if(key, data, etag=None) and store.read(key).data != data:
         raise StoreError(
-            f"{snapshot.channel.name} has no {ref.filename} with sha256 {ref.sha256}",
-            tip="stage the set again",
+            f"{store.url}/{key} has different bytes, and it never changes",
+            tip="see what cairn index audit says of the store, and restore it from a copy",
         )
-    return entry
-
-
-def put_page(store: Store, where: str, page: Page) -> None:
-    """Write both formats of a page; JSON first, since tools prefer it."""
-    store.write(f"{where}index.json", page.json)
-    store.write(f"{where}index.html", page.html)
-
-
-def project_of(filename: str) -> str:
-    """The normalised name of the project that a wheel's or sdist's file name begins with."""
-    try:
-        if filename.endswith(".whl"):
-            return str(parse_wheel_filename(filename)[0])
-        return str(canonicalize_name(parse_sdist_filename(filename)[0]))
-    except ValueError as error:
-        raise StoreError(f"{filename[:200]!r} is the name of neither a wheel nor an sdist") from error
-
-
-def projects_of(refs: Iterable[FileRef]) -> tuple[str, ...]:
-    """The projects of these files, each once, sorted."""
-    return tuple(sorted({project_of(ref.filename) for ref in refs}))

@@ -1,10 +1,10 @@
-"""Wheels and sdists into a channel: first they are checked, then their bytes put, then the commit is made."""
+"""Wheels and sdists into an index: first they are checked, then their bytes put, then the commit is made."""
 
 from __future__ import annotations
 
 import collections
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,17 +12,17 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from cairn.errors import StoreError
-from cairn.release.index import keys, write
-from cairn.release.index.commit import ChannelChange, Kind, commit
-from cairn.release.index.generation import FileEntry, StagedSet, now
-from cairn.release.index.snapshot import Channel, Snapshot
+from cairn.release.index import keys
+from cairn.release.index.commit import commit
+from cairn.release.index.generation import PUBLISHED, Action, FileEntry, IndexSet, now
+from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.distribution import Dist
 from cairn.store.protocol import Store, sha256_of
 
 
 class NameTakenError(StoreError):
-    """A channel has other bytes under that name."""
+    """An index has other bytes under that name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class Published:
     """What publishing did.
 
     Attributes:
-        added: the files that are new in the channel.
+        added: the files that are new in the index.
         already: names of those that were there, with the same bytes.
     """
 
@@ -38,88 +38,105 @@ class Published:
     already: tuple[str, ...] = ()
 
 
-def publish(store: Store, channel: str, files: Sequence[Path], *, dry_run: bool = False) -> Published:
-    """Offer wheels and sdists in a channel.
+def publish(store: Store, index: str, files: Sequence[Path], *, dry_run: bool = False) -> Published:
+    """Offer wheels and sdists in an index.
 
     Args:
-        store: where the channel lives.
-        channel: its name.
+        store: where the index lives.
+        index: its name.
         files: the distributions; those that are there with the same bytes are left as they are.
         dry_run: say what would be added, and write nothing.
 
     Raises:
-        GateError: sets come into the channel through the gate alone.
+        GateError: sets come into the index through the gate alone.
         NameTakenError: a name is taken by other bytes.
         StoreError: a file is neither a wheel nor an sdist.
         WheelError: a wheel is malformed.
     """
-    rules.refuse_gated(channel)
-    return publish_dists(
-        Channel(store, channel), tuple(distribution.read(path) for path in files), "publish", dry_run=dry_run
-    )
+    rules.refuse_gated(index)
+    dists = tuple(distribution.read(path) for path in files)
+    return publish_dists(Index(store, index), dists, "publish", dry_run=dry_run)
 
 
-def publish_dists(
-    channel: Channel,
+def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
+    index: Index,
     dists: Sequence[Dist],
-    kind: Kind,
+    action: Action,
     *,
-    staged: StagedSet | None = None,
+    build: str = PUBLISHED,
+    entry: IndexSet | None = None,
+    before_commit: Callable[[], None] = lambda: None,
     dry_run: bool = False,
 ) -> Published:
-    """Like `publish`, for distributions that were read already, and with the set that they are."""
+    """Like `publish`, for distributions that were read already, in any index.
+
+    Args:
+        index: the index.
+        dists: what it is to offer.
+        action: which command asks.
+        build: what the versions of the files belong to (`FileEntry.build`).
+        entry: the set that they are.
+        before_commit: writes what must be there before a page names the files.
+        dry_run: say what would be added, and write nothing.
+    """
     taken = now()
     published = Published(added=())
 
-    def plan(snapshot: Snapshot) -> ChannelChange:
+    def plan(snapshot: Snapshot) -> Change:
         nonlocal published
         fresh: dict[str, list[FileEntry]] = collections.defaultdict(list)
-        needs: dict[str, set[str]] = collections.defaultdict(set)
         already, taken_names = [], []
         for item in dists:
-            needs[item.name] |= {str(canonicalize_name(r.name)) for r in item.needs.requires}
-            entry = snapshot.project(item.name).file(item.path.name)
-            if entry is not None and entry.sha256 != item.sha256:
+            there = snapshot.project(item.name).file(item.path.name)
+            if there is not None and there.sha256 != item.sha256:
                 taken_names.append(item.path.name)
-            wanted = _with_set(entry or _entry(item, taken), staged)
-            if entry is None or wanted != entry:
+            wanted = _with_set(there or _entry(item, taken, build), entry)
+            if wanted != there:
                 fresh[item.name].append(wanted)
             else:
                 already.append(item.path.name)
         if taken_names:
             raise NameTakenError(
-                f"{snapshot.channel.name} has other bytes under {', '.join(sorted(taken_names))}",
+                f"{snapshot.index.name} has other bytes under {', '.join(sorted(taken_names))}",
                 tip="a published name never changes its bytes: build it again under a new version",
             )
-        ordered = write.dependencies_first({name: needs[name] for name in fresh})
-        added = tuple(entry for name in ordered for entry in fresh[name])
-        published = Published(added=added, already=tuple(already))
-        return ChannelChange(
-            projects=tuple(snapshot.project(name).with_files(tuple(fresh[name])) for name in ordered),
-            sets=(staged,) if staged is not None and staged.set_id not in snapshot.state.sets else (),
+        if second := rules.second_builds(snapshot, [file for files in fresh.values() for file in files]):
+            raise NameTakenError(
+                f"{snapshot.index.name} has a different build of the same version: {'; '.join(second)}",
+                tip="build it again under a new version: pip would mix the two",
+            )
+        published = Published(
+            added=tuple(file for name in sorted(fresh) for file in fresh[name]), already=tuple(already)
+        )
+        return Change(
+            projects={name: snapshot.project(name).with_files(tuple(fresh[name])) for name in fresh},
+            sets={entry.set_id: entry} if entry is not None and entry.set_id not in snapshot.set_ids else {},
         )
 
-    plan(channel.load())  # what is refused is refused before anything is written
+    plan(index.load())  # what is refused is refused before anything is written
     if not dry_run:
         # Bytes before names: a page that names a file is only ever written when the file is there.
-        _put_files(channel.store, dists)
-        commit(channel, kind, plan)
+        _put_files(index.store, dists)
+        before_commit()
+        commit(index, action, plan)
     return published
 
 
-def _with_set(entry: FileEntry, staged: StagedSet | None) -> FileEntry:
-    if staged is None or staged.set_id in entry.sets:
-        return entry
-    return msgspec.structs.replace(entry, sets=(*entry.sets, staged.set_id))
+def _with_set(file: FileEntry, entry: IndexSet | None) -> FileEntry:
+    if entry is None or entry.set_id in file.sets:
+        return file
+    return msgspec.structs.replace(file, sets=(*file.sets, entry.set_id))
 
 
-def _entry(item: Dist, taken: str) -> FileEntry:
+def _entry(item: Dist, taken: str, build: str) -> FileEntry:
     return FileEntry(
         filename=item.path.name,
         sha256=item.sha256,
         size=item.size,
         version=item.version,
         upload_time=taken,
+        build=build,
+        needs=tuple(sorted({str(canonicalize_name(r.name)) for r in item.needs.requires})),
         requires_python=item.requires_python,
         # An sdist that decides late must be built to be known: its PKG-INFO would mislead a resolver.
         metadata_sha256=hashlib.sha256(item.metadata).hexdigest() if item.needs.reliable else None,

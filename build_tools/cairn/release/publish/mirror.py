@@ -13,10 +13,11 @@ from pathlib import Path
 
 from cairn import process
 from cairn.errors import NetworkError, ProcessError
-from cairn.release.index.snapshot import Channel, Snapshot
+from cairn.release.index.generation import MIRRORED
+from cairn.release.index.snapshot import Index, Snapshot
 from cairn.release.publish import distribution, pip_settings, rules
 from cairn.release.publish.compatibility import Platform
-from cairn.release.publish.files import Published, publish
+from cairn.release.publish.files import Published, publish_dists
 from cairn.release.publish.resolve import Missing, closure, parsed
 from cairn.store.protocol import Store
 
@@ -25,31 +26,31 @@ _TIMEOUT = 3600.0  # seconds
 
 
 def mirror(
-    store: Store, channel: str, *, dists: Sequence[Path] = (), requirements: Sequence[str] = ()
+    store: Store, index: str, *, dists: Sequence[Path] = (), requirements: Sequence[str] = ()
 ) -> Published:
-    """Publish what distributions need and a channel lacks, as wheels, from the index that pip is set up for.
+    """Publish what distributions need and an index lacks, as wheels, from the index that pip is set up for.
 
     pip checks each file against the hash that its index gives; from then on the bytes are kept under
-    their sha256. What is in the channel already is never fetched again.
+    their sha256. What is in the index already is never fetched again.
 
     Args:
-        store: where the channel lives.
-        channel: its name.
+        store: where the index lives.
+        index: its name.
         dists: wheels and sdists, published or not, with every extra of theirs.
         requirements: further ones; exact ones are fetched exactly.
 
     Raises:
-        GateError: sets, and what they need, come into the channel through the gate alone.
+        GateError: sets, and what they need, come into the index through the gate alone.
         UsageError: a requirement cannot be read.
         NetworkError: pip cannot find or fetch one; the message names it.
     """
-    rules.refuse_gated(channel)
+    rules.refuse_gated(index)
     for line in requirements:
         parsed(line)
     roots = tuple(distribution.read(path) for path in dists)
     added: list[Published] = []
     while True:
-        snapshot = Channel(store, channel).load()
+        snapshot = Index(store, index).load()
         found = closure(snapshot, roots=roots, requirements=requirements, platform=Platform.here())
         if not found.missing:
             return Published(added=tuple(entry for published in added for entry in published.added))
@@ -59,7 +60,7 @@ def mirror(
 
 
 def _fetch(snapshot: Snapshot, missing: Sequence[Missing]) -> Published:
-    """Have pip download what is missing and what that needs, and publish what the channel lacks of it."""
+    """Have pip download what is missing and what that needs, and publish what the index lacks of it."""
     with tempfile.TemporaryDirectory(prefix="cairn-mirror-") as folder:
         try:
             process.run(
@@ -79,10 +80,10 @@ def _fetch(snapshot: Snapshot, missing: Sequence[Missing]) -> Published:
                 tip="see pip config list for the index that it asks; publish our own distributions first",
             ) from error
         fetched = tuple(distribution.read(path) for path in sorted(Path(folder).iterdir()))
-        # A version that the channel has stays as it is, also where pip found other files of it.
+        # A version that the index has stays as it is, also where pip found other files of it.
         new = [
-            item.path
+            item
             for item in fetched
             if item.version not in {file.version for file in snapshot.project(item.name).files}
         ]
-        return publish(snapshot.channel.store, snapshot.channel.name, new)
+        return publish_dists(snapshot.index, new, "mirror", build=MIRRORED)

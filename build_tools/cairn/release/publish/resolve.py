@@ -222,7 +222,7 @@ class _OfferedIndex:
         return self._fitting[name]
 
     def _needs_of(self, file: FileEntry) -> Needs:
-        store = self._snapshot.channel.store
+        store = self._snapshot.index.store
         key = keys.sidecar_key(file.sha256, file.filename)
         try:
             needs = distribution.needs_of(store.read(key).data, filename=file.filename)

@@ -1,4 +1,4 @@
-"""What must hold of a file or set that comes into a channel, given what the channel has already."""
+"""What must hold of a file or set that comes into an index, given what the index has already."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from packaging.version import Version
 
 from cairn import targets
 from cairn.errors import GateError
-from cairn.release.index import keys, write
-from cairn.release.index.generation import FileRef
+from cairn.release.index import keys
+from cairn.release.index.generation import MIRRORED, FileEntry, FileRef, project_of
 from cairn.release.index.snapshot import Snapshot
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.rocm_version import sorts_above
 from cairn.wheels.wheelset import WheelSet
 
 
-def refuse_gated(channel: str) -> None:
-    """Nothing reaches a channel that users install from except through the gate.
+def refuse_gated(index: str) -> None:
+    """Nothing reaches an index that users install from except through the gate.
 
     Raises:
-        GateError: `channel` is one of these.
+        GateError: `index` is one of these.
     """
-    if keys.is_gated(keys.checked_channel(channel)):
+    if keys.is_gated(keys.checked_index(index)):
         raise GateError(
-            f"nothing is put into {channel} directly: sets reach it through the gate",
-            tip=f"publish into staging, then: cairn release promote SET --to {channel}",
+            f"nothing is put into {index} directly: sets reach it through the gate",
+            tip=f"publish into staging, then: cairn release promote SET --to {index}",
         )
 
 
@@ -42,7 +42,7 @@ def refuse_other_family(index: str, wheel_set: WheelSet) -> None:
     }
     if family and not (processors and processors <= set(members)):
         raise GateError(
-            f"the set {wheel_set.set_id[:12]} is for {wheel_set.family}, not for {family}",
+            f"the set is for {wheel_set.family}, not for {family}",
             tip=f"name the index {index.partition('/')[0]}, or that of its own family",
         )
 
@@ -51,10 +51,47 @@ def name_clashes(target: Snapshot, refs: Sequence[FileRef]) -> tuple[str, ...]:
     """The files whose names `target` has with other bytes."""
     clashes = []
     for ref in refs:
-        entry = target.project(write.project_of(ref.filename)).file(ref.filename)
+        entry = target.project(project_of(ref.filename)).file(ref.filename)
         if entry is not None and entry.sha256 != ref.sha256:
             clashes.append(f"{ref.filename} is there with sha256 {entry.sha256}")
     return tuple(clashes)
+
+
+def second_builds(target: Snapshot, files: Sequence[FileEntry]) -> tuple[str, ...]:
+    """The files whose version `target` has from a different build, or for the same Python and platform.
+
+    pip takes any file of a version that fits: of two builds, it would mix what was tested apart.
+    """
+    problems = []
+    for file in files:
+        for there in target.project(project_of(file.filename)).files:
+            if there.filename == file.filename or Version(there.version) != Version(file.version):
+                continue
+            if there.build != file.build:
+                problems.append(f"{file.filename} beside {there.filename}, of a different build")
+            elif file.build != MIRRORED and _overlap(there.filename, file.filename):
+                problems.append(f"{file.filename} beside {there.filename}, for the same Python and platform")
+    return tuple(problems)
+
+
+def _overlap(first: str, second: str) -> bool:
+    """Whether an installer could take either of two files."""
+    if not (first.endswith(".whl") and second.endswith(".whl")):
+        return first.endswith(".whl") == second.endswith(".whl")
+    one, other = (wheel_info.parse_file_name(name) for name in (first, second))
+    places = [{_place(tag) for tag in name.tags} for name in (one, other)]
+    return bool(places[0] & places[1])
+
+
+def _place(tag: str) -> tuple[str, str, str]:
+    """Interpreter, ABI and machine of a tag: `linux_x86_64` and `manylinux_2_28_x86_64` are one place."""
+    interpreter, abi, platform = tag.split("-")
+    system, _, rest = platform.partition("_")
+    if system in ("linux", "manylinux1", "manylinux2010", "manylinux2014"):
+        return interpreter, abi, f"linux {rest}"
+    if system in ("manylinux", "musllinux", "macosx"):  # {system}_{major}_{minor}_{machine}, PEP 600 and 656
+        return interpreter, abi, f"{system.removeprefix('many')} {rest.split('_', 2)[-1]}"
+    return interpreter, abi, platform
 
 
 def sorting_below(target: Snapshot, wheels: Sequence[FileRef]) -> tuple[str, ...]:

@@ -1,75 +1,171 @@
-"""Bringing a set into a channel, with an index of its own that holds exactly what it needs."""
+"""Bringing a set into an index: its closure is found, it is sealed, and it gets an index of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import collections
+import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cairn import datafile
+import msgspec
+
 from cairn.errors import StoreError
-from cairn.release.index import keys
-from cairn.release.index.generation import StagedSet
-from cairn.release.index.snapshot import Channel
+from cairn.release.index import write
+from cairn.release.index.generation import MIRRORED, FileEntry, FileRef, IndexSet, now, project_of
+from cairn.release.index.snapshot import Change, Index, Snapshot, refs_of
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist
 from cairn.release.publish.files import publish_dists
 from cairn.release.publish.resolve import closure
 from cairn.store.protocol import Store
-from cairn.wheels.wheelset import WheelSet
+from cairn.wheels import wheelset
+from cairn.wheels.wheelset import ClosureFile, WheelSet
 
-SET_FILE = "set.json"
 
-
-def stage_set(
+def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     store: Store,
-    channel: str,
+    index: str,
     wheel_set: WheelSet,
     wheels: Sequence[Path],
     *,
+    manifest: bytes,
     requirements: Sequence[str] = (),
-) -> StagedSet:
-    """Publish a set, and an index that holds exactly the set and everything it needs.
+    dry_run: bool = False,
+) -> WheelSet:
+    """Seal a set with everything it needs, and publish it.
 
     Args:
-        store: where the channel lives.
-        channel: its name; what the set needs must be in it already.
-        wheel_set: the set.
+        store: where the index lives.
+        index: its name; what the set needs must be in it already.
+        wheel_set: the set; one that is sealed already must get the same closure.
         wheels: its files, wherever they lie.
+        manifest: what it was built from, in the spelling whose sha256 the set names.
         requirements: what the set needs besides what it names itself.
+        dry_run: refuse what would be refused, and write nothing.
+
+    Returns:
+        The sealed set.
 
     Raises:
-        GateError: sets come into the channel through the gate alone, or it is of a different family.
-        StoreError: the files are not those of the set, or something that they need is not in the channel.
+        GateError: sets come into the index through the gate alone, or it is of a different family.
+        StoreError: the files are not those of the set, the manifest is a different one, something that they
+            need is not in the index, or a sealed set would get a different closure.
     """
-    rules.refuse_gated(channel)
-    rules.refuse_other_family(channel, wheel_set)
+    rules.refuse_gated(index)
+    rules.refuse_other_family(index, wheel_set)
+    if hashlib.sha256(manifest).hexdigest() != wheel_set.manifest_sha256:
+        raise StoreError(
+            "the set was built from a different manifest",
+            tip="give the manifest.json that is beside set.json",
+        )
     dists = _files_of(wheel_set, wheels)
-    target = Channel(store, channel)
-    platform = Platform(python=wheel_set.python, tag=wheel_set.platform)
-    found = closure(
-        target.load(), roots=dists, requirements=(*wheel_set.requirements, *requirements), platform=platform
+    target = Index(store, index)
+    snapshot = target.load()
+    open_set = wheelset.with_requirements(wheel_set, requirements)
+    sealed = wheelset.seal(open_set, _closure(snapshot, open_set, dists))
+    if wheel_set.set_id not in (None, sealed.set_id):
+        raise StoreError(
+            f"{index} would give the set {wheel_set.id[:12]} a different closure than it was sealed with",
+            tip="build it again, or publish what it was sealed with",
+        )
+    entry = index_set(sealed)
+    for act in (True, dry_run):  # refuse before anything is written
+        publish_dists(
+            target,
+            dists,
+            "stage",
+            build=sealed.manifest_sha256,
+            entry=entry,
+            before_commit=lambda: write.write_set(store, sealed, manifest),
+            dry_run=act,
+        )
+    return sealed
+
+
+def index_set(wheel_set: WheelSet) -> IndexSet:
+    """A sealed set as an index that has just taken it lists it, untested so far."""
+    return IndexSet(
+        set_id=wheel_set.id,
+        stack=wheel_set.stack,
+        line=wheel_set.line,
+        python=wheel_set.python,
+        platform=wheel_set.platform,
+        family=wheel_set.family,
+        targets=wheel_set.targets,
+        manifest_sha256=wheel_set.manifest_sha256,
+        projects={wheel.distribution: wheel.version for wheel in wheel_set.wheels},
+        added=now(),
     )
+
+
+def promotion(
+    source: Snapshot,
+    target: Snapshot,
+    wheel_set: WheelSet,
+    *,
+    entry: IndexSet,
+    provenance: Mapping[str, str] | None = None,
+) -> Change:
+    """What it takes to offer a set of `source` in `target`, with everything it needs.
+
+    Args:
+        source: the index that has it.
+        target: the index that is to have it.
+        wheel_set: the set.
+        entry: the set as `target` is to list it.
+        provenance: file name to the digest of its provenance, for the set's own wheels.
+    """
+    own = {wheel.file_name for wheel in wheel_set.wheels}
+    fresh: dict[str, list[FileEntry]] = collections.defaultdict(list)
+    for ref in refs_of(wheel_set):
+        name = project_of(ref.filename)
+        there = target.project(name).file(ref.filename)
+        wanted = there
+        if there is None:
+            wanted = msgspec.structs.replace(
+                source.entry(ref),
+                upload_time=entry.added,
+                sets=(),
+                yanked=None,
+                untested=entry.untested if ref.filename in own else None,
+                provenance=(provenance or {}).get(ref.filename),
+            )
+        elif ref.filename in own and there.untested is not None and entry.untested is None:
+            # What came untested with a different set has been tested with this one.
+            wanted = msgspec.structs.replace(there, untested=None)
+        if wanted is not None and ref.filename in own and entry.set_id not in wanted.sets:
+            wanted = msgspec.structs.replace(wanted, sets=(*wanted.sets, entry.set_id))
+        if wanted is not None and wanted != there:
+            fresh[name].append(wanted)
+    return Change(
+        projects={name: target.project(name).with_files(tuple(files)) for name, files in fresh.items()},
+        sets={entry.set_id: entry},
+    )
+
+
+def _closure(snapshot: Snapshot, wheel_set: WheelSet, dists: Sequence[Dist]) -> tuple[ClosureFile, ...]:
+    platform = Platform(python=wheel_set.python, tag=wheel_set.platform)
+    found = closure(snapshot, roots=dists, requirements=wheel_set.requirements, platform=platform)
     if found.missing:
         raise StoreError(
-            f"{channel} lacks what the set needs: {'; '.join(map(str, found.missing))}",
+            f"{snapshot.index.name} lacks what the set needs: {'; '.join(map(str, found.missing))}",
             tip="publish it, or fetch it with cairn index mirror",
         )
-    refs = tuple(sorted((item.ref for item in dists), key=lambda ref: ref.filename))
-    whole = tuple(sorted({*refs, *found.files}, key=lambda ref: ref.filename))
-    staged = StagedSet(set_id=wheel_set.set_id, wheels=refs, closure=whole)
-    publish_dists(target, dists, "stage", staged=staged, dry_run=True)  # refuse before anything is written
-    # Before the commit, so that a set in the state always has it. If the writer dies here, it lies beside no
-    # set until the set is staged again.
-    store.write(keys.set_key(channel, wheel_set.set_id, SET_FILE), datafile.dumps(wheel_set).encode())
-    publish_dists(target, dists, "stage", staged=staged)
-    return target.load().set(wheel_set.set_id)
+    return tuple(_closure_file(snapshot, ref) for ref in found.files)
 
 
-def read_set(store: Store, channel: str, set_id: str) -> WheelSet:
-    """The `set.json` kept beside a set's index."""
-    key = keys.set_key(channel, set_id, SET_FILE)
-    return datafile.loads(store.read(key).data, WheelSet, name=f"{store.url}/{key}")
+def _closure_file(snapshot: Snapshot, ref: FileRef) -> ClosureFile:
+    entry = snapshot.entry(ref)
+    of_sdk = project_of(ref.filename).partition("-")[0] == "rocm"
+    return ClosureFile(
+        file_name=ref.filename,
+        sha256=ref.sha256,
+        size=entry.size,
+        origin="rocm-sdk" if of_sdk else "mirrored" if entry.build == MIRRORED else "published",
+        metadata_sha256=entry.metadata_sha256,
+        requires_python=entry.requires_python,
+    )
 
 
 def _files_of(wheel_set: WheelSet, wheels: Sequence[Path]) -> tuple[Dist, ...]:

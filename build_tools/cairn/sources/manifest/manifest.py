@@ -95,7 +95,11 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
     build_env: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def digest(self) -> str:
-        """The sha256 of the manifest in one canonical spelling (keys sorted, no white space, UTF-8)."""
+        """The sha256, in hex, of the manifest in its canonical spelling."""
+        return hashlib.sha256(self.canonical()).hexdigest()
+
+    def canonical(self) -> bytes:
+        """The manifest in one spelling: keys sorted, no white space, UTF-8."""
         plain = datafile.to_plain(self)
         # Sealed sets name digests of manifests that were written before these fields existed.
         if not plain["build_env"]:
@@ -104,8 +108,7 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
             if project["checkout_dir"] is None:
                 del project["checkout_dir"]
         # As RFC 8785 (JCS) has it for what occurs here: neither floats nor keys beyond the basic plane.
-        text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def create(  # noqa: PLR0913 - each is one independent input of a build
