@@ -102,7 +102,7 @@ def _index_url(options: argparse.Namespace) -> str:
 
     if options.index_url:
         return str(options.index_url)
-    return keys.index_url(open_existing(options.store).url, keys.checked_channel(options.index))
+    return keys.index_url(open_existing(options.store).url, keys.checked_index(options.index))
 
 
 def _say(prepared: Installation) -> None:

@@ -198,3 +198,13 @@ def test_a_place_without_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "name an index that Cairn publishes" in capsys.readouterr().err
     assert main(["install", "--index-url", "s3://bucket/release/simple/", "--target", "cpu"]) == 2
     assert "pip and uv cannot install from s3://" in capsys.readouterr().err
+
+
+def test_a_store_on_this_machine(tmp_path: Path, index: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert index.startswith((tmp_path / "store").as_uri())
+    assert main(["install", "--store", str(tmp_path / "store"), "--target", "gfx1100"]) == 0
+    assert capsys.readouterr().out.replace(index.removesuffix("/release/simple/"), "BASE") == both(
+        FAMILY, NAMES
+    )
+    assert main(["install", "--store", str(tmp_path / "store"), "--index", "relase", "--target", "cpu"]) == 2
+    assert "did you mean release?" in capsys.readouterr().err
