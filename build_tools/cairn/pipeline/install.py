@@ -18,7 +18,7 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from cairn import datafile, platforms, process, targets, venv
+from cairn import datafile, files, platforms, process, targets, venv
 from cairn.errors import NetworkError, StoreError, UsageError
 from cairn.output import Progress
 from cairn.release.choose import Choice, Machine, Pick, choose, shown
@@ -61,7 +61,8 @@ def prepare(index_url: str, machine: Machine, *, line: str | None = None) -> Ins
     """What a machine should install from an index.
 
     Args:
-        index_url: of the simple pages of a channel, or of one index of it, or the folder these are in.
+        index_url: of the simple pages of a channel, or of one index of it, or the folder these are in; a path
+            stands for the URL of a folder.
         machine: what to install on.
         line: the release line to take, where not the first that is offered.
 
@@ -70,6 +71,8 @@ def prepare(index_url: str, machine: Machine, *, line: str | None = None) -> Ins
         NetworkError: it cannot be reached.
         StoreError: it does not say what it has, or says it in a way that is not to be trusted.
     """
+    if "://" not in index_url:  # pip and uv take a path as well, but only a URL can be put together
+        index_url = files.expanded(index_url).absolute().as_uri()
     address = f"{index_url.rstrip('/').removesuffix('/simple')}/targets.json"
     offered = datafile.loads(_read(address), TargetsFile, name=address)
     for entry in offered.targets:
