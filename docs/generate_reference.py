@@ -31,6 +31,7 @@ from cairn.cli.upstream import (
 from cairn.release import records
 from cairn.release.gate import judgement
 from cairn.release.index import generation
+from cairn.release.publish import mirror_lock
 from cairn.release.pages import targets_file
 from cairn.rocm import packages_toml
 from cairn.sources.manifest import manifest
@@ -96,6 +97,11 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         "packages.toml",
         packages_toml.Description,
         "Written by hand; `cairn rocm package` reads it.",
+    )
+    yield (
+        mirror_lock.FILE,
+        mirror_lock.MirrorLock,
+        "`cairn index mirror lock` writes it beside the stack.toml; `mirror sync` goes by it.",
     )
     yield "manifest.json", manifest.Manifest, "`cairn build` and `cairn manifest create` write it."
     yield "set.json", wheelset.WheelSet, "`cairn build` writes it beside the wheels; records are bound to it."

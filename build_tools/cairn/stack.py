@@ -28,6 +28,9 @@ PinKind = Literal["related_commits", "ci_commit_pins"]
 
 _VERSION_OF = re.compile(r"\{version:([A-Za-z0-9_-]+)\}")  # see cairn.build.inputs.variables
 _LINE = "{line}"  # in a hashtag: the name of the release line
+_PYTHON = re.compile(r"3\.[0-9]{1,2}")
+# A platform tag (PEP 425) without the version of glibc or macOS, which is a matter of who installs.
+_PLATFORM = re.compile(r"linux_[a-z0-9_]+|win_(amd64|arm64)|macosx_(x86_64|arm64)")
 # No ref may have these characters (git help check-ref-format), so that no line has a pattern for its name.
 _PATTERN = re.compile(r"[*?\[]")
 
@@ -171,6 +174,8 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
         projects: in any order.
         install: distributions that users ask pip for; the others come with them. All when empty.
         features: name to when it is on, for `{on_or_off:NAME}`.
+        pythons: versions of Python that its sets are built for, such as `3.11`; the build's where empty.
+        platforms: such as `linux_x86_64`; the build's where empty.
         disk: bytes that a first run of the trail leaves in its work folder; None where it was not measured.
         folder: where the stack.toml is; set by `load`.
     """
@@ -187,6 +192,8 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
     smoke_tests: tuple[str, ...] = ()
     install: tuple[str, ...] = ()
     features: Mapping[str, Feature] = msgspec.field(default_factory=dict)
+    pythons: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
     disk: int | None = None
     folder: str = ""
 
@@ -295,7 +302,17 @@ def _validate(stack: Stack, path: Path) -> None:
                 raise UsageError(f"{path}: the origin of {project.name} must have one of url, tree and sdist")
     for text in (*stack.extra_wheels, *(line for p in stack.projects for line in p.build_requires)):
         _validate_requirement(text, path)
+    _validate_places(stack, path)
     _validate_order(stack, path)
+
+
+def _validate_places(stack: Stack, path: Path) -> None:
+    for kind, pattern, values in (
+        ("version of Python", _PYTHON, stack.pythons),
+        ("platform", _PLATFORM, stack.platforms),
+    ):
+        if wrong := next((value for value in values if not pattern.fullmatch(value)), None):
+            raise UsageError(f"{path}: {wrong!r} is not a {kind}", tip="write 3.11 and linux_x86_64")
 
 
 def _validate_requirement(text: str, path: Path) -> None:

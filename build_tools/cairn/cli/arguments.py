@@ -189,10 +189,12 @@ def add_provided(parser: argparse.ArgumentParser) -> None:
     add_repeated(parser, "--provided", "GLOB", "a library that a different wheel supplies")
 
 
-def add_store(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+def add_store(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, required: bool | None = None
+) -> None:
     """`--store`, which must be given unless something else of a group may be given instead."""
-    alone = isinstance(parser, argparse.ArgumentParser)
-    parser.add_argument("--store", required=alone, metavar="URL", help="the store: a path or file://…")
+    needed = isinstance(parser, argparse.ArgumentParser) if required is None else required
+    parser.add_argument("--store", required=needed, metavar="URL", help="the store: a path or file://…")
 
 
 def add_index(parser: argparse.ArgumentParser, *, default: str) -> None:

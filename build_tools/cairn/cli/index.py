@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments
+from cairn.cli import arguments, index_mirror
 from cairn.cli.parser import Subparsers, add_command, add_commands
 from cairn.errors import StoreError, UsageError
 from cairn.output import console
@@ -25,7 +25,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     _add_serve(commands)
     _add_publish(commands)
-    _add_mirror(commands)
+    index_mirror.add_to(commands)
     _add_check(commands, "audit", hashes=False, about="compare pages and sizes with the state")
     _add_check(commands, "verify", hashes=True, about="audit, and read every file for its sha256")
 
@@ -83,22 +83,6 @@ def _add_publish(commands: Subparsers) -> None:
         parser, "--require", "REQUIREMENT", "with --set: what the set needs and no metadata says"
     )
     arguments.add_dry_run(parser)
-
-
-def _add_mirror(commands: Subparsers) -> None:
-    parser = add_command(
-        commands,
-        "mirror",
-        _mirror,
-        about="fetch what distributions need and the channel lacks, and keep it by its hash",
-        more="What sets need comes with them into other channels.",
-        example="cairn index mirror dist/*.whl --store ./store --index staging",
-    )
-    parser.add_argument(
-        "files", nargs="*", type=arguments.file, metavar="FILE", help="whose dependencies to fetch"
-    )
-    arguments.add_repeated(parser, "--require", "REQUIREMENT", "fetch this too")
-    _add_place(parser)
 
 
 def _add_check(commands: Subparsers, name: str, *, hashes: bool, about: str) -> None:
@@ -182,19 +166,6 @@ def _publish(options: argparse.Namespace) -> int:
         console.current().json({"set": sealed.id, "closure": [file.file_name for file in sealed.closure]})
     else:
         console.current().out(sealed.id)
-    return 0
-
-
-def _mirror(options: argparse.Namespace) -> int:
-    from cairn.release.publish.mirror import mirror
-    from cairn.store.folder import open_store
-
-    if not options.files and not options.require:
-        raise UsageError("nothing to mirror", tip="name distributions, or give --require")
-    store = open_store(options.store)
-    with console.current().stage(f"mirror into {options.index}"):
-        done = mirror(store, options.index, dists=options.files, requirements=options.require)
-    _say(done, options)
     return 0
 
 

@@ -44,22 +44,27 @@ def mirror(
         UsageError: a requirement cannot be read.
         NetworkError: pip cannot find or fetch one; the message names it.
     """
+    added: list[Published] = []
+    while lacking := missing(store, index, dists=dists, requirements=requirements):
+        if len(added) == _ROUNDS:
+            raise NetworkError(f"still missing after fetching: {'; '.join(map(str, lacking))}")
+        added.append(_fetch(Index(store, index).load(), lacking))
+    return Published(added=tuple(entry for published in added for entry in published.added))
+
+
+def missing(
+    store: Store, index: str, *, dists: Sequence[Path] = (), requirements: Sequence[str] = ()
+) -> tuple[Missing, ...]:
+    """What `mirror` would have to fetch, as far as the files that are there tell; raises like it."""
     rules.refuse_gated(index)
     for line in requirements:
         parsed(line)
     roots = tuple(distribution.read(path) for path in dists)
-    added: list[Published] = []
-    while True:
-        snapshot = Index(store, index).load()
-        found = closure(snapshot, roots=roots, requirements=requirements, platform=Platform.here())
-        if not found.missing:
-            return Published(added=tuple(entry for published in added for entry in published.added))
-        if len(added) == _ROUNDS:
-            raise NetworkError(f"still missing after fetching: {'; '.join(map(str, found.missing))}")
-        added.append(_fetch(snapshot, found.missing))
+    snapshot = Index(store, index).load()
+    return closure(snapshot, roots=roots, requirements=requirements, platform=Platform.here()).missing
 
 
-def _fetch(snapshot: Snapshot, missing: Sequence[Missing]) -> Published:
+def _fetch(snapshot: Snapshot, lacking: Sequence[Missing]) -> Published:
     """Have pip download what is missing and what that needs, and publish what the index lacks of it."""
     with tempfile.TemporaryDirectory(prefix="cairn-mirror-") as folder:
         try:
@@ -67,7 +72,7 @@ def _fetch(snapshot: Snapshot, missing: Sequence[Missing]) -> Published:
                 [
                     *(sys.executable, "-m", "pip", "download", "--no-input", "--disable-pip-version-check"),
                     *("--only-binary", ":all:", "--dest", folder, "--quiet"),
-                    *sorted({item.requirement for item in missing}),
+                    *sorted({item.requirement for item in lacking}),
                 ],
                 env=pip_settings.read().pip_environment(),
                 timeout=_TIMEOUT,
@@ -76,7 +81,7 @@ def _fetch(snapshot: Snapshot, missing: Sequence[Missing]) -> Published:
             said = (text for text in error.output.splitlines() if text.startswith("ERROR"))
             reason = " ".join(text.removeprefix("ERROR: ") for text in said)[:500] or str(error)
             raise NetworkError(
-                f"pip cannot fetch what is missing: {'; '.join(map(str, missing))}. {reason}",
+                f"pip cannot fetch what is missing: {'; '.join(map(str, lacking))}. {reason}",
                 tip="see pip config list for the index that it asks; publish our own distributions first",
             ) from error
         fetched = tuple(distribution.read(path) for path in sorted(Path(folder).iterdir()))

@@ -1,0 +1,152 @@
+"""Making the lock of a mirror: uv resolves what is asked, once for each Python and platform of the stack."""
+
+from __future__ import annotations
+
+import posixpath
+import sys
+import tempfile
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import canonicalize_name
+
+from cairn import datafile, process, requirements, venv
+from cairn.errors import NetworkError, ProcessError
+from cairn.release.publish.compatibility import Platform
+from cairn.release.publish.distribution import Dist
+from cairn.release.publish.mirror_lock import Asked, LockedFile, MirrorLock, in_order, is_of_sdk, lines_for
+from cairn.release.publish.pip_settings import PipSettings
+from cairn.stack import Stack
+
+_TIMEOUT = 600.0  # seconds; hundreds of projects take a few
+_PYLOCK = "pylock.toml"  # uv takes the format of its output from this name (PEP 751)
+
+
+def asked_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) -> tuple[Asked, ...]:
+    """What distributions of a stack, and the user, ask of other indexes.
+
+    Args:
+        dists: wheels of one or several Pythons and platforms; what any of them requires counts for all.
+        further: requirements of the user.
+        stack: its own projects, and the ROCm SDK, come from nowhere else.
+    """
+    dists = tuple(dists)
+    own = {str(canonicalize_name(p.distribution)) for p in stack.projects} | {dist.name for dist in dists}
+    found: dict[str, tuple[dict[str, None], set[str]]] = {}
+    for dist in dists:
+        requires, extras = found.setdefault(dist.name, ({}, set()))
+        names = ((str(r), canonicalize_name(r.name)) for r in dist.needs.requires)
+        requires |= {text: None for text, name in names if name not in own and not is_of_sdk(name)}
+        extras |= set(dist.needs.extras)
+    asked = [
+        Asked(by=name, requires=tuple(requires), extras=tuple(sorted(extras)))
+        for name, (requires, extras) in sorted(found.items())
+        if requires
+    ]
+    lines = tuple(dict.fromkeys(str(requirements.requirement(line)) for line in further))
+    return (*asked, Asked(by=stack.name, requires=lines)) if lines else tuple(asked)
+
+
+def merged(before: Iterable[Asked], new: Iterable[Asked], *, stack: Stack) -> tuple[Asked, ...]:
+    """What is asked in all: a project's newest wheels say all that it asks; what the user asks adds up."""
+    found = {one.by: one for one in before}
+    for one in new:
+        if one.by == stack.name and one.by in found:
+            lines = tuple(dict.fromkeys((*found[one.by].requires, *one.requires)))
+            found[one.by] = Asked(by=one.by, requires=lines)
+        else:
+            found[one.by] = one
+    return tuple(found.values())
+
+
+def resolve(
+    stack: Stack,
+    platforms: Sequence[Platform],
+    asked: Sequence[Asked],
+    *,
+    settings: PipSettings,
+    before: MirrorLock | None = None,
+) -> MirrorLock:
+    """The lock of what is asked, from the index that pip is set up for.
+
+    Args:
+        stack: whose lock it is.
+        platforms: every Python and platform that it is to cover.
+        asked: what to resolve.
+        settings: where uv looks.
+        before: an earlier lock, whose versions are kept where they still do.
+
+    Raises:
+        NetworkError: a requirement cannot be met there, or the index cannot be reached; uv's explanation.
+        UsageError: uv has no name for a platform.
+    """
+    found: list[LockedFile] = []
+    for platform in platforms:
+        lines = tuple(lines_for(asked, platform))
+        known = [f for f in (before.files if before else ()) if platform.takes(f.file_name, None)]
+        found += _locked(lines, platform, settings=settings, known=known)
+    return MirrorLock(
+        stack=stack.name,
+        pythons=tuple(dict.fromkeys(platform.python for platform in platforms)),
+        platforms=tuple(dict.fromkeys(platform.tag for platform in platforms)),
+        asked=tuple(asked),
+        files=in_order(found),
+    )
+
+
+def _locked(
+    lines: Sequence[str], platform: Platform, *, settings: PipSettings, known: Sequence[LockedFile]
+) -> Iterator[LockedFile]:
+    """The files of one platform."""
+    with tempfile.TemporaryDirectory(prefix="cairn-lock-") as folder:
+        output = Path(folder, _PYLOCK)
+        if known:  # uv prefers the versions that its output has already
+            output.write_text(_preferences(known), encoding="utf-8")
+        command = [venv.uv_program(), "pip", "compile", "-", "--no-config", "--quiet", "--no-header"]
+        command += ["--no-build", "--no-python-downloads", "--python", sys.executable]
+        command += [*settings.uv_options(), *platform.uv_options(anywhere=True), "--output-file", str(output)]
+        try:
+            process.run(
+                command, env=settings.uv_environment(), stdin="\n".join(lines).encode(), timeout=_TIMEOUT
+            )
+        except ProcessError as error:
+            said = " ".join(error.output.split())
+            raise NetworkError(
+                f"uv cannot resolve what is asked for {platform}: {said[-600:]}",
+                tip="see python3 -m pip config list for the index that is asked",
+            ) from error
+        packages = datafile.read_toml(output).get("packages", [])
+    for package in packages:
+        yield from _files_of(package, platform)
+
+
+def _preferences(known: Sequence[LockedFile]) -> str:
+    """A pylock.toml (PEP 751) with these versions, for uv to prefer."""
+    # Several versions of a project where Pythons differ: uv takes what fits.
+    packages = [
+        f'[[packages]]\nname = "{f.name}"\nversion = "{f.version}"\n'
+        f'wheels = [{{ path = "{f.file_name}", hashes = {{ sha256 = "{f.sha256}" }} }}]\n'
+        for f in {(file.name, file.version): file for file in known}.values()
+    ]
+    return "\n".join(['lock-version = "1.0"\ncreated-by = "cairn"\n', *packages])
+
+
+def _files_of(package: Mapping[str, Any], platform: Platform) -> Iterator[LockedFile]:
+    """The wheels of a package of a pylock.toml."""
+    for wheel in package.get("wheels", ()):
+        # `name` may be left out where the end of the address says it.
+        place = urllib.parse.urlsplit(wheel["url"]).path if "url" in wheel else wheel.get("path", "")
+        file_name = wheel.get("name") or urllib.parse.unquote(posixpath.basename(place))
+        sha256 = wheel.get("hashes", {}).get("sha256")
+        if sha256 is None:
+            raise NetworkError(f"the index gives no sha256 of {file_name}", tip="ask an index that does")
+        if platform.takes(file_name, None):
+            yield LockedFile(
+                name=package["name"],
+                version=package["version"],
+                file_name=file_name,
+                sha256=sha256,
+                size=wheel.get("size"),
+            )

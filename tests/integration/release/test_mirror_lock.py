@@ -1,0 +1,188 @@
+"""A mirror that goes by its lock: made by uv, fetched by pip, compared with the index."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn import stack
+from cairn.cli.main import main
+from cairn.errors import GateError, NetworkError, StoreError
+from cairn.release.index.keys import index_url
+from cairn.release.index.snapshot import Index
+from cairn.release.publish import mirror_lock, mirror_sync
+from cairn.release.publish.files import publish
+from cairn.release.publish.mirror_lock import MirrorLock
+from cairn.store.folder import LocalStore
+from helpers.release import make_wheel
+
+pytestmark = pytest.mark.slow
+
+SAMPLE = Path(__file__).parents[3] / "external-builds/sample"
+PYTHONS, PLATFORMS = ("3.11", "3.12"), ("linux_x86_64", "win_amd64")
+FAST = [
+    f"fast-1.0-cp{python.replace('.', '')}-cp{python.replace('.', '')}-{tag}.whl"
+    for python in PYTHONS
+    for tag in ("manylinux_2_28_x86_64", "win_amd64")
+]
+
+
+@pytest.fixture
+def upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
+    """The index that the user's pip is set up for: files for every Python, platform and one for musl."""
+    store, folder = LocalStore(tmp_path / "upstream"), tmp_path / "up"
+    tags = [name.removeprefix("fast-1.0-").removesuffix(".whl") for name in FAST]
+    wheels = [make_wheel(folder, "fast", "1.0", tag=tag, requires=["deep"]) for tag in tags]
+    wheels += [make_wheel(folder, "fast", "1.0", tag="cp311-cp311-musllinux_1_2_x86_64", requires=["deep"])]
+    wheels += [make_wheel(folder, "deep", "1.1"), make_wheel(folder, "new", "1.0", python=">=3.12")]
+    wheels += [make_wheel(folder, "opt", "1.0"), make_wheel(folder, "unasked", "1.0")]
+    publish(store, "dev", wheels)
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", index_url(store.path.as_uri(), "dev"))
+    return store
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A stack for two Pythons on two platforms."""
+    folder = tmp_path / "stack"
+    shutil.copytree(SAMPLE, folder)
+    text = (folder / "stack.toml").read_text(encoding="utf-8")
+    places = f"pythons = {json.dumps(PYTHONS)}\nplatforms = {json.dumps(PLATFORMS)}\n"
+    (folder / "stack.toml").write_text(text.replace("\nline = ", f"\n{places}line = ", 1), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def lock(upstream: LocalStore, project: Path, tmp_path: Path) -> MirrorLock:
+    """The lock of a torch that needs what is on `upstream`."""
+    assert upstream.path.is_dir()
+    requires = ["fast", 'new; python_version >= "3.12"', 'opt; extra == "x"', "triton==3.5", "rocm==7.10.0"]
+    torch = make_wheel(tmp_path, "torch", "2.9.0", requires=requires, extras=["x"])
+    assert main(["index", "mirror", "lock", str(torch), "--stack", str(project)]) == 0
+    return mirror_lock.read(project / mirror_lock.FILE)
+
+
+def test_every_python_and_platform_of_the_stack_is_locked_not_only_ours(lock: MirrorLock) -> None:
+    pure = ["deep-1.1-py3-none-any.whl", "new-1.0-py3-none-any.whl", "opt-1.0-py3-none-any.whl"]
+    assert sorted(file.file_name for file in lock.files) == sorted([*FAST, *pure])
+    assert (lock.pythons, lock.platforms) == (PYTHONS, PLATFORMS)
+
+
+def test_an_index_is_brought_to_hold_the_lock_and_is_left_alone_when_it_does(
+    lock: MirrorLock,
+    upstream: LocalStore,
+    project: Path,
+    store: LocalStore,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    publish(store, "staging", [make_wheel(tmp_path, "ours", "1.0")])
+    capsys.readouterr()
+    command = ["--stack", str(project), "--store", str(store.path), "--json"]
+    assert main(["index", "mirror", "verify", *command]) != 0
+    before = json.loads(capsys.readouterr().out)["problems"]
+    assert len([line for line in before if "staging lacks" in line]) == len(lock.files)
+    assert main(["index", "mirror", "sync", "--dry-run", *command]) == 0
+    assert [project.name for project in Index(store, "staging").load().projects()] == ["ours"]
+    assert main(["index", "mirror", "sync", *command]) == 0
+    capsys.readouterr()
+    shutil.rmtree(upstream.path)  # nothing more is fetched
+    assert main(["index", "mirror", "sync", *command]) == 0
+    assert json.loads(capsys.readouterr().out)["added"] == []
+    assert main(["index", "mirror", "verify", *command]) == 0
+
+
+def test_a_poisoned_file_is_refused_by_name_and_nothing_is_published(
+    lock: MirrorLock, upstream: LocalStore, store: LocalStore
+) -> None:
+    poisoned = next(upstream.path.glob("files/*/*/deep-1.1-py3-none-any.whl"))
+    poisoned.write_bytes(make_wheel(upstream.path / "evil", "deep", "1.1", content="EVIL = 1\n").read_bytes())
+    with pytest.raises(NetworkError, match=r"not fetched: deep-1\.1-py3-none-any\.whl: ") as caught:
+        mirror_sync.sync(store, "staging", lock)
+    assert str(caught.value).count(".whl: ") == 1
+    assert not Index(store, "staging").load().exists
+
+
+def test_a_lock_that_names_other_bytes_than_the_index_offers_is_refused(
+    lock: MirrorLock, store: LocalStore
+) -> None:
+    edited = tuple(
+        msgspec.structs.replace(file, sha256="0" * 64) if file.name in ("deep", "opt") else file
+        for file in lock.files
+    )
+    with pytest.raises(NetworkError, match="not fetched") as caught:
+        mirror_sync.sync(store, "staging", msgspec.structs.replace(lock, files=edited))
+    assert [name for name in ("deep-1.1", "opt-1.0", "fast-1.0") if name in str(caught.value)] == [
+        "deep-1.1",
+        "opt-1.0",
+    ]
+
+
+def test_an_index_with_other_bytes_than_the_lock_is_not_changed(
+    lock: MirrorLock, store: LocalStore, tmp_path: Path
+) -> None:
+    publish(store, "staging", [make_wheel(tmp_path / "own", "deep", "1.1", content="OURS = 1\n")])
+    with pytest.raises(StoreError, match=r"deep-1\.1-py3-none-any\.whl is there with sha256"):
+        mirror_sync.sync(store, "staging", lock)
+
+
+def test_nothing_is_mirrored_into_what_people_install_from(lock: MirrorLock, store: LocalStore) -> None:
+    with pytest.raises(GateError):
+        mirror_sync.sync(store, "release", lock)
+
+
+def test_a_new_python_is_noticed_before_users_notice(
+    lock: MirrorLock, project: Path, store: LocalStore
+) -> None:
+    mirror_sync.sync(store, "staging", lock)
+    loaded = stack.load(project)
+    snapshot = Index(store, "staging").load()
+    assert mirror_sync.problems(lock, loaded, snapshot) == ()
+    more = msgspec.structs.replace(loaded, pythons=("3.11", "3.12", "3.13"))
+    assert [line.partition(":")[0] for line in mirror_sync.problems(lock, more, snapshot)] == [
+        "the lock does not cover Python 3.13 on linux_x86_64",
+        "the lock does not cover Python 3.13 on win_amd64",
+    ]
+
+
+def test_a_lock_from_which_a_file_was_taken_does_not_suffice(
+    lock: MirrorLock, project: Path, store: LocalStore
+) -> None:
+    less = msgspec.structs.replace(
+        lock, files=tuple(file for file in lock.files if "cp312-win" not in file.file_name)
+    )
+    mirror_sync.sync(store, "staging", less)
+    found = mirror_sync.problems(less, stack.load(project), Index(store, "staging").load())
+    assert [line.partition(":")[0] for line in found] == ["Python 3.12 on win_amd64"]
+
+
+def test_locking_again_keeps_versions_until_an_upgrade_is_asked_for(
+    lock: MirrorLock, upstream: LocalStore, project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publish(upstream, "dev", [make_wheel(tmp_path / "up2", "deep", "1.2")])
+    command = ["index", "mirror", "lock", "--stack", str(project)]
+    capsys.readouterr()
+    assert main(command) == 0
+    assert capsys.readouterr().out == ""
+    assert mirror_lock.read(project / mirror_lock.FILE) == lock
+    assert main([*command, "--upgrade", "--dry-run"]) == 0
+    assert capsys.readouterr().out == "- deep-1.1-py3-none-any.whl\n+ deep-1.2-py3-none-any.whl\n"
+    assert mirror_lock.read(project / mirror_lock.FILE) == lock
+
+
+@pytest.mark.usefixtures("upstream")
+def test_what_cannot_be_locked_is_explained_for_its_platform(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["index", "mirror", "lock", "--stack", str(project), "--require", "nowhere"]
+    assert main(command) != 0
+    assert "uv cannot resolve what is asked for Python 3.11 on linux_x86_64" in capsys.readouterr().err
+    assert not (project / mirror_lock.FILE).exists()

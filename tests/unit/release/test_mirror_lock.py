@@ -1,0 +1,189 @@
+"""The lock of a mirror: its text, what it asks, and what it may not name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn import stack
+from cairn.cli.main import main
+from cairn.errors import UsageError
+from cairn.release.publish import distribution, mirror_lock, mirror_resolve
+from cairn.release.publish.compatibility import Platform
+from cairn.release.publish.mirror_lock import Asked, LockedFile, MirrorLock
+from helpers.release import make_wheel
+
+SAMPLE = Path(__file__).parents[3] / "external-builds/sample"
+NUMPY = LockedFile(
+    name="numpy",
+    version="2.0",
+    file_name="numpy-2.0-cp311-cp311-manylinux_2_28_x86_64.whl",
+    sha256="a" * 64,
+    size=9,
+)
+LOCK = MirrorLock(
+    stack="sample",
+    pythons=("3.11", "3.12"),
+    platforms=("linux_x86_64", "win_amd64"),
+    asked=(
+        Asked(by="torch", requires=('numpy; python_version < "4"', 'opt; extra == "x"'), extras=("x",)),
+        Asked(by="sample", requires=("b[y]>=1",)),
+    ),
+    files=(NUMPY,),
+)
+
+
+def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / mirror_lock.FILE
+    mirror_lock.write(path, LOCK)
+    assert mirror_lock.read(path) == LOCK
+    unknown_size = msgspec.structs.replace(LOCK, files=(msgspec.structs.replace(NUMPY, size=None),))
+    mirror_lock.write(path, unknown_size)
+    assert mirror_lock.read(path) == unknown_size
+
+
+def test_a_review_sees_a_line_for_each_file() -> None:
+    text = mirror_lock.dumps(LOCK)
+    assert sum("numpy-2.0" in line for line in text.splitlines()) == 1
+    newer = msgspec.structs.replace(NUMPY, version="2.1", file_name=NUMPY.file_name.replace("2.0", "2.1"))
+    other = msgspec.structs.replace(NUMPY, sha256="b" * 64)
+    assert mirror_lock.changes(None, LOCK) == (f"+ {NUMPY.file_name}",)
+    assert mirror_lock.changes(LOCK, msgspec.structs.replace(LOCK, files=(newer,))) == (
+        f"- {NUMPY.file_name}",
+        f"+ {newer.file_name}",
+    )
+    (line,) = mirror_lock.changes(LOCK, msgspec.structs.replace(LOCK, files=(other,)))
+    assert line.startswith(f"! {NUMPY.file_name}: other bytes")
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"sha256": "A" * 64}, "not a sha256"),
+        ({"sha256": ""}, "not a sha256"),
+        ({"name": "torch"}, "is not of torch 2.0"),
+        ({"version": "2.0.0"}, "is not of numpy 2.0.0"),
+        ({"file_name": "../numpy-2.0-py3-none-any.whl"}, "is not the name of a wheel"),
+        ({"file_name": "numpy-2.0.tar.gz"}, "is not the name of a wheel"),
+        ({"name": "rocm", "file_name": "rocm-2.0-py3-none-any.whl"}, "comes from ROCm alone"),
+        (
+            {"name": "rocm-sdk-core", "file_name": "rocm_sdk_core-2.0-py3-none-any.whl"},
+            "comes from ROCm alone",
+        ),
+    ],
+)
+def test_what_no_mirror_may_hold_is_refused_by_name(tmp_path: Path, change: dict[str, str], why: str) -> None:
+    path = tmp_path / mirror_lock.FILE
+    mirror_lock.write(path, msgspec.structs.replace(LOCK, files=(msgspec.structs.replace(NUMPY, **change),)))
+    with pytest.raises(UsageError, match=why):
+        mirror_lock.read(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"files": (NUMPY, NUMPY)}, "names numpy-2.0-.* twice"),
+        ({"pythons": ("3",)}, "is not a version of Python"),
+        ({"asked": (Asked(by="a", requires=("a b",)),)}, "'a b' is not a requirement"),
+    ],
+)
+def test_a_lock_that_contradicts_itself_is_refused(
+    tmp_path: Path, change: dict[str, object], why: str
+) -> None:
+    path = tmp_path / mirror_lock.FILE
+    mirror_lock.write(path, msgspec.structs.replace(LOCK, **change))
+    with pytest.raises(UsageError, match=why):
+        mirror_lock.read(path)
+
+
+def test_a_missing_lock_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        mirror_lock.read(tmp_path / mirror_lock.FILE)
+    assert caught.value.tip is not None
+    assert "cairn index mirror lock" in caught.value.tip
+
+
+@pytest.mark.parametrize(
+    ("python", "tag", "expected"),
+    [
+        ("3.11", "linux_x86_64", ["a", "lin>=1"]),
+        ("3.12", "win_amd64", ["a", "extra[z]", "new<9", "win"]),
+    ],
+)
+def test_markers_and_extras_decide_what_is_asked_on_a_platform(
+    python: str, tag: str, expected: list[str]
+) -> None:
+    asked = Asked(
+        by="torch",
+        requires=(
+            "A",
+            'lin>=1; platform_system == "Linux"',
+            'win; sys_platform == "win32"',
+            'new<9; python_version >= "3.12"',
+            'Extra[z]; extra == "x" and sys_platform == "win32"',
+            'never; extra == "y"',
+        ),
+        extras=("x",),
+    )
+    assert list(mirror_lock.lines_for([asked], Platform(python=python, tag=tag))) == expected
+
+
+def test_what_the_stack_makes_itself_is_asked_of_no_other_index(tmp_path: Path) -> None:
+    requires = ["numpy", "rocm[libraries]==7.10.0", "rocm-sdk-core==7.10.0", "triton==3.5", "mine"]
+    torch = make_wheel(tmp_path, "torch", "2.9.0", requires=requires, extras=["x"])
+    mine = make_wheel(tmp_path, "mine", "1", requires=["torch==2.9.0"])
+    sample = stack.load(SAMPLE)
+    found = mirror_resolve.asked_by(map(distribution.read, (torch, mine)), ["pillow >= 5"], stack=sample)
+    assert found == (
+        Asked(by="torch", requires=("numpy",), extras=("x",)),
+        Asked(by="sample", requires=("pillow>=5",)),
+    )
+
+
+def test_newer_wheels_say_all_that_a_project_asks_and_what_users_ask_adds_up() -> None:
+    sample = stack.load(SAMPLE)
+    before = (Asked(by="torch", requires=("old",)), Asked(by="sample", requires=("b",)))
+    new = (Asked(by="torch", requires=("new",)), Asked(by="sample", requires=("c", "b")))
+    assert mirror_resolve.merged(before, new, stack=sample) == (
+        Asked(by="torch", requires=("new",)),
+        Asked(by="sample", requires=("b", "c")),
+    )
+
+
+def test_a_stack_says_for_which_pythons_and_platforms_it_is(tmp_path: Path) -> None:
+    sample = stack.load(SAMPLE)
+    assert mirror_lock.places_of(sample) == (Platform.here(),)
+    more = msgspec.structs.replace(sample, pythons=("3.11", "3.13"), platforms=("win_amd64",))
+    assert [str(place) for place in mirror_lock.places_of(more)] == [
+        "Python 3.11 on win_amd64",
+        "Python 3.13 on win_amd64",
+    ]
+    text = (SAMPLE / "stack.toml").read_text(encoding="utf-8")
+    for line, why in (
+        ('pythons = ["3"]', "'3' is not a version of Python"),
+        ('platforms = ["linux"]', "'linux' is not a platform"),
+    ):
+        (tmp_path / "stack.toml").write_text(text.replace("\nline = ", f"\n{line}\nline = ", 1))
+        with pytest.raises(UsageError, match=why):
+            stack.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["sync"], "mirror sync needs a stack"),
+        (["lock", "verify", "--stack", str(SAMPLE)], "are three commands"),
+        (["sync", "--stack", str(SAMPLE)], "no store is named"),
+        (["sync", "--stack", str(SAMPLE), "--store", "s", "--require", "a"], "goes by the lock alone"),
+        (["--require", "a"], "no store is named"),
+        (["--store", "s"], "nothing to mirror"),
+        (["lock", "--stack", str(SAMPLE)], "nothing to lock"),
+    ],
+)
+def test_a_command_that_lacks_something_says_what(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["index", "mirror", *words]) != 0
+    assert why in capsys.readouterr().err
