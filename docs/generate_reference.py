@@ -31,8 +31,8 @@ from cairn.cli.upstream import (
 from cairn.release import records
 from cairn.release.gate import judgement
 from cairn.release.index import generation
-from cairn.release.publish import mirror_lock
 from cairn.release.pages import targets_file
+from cairn.release.publish import mirror_lock
 from cairn.rocm import packages_toml
 from cairn.sources.manifest import manifest
 from cairn.testing import record
