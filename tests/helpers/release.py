@@ -16,6 +16,7 @@ from cairn.release.index.commit import commit
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.publish import distribution, wheel_set
 from cairn.release.publish.files import publish_dists
+from cairn.sources.manifest.manifest import Manifest
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import Store
 from cairn.wheels import wheelset
@@ -161,7 +162,9 @@ def make_set(wheels: Sequence[Path], *, family: str = "cpu", targets: Sequence[s
     )
 
 
-MANIFEST = b'{"schema":"cairn.manifest/1"}'
+MANIFEST = Manifest(
+    stack="sample", line="main", projects=(), targets=("cpu",), pythons=("3.11",), platform="linux_x86_64"
+).canonical()
 """What every set of these tests was built from."""
 
 

@@ -17,16 +17,14 @@ from pathlib import Path
 import pytest
 
 from cairn.release.gate.audit import audit
-from cairn.release.index import keys
 from cairn.release.index.commit import recover
 from cairn.release.index.keys import index_url
-from cairn.release.promote import Proof, transfer
+from cairn.release.index.snapshot import Index
 from cairn.release.publish.files import publish
-from cairn.release.publish.wheel_set import stage_set
 from cairn.release.serve.server import serving
 from cairn.store.folder import LocalStore
 from cairn.wheels.wheelset import WheelSet
-from helpers.release import make_set, make_wheel
+from helpers.release import make_set, make_wheel, move, stage_set
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +45,8 @@ import os, signal, sys
 from pathlib import Path
 from cairn import files
 from cairn.store.folder import LocalStore
-from cairn.release.promote import Proof, transfer
+from cairn.release.index.snapshot import read_set
+from helpers.release import move
 left, replace = int(sys.argv[3]), Path.replace
 def dying(self, target):
     global left
@@ -56,7 +55,8 @@ def dying(self, target):
         os.kill(os.getpid(), signal.SIGKILL)
     return replace(self, target)
 Path.replace = dying
-transfer(LocalStore(Path(sys.argv[1])), sys.argv[2], source="staging", target="release", proof=Proof())
+store = LocalStore(Path(sys.argv[1]))
+move(store, read_set(store, sys.argv[2]))
 """
 
 
@@ -66,9 +66,12 @@ def staged(store: LocalStore, folder: Path, version: str) -> WheelSet:
         make_wheel(folder, "torch", version, requires=[f"triton=={version}"]),
         make_wheel(folder, "torchvision", version, requires=[f"torch=={version}"]),
     ]
-    made = make_set(wheels)
-    stage_set(store, "staging", made, wheels)
-    return made
+    return stage_set(store, "staging", make_set(wheels), wheels)
+
+
+def with_helpers() -> dict[str, str]:
+    """The environment of a process that imports `helpers`."""
+    return os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
 
 
 def filenames(store: LocalStore, name: str) -> set[str]:
@@ -97,12 +100,14 @@ def test_a_killed_promotion_is_finished_or_undone_and_installs_whole_meanwhile(
     store: LocalStore, tmp_path: Path, install: Install
 ) -> None:
     old = staged(store, tmp_path / "old", "2.8.0")
-    transfer(store, old.set_id, source="staging", target="release", proof=Proof())
+    move(store, old)
     new = staged(store, tmp_path / "new", "2.9.0")
     seen = set()
     for n in range(0, 40, 3):
         copy = LocalStore(shutil.copytree(store.path, tmp_path / f"store{n}"))
-        done = subprocess.run([sys.executable, "-c", DIE, str(copy.path), new.set_id, str(n)], check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", DIE, str(copy.path), new.id, str(n)], env=with_helpers(), check=False
+        )
         if done.returncode == 0:
             break
         target = tmp_path / f"target{n}"
@@ -115,7 +120,7 @@ def test_a_killed_promotion_is_finished_or_undone_and_installs_whole_meanwhile(
             for v in ("2.8.0", "2.9.0")
         ]
         seen |= folders
-        recover(copy, "release")
+        recover(Index(copy, "release"))
         assert audit(copy, "release", hashes=True) == ()
     else:
         pytest.fail("the promotion never ended")
@@ -126,12 +131,12 @@ def test_clients_always_resolve_while_sets_are_promoted(
     store: LocalStore, tmp_path: Path, isolated: dict[str, str]
 ) -> None:
     sets = [staged(store, tmp_path / f"{n}", f"2.9.{n}") for n in range(12)]
-    transfer(store, sets[0].set_id, source="staging", target="release", proof=Proof())
+    move(store, sets[0])
     ended = threading.Event()
 
     def promote_all() -> None:
         for made in sets[1:]:
-            transfer(store, made.set_id, source="staging", target="release", proof=Proof())
+            move(store, made)
         ended.set()
 
     chosen: list[str] = []
@@ -228,4 +233,3 @@ def test_a_page_is_never_older_than_the_state_after_two_writers(store: LocalStor
         thread.join()
     assert audit(store, "staging", hashes=True) == ()
     assert filenames(store, "torch") == {wheel.name for wheel in wheels}
-    assert not list(store.list(keys.open_journal_prefix("staging")))

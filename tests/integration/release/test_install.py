@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cairn.release.index.commit import ChannelChange, commit
+from cairn.release.index.commit import commit
 from cairn.release.index.generation import FileEntry
 from cairn.release.index.keys import index_url
-from cairn.release.index.snapshot import Index
+from cairn.release.index.snapshot import Change, Index
 from cairn.release.serve.server import serving
 from cairn.store.folder import LocalStore
 from helpers.release import keys_of, make_sdist, make_wheel, put
@@ -105,8 +105,8 @@ def yank(store: LocalStore, name: str, version: str) -> None:
     commit(
         Index(store, "release"),
         "yank",
-        lambda now: ChannelChange(
-            projects=(now.project(name).with_files(tuple(map(yanked, now.project(name).files))),)
+        lambda now: Change(
+            projects={name: now.project(name).with_files(tuple(map(yanked, now.project(name).files)))}
         ),
     )
 

@@ -13,39 +13,20 @@ from cairn.cli.main import main
 from cairn.errors import GateError, StoreError, UsageError
 from cairn.release.gate.audit import audit
 from cairn.release.gate.evidence import Bypass
-from cairn.release.gate.gate import check
 from cairn.release.promote import promote
 from cairn.release.publish.files import publish
-from cairn.release.publish.wheel_set import stage_set
 from cairn.store.folder import LocalStore
-from cairn.testing import record as records
-from cairn.testing.record import Counts, TestedWheel, TestRecord
+from cairn.testing import record as test_record
+from cairn.testing.record import Counts, TestedWheel
 from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.wheelset import WheelSet
-from helpers.release import keys_of, make_sdist, make_set, make_wheel, put
+from helpers.gate import data_of, judge, record_of
+from helpers.release import MANIFEST, keys_of, make_sdist, make_set, make_wheel, put, stage_set
 
 pytestmark = pytest.mark.slow
 
 V = "2.9.0+rocm7.10.0"
 Stage = Callable[..., WheelSet]
-
-
-def record_of(made: WheelSet, **changes: Any) -> TestRecord:
-    values: dict[str, Any] = {
-        "set_id": made.set_id,
-        "wheels": tuple(TestedWheel(file_name=w.file_name, sha256=w.sha256) for w in made.wheels),
-        "kind": "smoke",
-        "family": made.family,
-        "targets": made.targets,
-        "hardware": (),
-        "counts": Counts(passed=5, device_passed=2 if changes.get("hardware") else 0),
-        "junit_sha256": None,
-        "started": "2025-01-02T03:04:05Z",
-        "duration_seconds": 1.0,
-        "verdict": "passed",
-        "reason": "",
-    }
-    return TestRecord(**(values | changes))
 
 
 @pytest.fixture
@@ -69,9 +50,9 @@ def stage(tmp_path: Path, store: LocalStore) -> Stage:
             family=family,
             targets=("cpu",) if family == "cpu" else targets,
         )
-        stage_set(store, "staging", made, wheels)
+        (folder / "manifest.json").write_bytes(MANIFEST)
         wheel_sets.write(folder / "set.json", made)
-        return made
+        return stage_set(store, "staging", made, wheels)
 
     return run
 
@@ -79,14 +60,14 @@ def stage(tmp_path: Path, store: LocalStore) -> Stage:
 def test_a_tested_set_is_promoted_and_once_only(store: LocalStore, stage: Stage) -> None:
     made = stage()
     steps: list[str] = []
-    done = promote(store, made.set_id, records=[record_of(made)], on_step=steps.append)
+    done = promote(store, made.id, records=[data_of(record_of(made))], on_step=steps.append)
     assert done.report is not None
     assert [demand.number for demand in done.report.demands] == [1, 2, 3, 4, 5, 6]
     assert done.report.holds
     assert done.added[-1].startswith("torchvision")
     assert audit(store, "release", hashes=True) == ()
     assert not done.kept
-    again = promote(store, made.set_id)
+    again = promote(store, made.id)
     assert (again.added, again.kept, again.report) == ((), True, done.report)
 
 
@@ -98,29 +79,29 @@ def test_a_proxy_is_not_asked_for_what_the_gate_serves_itself(
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     made = stage()
-    assert promote(store, made.set_id, records=[record_of(made)], dry_run=True).report is not None
+    assert promote(store, made.id, records=[data_of(record_of(made))], dry_run=True).report is not None
 
 
 def test_what_the_gate_said_is_kept_beside_the_set_and_not_believed_when_changed(
     store: LocalStore, stage: Stage
 ) -> None:
     made = stage()
-    promote(store, made.set_id, records=[record_of(made)])
-    key = f"release/sets/{made.set_id}/gate.json"
+    promote(store, made.id, records=[data_of(record_of(made))])
+    (key,) = keys_of(store, f"sets/{made.id}/judgements/")
     store.write(key, store.read(key).data.replace(b"no finding", b"nothing"))
     with pytest.raises(StoreError, match="json was changed"):
-        promote(store, made.set_id)
+        promote(store, made.id)
 
 
 def test_a_target_that_no_record_is_of_is_untested(store: LocalStore, stage: Stage) -> None:
     made = stage(family="gfx94X-dcgpu", targets=("gfx942", "gfx950"))
     one, both = record_of(made, hardware=("gfx942",)), record_of(made, hardware=("gfx950",))
-    report = check(store, made.set_id, records=[one])
+    report = judge(store, made, records=[one])
     assert (report.untested, report.demands[1].outcome) == (("gfx950",), "not met")
     assert report.demands[1].reason == "no record is of gfx950"
-    report = check(store, made.set_id, records=[one], bypass=Bypass(who="ann", reason="none here"))
+    report = judge(store, made, records=[one], bypass=Bypass(who="ann", reason="none here"))
     assert (report.untested_note, report.demands[1].outcome) == ("untested on hardware: gfx950", "bypassed")
-    report = check(store, made.set_id, records=[one, both], bypass=Bypass(who="ann", reason="none here"))
+    report = judge(store, made, records=[one, both], bypass=Bypass(who="ann", reason="none here"))
     assert (report.untested_note, report.demands[1].outcome) == (None, "met")
 
 
@@ -132,7 +113,7 @@ def test_the_gate_tells_all_that_does_not_hold(store: LocalStore, stage: Stage, 
     store.write(key, store.read(key).data + b"\0")
     before = keys_of(store, "")
     with pytest.raises(GateError) as caught:
-        promote(store, made.set_id)
+        promote(store, made.id)
     assert [reason.split(".")[0] for reason in caught.value.reasons] == ["1", "2", "3", "4", "5", "6"]
     reasons = "\n".join(caught.value.reasons)
     for said in (
@@ -150,11 +131,11 @@ def test_the_gate_tells_all_that_does_not_hold(store: LocalStore, stage: Stage, 
 def test_a_wheel_with_a_finding_is_held_back(store: LocalStore, stage: Stage) -> None:
     made = stage(family="gfx94X-dcgpu")
     # Bytes that no longer are what RECORD says; the index would notice the hash, verify notices on its own.
-    report = check(store, made.set_id, records=[record_of(made)])
+    report = judge(store, made, records=[record_of(made)])
     assert report.demands[0].holds
     (key,) = [key for key in keys_of(store, "files/") if "/torch-" in key and key.endswith(".whl")]
     store.write(key, store.read(key).data[:-30])
-    assert not check(store, made.set_id, records=[record_of(made)]).demands[0].holds
+    assert not judge(store, made, records=[record_of(made)]).demands[0].holds
 
 
 @pytest.mark.parametrize(
@@ -174,7 +155,7 @@ def test_a_record_that_proves_nothing_does_not_hold(
 ) -> None:
     made = stage(family="gfx94X-dcgpu")
     record = record_of(made, **changes)
-    demand = check(store, made.set_id, records=[record]).demands[1]
+    demand = judge(store, made, records=[record]).demands[1]
     assert not demand.holds
     assert said in demand.reason
 
@@ -185,27 +166,29 @@ def test_hardware_of_the_family_holds_and_a_failure_beside_it_does_not(
     made = stage(family="gfx94X-dcgpu")
     good = record_of(made, hardware=("gfx942",))
     bad = record_of(made, hardware=("gfx942",), kind="suite", verdict="failed", reason="1 failed")
-    assert check(store, made.set_id, records=[good]).demands[1].holds
-    assert not check(store, made.set_id, records=[good, bad]).demands[1].holds
+    assert judge(store, made, records=[good]).demands[1].holds
+    assert not judge(store, made, records=[good, bad]).demands[1].holds
 
 
 def test_a_bypass_does_not_stand_against_tests_that_failed(store: LocalStore, stage: Stage) -> None:
     made = stage(family="gfx94X-dcgpu")
     failed = record_of(made, verdict="failed", reason="1 failed")
     bypass = Bypass(who="ann", reason="no GPU here")
-    demand = check(store, made.set_id, records=[failed], bypass=bypass).demands[1]
+    demand = judge(store, made, records=[failed], bypass=bypass).demands[1]
     assert not demand.holds
     assert "1 failed" in demand.reason
 
 
 def test_a_bypass_is_named_and_shown(store: LocalStore, stage: Stage) -> None:
     made = stage(family="gfx94X-dcgpu")
-    promote(store, made.set_id, records=[record_of(made)], bypass=Bypass(who="ann", reason="no GPU here"))
+    promote(
+        store, made.id, records=[data_of(record_of(made))], bypass=Bypass(who="ann", reason="no GPU here")
+    )
     page = json.loads(store.read("release/simple/torch/index.json").data)
     said = "untested on hardware: gfx942; bypassed by ann: no GPU here"
     assert page["files"][0]["_untested"] == said
     assert said.encode() in store.read("release/simple/torch/index.html").data
-    bypassed = check(store, made.set_id, bypass=Bypass(who="ann", reason="no GPU here")).demands[1]
+    bypassed = judge(store, made, bypass=Bypass(who="ann", reason="no GPU here")).demands[1]
     assert (bypassed.outcome, bypassed.holds) == ("bypassed", True)
     assert bypassed.why == "there is no test record; bypassed by ann: no GPU here"
 
@@ -214,7 +197,7 @@ def test_the_command_shows_a_bypass_as_one(
     store: LocalStore, stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = stage(family="gfx94X-dcgpu")
-    promotion = ["release", "promote", made.set_id, "--store", str(store.path)]
+    promotion = ["release", "promote", made.id, "--store", str(store.path)]
     assert main([*promotion, "--bypass", "ann", "--reason", "no GPU here"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line[2] for line in lines if line.startswith("  ")] == ["✓", "!", "✓", "✓", "✓", "✓", "!"]
@@ -230,12 +213,12 @@ def test_the_commands_publish_judge_promote_and_check(
 ) -> None:
     made = stage()
     folder = tmp_path / f"dist-{V}"
-    records.write(tmp_path / "record.json", record_of(made))
+    test_record.write(tmp_path / "record.json", record_of(made))
     at = ["--store", str(store.path)]
     wheels = [str(folder / wheel.file_name) for wheel in made.wheels]
     assert main(["index", "publish", *wheels, *at, "--set", str(folder / "set.json")]) == 0
     assert capsys.readouterr().out.strip() == made.set_id
-    promotion = ["release", "promote", made.set_id, *at]
+    promotion = ["release", "promote", made.id, *at]
     assert main(promotion) == 10
     assert "2. tested on hardware of each target: there is no test record" in capsys.readouterr().err
     assert main([*promotion, "--record", str(tmp_path / "record.json"), "--dry-run", "--json"]) == 0
@@ -244,7 +227,7 @@ def test_the_commands_publish_judge_promote_and_check(
     assert not store.exists("release/state.json")
     assert main([*promotion, "--record", str(tmp_path / "record.json")]) == 0
     assert main(["index", "verify", *at, "--json"]) == 0
-    assert main(["index", "audit", *at, "--channel", "staging"]) == 0
+    assert main(["index", "audit", *at, "--index", "staging"]) == 0
     store.delete("release/simple/index.html")
     capsys.readouterr()
     assert main(["index", "audit", *at]) == 9
