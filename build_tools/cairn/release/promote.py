@@ -6,7 +6,7 @@ Indexes of a store share their files, so nothing is copied: what is promoted is 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from cairn.release.index import keys, write
 from cairn.release.index.commit import commit, recover
 from cairn.release.index.generation import IndexSet, project_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, read_set, refs_of, whole_id
+from cairn.release.provenance.attest import Attested, Attester, attest
 from cairn.release.publish import rules
 from cairn.release.publish.wheel_set import index_set, promotion
 from cairn.store.protocol import Store
@@ -69,6 +70,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     records: Sequence[bytes] = (),
     bypass: Bypass | None = None,
     python: Path | None = None,
+    attester: Attester | None = None,
     dry_run: bool = False,
     on_step: Progress = lambda _step: None,
 ) -> Promotion:
@@ -82,6 +84,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         records: test records to put beside the set first; the gate reads all that are there.
         bypass: a named user's word in place of a record.
         python: the interpreter that the gate installs with; None is ours.
+        attester: who vouches for the wheels and for what let them in; None for nobody.
         dry_run: judge and say what would be added, and write nothing but the records.
         on_step: called with what is being done.
 
@@ -120,7 +123,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
             tip = "fix what is named above and promote again; nothing was changed"
             raise GateError(f"the set {set_id[:12]} may not go to {target}", reasons=report.reasons, tip=tip)
         try:
-            return _transfer(case, entry, report, dry_run=dry_run, on_step=on_step)
+            return _transfer(case, entry, report, attester, dry_run=dry_run, on_step=on_step)
         except _MovedError:
             on_step(f"{target} changed meanwhile, asking the gate again")
     raise StoreError(
@@ -155,7 +158,13 @@ def _kept(there: Snapshot, set_id: str, *, dry_run: bool) -> Promotion:
 
 
 def _transfer(
-    case: Case, entry: IndexSet, report: GateReport, *, dry_run: bool, on_step: Progress
+    case: Case,
+    entry: IndexSet,
+    report: GateReport,
+    attester: Attester | None,
+    *,
+    dry_run: bool,
+    on_step: Progress,
 ) -> Promotion:
     """Offer the set, and what it needs, in the very state of the target that the gate has judged.
 
@@ -174,15 +183,19 @@ def _transfer(
         untested_targets=report.untested,
     )
 
+    attested: Mapping[str, Attested] = {}
+
     def plan(now_there: Snapshot) -> Change:
         if now_there.digest != case.target.digest:
             raise _MovedError
-        return promotion(case.source, now_there, case.wheel_set, entry=entry)
+        return promotion(case.source, now_there, case.wheel_set, entry=entry, attested=attested)
 
     if not dry_run:
         on_step(f"writing {case.target.index.name}")
         # Evidence before the commit: a set that is on the pages never lacks it.
         write.create(store, keys.set_key(set_id, f"judgements/{digest}.json"), judgement)
+        if attester:
+            attested = attest(store, case.wheel_set, entry, attester, there=case.target)
         commit(case.target.index, "promote", plan, why=entry.untested)
     closure = {ref.filename for ref in refs_of(case.wheel_set)}
     had = {ref.filename for ref in refs_of(case.wheel_set) if _has(case.target, ref.filename)}

@@ -29,6 +29,10 @@ class SignatureError(StoreError):
     """Nobody who is trusted vouches for these bytes."""
 
 
+class UntrustedKeyError(SignatureError):
+    """They are signed, by keys of which the user has said nothing."""
+
+
 class Signature(datafile.Value):
     """One key's signature.
 
@@ -130,12 +134,12 @@ def verify(envelope: Envelope, payload_type: str, keys: PublicKeys, *, name: str
         held += [key for key in named if key in keys and keys[key].holds(raw, message)]
         if signature.keyid in keys and signature.keyid not in held:
             raise SignatureError(
-                f"{name} is not what key {signature.keyid[:_SHOWN]} signed: it was changed, or is someone else's",
+                f"{name} is not what key {signature.keyid[:_SHOWN]} signed: it was changed, or is another's",
                 tip=_RESTORE,
             )
     if not held:
         signers = ", ".join(s.keyid[:_SHOWN] or "an unnamed key" for s in envelope.signatures)
-        raise SignatureError(
+        raise UntrustedKeyError(
             f"{name} is signed by {signers}, which is not trusted",
             tip="if you know that key to be the releaser's, give its public half: --trust FILE",
         )

@@ -7,13 +7,10 @@ depend on the part of Cairn that makes checkouts.
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
-from cairn import datafile
 from cairn.errors import StoreError
 
 _SCHEMA = "cairn.manifest/1"
@@ -52,40 +49,19 @@ def sources_in(data: bytes, *, sha256: str, name: str) -> tuple[Source, ...]:
     """The commits in a manifest of this digest.
 
     Args:
-        data: the manifest.
-        sha256: the digest by which a set names it: of its canonical spelling.
+        data: the manifest in its canonical spelling, as a store keeps it.
+        sha256: the digest by which a set names it.
         name: stands for it in errors.
 
     Raises:
-        StoreError: it is a different manifest, was changed in as much as a space, or is of another version.
-        UsageError: it is not JSON.
+        StoreError: it is a different manifest, was changed, or is of another version.
     """
-    plain = datafile.parse_json(data, name=name)
-    if not isinstance(plain, dict):
-        raise StoreError(f"{name} is not a manifest")
-    canonical = _canonical(plain)
-    # A manifest is kept as one of these two; the second is how people read it. Other white space would be a
-    # change that no digest shows.
-    spellings = (canonical, json.dumps(plain, indent=2, ensure_ascii=False).encode() + b"\n")
-    if hashlib.sha256(canonical).hexdigest() != sha256 or data not in spellings:
+    if hashlib.sha256(data).hexdigest() != sha256:
         raise StoreError(f"{name} was changed: it is not the manifest {sha256[:12]} that the set names")
     try:
-        read = msgspec.convert(plain, _Manifest)
-    except msgspec.ValidationError as error:
+        read = msgspec.json.decode(data, type=_Manifest)
+    except msgspec.DecodeError as error:
         raise StoreError(f"{name} is not a manifest: {error}") from error
     if read.schema != _SCHEMA:
         raise StoreError(f"{name} has schema {read.schema[:100]!r}, expected {_SCHEMA!r}")
     return tuple(Source(**msgspec.structs.asdict(project)) for project in read.projects)
-
-
-def _canonical(plain: dict[str, Any]) -> bytes:
-    """As `Manifest.digest` spells it: sorted, without white space and what early manifests did not have."""
-    left = {key: value for key, value in plain.items() if key != "build_env" or value}
-    projects = left.get("projects")
-    if isinstance(projects, list):
-        left["projects"] = [
-            {key: value for key, value in one.items() if key != "checkout_dir" or value is not None}
-            for one in projects
-            if isinstance(one, dict)
-        ]
-    return json.dumps(left, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()

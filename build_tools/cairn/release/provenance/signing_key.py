@@ -96,7 +96,7 @@ def create(folder: Path) -> PublicKey:
             raise UsageError(f"{path} is there already", tip="name a new folder with --output-dir")
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    # Made with its final mode, so that there is no moment at which others could open it; O_EXCL follows no link.
+    # Made with its final mode: at no moment could others open it. O_EXCL follows no link.
     with os.fdopen(os.open(private, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
         file.write(pem)
     made = PublicKey(key.public_key())
@@ -141,7 +141,7 @@ def public_key(path: Path) -> PublicKey:
     """Read a public key.
 
     Raises:
-        UsageError: it cannot be read, is not an Ed25519 key, or is the private half, which is for nobody else.
+        UsageError: it cannot be read, is not an Ed25519 key, or is the private half.
     """
     data = _read(path)
     if b"PRIVATE KEY" in data:

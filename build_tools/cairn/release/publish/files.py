@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from cairn.release.index import keys
 from cairn.release.index.commit import commit
 from cairn.release.index.generation import PUBLISHED, Action, FileEntry, IndexSet, now
 from cairn.release.index.snapshot import Change, Index, Snapshot
+from cairn.release.provenance.attest import Attested
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.distribution import Dist
 from cairn.store.protocol import Store, sha256_of
@@ -65,7 +66,7 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
     *,
     build: str = PUBLISHED,
     entry: IndexSet | None = None,
-    before_commit: Callable[[], None] = lambda: None,
+    before_commit: Callable[[], Mapping[str, Attested]] = dict,
     dry_run: bool = False,
 ) -> Published:
     """Like `publish`, for distributions that were read already, in any index.
@@ -76,11 +77,13 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
         action: which command asks.
         build: what the versions of the files belong to (`FileEntry.build`).
         entry: the set that they are.
-        before_commit: writes what must be there before a page names the files.
+        before_commit: writes what must be there before a page names the files; gives their provenance, by
+            file name, where somebody vouches for them.
         dry_run: say what would be added, and write nothing.
     """
     taken = now()
     published = Published(added=())
+    attested: Mapping[str, Attested] = {}
 
     def plan(snapshot: Snapshot) -> Change:
         nonlocal published
@@ -90,7 +93,7 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
             there = snapshot.project(item.name).file(item.path.name)
             if there is not None and there.sha256 != item.sha256:
                 taken_names.append(item.path.name)
-            wanted = _with_set(there or _entry(item, taken, build), entry)
+            wanted = _with_set(there or _entry(item, taken, build), entry, attested.get(item.path.name))
             if wanted != there:
                 fresh[item.name].append(wanted)
             else:
@@ -117,15 +120,15 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
     if not dry_run:
         # Bytes before names: a page that names a file is only ever written when the file is there.
         _put_files(index.store, dists)
-        before_commit()
+        attested = before_commit()
         commit(index, action, plan)
     return published
 
 
-def _with_set(file: FileEntry, entry: IndexSet | None) -> FileEntry:
-    if entry is None or entry.set_id in file.sets:
-        return file
-    return msgspec.structs.replace(file, sets=(*file.sets, entry.set_id))
+def _with_set(file: FileEntry, entry: IndexSet | None, attested: Attested | None) -> FileEntry:
+    if entry is not None and entry.set_id not in file.sets:
+        file = msgspec.structs.replace(file, sets=(*file.sets, entry.set_id))
+    return attested.on(file) if attested else file
 
 
 def _entry(item: Dist, taken: str, build: str) -> FileEntry:

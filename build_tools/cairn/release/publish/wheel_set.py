@@ -13,6 +13,7 @@ from cairn.errors import StoreError
 from cairn.release.index import write
 from cairn.release.index.generation import MIRRORED, FileEntry, FileRef, IndexSet, now, project_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, refs_of
+from cairn.release.provenance.attest import Attested, Attester, attest
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist
@@ -31,6 +32,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     *,
     manifest: bytes,
     requirements: Sequence[str] = (),
+    attester: Attester | None = None,
     dry_run: bool = False,
 ) -> WheelSet:
     """Seal a set with everything it needs, and publish it.
@@ -42,6 +44,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         wheels: its files, wherever they lie.
         manifest: what it was built from, in the spelling whose sha256 the set names.
         requirements: what the set needs besides what it names itself.
+        attester: who vouches for where the wheels come from; None for nobody.
         dry_run: refuse what would be refused, and write nothing.
 
     Returns:
@@ -70,6 +73,11 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
             tip="build it again, or publish what it was sealed with",
         )
     entry = index_set(sealed)
+
+    def write_set() -> Mapping[str, Attested]:
+        write.write_set(store, sealed, manifest)
+        return attest(store, sealed, entry, attester, there=target.load()) if attester else {}
+
     for act in (True, dry_run):  # refuse before anything is written
         publish_dists(
             target,
@@ -77,7 +85,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
             "stage",
             build=sealed.manifest_sha256,
             entry=entry,
-            before_commit=lambda: write.write_set(store, sealed, manifest),
+            before_commit=write_set,
             dry_run=act,
         )
     return sealed
@@ -105,7 +113,7 @@ def promotion(
     wheel_set: WheelSet,
     *,
     entry: IndexSet,
-    provenance: Mapping[str, str] | None = None,
+    attested: Mapping[str, Attested] | None = None,
 ) -> Change:
     """What it takes to offer a set of `source` in `target`, with everything it needs.
 
@@ -114,7 +122,7 @@ def promotion(
         target: the index that is to have it.
         wheel_set: the set.
         entry: the set as `target` is to list it.
-        provenance: file name to the digest of its provenance, for the set's own wheels.
+        attested: the provenance of the set's own wheels, by file name, where somebody vouches for them.
     """
     own = {wheel.file_name for wheel in wheel_set.wheels}
     fresh: dict[str, list[FileEntry]] = collections.defaultdict(list)
@@ -129,13 +137,16 @@ def promotion(
                 sets=(),
                 yanked=None,
                 untested=entry.untested if ref.filename in own else None,
-                provenance=(provenance or {}).get(ref.filename),
+                provenance=None,
+                provenance_kind=None,
             )
         elif ref.filename in own and there.untested is not None and entry.untested is None:
             # What came untested with a different set has been tested with this one.
             wanted = msgspec.structs.replace(there, untested=None)
         if wanted is not None and ref.filename in own and entry.set_id not in wanted.sets:
             wanted = msgspec.structs.replace(wanted, sets=(*wanted.sets, entry.set_id))
+        if wanted is not None and attested and ref.filename in attested:
+            wanted = attested[ref.filename].on(wanted)
         if wanted is not None and wanted != there:
             fresh[name].append(wanted)
     return Change(

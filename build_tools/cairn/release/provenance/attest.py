@@ -1,0 +1,99 @@
+"""Statements about every wheel of a set, written beside the wheels before an index offers them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from cairn.release.index import keys
+from cairn.release.index.generation import FileEntry, IndexSet, ProvenanceKind
+from cairn.release.index.snapshot import MANIFEST_FILE, Snapshot
+from cairn.release.provenance import builder, manifest_sources
+from cairn.release.provenance.statement import Circumstances, Claims
+from cairn.store.protocol import Store
+from cairn.wheels.wheelset import WheelSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attested:
+    """The provenance of a file, as an index names it; see `FileEntry`."""
+
+    provenance: str
+    provenance_kind: ProvenanceKind
+
+    def on(self, file: FileEntry) -> FileEntry:
+        """The file with this provenance."""
+        return msgspec.structs.replace(file, provenance=self.provenance, provenance_kind=self.provenance_kind)
+
+
+class Attester(Protocol):
+    """Who vouches: `objects.KeyAttester` or `pep740.WorkflowAttester`."""
+
+    kind: ProvenanceKind
+
+    def add(self, previous: bytes | None, claims: Claims) -> bytes:
+        """The provenance object of a file with these claims instead of earlier ones about the same set.
+
+        Args:
+            previous: the object of this kind that the file has, if any.
+            claims: what to vouch for.
+        """
+
+
+def attest(
+    store: Store,
+    wheel_set: WheelSet,
+    listed: IndexSet,
+    attester: Attester,
+    *,
+    there: Snapshot,
+) -> Mapping[str, Attested]:
+    """Vouch for every wheel of a set as an index is about to offer it.
+
+    Writes objects that nothing names yet: the index names them by their digests once it is committed.
+
+    Args:
+        store: has the set with its manifest; gets the objects.
+        wheel_set: the sealed set.
+        listed: the set as the index is going to list it: its evidence is part of what is said.
+        attester: who vouches.
+        there: the index as it is; what it has of a wheel from other sets stays beside what is new.
+
+    Returns:
+        The provenance of each wheel, by file name.
+
+    Raises:
+        StoreError: the set's manifest is missing or was changed.
+        NetworkError: Sigstore could not be reached.
+    """
+    key = keys.set_key(wheel_set.id, MANIFEST_FILE)
+    circumstances = Circumstances(
+        wheel_set=wheel_set,
+        sources=manifest_sources.sources_in(
+            store.read(key).data, sha256=wheel_set.manifest_sha256, name=f"{store.url}/{key}"
+        ),
+        index=there.index.name,
+        builder=builder.here(),
+        records=listed.records,
+        judgement=listed.judgement,
+        untested=listed.untested,
+    )
+    made = {}
+    for wheel in wheel_set.wheels:
+        present = there.project(wheel.distribution).file(wheel.file_name)
+        previous = _previous(store, present, attester.kind) if present else None
+        data = attester.add(previous, circumstances.claims(wheel.file_name, wheel.sha256))
+        new = hashlib.sha256(data).hexdigest()
+        store.write(keys.provenance_key(wheel.sha256, wheel.file_name, new), data)
+        made[wheel.file_name] = Attested(provenance=new, provenance_kind=attester.kind)
+    return made
+
+
+def _previous(store: Store, file: FileEntry, kind: ProvenanceKind) -> bytes | None:
+    if file.provenance is None or file.provenance_kind != kind:
+        return None
+    return store.read(keys.provenance_key(file.sha256, file.filename, file.provenance)).data

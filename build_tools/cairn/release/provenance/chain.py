@@ -1,0 +1,266 @@
+"""A wheel against everything that an index says of it, link by link, from its bytes to the commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cairn.errors import CairnError, NetworkError, PrerequisiteError, StoreError
+from cairn.release.index import keys
+from cairn.release.index.generation import MIRRORED, PUBLISHED, FileEntry, IndexSet
+from cairn.release.provenance import evidence, record_signatures
+from cairn.release.provenance.dsse import UntrustedKeyError
+from cairn.release.provenance.evidence import Offer
+from cairn.release.provenance.manifest_sources import Source
+from cairn.release.provenance.objects import Vouched
+from cairn.release.provenance.reader import Reader
+from cairn.release.provenance.statement import Circumstances
+from cairn.release.provenance.trust import Trust
+from cairn.store.protocol import MissingKeyError
+from cairn.wheels.wheelset import WheelSet
+
+LinkName = Literal[
+    "generation", "wheel", "provenance", "set", "manifest", "statement", "records", "judgement"
+]
+State = Literal["good", "broken", "unsigned"]
+
+_SHOWN = 12  # digits of a digest in a message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """One link of the chain.
+
+    Attributes:
+        name: what was checked.
+        state: `unsigned` is one that nobody vouches for, where the user asked for no more than digests.
+        text: what was found, or what is wrong.
+        set_id: the set that it is about, or None.
+    """
+
+    name: LinkName
+    state: State
+    text: str
+    set_id: str | None = None
+
+
+@dataclass(kw_only=True)
+class Report:
+    """What was found of one wheel.
+
+    Attributes:
+        file_name, sha256: of the wheel.
+        index: the index that was asked.
+        links: every link that could be checked; behind a broken one there may be others.
+        sources: the commits that it was built from, as far as the links to them hold.
+        warnings: what does not break the chain and should be known: yanked, untested, a record unsigned.
+    """
+
+    file_name: str
+    sha256: str
+    index: str
+    links: list[Link] = field(default_factory=list)
+    sources: tuple[Source, ...] = ()
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def broken(self) -> tuple[Link, ...]:
+        """The links that do not hold."""
+        return tuple(link for link in self.links if link.state == "broken")
+
+    def link(self, name: LinkName, set_id: str | None = None) -> _Checking:
+        """Add the link that the block checks: it appends what it finds, what it raises breaks it."""
+        return _Checking(self.links, name, set_id)
+
+
+class _Checking:
+    """See `Report.link`."""
+
+    def __init__(self, links: list[Link], name: LinkName, set_id: str | None) -> None:
+        self._links, self._name, self._set_id = links, name, set_id
+        self._said: list[str] = []
+
+    def __enter__(self) -> list[str]:
+        return self._said
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> bool:
+        # Of what could not be read, or not be checked here, nothing is known.
+        broken = isinstance(error, CairnError) and not isinstance(error, NetworkError | PrerequisiteError)
+        if broken or error is None:
+            text = str(error) if broken else "; ".join(self._said)
+            state: State = "broken" if broken else "good"
+            self._links.append(Link(name=self._name, state=state, text=text, set_id=self._set_id))
+        return broken
+
+
+def check(reader: Reader, index: str, *, file_name: str, sha256: str, trust: Trust | None) -> Report:
+    """Check a wheel against what an index offers under its name.
+
+    Args:
+        reader: what has the index.
+        index: its name.
+        file_name: of the wheel.
+        sha256: of its bytes.
+        trust: who must have signed; None checks digests alone.
+
+    Raises:
+        NetworkError: the index could not be read to the end; that is neither good nor bad.
+    """
+    report = Report(file_name=file_name, sha256=sha256, index=index)
+    found: Offer | None = None
+    with report.link("generation") as said:
+        found = evidence.offer(reader, index, file_name)
+        made = found.generation
+        said.append(f"{index}, number {made.number}: {made.action} by {made.who}, {made.when}")
+    file = _offered(report, found) if found else None
+    if found is None or file is None:
+        return report
+    statements = _provenance(report, reader, found, file, trust)
+    for set_id, listed in found.sets.items():
+        if statements is None or set_id in statements or trust is None:
+            _set(report, reader, file, listed, (statements or {}).get(set_id), trust)
+        else:
+            report.warnings.append(f"nobody has signed for the set {set_id[:_SHOWN]}, which has it too")
+    return report
+
+
+def _offered(report: Report, found: Offer) -> FileEntry | None:
+    """The index's entry of the very file."""
+    file = found.file
+    with report.link("wheel") as said:
+        if file is None:
+            raise StoreError(f"{report.index} does not offer {report.file_name}")
+        if file.sha256 != report.sha256:
+            raise StoreError(
+                f"this file has sha256 {report.sha256}, and what {report.index} offers has {file.sha256}"
+            )
+        if file.build in (MIRRORED, PUBLISHED):
+            raise StoreError(
+                f"{file.filename} came into {report.index} as {file.build}: Cairn did not build it"
+            )
+        if not found.sets:
+            raise StoreError(f"{report.index} has no set with {file.filename} any more")
+        said.append(f"sha256 {file.sha256}, {file.size:,} bytes")
+        yanked = (file.yanked, *(listed.yanked for listed in found.sets.values()))
+        report.warnings += [f"it was yanked: {why}" for why in dict.fromkeys(yanked) if why is not None]
+        untested = dict.fromkeys(listed.untested for listed in found.sets.values())
+        report.warnings += [why for why in untested if why is not None]
+        return file
+    return None
+
+
+def _provenance(
+    report: Report, reader: Reader, found: Offer, file: FileEntry, trust: Trust | None
+) -> dict[str, Vouched] | None:
+    """The statements about the sets that the index has; None where they cannot be relied on."""
+    if trust is None and file.provenance is None:
+        text = "nobody has signed it, and no signature was asked for"
+        report.links.append(Link(name="provenance", state="unsigned", text=text))
+        return None
+    with report.link("provenance") as said:
+        every = evidence.vouched(reader, file, trust)
+        if strangers := sorted(set_id[:_SHOWN] for set_id in every if set_id not in file.sets):
+            raise StoreError(f"a statement is about the set {strangers[0]}, with which the file never came")
+        known = {set_id: one for set_id, one in every.items() if set_id in found.sets}
+        if not known:
+            raise StoreError(f"no statement is about a set that {report.index} has")
+        for one in known.values():
+            by = f"signed by {one.by}" if one.by else "signature not checked"
+            said.append(f"{by}, built by {one.claims.builder.id}")
+        return known
+    return None
+
+
+def _set(
+    report: Report,
+    reader: Reader,
+    file: FileEntry,
+    listed: IndexSet,
+    vouched: Vouched | None,
+    trust: Trust | None,
+) -> None:
+    """The links of one set that has the file."""
+    wheel_set: WheelSet | None = None
+    with report.link("set", listed.set_id) as said:
+        wheel_set = evidence.sealed_set(reader, listed, file)
+        said.append(
+            f"{listed.set_id}: {listed.stack} {listed.line}, Python {listed.python}, {listed.platform}, "
+            f"{listed.family}, {len(wheel_set.files)} files"
+        )
+    if wheel_set is None:
+        return
+    with report.link("manifest", listed.set_id) as said:
+        sources = evidence.sources(reader, wheel_set)
+        said.append(f"{wheel_set.manifest_sha256}: {len(sources)} projects")
+        report.sources = sources
+    if vouched and report.links[-1].state == "good":
+        _statement(report, wheel_set, report.sources, listed, vouched)
+    _records(report, reader, wheel_set, listed, trust)
+    with report.link("judgement", listed.set_id) as said:
+        if listed.judgement is None and keys.is_gated(report.index):
+            raise StoreError(f"{report.index} has the set without a judgement of the gate")
+        if listed.judgement is None:
+            said.append(f"none: {report.index} asks no gate")
+        else:
+            found = evidence.judgement(reader, listed.set_id, listed.judgement)
+            met = sum(demand.outcome == "met" for demand in found.demands)
+            said.append(f"{met} of {len(found.demands)} demands met, {found.judged}")
+
+
+def _statement(
+    report: Report, wheel_set: WheelSet, sources: tuple[Source, ...], listed: IndexSet, vouched: Vouched
+) -> None:
+    """Whether the statement says what the index, the set and the manifest say."""
+    claims = vouched.claims
+    expected = Circumstances(
+        wheel_set=wheel_set,
+        sources=sources,
+        index=report.index,
+        builder=claims.builder,
+        records=listed.records,
+        judgement=listed.judgement,
+        untested=listed.untested,
+    ).claims(report.file_name, report.sha256)
+    with report.link("statement", listed.set_id) as said:
+        differing = [name for name, value in vars(expected).items() if vars(claims)[name] != value]
+        if differing:
+            names = ", ".join(name.replace("_", " ") for name in differing)
+            raise StoreError(f"what was signed differs from what {report.index} has: {names}")
+        said.append("says the same of set, manifest, commits and evidence")
+
+
+def _records(
+    report: Report, reader: Reader, wheel_set: WheelSet, listed: IndexSet, trust: Trust | None
+) -> None:
+    with report.link("records", listed.set_id) as said:
+        if not listed.records and listed.untested is None and keys.is_gated(report.index):
+            raise StoreError(f"{report.index} has the set without a test record, and does not say so")
+        for digest in listed.records:
+            data, record = evidence.record(reader, wheel_set, digest)
+            hardware = ", ".join(record.hardware) or "a CPU"
+            signers = _signers(report, reader, wheel_set.id, digest, data, trust)
+            said.append(f"{record.kind} {record.verdict} on {hardware}{signers}")
+        if not listed.records:
+            said.append(listed.untested or "none yet")
+
+
+def _signers(
+    report: Report, reader: Reader, set_id: str, digest: str, record: bytes, trust: Trust | None
+) -> str:
+    """Who signed a record, as words.
+
+    That nobody did whom the user knows is a warning: the releaser's statement names the digest of the record,
+    and the releaser's gate is what knows the machines that test.
+    """
+    if trust is None:
+        return ""
+    try:
+        reader.read(record_signatures.signature_key(set_id, digest))
+        signers = record_signatures.signed_by(reader, set_id, record, trust)
+    except MissingKeyError:
+        report.warnings.append(f"whoever tested did not sign the record {digest[:_SHOWN]}")
+    except UntrustedKeyError as error:
+        report.warnings.append(str(error))
+    else:
+        return f", signed by key {', '.join(key[:_SHOWN] for key in signers)}"
+    return ""

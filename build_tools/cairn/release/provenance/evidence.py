@@ -1,0 +1,233 @@
+"""Each thing that the chain from a wheel to its commits is made of, read and held against what names it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from cairn import datafile
+from cairn.errors import StoreError, UsageError
+from cairn.release.index import keys
+from cairn.release.index.generation import (
+    FileEntry,
+    Generation,
+    IndexSet,
+    Pointer,
+    ProjectState,
+    project_of,
+)
+from cairn.release.provenance import objects
+from cairn.release.provenance.manifest_sources import Source, sources_in
+from cairn.release.provenance.objects import Vouched
+from cairn.release.provenance.reader import Reader
+from cairn.release.provenance.statement import parameters_of
+from cairn.release.provenance.trust import Trust
+from cairn.store.protocol import MissingKeyError
+from cairn.testing import record as test_record
+from cairn.testing.record import TestRecord
+from cairn.wheels import wheelset
+from cairn.wheels.wheelset import WheelSet
+
+V = TypeVar("V", bound=datafile.Value)
+
+_SHOWN = 12  # digits of a digest in a message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """What an index says of a file.
+
+    Attributes:
+        generation: the state of the index that says so.
+        file: the file; None where it offers none of that name.
+        sets: the sets that the file came with and the index still has, by id.
+    """
+
+    generation: Generation
+    file: FileEntry | None
+    sets: Mapping[str, IndexSet]
+
+
+def offer(reader: Reader, index: str, file_name: str) -> Offer:
+    """What an index says of a file, from its pointer on.
+
+    Raises:
+        StoreError: the generation that the pointer names, or a part of it, is missing or was changed.
+    """
+    pointer = _loads(_read(reader, keys.state_key(index)), Pointer, "state.json")
+    key = keys.generation_key(index, pointer.generation, pointer.digest)
+    what = f"generation {pointer.generation} of {index}"
+    generation = _loads(_named(reader, key, pointer.digest, what), Generation, what)
+    if (generation.index, generation.number) != (index, pointer.generation):
+        said = f"{generation.number} of {generation.index[:100]}"
+        raise StoreError(f"state.json names {what}, and finds that to be generation {said}")
+    project = project_of(file_name)
+    if project not in generation.projects:
+        return Offer(generation=generation, file=None, sets={})
+    state = _part(reader, index, generation.projects[project], ProjectState, f"{what}: the project {project}")
+    if state.name != project:
+        raise StoreError(f"{what} gives the files of {state.name[:100]} for those of {project}")
+    found = [file for file in state.files if file.filename == file_name]
+    if len(found) > 1:
+        raise StoreError(f"{what} has {file_name} twice")
+    sets = {
+        set_id: _index_set(reader, index, set_id, generation.sets[set_id], what)
+        for file in found
+        for set_id in file.sets
+        if set_id in generation.sets
+    }
+    return Offer(generation=generation, file=found[0] if found else None, sets=sets)
+
+
+def _index_set(reader: Reader, index: str, set_id: str, digest: str, what: str) -> IndexSet:
+    found = _part(reader, index, digest, IndexSet, f"{what}: the set {set_id[:_SHOWN]}")
+    if found.set_id != set_id:
+        raise StoreError(f"{what} gives the set {found.set_id[:_SHOWN]} for {set_id[:_SHOWN]}")
+    return found
+
+
+def vouched(reader: Reader, file: FileEntry, trust: Trust | None) -> Mapping[str, Vouched]:
+    """The statements about a file, by the set that each is about.
+
+    Raises:
+        StoreError: there are none, the object is missing or was changed, or nobody trusted signed them.
+    """
+    if file.provenance is None:
+        raise StoreError(
+            f"nobody has signed where {file.filename} comes from",
+            tip="check digests alone: --allow-unsigned" if trust is not None else None,
+        )
+    key = keys.provenance_key(file.sha256, file.filename, file.provenance)
+    data = _named(reader, key, file.provenance, f"the provenance of {file.filename}")
+    if (kind := objects.kind_of(data)) != file.provenance_kind:
+        raise StoreError(f"the provenance is of kind {kind}, and the index calls it {file.provenance_kind}")
+    found = objects.vouched(data, trust, file_name=file.filename, sha256=file.sha256)
+    return {one.claims.set_id: one for one in found}
+
+
+def sealed_set(reader: Reader, listed: IndexSet, file: FileEntry) -> WheelSet:
+    """The set that an index lists, which has the file among its wheels.
+
+    Raises:
+        StoreError: it is missing, was changed, is another set, or does not have the file.
+        WheelError: its id is not that of its content.
+    """
+    name = f"the set {listed.set_id[:_SHOWN]}"
+    data = _read(reader, keys.set_key(listed.set_id, "set.json"))
+    try:
+        found = wheelset.loads(data, name="set.json")
+    except UsageError as error:
+        raise StoreError(str(error)) from error
+    # The id is of what it says; another spelling of the same would go unnoticed, and only Cairn writes it.
+    if found.set_id != listed.set_id or data != wheelset.dumps(found):
+        raise StoreError(f"set.json was changed: it is not {name}")
+    said = {field: getattr(listed, field) for field in ("manifest_sha256", *parameters_of(found))}
+    differing = [field for field, value in said.items() if getattr(found, field) != value]
+    if differing:
+        raise StoreError(f"{name} and the index say different things of its {', '.join(differing)}")
+    wheel = next((w for w in found.wheels if w.file_name == file.filename), None)
+    if wheel is None or (wheel.sha256, wheel.size) != (file.sha256, file.size):
+        raise StoreError(f"{name} does not have {file.filename} with sha256 {file.sha256[:_SHOWN]}")
+    # Installers resolve by these, before they have the file.
+    offered = (file.requires_python, file.metadata_sha256 or wheel.metadata_sha256, file.build)
+    if offered != (wheel.requires_python, wheel.metadata_sha256, found.manifest_sha256):
+        raise StoreError(f"{name} and the index say different things of the metadata of {file.filename}")
+    return found
+
+
+def sources(reader: Reader, wheel_set: WheelSet) -> tuple[Source, ...]:
+    """The commits that a set was built from.
+
+    Raises:
+        StoreError: its manifest is missing or was changed.
+    """
+    data = _read(reader, keys.set_key(wheel_set.id, "manifest.json"))
+    return sources_in(data, sha256=wheel_set.manifest_sha256, name="manifest.json")
+
+
+def record(reader: Reader, wheel_set: WheelSet, digest: str) -> tuple[bytes, TestRecord]:
+    """A test record of a set, with its bytes.
+
+    Raises:
+        StoreError: it is missing, was changed, or is of something else.
+    """
+    what = f"the record {digest[:_SHOWN]}"
+    data = _named(reader, keys.set_key(wheel_set.id, f"records/{digest}.json"), digest, what)
+    try:
+        found = test_record.loads(data, name=what)
+    except UsageError as error:
+        raise StoreError(str(error)) from error
+    own = [wheel.file_name for wheel in wheel_set.wheels]
+    if found.set_id != wheel_set.set_id:
+        raise StoreError(f"{what} is of another set: {str(found.set_id)[:_SHOWN]}")
+    if problem := test_record.disagreement(found, wheel_set.sha256s, own):
+        raise StoreError(f"{what} is not of the set: {problem}")
+    return data, found
+
+
+class _Demand(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    outcome: str
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What matters here of what the gate found.
+
+    Attributes:
+        set_id: of the set that it judged.
+        judged: when.
+        demands: each with how it stood.
+    """
+
+    set_id: str
+    judged: str
+    demands: tuple[_Demand, ...]
+
+
+def judgement(reader: Reader, set_id: str, digest: str) -> Judgement:
+    """What the gate found of a set.
+
+    Raises:
+        StoreError: it is missing, was changed, is of another set, or is a no.
+    """
+    what = f"the judgement {digest[:_SHOWN]}"
+    data = _named(reader, keys.set_key(set_id, f"judgements/{digest}.json"), digest, what)
+    try:
+        found = msgspec.json.decode(data, type=Judgement)
+    except msgspec.DecodeError as error:
+        raise StoreError(f"{what} cannot be read: {error}") from error
+    if found.set_id != set_id:
+        raise StoreError(f"{what} is of another set: {found.set_id[:_SHOWN]}")
+    if refused := [demand.name for demand in found.demands if demand.outcome == "not met"]:
+        raise StoreError(f"{what} is a no: {', '.join(refused)}")
+    return found
+
+
+def _part(reader: Reader, index: str, digest: str, cls: type[V], what: str) -> V:
+    return _loads(_named(reader, keys.part_key(index, digest), digest, what), cls, what)
+
+
+def _named(reader: Reader, key: str, digest: str, what: str) -> bytes:
+    """The bytes under a key, if they have the digest by which they were named."""
+    data = _read(reader, key)
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise StoreError(f"{what} was changed: its bytes are not those of its digest")
+    return data
+
+
+def _read(reader: Reader, key: str) -> bytes:
+    try:
+        return reader.read(key).data
+    except MissingKeyError as error:
+        raise StoreError(f"{key} is missing from {reader.url}") from error
+
+
+def _loads(data: bytes, cls: type[V], what: str) -> V:
+    try:
+        return datafile.loads(data, cls, name=what)
+    except UsageError as error:
+        raise StoreError(str(error)) from error

@@ -1,0 +1,171 @@
+"""Attestations of an index (PEP 740) under the identity of a GitHub Actions workflow, by Sigstore.
+
+The work is pypi-attestations', PyPA's own implementation, which comes with the extra `sign`. Signing needs a
+workflow run with `permissions: id-token: write` and the network (Fulcio issues the certificate, Rekor logs
+it); checking needs neither, since the roots of trust come with the package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from pydantic import ValidationError
+from pypi_attestations import (
+    Attestation,
+    AttestationBundle,
+    AttestationError,
+    Distribution,
+    GitHubPublisher,
+    Provenance,
+)
+from sigstore.dsse import Statement
+from sigstore.errors import Error as SigstoreError
+from sigstore.models import ClientTrustConfig
+from sigstore.oidc import ExpiredIdentity, IdentityToken, detect_credential
+from sigstore.sign import ExpiredCertificate, Signer, SigningContext  # type: ignore[attr-defined]
+
+from cairn.errors import NetworkError, PrerequisiteError
+from cairn.release.provenance import statement
+from cairn.release.provenance.dsse import SignatureError
+from cairn.release.provenance.statement import Claims
+from cairn.release.provenance.trust import Trust, Workflow
+
+_BUILD_CONFIG_URI = "1.3.6.1.4.1.57264.1.18"
+"""Of Fulcio's certificates: the workflow that ran, with its ref (sigstore/fulcio, docs/oid-info.md)."""
+
+_WORKFLOW_REF = re.compile(r"([^/]+/[^/]+)/\.github/workflows/([^/@]+)@.+")
+
+
+class WorkflowAttester:
+    """Signs statements as the workflow that is running.
+
+    Attributes:
+        kind: of its objects.
+    """
+
+    kind: Literal["pep740"] = "pep740"
+
+    def __init__(self, signer: Signer, workflow: Workflow) -> None:
+        self._signer = signer
+        self._workflow = workflow
+
+    def add(self, previous: bytes | None, claims: Claims) -> bytes:
+        """The provenance object of a file with these claims instead of earlier ones about the same set.
+
+        Args:
+            previous: the object of this kind that the file has, if any.
+            claims: what to vouch for.
+
+        Raises:
+            NetworkError: Sigstore could not be reached.
+        """
+        kept = _bundles_of_other_sets(previous, claims)
+        try:
+            bundle = self._signer.sign_dsse(Statement(statement.encode(claims)))
+        except (SigstoreError, ExpiredCertificate, ExpiredIdentity) as error:
+            raise NetworkError(f"Sigstore did not sign: {error}", tip="run the job again") from error
+        publisher = GitHubPublisher(repository=self._workflow.repository, workflow=self._workflow.file)
+        made = AttestationBundle(publisher=publisher, attestations=[Attestation.from_bundle(bundle)])
+        return Provenance(attestation_bundles=[*kept, made]).model_dump_json().encode()
+
+
+def running_workflow(environ: Mapping[str, str] | None = None) -> Workflow:
+    """The workflow that runs this.
+
+    Raises:
+        PrerequisiteError: no workflow of GitHub's does.
+    """
+    given = os.environ if environ is None else environ
+    match = _WORKFLOW_REF.fullmatch(given.get("GITHUB_WORKFLOW_REF", ""))
+    if given.get("GITHUB_ACTIONS") != "true" or match is None:
+        raise PrerequisiteError("this is no run of a GitHub workflow", tip="sign with a key: --sign-key FILE")
+    return Workflow(repository=match[1], file=match[2])
+
+
+@contextlib.contextmanager
+def workflow_attester() -> Iterator[WorkflowAttester]:
+    """Yield what signs as the running workflow; one certificate serves for all that is signed.
+
+    Raises:
+        PrerequisiteError: no workflow runs this, or the job may not ask for its identity.
+    """
+    workflow = running_workflow()
+    try:
+        raw = detect_credential()
+        if raw is None:
+            raise PrerequisiteError(
+                "the job may not ask for its identity", tip="give it `permissions: id-token: write`"
+            )
+        config = ClientTrustConfig.production()
+        # Rekor's second version gives entries that PEP 740's shape has no place for (pypi-attestations' own
+        # command does the same).
+        config.force_tlog_version = 1
+        with SigningContext.from_trust_config(config).signer(IdentityToken(raw), cache=True) as signer:
+            yield WorkflowAttester(signer, workflow)
+    except SigstoreError as error:
+        raise NetworkError(f"Sigstore gives no certificate: {error}", tip="run the job again") from error
+
+
+def statements(
+    data: bytes, trust: Trust | None, *, file_name: str, sha256: str
+) -> Sequence[tuple[bytes, str | None]]:
+    """The statements in an object of PEP 740, each with the workflow that vouches for it.
+
+    Who signed is what the certificate says; the object's own `publisher` proves nothing and is not looked at.
+
+    Args:
+        data: the object.
+        trust: whose word counts; None checks no signature.
+        file_name: of the file that it lies beside.
+        sha256: of that file.
+
+    Raises:
+        SignatureError: no trusted workflow signed one of them, or it is about another file.
+    """
+    found = (a for bundle in _read(data).attestation_bundles for a in bundle.attestations)
+    if trust is None:
+        return [(attestation.envelope.statement, None) for attestation in found]
+    return [_vouched(attestation, trust, file_name, sha256) for attestation in found]
+
+
+def _vouched(attestation: Attestation, trust: Trust, file_name: str, sha256: str) -> tuple[bytes, str]:
+    file = Distribution(name=file_name, digest=sha256)
+    said = f"no workflow that signs for {file_name} is trusted"
+    for workflow in trust.workflows:
+        publisher = GitHubPublisher(repository=workflow.repository, workflow=workflow.file)
+        try:
+            attestation.verify(publisher, file, offline=True)
+        except AttestationError as error:
+            said = f"{workflow} does not vouch for {file_name}: {error}"
+            continue
+        payload = attestation.envelope.statement
+        builder = statement.decode(payload, name=f"the provenance of {file_name}").builder.id
+        if attestation.certificate_claims.get(_BUILD_CONFIG_URI) != builder:
+            raise SignatureError(f"{workflow} signed that {builder[:200]} built {file_name}, which it is not")
+        return payload, str(workflow)
+    raise SignatureError(said, tip="give the releaser's workflow: --trust github:OWNER/NAME/WORKFLOW.yml")
+
+
+def _read(data: bytes) -> Provenance:
+    try:
+        return Provenance.model_validate_json(data)
+    except ValidationError as error:
+        raise SignatureError(f"not a provenance object of PEP 740: {error.errors()[0]['msg']}") from error
+
+
+def _bundles_of_other_sets(previous: bytes | None, claims: Claims) -> list[AttestationBundle]:
+    if previous is None:
+        return []
+    name = f"the provenance of {claims.file_name}"
+    return [
+        bundle
+        for bundle in _read(previous).attestation_bundles
+        if all(
+            statement.decode(a.envelope.statement, name=name).set_id != claims.set_id
+            for a in bundle.attestations
+        )
+    ]

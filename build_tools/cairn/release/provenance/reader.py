@@ -1,0 +1,182 @@
+"""Where what is checked comes from: a store, an index on the web, or a bundle that was saved from either.
+
+All of them give the same objects under the same keys. What they give is not believed: each object is named by
+a digest in one that was checked before, down to the pointer, which names the generation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import urllib.parse
+import zipfile
+from collections.abc import Mapping
+from http import HTTPStatus
+from pathlib import Path
+from typing import Protocol
+
+from cairn import files
+from cairn.errors import NetworkError, StoreError, UsageError
+from cairn.release.index import keys
+from cairn.store.folder import LocalStore
+from cairn.store.memory import MemoryStore
+from cairn.store.protocol import MissingKeyError, StoredObject, checked, etag_of
+
+_MOST_BYTES = 1 << 28  # of an object that is read whole; a project of 100,000 files has less
+_SECONDS = 30  # without a byte from a server
+_FILE_URL = re.compile(r"(.*)/files/([0-9a-f]{2})/(\2[0-9a-f]{62})/([^/]+)")
+
+
+class Reader(Protocol):
+    """The part of a store that checking needs; every `Store` is one."""
+
+    @property
+    def url(self) -> str:
+        """How a user names it."""
+
+    def read(self, key: str) -> StoredObject:
+        """The object under `key`.
+
+        Raises:
+            MissingKeyError: there is none.
+        """
+
+
+class WebReader:
+    """A store that a web server serves.
+
+    Attributes:
+        url: where its keys begin.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+
+    def read(self, key: str) -> StoredObject:
+        """See `Reader.read`."""
+        data = fetch(f"{self.url}/{urllib.parse.quote(checked(key))}")
+        return StoredObject(data=data, etag=etag_of(data))
+
+
+class Recorder:
+    """Reads from another reader and keeps what it gave.
+
+    Attributes:
+        objects: what was read, by key.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self.objects: dict[str, bytes] = {}
+
+    @property
+    def url(self) -> str:
+        """Of what it reads from."""
+        return self._reader.url
+
+    def read(self, key: str) -> StoredObject:
+        """See `Reader.read`."""
+        found = self._reader.read(key)
+        self.objects[key] = found.data
+        return found
+
+
+def fetch(url: str, *, to: Path | None = None) -> bytes:
+    """What a web server has at an address; written to a file, of whatever size, where one is named.
+
+    Raises:
+        MissingKeyError: nothing.
+        NetworkError: it does not answer, or with an error.
+        StoreError: it is far larger than what can be there.
+    """
+    import requests  # noqa: PLC0415 - only where an index is on the web
+
+    data = bytearray()
+    try:
+        with contextlib.ExitStack() as stack:
+            answer = stack.enter_context(requests.get(url, timeout=_SECONDS, stream=True))
+            if answer.status_code == HTTPStatus.NOT_FOUND:
+                raise MissingKeyError(f"there is no {url}")
+            answer.raise_for_status()
+            file = stack.enter_context(to.open("wb")) if to else None
+            for block in answer.iter_content(1 << 20):
+                if file:
+                    file.write(block)
+                    continue
+                data += block
+                if len(data) > _MOST_BYTES:
+                    raise StoreError(f"{url} is larger than what an index has there")
+    except requests.RequestException as error:
+        tip = "try again, or check without the network: --bundle"
+        raise NetworkError(f"cannot read {url}: {type(error).__name__}", tip=tip) from error
+    return bytes(data)
+
+
+def parse_index_url(url: str) -> tuple[str, str]:
+    """The address of a store and the name of one of its indexes, from what one gives to pip.
+
+    Raises:
+        UsageError: it is not the address of an index that Cairn wrote.
+    """
+    plain = url.partition("#")[0].partition("?")[0].rstrip("/")
+    if not plain.endswith("/simple"):
+        raise UsageError(f"{url} is not an index of Cairn's: it does not end in /simple/")
+    for depth in (2, 1):  # a channel and a family, or a channel alone
+        base, *parts = plain.removesuffix("/simple").rsplit("/", depth)
+        with contextlib.suppress(UsageError):
+            return base, keys.checked_index("/".join(parts))
+    raise UsageError(f"{url} is not an index of Cairn's: it has no channel before /simple/")
+
+
+def parse_file_url(url: str) -> tuple[str, str, str] | None:
+    """The address of a store, and the sha256 and the name of one of its files; None for another address."""
+    match = _FILE_URL.fullmatch(url.partition("#")[0].partition("?")[0])
+    return (match[1], match[3], urllib.parse.unquote(match[4])) if match else None
+
+
+def open_bundle(path: Path) -> Reader:
+    """What `save_bundle` wrote, or somebody unpacked.
+
+    Raises:
+        UsageError: it is not a bundle.
+    """
+    if path.is_dir():
+        return LocalStore(path)
+    objects: dict[str, bytes] = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                if keys.kind_of(member.filename) is None or member.filename in objects:
+                    raise UsageError(f"{path} is not a bundle: it holds {member.filename[:200]!r}")
+                if member.file_size > _MOST_BYTES:
+                    raise UsageError(f"{path} is not a bundle: {member.filename[:200]!r} is too large")
+                with archive.open(member) as stream:
+                    objects[member.filename] = stream.read(_MOST_BYTES)
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, RuntimeError) as error:
+        raise UsageError(f"{path} is not a bundle: {error}") from error
+    return _Bundle(path, objects)
+
+
+def save_bundle(path: Path, objects: Mapping[str, bytes]) -> None:
+    """Write what a check has read, to be checked again elsewhere: a ZIP of its keys."""
+    with files.writing_beside(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+        for key in sorted(objects):
+            archive.writestr(zipfile.ZipInfo(key), objects[key])
+
+
+def index_of_bundle(reader: Reader) -> str | None:
+    """The one index that a bundle has a pointer of; None where it has several, or for a store."""
+    found = [key for key in getattr(reader, "objects", {}) if keys.kind_of(key) == "pointer"]
+    return found[0].rpartition("/")[0] if len(found) == 1 else None
+
+
+class _Bundle(MemoryStore):
+    """The objects of a bundle, named by its path in errors."""
+
+    def __init__(self, path: Path, objects: Mapping[str, bytes]) -> None:
+        super().__init__(objects)
+        self._path = path
+
+    @property
+    def url(self) -> str:
+        return str(self._path)

@@ -1,0 +1,249 @@
+"""What is said of one wheel: an in-toto statement with SLSA's provenance as its predicate.
+
+The statement is that of https://in-toto.io/Statement/v1. Its predicate is https://slsa.dev/provenance/v1, one
+of the two that PyPI takes as attestations of an index (PEP 740; the other, `publish/v1`, has no content), so
+that tools which know nothing of Cairn read who built the file of which commits. What SLSA has no place for is
+under `cairn_release`, an extension field as in-toto's rules for parsing allow it: the set, the index, and the
+evidence on whose strength the index took it.
+
+One and the same wheel gives the same bytes each time: there is no time in them, so a command that is run
+again after a crash signs nothing new.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from cairn import datafile
+from cairn.errors import UsageError
+from cairn.release.provenance.builder import Builder
+from cairn.release.provenance.dsse import SignatureError
+from cairn.release.provenance.manifest_sources import Source
+from cairn.wheels.wheelset import WheelSet
+
+STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
+BUILD_TYPE = "urn:cairn:build:1"
+"""How to build it again: check out the commits, take the manifest, run `cairn build` with the parameters."""
+
+_MANIFEST = "manifest.json"  # its name among the dependencies; no project of a stack has a dot in its name
+_PARAMETERS = ("stack", "line", "python", "platform", "family", "targets")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claims:
+    """What a statement says.
+
+    Attributes:
+        file_name, sha256: of the wheel.
+        parameters: stack, line, Python, platform, family and targets (joined by `;`) of the set.
+        manifest_sha256: of the manifest that it was built from.
+        sources: the projects of that manifest with their commits, in its order.
+        set_id: the set that it is of.
+        index: the index that offers it.
+        records: digests of the test records that let it in, sorted.
+        judgement: digest of what the gate found; None where no gate was asked.
+        untested: why it is there without a passed test, or on what it was not tested; None for a tested one.
+        builder: who says so.
+    """
+
+    file_name: str
+    sha256: str
+    parameters: Mapping[str, str]
+    manifest_sha256: str
+    sources: tuple[Source, ...]
+    set_id: str
+    index: str
+    records: tuple[str, ...] = ()
+    judgement: str | None = None
+    untested: str | None = None
+    builder: Builder
+
+
+class _Resource(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    uri: str = ""
+    digest: Mapping[str, str]
+
+
+class _Definition(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    build_type: str
+    external_parameters: Mapping[str, str]
+    resolved_dependencies: tuple[_Resource, ...]
+
+
+class _Builder(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    version: Mapping[str, str]
+
+
+class _Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    invocation_id: str | None = None
+
+
+class _Details(msgspec.Struct, frozen=True, kw_only=True):
+    builder: _Builder
+    metadata: _Metadata
+
+
+class _Release(msgspec.Struct, frozen=True, kw_only=True):
+    set: str
+    index: str
+    records: tuple[str, ...]
+    judgement: str | None
+    untested: str | None
+
+
+class _Predicate(msgspec.Struct, frozen=True, kw_only=True):
+    definition: _Definition = msgspec.field(name="buildDefinition")
+    details: _Details = msgspec.field(name="runDetails")
+    release: _Release = msgspec.field(name="cairn_release")
+
+
+class _Statement(msgspec.Struct, frozen=True, kw_only=True):
+    type: str = msgspec.field(name="_type")
+    subject: tuple[_Resource, ...]
+    predicate_type: str = msgspec.field(name="predicateType")
+    predicate: _Predicate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circumstances:
+    """What is the same for every wheel of a set in an index; see `Claims`."""
+
+    wheel_set: WheelSet
+    sources: tuple[Source, ...]
+    index: str
+    builder: Builder
+    records: tuple[str, ...] = ()
+    judgement: str | None = None
+    untested: str | None = None
+
+    def claims(self, file_name: str, sha256: str) -> Claims:
+        """What is to be said of one of the wheels."""
+        return Claims(
+            file_name=file_name,
+            sha256=sha256,
+            parameters=parameters_of(self.wheel_set),
+            manifest_sha256=self.wheel_set.manifest_sha256,
+            sources=self.sources,
+            set_id=self.wheel_set.id,
+            index=self.index,
+            records=tuple(sorted(self.records)),
+            judgement=self.judgement,
+            untested=self.untested,
+            builder=self.builder,
+        )
+
+
+def parameters_of(wheel_set: WheelSet) -> Mapping[str, str]:
+    """What a set adds to its manifest, each as a text, as SLSA recommends."""
+    plain = {name: getattr(wheel_set, name) for name in _PARAMETERS}
+    return plain | {"targets": ";".join(wheel_set.targets)}
+
+
+def encode(claims: Claims) -> bytes:
+    """The statement: JSON in UTF-8, always the same bytes for the same claims."""
+    builder = claims.builder
+    return msgspec.json.encode(
+        _Statement(
+            type=STATEMENT_TYPE,
+            subject=(_Resource(name=claims.file_name, digest={"sha256": claims.sha256}),),
+            predicate_type=PREDICATE_TYPE,
+            predicate=_Predicate(
+                definition=_Definition(
+                    build_type=BUILD_TYPE,
+                    external_parameters=claims.parameters,
+                    resolved_dependencies=(
+                        _Resource(name=_MANIFEST, digest={"sha256": claims.manifest_sha256}),
+                        *(
+                            _Resource(
+                                name=source.name,
+                                uri=_uri(source),
+                                digest={"gitCommit": source.commit},
+                            )
+                            for source in claims.sources
+                        ),
+                    ),
+                ),
+                details=_Details(
+                    builder=_Builder(id=builder.id, version={"cairn": builder.version}),
+                    metadata=_Metadata(invocation_id=builder.invocation),
+                ),
+                release=_Release(
+                    set=claims.set_id,
+                    index=claims.index,
+                    records=claims.records,
+                    judgement=claims.judgement,
+                    untested=claims.untested,
+                ),
+            ),
+        )
+    )
+
+
+def decode(payload: bytes, *, name: str) -> Claims:
+    """What a statement of Cairn's says. Fields that it does not know are passed over, as in-toto asks.
+
+    Raises:
+        SignatureError: it is not such a statement, or is about more or less than one file.
+    """
+    try:
+        plain = datafile.parse_json(payload, name=name)
+        read = msgspec.convert(plain, _Statement)
+    except (UsageError, msgspec.ValidationError) as error:
+        raise SignatureError(f"{name} is not a statement about a wheel of Cairn's: {error}") from error
+    definition, release = read.predicate.definition, read.predicate.release
+    wrong = {
+        "its type": (read.type, STATEMENT_TYPE),
+        "the type of its predicate": (read.predicate_type, PREDICATE_TYPE),
+        "the type of its build": (definition.build_type, BUILD_TYPE),
+        "its number of subjects": (len(read.subject), 1),
+        # "Verifiers SHOULD reject unrecognized or unexpected fields within externalParameters" (SLSA 1.0).
+        "its parameters": (sorted(definition.external_parameters), sorted(_PARAMETERS)),
+    }
+    for what, (found, expected) in wrong.items():
+        if found != expected:
+            raise SignatureError(f"{name}: {what} is {str(found)[:200]}, expected {expected}")
+    manifest = [r.digest for r in definition.resolved_dependencies if r.name == _MANIFEST]
+    if len(manifest) != 1 or set(manifest[0]) != {"sha256"} or set(read.subject[0].digest) != {"sha256"}:
+        raise SignatureError(f"{name} does not name one wheel and one manifest by their sha256")
+    details = read.predicate.details
+    return Claims(
+        file_name=read.subject[0].name,
+        sha256=read.subject[0].digest["sha256"],
+        parameters=definition.external_parameters,
+        manifest_sha256=manifest[0]["sha256"],
+        sources=tuple(_source(r, name) for r in definition.resolved_dependencies if r.name != _MANIFEST),
+        set_id=release.set,
+        index=release.index,
+        records=release.records,
+        judgement=release.judgement,
+        untested=release.untested,
+        builder=Builder(
+            id=details.builder.id,
+            invocation=details.metadata.invocation_id,
+            version=details.builder.version.get("cairn", "unknown"),
+        ),
+    )
+
+
+def _uri(source: Source) -> str:
+    # As SPDX and pip write it. An `@` in the hashtag would be read as the one before it.
+    return f"git+{source.origin}@{urllib.parse.quote(source.hashtag, safe='/+')}"
+
+
+def _source(resource: _Resource, name: str) -> Source:
+    origin, at, hashtag = resource.uri.removeprefix("git+").rpartition("@")
+    if not at or set(resource.digest) != {"gitCommit"} or not resource.uri.startswith("git+"):
+        raise SignatureError(f"{name} says of {resource.name!r} neither an origin nor a commit")
+    return Source(
+        name=resource.name,
+        origin=origin,
+        hashtag=urllib.parse.unquote(hashtag),
+        commit=resource.digest["gitCommit"],
+    )

@@ -1,0 +1,159 @@
+"""A store with a set that was released the way it should be: tested, judged, signed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from cairn import datafile
+from cairn.release import records
+from cairn.release.gate.judgement import Demand, GateReport
+from cairn.release.index import keys
+from cairn.release.index.commit import commit
+from cairn.release.index.generation import IndexSet
+from cairn.release.index.snapshot import Change, Index, Snapshot
+from cairn.release.provenance import chain, record_signatures
+from cairn.release.provenance.attest import Attester, attest
+from cairn.release.provenance.chain import Report
+from cairn.release.provenance.objects import KeyAttester
+from cairn.release.provenance.signing_key import Signer
+from cairn.release.provenance.trust import Trust
+from cairn.release.publish import wheel_set as sets
+from cairn.store.memory import MemoryStore
+from cairn.testing.record import Counts, TestedWheel, TestRecord
+from cairn.wheels.wheelset import WheelSet
+from helpers.release import make_set, make_wheel
+
+
+def signer(number: int) -> Signer:
+    """A key that is the same in every run."""
+    return Signer(Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32))
+
+
+RELEASER, TESTER, STRANGER = signer(1), signer(2), signer(3)
+TRUST = Trust(keys={key.key_id: key.public for key in (RELEASER, TESTER)})
+
+MANIFEST = json.dumps(
+    {
+        "line": "main",
+        "projects": [
+            {
+                "commit": commit_id * 40,
+                "distribution": name,
+                "hashtag": "main",
+                "name": name,
+                "origin": f"https://git.example/{name}.git",
+            }
+            for name, commit_id in (("triton", "a"), ("torch", "b"))
+        ],
+        "schema": "cairn.manifest/1",
+    },
+    sort_keys=True,
+    separators=(",", ":"),
+).encode()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Released:
+    """What there is to check.
+
+    Attributes:
+        store: everything, under its keys.
+        wheels: the files of the set, torch last.
+        made: the sealed set.
+        listed: how `release` lists it.
+    """
+
+    store: MemoryStore
+    wheels: tuple[Path, ...]
+    made: WheelSet
+    listed: IndexSet
+
+    def check(self, wheel: Path | None = None, trust: Trust | None = TRUST, index: str = "release") -> Report:
+        """What a user would find of the torch wheel, or of another."""
+        wheel = wheel or self.wheels[-1]
+        sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        return chain.check(self.store, index, file_name=wheel.name, sha256=sha256, trust=trust)
+
+    def key(self, what: str) -> str:
+        """The one key in the store that has this in it."""
+        (found,) = [key for key in self.store.objects if what in key]
+        return found
+
+
+def released(
+    folder: Path,
+    *,
+    version: str = "2.9.0",
+    store: MemoryStore | None = None,
+    attester: Attester | None = None,
+    tested_by: Signer | None = TESTER,
+    target: str = "release",
+) -> Released:
+    """A set of two wheels, brought through staging into an index."""
+    store = store or MemoryStore()
+    attester = attester or KeyAttester(RELEASER)
+    wheels = (
+        make_wheel(folder, "triton", f"3.5.{version[-1]}"),
+        make_wheel(folder, "torch", version, requires=[f"triton==3.5.{version[-1]}"]),
+    )
+    given = msgspec.structs.replace(make_set(wheels), manifest_sha256=hashlib.sha256(MANIFEST).hexdigest())
+    made = sets.stage_set(store, "staging", given, wheels, manifest=MANIFEST, attester=attester)
+    record = datafile.dumps(record_of(made)).encode()
+    digest = records.add(store, record, name="the record").digest
+    if tested_by:
+        signature = record_signatures.sign(record, tested_by)
+        store.write(record_signatures.signature_key(made.id, digest), signature)
+    report = GateReport(
+        set_id=made.id,
+        judged="2026-11-22T01:02:03.000000Z",
+        demands=(Demand(number=1, name="whole", outcome="met", reason="it is"),),
+        untested=(),
+    )
+    judged = datafile.dumps(report).encode()
+    judgement = hashlib.sha256(judged).hexdigest()
+    store.write(keys.set_key(made.id, f"judgements/{judgement}.json"), judged)
+    listed = msgspec.structs.replace(sets.index_set(made), records=(digest,), judgement=judgement)
+    offer(store, made, listed, attester, target=target)
+    return Released(store=store, wheels=wheels, made=made, listed=listed)
+
+
+def offer(
+    store: MemoryStore,
+    made: WheelSet,
+    listed: IndexSet,
+    attester: Attester | None,
+    *,
+    target: str = "release",
+) -> None:
+    """List a set of staging in another index, signed or not."""
+    source, there = Index(store, "staging").load(), Index(store, target)
+    attested = attest(store, made, listed, attester, there=there.load()) if attester else None
+
+    def plan(now_there: Snapshot) -> Change:
+        return sets.promotion(source, now_there, made, entry=listed, attested=attested)
+
+    commit(there, "promote", plan)
+
+
+def record_of(made: WheelSet) -> TestRecord:
+    """A record of tests that passed on all of a set."""
+    return TestRecord(
+        set_id=made.id,
+        wheels=tuple(TestedWheel(file_name=w.file_name, sha256=w.sha256) for w in made.wheels),
+        kind="smoke",
+        family="cpu",
+        targets=("cpu",),
+        hardware=(),
+        counts=Counts(passed=3),
+        junit_sha256=None,
+        started="2026-11-22T00:00:00Z",
+        duration_seconds=1.0,
+        verdict="passed",
+        reason="every test passed",
+    )
