@@ -19,7 +19,7 @@ from cairn.release.publish.files import publish_dists
 from cairn.sources.manifest.manifest import Manifest
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import Store
-from cairn.wheels import wheelset
+from cairn.wheels import wheels_to_set
 from cairn.wheels.wheelset import WheelSet
 
 # An in-tree build backend (PEP 517, backend-path): it needs nothing from any index.
@@ -150,7 +150,7 @@ def contents(store: Store, prefix: str = "") -> dict[str, bytes]:
 
 def make_set(wheels: Sequence[Path], *, family: str = "cpu", targets: Sequence[str] = ("cpu",)) -> WheelSet:
     """The set of these wheels, for Python 3.11 on Linux."""
-    return wheelset.make(
+    return wheels_to_set.make(
         wheels,
         manifest_sha256=hashlib.sha256(MANIFEST).hexdigest(),
         stack="sample",

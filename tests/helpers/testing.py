@@ -14,7 +14,7 @@ from typing import Protocol
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from cairn.testing.smoke import SmokeResult
-from cairn.wheels import wheelset as wheel_sets
+from cairn.wheels import wheels_to_set
 from cairn.wheels.wheelset import WheelSet
 
 Serve = Callable[[Sequence[Path]], str]
@@ -112,7 +112,7 @@ def bundle(targets: Sequence[str]) -> bytes:
 
 def set_of(wheels: Sequence[Path], *, targets: Sequence[str] = ("cpu",), family: str = "cpu") -> WheelSet:
     """The wheels as a set."""
-    return wheel_sets.make(
+    return wheels_to_set.make(
         wheels,
         manifest_sha256="0" * 64,
         stack="trial",

@@ -430,10 +430,14 @@ def foreign_smoke(world: World) -> None:
 MAKE_SET = """
 from pathlib import Path
 from cairn.build.model import platform_tag, python_version
-from cairn.wheels import wheelset as sets
-made = sets.make([Path("{wheel}")], manifest_sha256="0" * 64, stack="small", python=python_version(),
-                 platform=platform_tag(), family="cpu", targets=("cpu",))
-sets.write(Path("set.json"), made)
+from cairn.sources.manifest import manifest
+from cairn.wheels import wheels_to_set, wheelset
+about = dict(stack="small", line="main", platform=platform_tag(), targets=("cpu",))
+frozen = manifest.create((), pythons=(python_version(),), sdk_version=None, **about)
+manifest.write(Path("manifest.json"), frozen)
+made = wheels_to_set.make([Path("{wheel}")], manifest_sha256=frozen.digest(), python=python_version(),
+                          family="cpu", **about)
+wheelset.write(Path("set.json"), made)
 """
 
 

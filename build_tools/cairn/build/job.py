@@ -30,6 +30,7 @@ from cairn.sources.checkout import describe, release_line
 from cairn.sources.checkout.describe import Checkout
 from cairn.sources.manifest import manifest
 from cairn.stack import Stack
+from cairn.wheels import wheels_to_set
 from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.metadata import rocm_version
 
@@ -203,7 +204,7 @@ def write_outputs(request: BuildRequest, wheels: Sequence[BuiltWheel], checkouts
         toolchain=toolchain.of_manifest(host_compiler=request.sdk is None),
     )
     manifest.write(request.output_dir / "manifest.json", frozen)
-    wheel_set = wheel_sets.make(
+    wheel_set = wheels_to_set.make(
         [wheel.wheel for wheel in wheels],
         manifest_sha256=frozen.digest(),
         stack=request.stack.name,

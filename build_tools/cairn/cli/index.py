@@ -14,6 +14,7 @@ from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.release.publish.files import Published
+    from cairn.store.protocol import Store
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -139,23 +140,30 @@ def _announce(url: str, store: str, indexes: Sequence[str]) -> None:
 
 def _publish(options: argparse.Namespace) -> int:
     from cairn.release.publish.files import publish
-    from cairn.release.publish.wheel_set import stage_set
-    from cairn.sources.manifest import manifest
     from cairn.store.folder import open_store
-    from cairn.wheels import wheelset
 
     store = open_store(options.store)
-    if options.set_file is None:
-        if options.require:
-            raise UsageError("--require says what a set needs", tip="give --set set.json as well")
-        _say(publish(store, options.index, options.files, dry_run=options.dry_run), options)
-        return 0
+    if options.set_file is not None:
+        return _publish_set(store, options)
+    if options.require or options.manifest:
+        flag = "--require" if options.require else "--manifest"
+        raise UsageError(f"{flag} is about a set", tip="give --set set.json as well")
+    _say(publish(store, options.index, options.files, dry_run=options.dry_run), options)
+    return 0
+
+
+def _publish_set(store: Store, options: argparse.Namespace) -> int:
+    from cairn.release.publish.wheel_set import stage_set
+    from cairn.sources.manifest import manifest
+    from cairn.wheels import wheelset
+
+    built_from = manifest.read(options.manifest or options.set_file.with_name("manifest.json"))
     sealed = stage_set(
         store,
         options.index,
         wheelset.read(options.set_file),
         options.files,
-        manifest=manifest.read(options.manifest or options.set_file.with_name("manifest.json")).canonical(),
+        manifest=built_from.canonical(),
         requirements=options.require,
         dry_run=options.dry_run,
     )

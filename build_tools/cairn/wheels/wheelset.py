@@ -12,10 +12,8 @@ from typing import Literal
 
 import msgspec
 
-from cairn import datafile, files
+from cairn import datafile
 from cairn.errors import WheelError
-from cairn.wheels.contents import binaries
-from cairn.wheels.metadata import wheel_info
 
 Origin = Literal["rocm-sdk", "mirrored", "published"]
 """Where a file of the closure came from; `published` says that nothing more is known of it."""
@@ -126,58 +124,6 @@ class WheelSet(datafile.Value, tag_field="schema", tag="cairn.set/2"):
         return (*self.wheels, *self.closure)
 
 
-def make(  # noqa: PLR0913 - each is one property of a set
-    wheels: Sequence[Path],
-    *,
-    manifest_sha256: str,
-    stack: str,
-    line: str,
-    python: str,
-    platform: str,
-    family: str,
-    targets: Sequence[str],
-    requirements: Sequence[str] = (),
-) -> WheelSet:
-    """The open set of these wheels, each read and hashed.
-
-    Raises:
-        WheelError: no wheels, a wheel that cannot be read, or two of one distribution.
-    """
-    members = tuple(sorted(map(describe, wheels), key=lambda wheel: (wheel.distribution, wheel.file_name)))
-    made = WheelSet(
-        manifest_sha256=manifest_sha256,
-        stack=stack,
-        line=line,
-        python=python,
-        platform=platform,
-        family=family,
-        targets=tuple(targets),
-        wheels=members,
-        requirements=tuple(requirements),
-    )
-    _check(made, "the set")
-    return made
-
-
-def describe(wheel: Path) -> SetWheel:
-    """What a set says about one wheel.
-
-    Raises:
-        WheelError: it cannot be read.
-    """
-    info = wheel_info.read(wheel)
-    return SetWheel(
-        distribution=info.distribution,
-        version=str(wheel_info.parsed_version(info.version)),
-        file_name=info.file_name,
-        sha256=files.sha256_of(wheel),
-        size=info.size,
-        metadata_sha256=info.metadata_sha256,
-        targets=binaries.targets_of(wheel),
-        requires_python=info.requires_python,
-    )
-
-
 def seal(wheel_set: WheelSet, closure: Sequence[ClosureFile]) -> WheelSet:
     """The set with its closure and its id; from then on it does not change.
 
@@ -187,7 +133,7 @@ def seal(wheel_set: WheelSet, closure: Sequence[ClosureFile]) -> WheelSet:
     ordered = tuple(sorted(closure, key=lambda file: file.file_name))
     whole = msgspec.structs.replace(wheel_set, closure=ordered, set_id=None)
     sealed = msgspec.structs.replace(whole, set_id=id_of(whole))
-    _check(sealed, "the set")
+    check(sealed, "the set")
     return sealed
 
 
@@ -239,13 +185,18 @@ def checked(wheel_set: WheelSet, *, name: str) -> WheelSet:
     Raises:
         WheelError: it is not, or the set contradicts itself.
     """
-    _check(wheel_set, name)
+    check(wheel_set, name)
     if wheel_set.set_id is not None and wheel_set.set_id != id_of(wheel_set):
         raise WheelError(f"{name} was changed: the set id is not that of its content", tip="seal it again")
     return wheel_set
 
 
-def _check(wheel_set: WheelSet, name: str) -> None:
+def check(wheel_set: WheelSet, name: str) -> None:
+    """Refuse a set that contradicts itself.
+
+    Raises:
+        WheelError: it has no wheels, two of one distribution, a file twice, or a digest that is none.
+    """
     if not wheel_set.wheels:
         raise WheelError("a set needs at least one wheel", tip="build something first")
     counts = collections.Counter(wheel.distribution for wheel in wheel_set.wheels)

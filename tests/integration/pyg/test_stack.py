@@ -7,7 +7,7 @@ from cairn import process
 from cairn import stack as stacks
 from cairn.testing import junit
 from cairn.testing.smoke import SmokeRequest, run_smoke
-from cairn.wheels import wheelset as wheel_sets
+from cairn.wheels import wheels_to_set
 
 ROOT = Path(__file__).parents[3] / "external-builds" / "pyg"
 
@@ -39,7 +39,7 @@ def test_a_wheel_built_for_cuda_does_not_pass_beside_the_cpu_torch(tmp_path: Pat
     if fetched.returncode or not list(house.glob("torch-2.13.0+cpu-*.whl")):
         pytest.skip("pip finds no torch for the CPU")
     process.run([*download, "torch==2.13.0", "numpy", "pillow"], timeout=1200)
-    wheel_set = wheel_sets.make(
+    wheel_set = wheels_to_set.make(
         [wheel],
         manifest_sha256="0" * 64,
         stack="vision",

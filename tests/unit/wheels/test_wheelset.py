@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from cairn.errors import UsageError, WheelError
+from cairn.wheels import wheels_to_set
 from cairn.wheels import wheelset as wheel_set
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.wheelset import ClosureFile, WheelSet
@@ -25,7 +26,7 @@ def wheels(make_wheel: MakeWheel) -> list[Path]:
 
 
 def made(wheels: list[Path]) -> WheelSet:
-    return wheel_set.make(
+    return wheels_to_set.make(
         wheels,
         manifest_sha256="0" * 64,
         stack="sample",

@@ -57,6 +57,7 @@ _KINDS = {
 }
 _INDEX = rf"(?:{'|'.join(CHANNELS)})(?:/[A-Za-z0-9-]+)?"
 _OWN = {kind: re.compile(pattern.replace("INDEX", _INDEX)) for kind, pattern in _KINDS.items()}
+_PLAIN = re.compile("[A-Za-z0-9_.+!/-]+")
 _GENERATION = re.compile(rf"{_INDEX}/generations/([0-9]{{8}})-({_DIGEST})\.json")
 
 
@@ -173,4 +174,6 @@ def relative_url(key: str, *, prefix: str) -> str:
     """
     # Relative, so that the same pages serve below any address; the page lies one folder below its prefix.
     up = "../" * (prefix.count("/") + 1)
+    if _PLAIN.fullmatch(key):  # what nearly every name is made of; a page has thousands
+        return up + key.replace("+", "%2B").replace("!", "%21")
     return up + "/".join(urllib.parse.quote(part, safe="") for part in key.split("/"))

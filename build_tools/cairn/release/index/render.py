@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import collections
 import html
-import json
 import urllib.parse
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from cairn.output.console import size as readable_size
 from cairn.release.index import keys
@@ -161,4 +162,4 @@ def _file_json(file: FileEntry, prefix: str) -> dict[str, Any]:
 
 def _json(plain: dict[str, Any]) -> bytes:
     # Short, since the pages of large projects have thousands of files; the same state gives the same bytes.
-    return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return msgspec.json.encode(plain) + b"\n"

@@ -81,10 +81,10 @@ def page_order(before: Snapshot, after: Snapshot, names: Collection[str]) -> tup
     gained: dict[str, set[str]] = {}
     lost: dict[str, set[str]] = {}
     for name in names:
-        old = {file.ref: file for file in before.project(name).files}
-        new = {file.ref: file for file in after.project(name).files}
-        added = [file for ref, file in new.items() if ref not in old]
-        changed = added or [file for ref, file in old.items() if new.get(ref) != file]
+        old = {file.filename: file for file in before.project(name).files}
+        new = {file.filename: file for file in after.project(name).files}
+        added = [file for filename, file in new.items() if filename not in old]
+        changed = added or [file for filename, file in old.items() if new.get(filename) != file]
         (gained if added else lost)[name] = {need for file in changed for need in file.needs}
     return (*dependencies_first(gained), *reversed(dependencies_first(lost)))
 

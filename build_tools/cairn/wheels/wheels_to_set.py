@@ -1,0 +1,64 @@
+"""The open set that wheels on disk form: each is read and hashed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cairn import files
+from cairn.wheels import wheelset
+from cairn.wheels.contents import binaries
+from cairn.wheels.metadata import wheel_info
+from cairn.wheels.wheelset import SetWheel, WheelSet
+
+
+def make(  # noqa: PLR0913 - each is one property of a set
+    wheels: Sequence[Path],
+    *,
+    manifest_sha256: str,
+    stack: str,
+    line: str,
+    python: str,
+    platform: str,
+    family: str,
+    targets: Sequence[str],
+    requirements: Sequence[str] = (),
+) -> WheelSet:
+    """The open set of these wheels, each read and hashed.
+
+    Raises:
+        WheelError: no wheels, a wheel that cannot be read, or two of one distribution.
+    """
+    members = tuple(sorted(map(describe, wheels), key=lambda wheel: (wheel.distribution, wheel.file_name)))
+    made = WheelSet(
+        manifest_sha256=manifest_sha256,
+        stack=stack,
+        line=line,
+        python=python,
+        platform=platform,
+        family=family,
+        targets=tuple(targets),
+        wheels=members,
+        requirements=tuple(requirements),
+    )
+    wheelset.check(made, "the set")
+    return made
+
+
+def describe(wheel: Path) -> SetWheel:
+    """What a set says about one wheel.
+
+    Raises:
+        WheelError: it cannot be read.
+    """
+    info = wheel_info.read(wheel)
+    return SetWheel(
+        distribution=info.distribution,
+        version=str(wheel_info.parsed_version(info.version)),
+        file_name=info.file_name,
+        sha256=files.sha256_of(wheel),
+        size=info.size,
+        metadata_sha256=info.metadata_sha256,
+        targets=binaries.targets_of(wheel),
+        requires_python=info.requires_python,
+    )
