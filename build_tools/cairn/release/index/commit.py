@@ -167,7 +167,7 @@ def _next(
         who=entry.who,
         why=why,
         when=when,
-        recent=(entry, *old.recent)[:RECENT],
+        recent=(entry, *old.recent)[:RECENT] if entry.sets else old.recent,
         change_id=change_id,
         projects=dict(sorted(projects.items())),
         sets=dict(sorted(sets.items())),

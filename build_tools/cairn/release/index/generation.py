@@ -165,7 +165,7 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
 
 
 class LogEntry(datafile.Value, omit_defaults=True):
-    """One generation in the log of an index.
+    """What one generation did to the sets of an index.
 
     Attributes:
         number, action, who, why, when: as the `Generation` has them.
@@ -181,7 +181,7 @@ class LogEntry(datafile.Value, omit_defaults=True):
 
 
 RECENT = 20
-"""So many log entries are repeated in a generation, for the pages."""
+"""So many changes of sets are repeated in a generation, for the pages."""
 
 
 class Generation(datafile.Value, tag_field="schema", tag="cairn.generation/1"):
@@ -198,7 +198,8 @@ class Generation(datafile.Value, tag_field="schema", tag="cairn.generation/1"):
         change_id: random, so that two writers never make the same generation.
         projects: normalised name -> digest of its `ProjectState`.
         sets: set id -> digest of its `IndexSet`.
-        recent: the log entries of this generation and of those before it, newest first, at most `RECENT`.
+        recent: the last changes of sets, newest first, at most `RECENT`: the pages for people show them, and so
+            are the same until a set comes, goes or is marked.
     """
 
     index: str
