@@ -47,6 +47,7 @@ def one_set(
         untested_targets=tuple(untested_targets),
         installed_with=("pip", "uv"),
         yanked=yanked,
+        simple=f"sets/{number:02x}" + f"{number:02x}" * 31 + "/simple/",
     )
 
 
@@ -54,6 +55,7 @@ def channel(name: str = "release", sets: Sequence[SetView] = ()) -> IndexView:
     """A channel whose newest set is for gfx942 alone, with one for gfx1201 too, and one for the CPU."""
     return IndexView(
         name=name,
+        simple=f"{name}/simple/",
         generation=12,
         when="2026-11-21T04:05:06.000000Z",
         sets=(
@@ -87,6 +89,7 @@ def family() -> IndexView:
     """The index of a family beside the channel; one of its targets was tested."""
     return IndexView(
         name="release/gfx110X-all",
+        simple="release/gfx110X-all/simple/",
         generation=3,
         when="2026-11-20T01:02:03.000000Z",
         sets=(

@@ -22,7 +22,13 @@ def arguments(index_url: str, packages: Sequence[str]) -> tuple[str, ...]:
 
 def line(installer: Installer, index_url: str, packages: Sequence[str]) -> str:
     """The whole line, ready for a shell."""
-    return " ".join(map(_quoted, (*COMMANDS[installer], *arguments(index_url, packages))))
+    before, after = around(installer, packages)
+    return f"{before}{_quoted(index_url)}{after}"
+
+
+def around(installer: Installer, packages: Sequence[str]) -> tuple[str, str]:
+    """What stands before and after the URL of the index, where a page fills that in."""
+    return f"{' '.join(COMMANDS[installer])} --index-url ", f" {' '.join(map(_quoted, packages))}"
 
 
 def _quoted(word: str) -> str:

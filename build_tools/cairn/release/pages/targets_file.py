@@ -117,7 +117,7 @@ def _offers(target: str, views: Sequence[IndexView], folder: str) -> tuple[Offer
         found += [
             Offer(
                 index=view.name,
-                index_url=relative(f"{view.name}/simple/", folder),
+                index_url=relative(view.simple, folder),
                 family=one.family,
                 line=one.line,
                 python=one.python,

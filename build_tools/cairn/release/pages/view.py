@@ -6,6 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+import msgspec
 from packaging.version import InvalidVersion, Version
 
 from cairn import datafile, targets
@@ -28,6 +29,8 @@ class SetView(datafile.Value):
         untested_targets: those of the targets that no passed test is of.
         installed_with: the installers that the gate installed it with.
         yanked: why it was yanked, or None.
+        simple: the key of the folder with the index of exactly this set; empty where there is none.
+        locks: the keys of its locks, by file name.
     """
 
     set_id: str
@@ -42,6 +45,8 @@ class SetView(datafile.Value):
     untested_targets: tuple[str, ...] = ()
     installed_with: tuple[str, ...] = ()
     yanked: str | None = None
+    simple: str = ""
+    locks: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def lead(self) -> str:
@@ -114,6 +119,7 @@ class IndexView(datafile.Value):
 
     Attributes:
         name: such as `release` or `release/gfx110X-all`.
+        simple: the key of the folder with its simple pages.
         generation: the number of the state that is shown.
         when: when that came to be, RFC 3339 in UTC.
         sets: every set of it, in any order.
@@ -122,6 +128,7 @@ class IndexView(datafile.Value):
     """
 
     name: str
+    simple: str
     generation: int
     when: str
     sets: tuple[SetView, ...] = ()
