@@ -148,15 +148,22 @@ def contents(store: Store, prefix: str = "") -> dict[str, bytes]:
     return {key: store.read(key).data for key in keys_of(store, prefix)}
 
 
-def make_set(wheels: Sequence[Path], *, family: str = "cpu", targets: Sequence[str] = ("cpu",)) -> WheelSet:
-    """The set of these wheels, for Python 3.11 on Linux."""
+def make_set(
+    wheels: Sequence[Path],
+    *,
+    family: str = "cpu",
+    targets: Sequence[str] = ("cpu",),
+    python: str = "3.11",
+    platform: str = "linux_x86_64",
+) -> WheelSet:
+    """The set of these wheels, for Python 3.11 on Linux unless it says otherwise."""
     return wheels_to_set.make(
         wheels,
         manifest_sha256=hashlib.sha256(MANIFEST).hexdigest(),
         stack="sample",
         line="main",
-        python="3.11",
-        platform="linux_x86_64",
+        python=python,
+        platform=platform,
         family=family,
         targets=tuple(targets),
     )

@@ -1,0 +1,294 @@
+"""What pins an installation to exactly a set: constraints.txt, requirements.txt and pylock.toml (PEP 751).
+
+They say in three ways what uv resolved when the set was sealed, so nothing is resolved here, and the same set
+gives the same bytes. Where uv itself writes a pylock.toml (`uv pip compile --format pylock.toml`, 0.13), its
+addresses are those of the server that it asked, extras are resolved away, and an sdist that decides late is
+built for it. Ours differs in three ways:
+
+- it names files by paths relative to itself, since an index is the same files wherever it lies. pip follows
+  them from a URL as well as from a folder, uv from a folder; PEP 751 has no relative URLs, and neither takes
+  one. `absolute` makes a lock for one address, which both take from anywhere.
+- what only an extra needs has a marker, so that one lock serves with and without it.
+- it is for the Python and the platform of its set, and says so.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import tomllib
+import urllib.parse
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from cairn import requirements
+from cairn.errors import StoreError
+from cairn.release.index import keys
+from cairn.release.index.generation import IndexSet, digest_of, project_of, version_of
+from cairn.release.index.snapshot import Snapshot
+from cairn.release.publish import distribution
+from cairn.release.publish.compatibility import Platform
+from cairn.release.publish.distribution import Needs
+from cairn.store.protocol import Store
+from cairn.wheels.wheelset import ClosureFile, SetWheel, WheelSet
+
+_NOT_PLAIN = re.compile("[^A-Za-z0-9_]+")  # a name in `pylock.<name>.toml` has no dot (PEP 751)
+_PATH = re.compile(r'\bpath = ("[^"\\]*")')
+_LockedFile = SetWheel | ClosureFile
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Package:
+    """A project of a set.
+
+    Attributes:
+        name: normalised.
+        version: normalised.
+        files: those that fit the set's platform, by name.
+        extras: the extras of the set that need it; empty where it is always needed.
+    """
+
+    name: str
+    version: str
+    files: tuple[_LockedFile, ...]
+    extras: tuple[str, ...]
+
+
+def of_set(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The locks of a sealed set, by key.
+
+    Args:
+        wheel_set: the set.
+        metadata: file name to METADATA, of every file that has any (`metadata_of`).
+    """
+    return _locks(wheel_set, metadata, folder=keys.set_key(wheel_set.id, "locks"))
+
+
+def of_index(index: str, name: str, wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The same locks as an index offers them for the last known good set of a name, by key."""
+    return _locks(wheel_set, metadata, folder=f"{index}/locks", name=name)
+
+
+def last_known_good(sets: Iterable[IndexSet]) -> dict[str, IndexSet]:
+    """The newest set of each name (`lock_name`) that is not yanked: a tested one, where there is any."""
+    best: dict[str, IndexSet] = {}
+    # Where two were taken at the same time, the id decides, so that each writer chooses the same.
+    for entry in sorted(sets, key=lambda one: (one.untested is None, one.added, one.set_id)):
+        if entry.yanked is None:
+            best[lock_name(entry)] = entry
+    return dict(sorted(best.items()))
+
+
+def lock_name(entry: IndexSet) -> str:
+    """What a lock of such a set is called in an index: stack, line, family, Python and platform.
+
+    It is for URLs and for `pylock.<name>.toml`: `pytorch-release_2_9-gfx110X_all-3_11-linux_x86_64`.
+    """
+    parts = (entry.stack, entry.line, entry.family, entry.python, entry.platform)
+    return "-".join(_NOT_PLAIN.sub("_", part) for part in parts)
+
+
+def index_locks(snapshot: Snapshot, sets: Mapping[str, WheelSet]) -> dict[str, bytes]:
+    """Every lock that an index offers, by key.
+
+    Args:
+        snapshot: the index.
+        sets: the sealed sets, by id, at least those of `last_known_good`.
+    """
+    store = snapshot.index.store
+    found: dict[str, bytes] = {}
+    for name, entry in last_known_good(map(snapshot.set, snapshot.set_ids)).items():
+        wheel_set = sets[entry.set_id]
+        found |= of_index(snapshot.index.name, name, wheel_set, metadata_of(store, wheel_set))
+    return found
+
+
+def metadata_of(store: Store, wheel_set: WheelSet) -> dict[str, bytes]:
+    """The METADATA that a set names, by file name.
+
+    Raises:
+        MissingKeyError: the store has lost one.
+        StoreError: one was changed.
+    """
+    found = {}
+    for file in _files(wheel_set):
+        if file.metadata_sha256 is not None:
+            key = keys.sidecar_key(file.sha256, file.file_name)
+            found[file.file_name] = store.read(key).data
+            if digest_of(found[file.file_name]) != file.metadata_sha256:
+                raise StoreError(f"{store.url}/{key} was changed", tip="publish the file again")
+    return found
+
+
+def absolute(lock: bytes, url: str) -> bytes:
+    """A pylock.toml of ours with the addresses that its paths mean where it was got from `url`.
+
+    Raises:
+        StoreError: it is not such a lock.
+    """
+
+    def address(match: re.Match[str]) -> str:
+        path = urllib.parse.quote(json.loads(match[1]))  # a `+` of a local version above all
+        return f"url = {_text(urllib.parse.urljoin(url, path))}"
+
+    made = _PATH.sub(address, lock.decode())
+    try:
+        tomllib.loads(made)
+    except tomllib.TOMLDecodeError as error:
+        raise StoreError(f"{url} is not a pylock.toml: {error}") from error
+    return made.encode()
+
+
+def _files(wheel_set: WheelSet) -> list[_LockedFile]:
+    return [*wheel_set.wheels, *wheel_set.closure]
+
+
+def _locks(
+    wheel_set: WheelSet, metadata: Mapping[str, bytes], *, folder: str, name: str | None = None
+) -> dict[str, bytes]:
+    packages = _packages(wheel_set, metadata)
+    always = [package for package in packages if not package.extras]
+    head = (
+        f"# Set {wheel_set.id}\n"
+        f"# {wheel_set.stack} {wheel_set.line} for {wheel_set.family}, Python {wheel_set.python}, "
+        f"{wheel_set.platform}\n"
+    )
+    pinned = "".join(f"{package.name}=={package.version}\n" for package in packages)
+    hashed = "".join(map(_hashed, always))
+    middle = f".{name}" if name else ""
+    return {
+        f"{folder}/constraints{middle}.txt": f"{head}{pinned}".encode(),
+        f"{folder}/requirements{middle}.txt": f"{head}{hashed}".encode(),
+        f"{folder}/pylock{middle}.toml": _pylock(wheel_set, packages, folder=folder).encode(),
+    }
+
+
+def _hashed(package: _Package) -> str:
+    hashes = "".join(f" \\\n    --hash=sha256:{file.sha256}" for file in package.files)
+    return f"{package.name}=={package.version}{hashes}\n"
+
+
+def _packages(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> tuple[_Package, ...]:
+    """What an installation of the whole set consists of, by name.
+
+    What builds an sdist is in the closure too, and in no lock: it is not installed with the set.
+    """
+    files: dict[str, list[_LockedFile]] = {}
+    for file in sorted(_files(wheel_set), key=lambda one: one.file_name):
+        files.setdefault(project_of(file.file_name), []).append(file)
+    # An sdist that decides late has no METADATA that holds; what it chose is in the set's requirements.
+    needs = {
+        name: distribution.needs_of(metadata[file.file_name], filename=file.file_name)
+        for name, (file, *_) in files.items()
+        if file.metadata_sha256 is not None
+    }
+    platform = Platform(python=wheel_set.python, tag=wheel_set.platform)
+    graph = _Graph(needs=needs, environment=platform.markers())
+    own = {wheel.distribution for wheel in wheel_set.wheels}
+    roots = [Requirement(name) for name in sorted(own - graph.optional(own))]
+    always = graph.reached([*roots, *map(requirements.requirement, wheel_set.requirements)])
+    by_extra: dict[str, set[str]] = {}
+    for extra in sorted({extra for name in own for extra in needs[name].extras}):
+        asked = [Requirement(f"{root.name}[{extra}]") for root in roots]
+        for name in graph.reached(asked) - always:
+            by_extra.setdefault(name, set()).add(extra)
+    return tuple(
+        _Package(
+            name=name,
+            version=version_of(files[name][0].file_name),
+            files=tuple(files[name]),
+            extras=tuple(sorted(by_extra.get(name, ()))),
+        )
+        for name in sorted(files.keys() & (always | by_extra.keys()))
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Graph:
+    """What the projects of a set need of each other, each being there in one version.
+
+    Attributes:
+        needs: what the metadata of each says.
+        environment: what markers are evaluated with.
+    """
+
+    needs: Mapping[str, Needs]
+    environment: Mapping[str, str]
+
+    def optional(self, own: Collection[str]) -> set[str]:
+        """Those of `own` that others of them need only with an extra, as a device wheel is needed."""
+        found: dict[bool, set[str]] = {True: set(), False: set()}
+        for name in own:
+            for extra in ("", *self.needs[name].extras):
+                found[extra == ""] |= {canonicalize_name(r.name) for r in self._of(name, extra)}
+        return (found[False] - found[True]) & set(own)
+
+    def reached(self, asked: Iterable[Requirement]) -> set[str]:
+        """Every project that these need, directly or not."""
+        seen: set[tuple[str, str]] = set()
+        todo = [item for requirement in asked for item in _nodes(requirement)]
+        while todo:
+            node = todo.pop()
+            if node not in seen:
+                seen.add(node)
+                todo += [item for requirement in self._of(*node) for item in _nodes(requirement)]
+        return {name for name, _ in seen}
+
+    def _of(self, name: str, extra: str) -> Iterator[Requirement]:
+        there = self.needs.get(name)
+        for requirement in there.requires if there else ():
+            if requirement.marker is None:
+                if extra == "":
+                    yield requirement
+            elif requirement.marker.evaluate({**self.environment, "extra": extra}):
+                yield requirement
+
+
+def _nodes(requirement: Requirement) -> Iterator[tuple[str, str]]:
+    for extra in ("", *requirement.extras):
+        yield canonicalize_name(requirement.name), canonicalize_name(extra)
+
+
+def _pylock(wheel_set: WheelSet, packages: Collection[_Package], *, folder: str) -> str:
+    """A pylock.toml, its keys in the order of PEP 751."""
+    markers = Platform(python=wheel_set.python, tag=wheel_set.platform).markers()
+    here = " and ".join(f"{key} == '{markers[key]}'" for key in ("sys_platform", "platform_machine"))
+    extras = sorted({extra for package in packages for extra in package.extras})
+    lines = [
+        'lock-version = "1.0"',
+        f"environments = [{_text(here)}]",
+        f'requires-python = "=={wheel_set.python}.*"',
+        f"extras = [{', '.join(map(_text, extras))}]",
+        'created-by = "cairn"',
+        "",
+    ]
+    for package in packages:
+        lines += ["[[packages]]", f"name = {_text(package.name)}", f"version = {_text(package.version)}"]
+        if package.extras:
+            marker = " or ".join(f"'{extra}' in extras" for extra in package.extras)
+            lines.append(f"marker = {_text(marker)}")
+        if package.files[0].requires_python:
+            lines.append(f"requires-python = {_text(package.files[0].requires_python)}")
+        wheels = [_located(file, folder) for file in package.files if file.file_name.endswith(".whl")]
+        if wheels:
+            lines += ["wheels = [", *(f"    {wheel}," for wheel in wheels), "]"]
+        else:
+            lines.append(f"sdist = {_located(package.files[0], folder)}")
+        lines.append("")
+    return "\n".join([*lines, "[tool.cairn]", f"set = {_text(wheel_set.id)}", ""])
+
+
+def _located(file: _LockedFile, folder: str) -> str:
+    path = posixpath.relpath(keys.file_key(file.sha256, file.file_name), folder)
+    return (
+        f"{{ name = {_text(file.file_name)}, path = {_text(path)}, size = {file.size}, "
+        f"hashes = {{ sha256 = {_text(file.sha256)} }} }}"
+    )
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)  # names, versions and specifiers have no control character

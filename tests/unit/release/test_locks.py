@@ -1,0 +1,213 @@
+"""The locks of a set as text: what is in them, under which names, and which set an index locks."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from packaging.pylock import Pylock, is_valid_pylock_path
+
+from cairn.errors import StoreError
+from cairn.release.index import keys
+from cairn.release.index.generation import IndexSet
+from cairn.release.index.snapshot import Index
+from cairn.release.publish import locks, wheel_set
+from cairn.release.publish.files import publish
+from cairn.store.memory import MemoryStore
+from cairn.wheels.wheelset import WheelSet
+from helpers.release import make_sdist, make_set, make_wheel, stage_set
+
+LINUX = "cp311-cp311-linux_x86_64"
+
+
+def texts(store: MemoryStore, made: WheelSet) -> dict[str, str]:
+    """The locks of a set by their file names."""
+    found = locks.of_set(made, locks.metadata_of(store, made))
+    return {key.rpartition("/")[2]: data.decode() for key, data in found.items()}
+
+
+def packages(store: MemoryStore, made: WheelSet) -> dict[str, dict[str, Any]]:
+    read = tomllib.loads(texts(store, made)["pylock.toml"])
+    return {package["name"]: package for package in read["packages"]}
+
+
+@pytest.fixture
+def sealed(store: MemoryStore, tmp_path: Path) -> WheelSet:
+    """A set with an extra, a dependency for Windows alone, and an sdist that decides late and is built."""
+    others = [make_wheel(tmp_path, name, "1.0") for name in ("numpy", "deep", "builder", "core")]
+    sdist = make_sdist(tmp_path, "rocm", "7.10.0", requires=["windows-part"], build_requires=["builder"])
+    publish(store, "staging", [*others, sdist, make_wheel(tmp_path, "einsum", "3.0", requires=["deep"])])
+    requires = ["numpy", "rocm==7.10.0", 'einsum; extra == "opt"', 'winpart; sys_platform == "win32"']
+    torch = make_wheel(tmp_path, "torch", "2.9.0+rocm7.10.0", requires=requires, extras=["opt"], tag=LINUX)
+    return stage_set(store, "staging", make_set([torch]), [torch], requirements=["core==1.0"])
+
+
+def test_what_is_installed_with_the_set_is_pinned_and_what_only_builds_is_not(
+    store: MemoryStore, sealed: WheelSet
+) -> None:
+    lines = texts(store, sealed)["constraints.txt"].splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [
+        "core==1.0",
+        "deep==1.0",
+        "einsum==3.0",
+        "numpy==1.0",
+        "rocm==7.10.0",
+        "torch==2.9.0+rocm7.10.0",
+    ]
+    assert any("builder" in file.file_name for file in sealed.closure)
+    assert sealed.id in lines[0]
+    assert "Python 3.11, linux_x86_64" in lines[1]
+
+
+def test_requirements_name_every_file_by_its_hash_without_what_extras_need(
+    store: MemoryStore, sealed: WheelSet
+) -> None:
+    text = texts(store, sealed)["requirements.txt"]
+    wanted = {
+        name: sha
+        for name, sha in sealed.sha256s.items()
+        if not name.startswith(("builder", "einsum", "deep"))
+    }
+    assert all(f"--hash=sha256:{sha}" in text for sha in wanted.values())
+    assert text.count("--hash=") == text.count("==") == len(wanted)
+
+
+def test_a_pylock_is_one_by_the_standard_and_names_the_files_of_the_store(
+    store: MemoryStore, sealed: WheelSet
+) -> None:
+    text = texts(store, sealed)["pylock.toml"]
+    Pylock.from_dict(tomllib.loads(text)).validate()
+    found = packages(store, sealed)
+    (wheel,) = found["torch"]["wheels"]
+    torch = sealed.wheels[0]
+    assert wheel["path"] == f"../../../{keys.file_key(torch.sha256, torch.file_name)}"
+    assert wheel["hashes"] == {"sha256": torch.sha256}
+    assert wheel["size"] == torch.size
+    assert found["rocm"]["sdist"]["name"] == "rocm-7.10.0.tar.gz"
+    read = tomllib.loads(text)
+    assert read["requires-python"] == "==3.11.*"
+    assert read["environments"] == ["sys_platform == 'linux' and platform_machine == 'x86_64'"]
+    assert read["tool"]["cairn"]["set"] == sealed.id
+
+
+def test_what_only_an_extra_needs_has_a_marker(store: MemoryStore, sealed: WheelSet) -> None:
+    markers = {name: package.get("marker") for name, package in packages(store, sealed).items()}
+    assert markers == {
+        "core": None,
+        "deep": "'opt' in extras",
+        "einsum": "'opt' in extras",
+        "numpy": None,
+        "rocm": None,
+        "torch": None,
+    }
+
+
+def test_device_wheels_are_installed_with_their_extra_alone(store: MemoryStore, tmp_path: Path) -> None:
+    targets = ("gfx942", "gfx1100")
+    requires = [f'torch-device-{name}==2.9.0; extra == "device-{name}"' for name in targets]
+    host = make_wheel(
+        tmp_path, "torch", "2.9.0", requires=requires, extras=[f"device-{name}" for name in targets]
+    )
+    vision = make_wheel(tmp_path, "torchvision", "0.24", requires=["torch==2.9.0"])
+    devices = [
+        make_wheel(tmp_path, f"torch-device-{name}", "2.9.0", requires=["torch==2.9.0"]) for name in targets
+    ]
+    wheels = [host, vision, *devices]
+    made = stage_set(store, "staging", make_set(wheels, family="all", targets=targets), wheels)
+    markers = {name: package.get("marker") for name, package in packages(store, made).items()}
+    assert markers == {
+        "torch": None,
+        "torchvision": None,
+        "torch-device-gfx942": "'device-gfx942' in extras",
+        "torch-device-gfx1100": "'device-gfx1100' in extras",
+    }
+    assert "device" not in texts(store, made)["requirements.txt"]
+
+
+def test_the_same_set_gives_the_same_bytes(store: MemoryStore, sealed: WheelSet) -> None:
+    metadata = locks.metadata_of(store, sealed)
+    assert locks.of_set(sealed, metadata) == locks.of_set(sealed, dict(reversed(metadata.items())))
+    assert all(keys.is_own(key) for key in locks.of_set(sealed, metadata))
+
+
+def test_metadata_that_was_changed_in_the_store_locks_nothing(store: MemoryStore, sealed: WheelSet) -> None:
+    torch = sealed.wheels[0]
+    store.write(keys.sidecar_key(torch.sha256, torch.file_name), b"Metadata-Version: 2.2\nName: torch\n")
+    with pytest.raises(StoreError, match="was changed"):
+        locks.metadata_of(store, sealed)
+
+
+@pytest.mark.parametrize(
+    "url", ["https://x.example/a/sets/1/locks/pylock.toml?x=y", "file:///s/sets/1/locks/p"]
+)
+def test_a_lock_for_one_address_has_urls(store: MemoryStore, sealed: WheelSet, url: str) -> None:
+    made = locks.absolute(texts(store, sealed)["pylock.toml"].encode(), url)
+    read = tomllib.loads(made.decode())
+    Pylock.from_dict(read).validate()
+    (torch,) = (package for package in read["packages"] if package["name"] == "torch")
+    base = url.partition("sets/")[0]
+    key = keys.file_key(sealed.wheels[0].sha256, sealed.wheels[0].file_name)
+    assert torch["wheels"][0]["url"] == base + key.replace("+", "%2B")
+    assert "path" not in torch["wheels"][0]
+
+
+def test_what_is_no_lock_is_not_given_addresses() -> None:
+    with pytest.raises(StoreError, match="is not a pylock"):
+        locks.absolute(b"<html>", "https://x.example/pylock.toml")
+
+
+def entry(set_id: str, **about: Any) -> IndexSet:
+    """A set as an index lists it."""
+    made = IndexSet(
+        set_id=set_id * 64,
+        stack="pytorch",
+        line="release/2.9",
+        python="3.11",
+        platform="linux_x86_64",
+        family="gfx110X-all",
+        targets=("gfx1100",),
+        manifest_sha256="0" * 64,
+        projects={"torch": "2.9.0"},
+        added="2026-01-01T00:00:00.000000Z",
+    )
+    return msgspec.structs.replace(made, **about)
+
+
+def test_the_name_of_a_lock_is_one_for_urls_and_for_pylock() -> None:
+    name = locks.lock_name(entry("a"))
+    assert name == "pytorch-release_2_9-gfx110X_all-3_11-linux_x86_64"
+    assert is_valid_pylock_path(Path(f"pylock.{name}.toml"))
+    assert keys.is_own(f"release/locks/pylock.{name}.toml")
+    assert keys.is_own(f"release/gfx110X-all/locks/constraints.{name}.txt")
+
+
+def test_the_newest_set_that_is_not_yanked_is_the_last_known_good() -> None:
+    later, latest = "2026-02-01T00:00:00.000000Z", "2026-03-01T00:00:00.000000Z"
+    other = entry("e", python="3.12")
+    sets = [entry("b", added=later), entry("a"), entry("c", added=latest, yanked="bad"), other]
+    found = locks.last_known_good(sets)
+    assert [one.set_id[0] for one in found.values()] == ["b", "e"]
+    assert [one.set_id[0] for one in locks.last_known_good(reversed(sets)).values()] == ["b", "e"]
+
+
+def test_a_tested_set_is_known_better_than_a_newer_untested_one() -> None:
+    untested = entry("b", added="2026-02-01T00:00:00.000000Z", untested="untested on hardware: gfx1100")
+    assert [one.set_id[0] for one in locks.last_known_good([untested, entry("a")]).values()] == ["a"]
+    assert [one.set_id[0] for one in locks.last_known_good([untested]).values()] == ["b"]
+
+
+def test_an_index_locks_what_it_holds(store: MemoryStore, sealed: WheelSet) -> None:
+    snapshot = Index(store, "staging").load()
+    found = locks.index_locks(snapshot, {sealed.id: sealed})
+    name = locks.lock_name(wheel_set.index_set(sealed))
+    assert sorted(found) == [
+        f"staging/locks/constraints.{name}.txt",
+        f"staging/locks/pylock.{name}.toml",
+        f"staging/locks/requirements.{name}.txt",
+    ]
+    read = tomllib.loads(found[f"staging/locks/pylock.{name}.toml"].decode())
+    torch = next(package for package in read["packages"] if package["name"] == "torch")
+    assert torch["wheels"][0]["path"].startswith("../../files/")
