@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+pytest.register_assert_rewrite("helpers.store_contract")
+
+from helpers import buckets  # noqa: E402
+
 # How fast an example is says more about the machine than about the code.
 settings.register_profile("cairn", deadline=None)
 settings.load_profile("cairn")
@@ -33,3 +37,16 @@ def debian_hip() -> None:
     programs = shutil.which("hipcc") and shutil.which("g++")
     if not programs or not list(Path("/usr/lib").glob("*/libamdhip64.so.5.2.*")):
         pytest.skip("not here: apt-get install --no-install-recommends g++ hipcc libamdhip64-dev libhiprand1")
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[buckets.Server]:
+    """A server of buckets, and the variables that lead to it."""
+    with buckets.serving() as server, pytest.MonkeyPatch.context() as patch:
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        patch.setenv("AWS_CONFIG_FILE", os.devnull)
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        patch.setenv("AWS_ENDPOINT_URL_S3", server.endpoint)
+        yield server

@@ -172,6 +172,11 @@ def _part_of(path: Path) -> Path:
     return path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}.part")
 
 
+def is_part(path: Path) -> bool:
+    """Whether a path is one that `writing_beside` makes, which may be what a killed run left."""
+    return path.name.startswith(".") and path.name.endswith(".part")
+
+
 def _replace_folder(part: Path, path: Path) -> None:
     aside: list[Path] = []
     while not _renamed(part, path):

@@ -18,7 +18,7 @@ from cairn.release.publish import distribution, wheel_set
 from cairn.release.publish.files import publish_dists
 from cairn.sources.manifest.manifest import Manifest
 from cairn.store.memory import MemoryStore
-from cairn.store.protocol import Store
+from cairn.store.protocol import OnBytes, Store, ignored
 from cairn.wheels import wheels_to_set
 from cairn.wheels.wheelset import WheelSet
 
@@ -227,9 +227,11 @@ class Breaking(MemoryStore):
         self._count(key)
         return super().write_if(key, data, etag=etag)
 
-    def put_file(self, key: str, source: Path) -> None:
+    def put_file(self, key: str, source: Path, *, on_bytes: OnBytes = ignored) -> bool:
         self._count(key)
         super().write(key, source.read_bytes())
+        on_bytes(source.stat().st_size)
+        return True
 
     def delete(self, key: str) -> None:
         self._count(key)

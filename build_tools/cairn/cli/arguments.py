@@ -21,6 +21,7 @@ from cairn.errors import CairnError, UsageError
 if TYPE_CHECKING:
     from cairn.build.model import WantedSdk
     from cairn.stack import Stack
+    from cairn.store.protocol import Store
 
 Completer = Callable[..., Iterable[str]]
 
@@ -192,9 +193,42 @@ def add_provided(parser: argparse.ArgumentParser) -> None:
 def add_store(
     parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, required: bool | None = None
 ) -> None:
-    """`--store`, which must be given unless something else of a group may be given instead."""
+    """`--store`, which must be given unless something else of a group may be given instead.
+
+    Beside it, where it is not in a group: `--endpoint-url`.
+    """
     needed = isinstance(parser, argparse.ArgumentParser) if required is None else required
-    parser.add_argument("--store", required=needed, metavar="URL", help="the store: a path or file://…")
+    parser.add_argument(
+        "--store", required=needed, metavar="URL", help="the store: a path, file://… or s3://bucket/prefix"
+    )
+    if isinstance(parser, argparse.ArgumentParser):
+        add_endpoint_url(parser)
+
+
+def add_endpoint_url(parser: argparse.ArgumentParser) -> None:
+    """`--endpoint-url`."""
+    parser.add_argument(
+        "--endpoint-url",
+        type=nonempty,
+        metavar="URL",
+        help="server of an s3:// store that is not Amazon's (default: AWS_ENDPOINT_URL_S3)",
+    )
+
+
+def open_store(options: argparse.Namespace) -> Store:
+    """The store that the options of `add_store` name; it need not be there yet."""
+    from cairn.output import console
+    from cairn.store import opening
+
+    return opening.open_store(options.store, endpoint_url=options.endpoint_url, say=console.current().info)
+
+
+def open_existing_store(options: argparse.Namespace) -> Store:
+    """The store that the options of `add_store` name, in which something is."""
+    from cairn.output import console
+    from cairn.store import opening
+
+    return opening.open_existing(options.store, endpoint_url=options.endpoint_url, say=console.current().info)
 
 
 def add_index(parser: argparse.ArgumentParser, *, default: str) -> None:

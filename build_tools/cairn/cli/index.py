@@ -109,9 +109,9 @@ def _serve(options: argparse.Namespace) -> int:
     from cairn.release.index import keys
     from cairn.release.index.snapshot import existing
     from cairn.release.serve.server import serving
-    from cairn.store.folder import open_existing
+    from cairn.store.opening import open_folder
 
-    store = open_existing(options.store)
+    store = open_folder(options.store)
     indexes = existing(store)
     if not indexes and any(path.name not in keys.FOLDERS for path in store.path.iterdir()):
         raise StoreError(
@@ -140,9 +140,8 @@ def _announce(url: str, store: str, indexes: Sequence[str]) -> None:
 
 def _publish(options: argparse.Namespace) -> int:
     from cairn.release.publish.files import publish
-    from cairn.store.folder import open_store
 
-    store = open_store(options.store)
+    store = arguments.open_store(options)
     if options.set_file is not None:
         return _publish_set(store, options)
     if options.require or options.manifest:
@@ -179,9 +178,8 @@ def _publish_set(store: Store, options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     from cairn.release.gate.audit import audit
-    from cairn.store.folder import open_existing
 
-    problems = audit(open_existing(options.store), options.index, hashes=options.hashes)
+    problems = audit(arguments.open_existing_store(options), options.index, hashes=options.hashes)
     if options.json:
         console.current().json({"index": options.index, "problems": list(problems)})
     else:

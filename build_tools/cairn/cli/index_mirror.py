@@ -113,10 +113,9 @@ def _say_changes(changes: tuple[str, ...], lock: MirrorLock, options: argparse.N
 
 def _sync(options: argparse.Namespace) -> int:
     from cairn.release.publish import mirror_lock, mirror_sync
-    from cairn.store.folder import open_store
 
     _, path = _lock_of(options)
-    lock, store = mirror_lock.read(path), open_store(options.store)
+    lock, store = mirror_lock.read(path), arguments.open_store(options)
     with console.current().stage(f"mirror into {options.index}"):
         fetched = mirror_sync.sync(store, options.index, lock, dry_run=options.dry_run)
     _say_added([file.file_name for file in fetched], options)
@@ -126,10 +125,9 @@ def _sync(options: argparse.Namespace) -> int:
 def _verify(options: argparse.Namespace) -> int:
     from cairn.release.index.snapshot import Index
     from cairn.release.publish import mirror_lock, mirror_sync
-    from cairn.store.folder import open_existing
 
     stack, path = _lock_of(options)
-    snapshot = Index(open_existing(options.store), options.index).load()
+    snapshot = Index(arguments.open_existing_store(options), options.index).load()
     problems = mirror_sync.problems(mirror_lock.read(path), stack, snapshot)
     if options.json:
         console.current().json({"index": options.index, "problems": list(problems)})
@@ -145,11 +143,10 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _fetch(options: argparse.Namespace, given: list[Path]) -> int:
     from cairn.release.publish.mirror import mirror, missing
-    from cairn.store.folder import open_store
 
     if not given and not options.require:
         raise UsageError("nothing to mirror", tip="name distributions, or give --require")
-    store, wanted = open_store(options.store), {"dists": given, "requirements": options.require}
+    store, wanted = arguments.open_store(options), {"dists": given, "requirements": options.require}
     if options.dry_run:
         _say_added([item.requirement for item in missing(store, options.index, **wanted)], options)
         return 0

@@ -98,11 +98,11 @@ def _named_gpus(options: argparse.Namespace) -> tuple[str, ...] | None:
 
 def _index_url(options: argparse.Namespace) -> str:
     from cairn.release.index import keys
-    from cairn.store.folder import open_existing
+    from cairn.store.opening import open_folder
 
     if options.index_url:
         return str(options.index_url)
-    return keys.index_url(open_existing(options.store).url, keys.checked_index(options.index))
+    return keys.index_url(open_folder(options.store).url, keys.checked_index(options.index))
 
 
 def _say(prepared: Installation) -> None:

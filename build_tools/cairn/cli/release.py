@@ -60,7 +60,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def _promote(options: argparse.Namespace) -> int:
     from cairn.release.gate.evidence import Bypass
     from cairn.release.promote import promote
-    from cairn.store.folder import open_existing
+    from cairn.store.opening import open_folder
 
     if options.reason is not None and options.bypass is None:
         raise UsageError("--reason belongs to --bypass", tip="say who vouches: --bypass WHO")
@@ -68,7 +68,7 @@ def _promote(options: argparse.Namespace) -> int:
     screen = console.current()
     with screen.stage(f"promote to {options.target}") as stage:
         done = promote(
-            open_existing(options.store),
+            open_folder(options.store),
             _set_id(options.set_id),
             source=options.source,
             target=options.target,

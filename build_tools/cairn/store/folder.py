@@ -1,4 +1,4 @@
-"""A store in a folder, and how a store is named on the command line."""
+"""A store in a folder."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ import hashlib
 import io
 import os
 import stat
-import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from cairn import files
-from cairn.errors import StoreError, UsageError
 from cairn.store.protocol import (
     ListedObject,
     MissingKeyError,
     ObjectInfo,
-    Store,
+    OnBytes,
     StoredObject,
+    Stray,
     checked,
     etag_of,
+    ignored,
 )
+
+_LOCKS = ".locks"
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -102,7 +104,8 @@ class LocalStore:
         # A file system has no conditional write. The lock makes look and write one step for every process
         # that writes this key by `write_if`. Readers need none: a rename replaces the file. The system takes
         # the lock from a process that dies, and what was there stays.
-        lock = self.path / ".locks" / hashlib.sha256(key.encode()).hexdigest()[:16]
+        # Keys share 256 locks: as many files as keys would be left there otherwise.
+        lock = self.path / _LOCKS / hashlib.sha256(key.encode()).hexdigest()[:2]
         with files.locked(lock):
             found = etag_of(path.read_bytes()) if path.is_file() else None
             if found != etag:
@@ -110,12 +113,15 @@ class LocalStore:
             files.write_bytes(path, data)
         return True
 
-    def put_file(self, key: str, source: Path) -> None:
+    def put_file(self, key: str, source: Path, *, on_bytes: OnBytes = ignored) -> bool:
         """See `Store.put_file`; no hard link, through which an edit of `source` would edit the store."""
-        files.copy(source, self._path(key))
+        path = self._path(key)
+        files.copy(source, path)
+        on_bytes(path.stat().st_size)
+        return True
 
     @contextlib.contextmanager
-    def as_file(self, key: str) -> Iterator[Path]:
+    def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> Iterator[Path]:  # noqa: ARG002
         """See `Store.as_file`; the store's own file, so it must not be written."""
         path = self._path(key)
         if not path.is_file():
@@ -125,6 +131,26 @@ class LocalStore:
     def delete(self, key: str) -> None:
         """See `Store.delete`."""
         self._path(key).unlink(missing_ok=True)
+
+    def strays(self) -> Iterator[Stray]:
+        """See `Store.strays`: hidden files and links; not our locks, which stay."""
+        for path in files.walk(self.path):
+            name = path.relative_to(self.path).as_posix()
+            hidden = any(part.startswith(".") for part in name.split("/"))
+            if name.startswith(f"{_LOCKS}/") or not (hidden or path.is_symlink()):
+                continue
+            with contextlib.suppress(FileNotFoundError):  # a writer has finished it meanwhile
+                found = path.lstat()
+                yield Stray(
+                    name=name,
+                    kind="temporary" if files.is_part(path) else "foreign",
+                    size=found.st_size,
+                    modified=datetime.fromtimestamp(found.st_mtime, UTC),
+                )
+
+    def discard(self, stray: Stray) -> None:
+        """See `Store.discard`."""
+        (self.path / stray.name).unlink(missing_ok=True)
 
     def _path(self, key: str) -> Path:
         return self.path / checked(key)
@@ -151,54 +177,10 @@ class _Beginning(io.RawIOBase):
         super().close()
 
 
-def open_store(url: str) -> Store:
-    """The store that a user names: a path or `file://…`.
-
-    Raises:
-        UsageError: it is a file, names no folder, or has a different scheme; `s3://` is not there yet.
-    """
-    scheme, separator, rest = url.partition("://")
-    scheme = scheme.lower() if separator else ""
-    if scheme == "file":
-        host, _, path = rest.partition("/")
-        if host.lower() not in ("", "localhost") or not path:
-            # `file://store` has a host and no path: it would be the current folder.
-            raise UsageError(f"{url} names no folder", tip="write file:///… with three slashes, or a path")
-        return _local(Path(urllib.request.url2pathname(f"/{path}")))
-    if scheme == "s3":
-        raise UsageError(
-            f"{url}: a store in a bucket needs the s3 extra and is not there yet",
-            tip="use a folder, then copy it to the bucket as it is",
-        )
-    if scheme:
-        raise UsageError(f"{url}: a store is a path, file://… or s3://…, not {scheme}://")
-    return _local(files.expanded(url))
-
-
-def _local(path: Path) -> LocalStore:
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file, not the folder of a store", tip="name a folder with --store")
-    return LocalStore(path)
-
-
 def retire(store: LocalStore) -> Path:
     """Move the whole store to a folder beside it that is named after the time, and return that folder."""
     taken = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     return store.path.rename(store.path.with_name(f"{store.path.name}-until-{taken}"))
-
-
-def open_existing(url: str) -> LocalStore:
-    """Like `open_store`, for commands that only make sense where something was published.
-
-    Raises:
-        StoreError: there is no such folder.
-    """
-    store = open_store(url)
-    if not isinstance(store, LocalStore) or not store.path.is_dir():
-        raise StoreError(
-            f"there is no store at {url}", tip="publish into it first: cairn index publish --store …"
-        )
-    return store
 
 
 def _visible_files(folder: Path | str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
@@ -212,5 +194,5 @@ def _visible_files(folder: Path | str, prefix: str) -> Iterator[tuple[str, os.Di
             continue
         if entry.is_dir(follow_symlinks=False):
             yield from _visible_files(entry.path, f"{prefix}{entry.name}/")
-        else:
+        elif entry.is_file(follow_symlinks=False):
             yield f"{prefix}{entry.name}", entry

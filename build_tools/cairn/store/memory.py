@@ -11,7 +11,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from cairn.store.protocol import ListedObject, MissingKeyError, ObjectInfo, StoredObject, checked, etag_of
+from cairn.store.protocol import (
+    ListedObject,
+    MissingKeyError,
+    ObjectInfo,
+    OnBytes,
+    StoredObject,
+    Stray,
+    checked,
+    etag_of,
+    ignored,
+)
 
 
 class MemoryStore:
@@ -85,23 +95,34 @@ class MemoryStore:
             self._put(key, data)
         return True
 
-    def put_file(self, key: str, source: Path) -> None:
+    def put_file(self, key: str, source: Path, *, on_bytes: OnBytes = ignored) -> bool:
         """See `Store.put_file`."""
-        self.write(key, source.read_bytes())
+        data = source.read_bytes()
+        self.write(key, data)
+        on_bytes(len(data))
+        return True
 
     @contextlib.contextmanager
-    def as_file(self, key: str) -> Iterator[Path]:
+    def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> Iterator[Path]:
         """See `Store.as_file`."""
         data = self.read(key).data
         with tempfile.TemporaryDirectory(prefix="cairn-store.") as folder:
             path = Path(folder, key.rpartition("/")[2])
             path.write_bytes(data)
+            on_bytes(len(data))
             yield path
 
     def delete(self, key: str) -> None:
         """See `Store.delete`."""
         with self._lock:
             self.objects.pop(checked(key), None)
+
+    def strays(self) -> Iterator[Stray]:
+        """See `Store.strays`; there are none."""
+        return iter(())
+
+    def discard(self, stray: Stray) -> None:
+        """See `Store.discard`."""
 
     def _put(self, key: str, data: bytes) -> None:
         self.modified[key] = datetime.now(UTC)

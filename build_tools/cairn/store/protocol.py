@@ -9,13 +9,30 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Literal, Protocol, TypeAlias
 
 from cairn.errors import StoreError
 
 
 class MissingKeyError(StoreError):
     """Nothing is stored under that key."""
+
+
+class DamagedObjectError(StoreError):
+    """What is stored is not what was put there."""
+
+    @classmethod
+    def of(cls, url: str) -> DamagedObjectError:
+        """The error for one object."""
+        return cls(f"{url} is not what was put there", tip="restore it from a copy of the store")
+
+
+OnBytes: TypeAlias = Callable[[int], None]
+"""Called with how many bytes of a file have arrived more, perhaps from several threads."""
+
+
+def ignored(_count: int) -> None:
+    """An `OnBytes` for callers that show no progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +86,24 @@ class ObjectInfo(ListedObject):
         return self.find_sha256()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Stray:
+    """Something in a store that no key can name.
+
+    Attributes:
+        name: what the store calls it.
+        kind: `temporary` is what a writer began and has not finished, or what one that was killed left;
+            `foreign` was put there by someone else: hidden files, links, folders of a bucket's console.
+        size: in bytes, where the store tells.
+        modified: when it was last written or, for an upload, begun.
+    """
+
+    name: str
+    kind: Literal["temporary", "foreign"]
+    size: int
+    modified: datetime
+
+
 class Store(Protocol):
     """Objects under `/`-separated keys.
 
@@ -89,6 +124,7 @@ class Store(Protocol):
 
         Raises:
             MissingKeyError: there is none.
+            DamagedObjectError: a bucket has other bytes than were put there.
         """
 
     def stat(self, key: str) -> ObjectInfo | None:
@@ -125,18 +161,41 @@ class Store(Protocol):
             reply was lost: the caller finds out by reading.
         """
 
-    def put_file(self, key: str, source: Path) -> None:
-        """Put the bytes of a local file under `key`; later changes of the file do not reach the store."""
+    def put_file(self, key: str, source: Path, *, on_bytes: OnBytes = ignored) -> bool:
+        """Put the bytes of a local file under `key`; later changes of the file do not reach the store.
 
-    def as_file(self, key: str) -> AbstractContextManager[Path]:
+        Args:
+            key: where it goes.
+            source: the file.
+            on_bytes: told of the progress.
+
+        Returns:
+            False where a bucket has these bytes there already, by size and sha256; then nothing was sent.
+
+        Raises:
+            StoreError: while it was sent, a different writer put other bytes under the key.
+        """
+
+    def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> AbstractContextManager[Path]:
         """The object under `key` as a local file to read, of its name, until the block ends.
+
+        Args:
+            key: where it is stored.
+            on_bytes: told of the progress, where it has to be fetched.
 
         Raises:
             MissingKeyError: there is none.
+            DamagedObjectError: a bucket has other bytes than were put there.
         """
 
     def delete(self, key: str) -> None:
         """Remove the object under `key`, if there is one."""
+
+    def strays(self) -> Iterator[Stray]:
+        """What else is in the place where the store is; `list` gives none of it."""
+
+    def discard(self, stray: Stray) -> None:
+        """Remove a stray, if it is still there."""
 
 
 def checked(key: str) -> str:

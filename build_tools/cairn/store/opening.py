@@ -1,0 +1,94 @@
+"""How a store is named on the command line."""
+
+from __future__ import annotations
+
+import urllib.request
+from pathlib import Path
+
+from cairn import files
+from cairn.errors import PrerequisiteError, StoreError, UsageError
+from cairn.output import Progress, silent
+from cairn.store.folder import LocalStore
+from cairn.store.protocol import Store
+
+
+def open_store(url: str, *, endpoint_url: str | None = None, say: Progress = silent) -> Store:
+    """The store that a user names: a path, `file://…` or `s3://bucket/prefix`.
+
+    Args:
+        url: its name.
+        endpoint_url: the server of a bucket; None for the user's settings, else Amazon's.
+        say: told of requests that are tried again.
+
+    Raises:
+        UsageError: it is a file, names no folder and no bucket, or has a different scheme.
+        PrerequisiteError: boto3 is not installed, or the user's settings for it are wrong.
+    """
+    scheme, separator, rest = url.partition("://")
+    scheme = scheme.lower() if separator else ""
+    if scheme == "s3":
+        return _bucket(url, endpoint_url, say)
+    if endpoint_url is not None:
+        raise UsageError(
+            f"--endpoint-url is for a bucket, and {url} is none",
+            tip="leave it out, or name s3://bucket/prefix",
+        )
+    if scheme == "file":
+        host, _, path = rest.partition("/")
+        if host.lower() not in ("", "localhost") or not path:
+            # `file://store` has a host and no path: it would be the current folder.
+            raise UsageError(f"{url} names no folder", tip="write file:///… with three slashes, or a path")
+        return _folder(Path(urllib.request.url2pathname(f"/{path}")))
+    if scheme:
+        raise UsageError(f"{url}: a store is a path, file://… or s3://…, not {scheme}://")
+    return _folder(files.expanded(url))
+
+
+def open_existing(url: str, *, endpoint_url: str | None = None, say: Progress = silent) -> Store:
+    """Like `open_store`, for commands that only make sense where something was published.
+
+    Raises:
+        StoreError: there is no such folder or bucket, or nothing in it.
+    """
+    store = open_store(url, endpoint_url=endpoint_url, say=say)
+    there = store.path.is_dir() if isinstance(store, LocalStore) else any(True for _ in store.list(""))
+    if not there:
+        raise _nothing_at(url)
+    return store
+
+
+def open_folder(url: str) -> LocalStore:
+    """Like `open_existing`, for what needs a folder.
+
+    Raises:
+        UsageError: it is a bucket.
+    """
+    store = open_store(url)
+    if not isinstance(store, LocalStore):
+        raise UsageError(f"{url} is a bucket, and this needs a folder", tip="copy it into a folder first")
+    if not store.path.is_dir():
+        raise _nothing_at(url)
+    return store
+
+
+def _nothing_at(url: str) -> StoreError:
+    return StoreError(
+        f"there is no store at {url}", tip="publish into it first: cairn index publish --store …"
+    )
+
+
+def _folder(path: Path) -> LocalStore:
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is a file, not the folder of a store", tip="name a folder with --store")
+    return LocalStore(path)
+
+
+def _bucket(url: str, endpoint_url: str | None, say: Progress) -> Store:
+    try:
+        # Loaded here because it takes 0.3 s, and an extra of ours has to be there.
+        from cairn.store.s3 import bucket, client  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name not in ("boto3", "botocore", "s3transfer"):
+            raise
+        raise PrerequisiteError(f"{url}: a bucket needs boto3", tip="pip install cairn[s3]") from error
+    return bucket.BucketStore(client.connect(url, endpoint_url=endpoint_url, say=say))

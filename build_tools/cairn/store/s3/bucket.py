@@ -1,0 +1,170 @@
+"""A store in a bucket."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from cairn import files
+from cairn.errors import StoreError
+from cairn.store.protocol import (
+    DamagedObjectError,
+    ListedObject,
+    MissingKeyError,
+    ObjectInfo,
+    OnBytes,
+    StoredObject,
+    Stray,
+    checked,
+    ignored,
+)
+from cairn.store.s3 import download, upload
+from cairn.store.s3.client import Answer, Bucket
+from cairn.store.s3.errors import ChangedError
+
+_BLOCK = 1 << 20  # bytes that are asked of a stream at once
+_UPLOAD = "?uploadId="  # between the key of an upload under way and its id
+
+
+class BucketStore:
+    """A store in a bucket, or below a prefix in one.
+
+    Every object that it writes carries its sha256 as metadata, since an ETag is a digest of the bytes only
+    where they came in one piece and are encrypted by nobody.
+
+    Attributes:
+        bucket: where it is.
+        parts: how big files travel.
+    """
+
+    def __init__(self, bucket: Bucket, *, parts: upload.Parts | None = None) -> None:
+        self.bucket = bucket
+        self.parts = parts or upload.Parts()
+
+    @property
+    def url(self) -> str:
+        """`s3://bucket/prefix`."""
+        return self.bucket.url
+
+    def read(self, key: str) -> StoredObject:
+        """See `Store.read`."""
+        checked(key)
+
+        def once() -> tuple[Answer, bytes]:
+            answer = self.bucket.ask_once("get_object", key)
+            return answer, self.bucket.explained(answer["Body"].read, key)
+
+        answer, data = self.bucket.trying(once)
+        expected = answer["Metadata"].get(upload.SHA256)
+        if expected is not None and hashlib.sha256(data).hexdigest() != expected:
+            raise DamagedObjectError.of(f"{self.url}/{key}")
+        return StoredObject(data=data, etag=upload.bare(answer["ETag"]))
+
+    def stat(self, key: str) -> ObjectInfo | None:
+        """See `Store.stat`."""
+        return upload.stat(self.bucket, checked(key))
+
+    def exists(self, key: str) -> bool:
+        """See `Store.exists`."""
+        return self.stat(key) is not None
+
+    def open(self, key: str, *, start: int = 0, count: int | None = None) -> BinaryIO:
+        """See `Store.open`; where the line breaks, it goes on from there."""
+        stream = download.Stream(self.bucket, checked(key), start=start, count=count)
+        return io.BufferedReader(stream, _BLOCK)
+
+    def list(self, prefix: str) -> Iterator[ListedObject]:
+        """See `Store.list`; a request for each thousand."""
+        for found in self._contents(prefix):
+            if not _hidden(found.key):
+                yield found
+
+    def write(self, key: str, data: bytes) -> None:
+        """See `Store.write`."""
+        self.bucket.ask("put_object", checked(key), **upload.put(key, data))
+
+    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+        """See `Store.write_if`."""
+        condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
+        try:
+            self.bucket.ask("put_object", checked(key), **upload.put(key, data), **condition)
+        except (ChangedError, MissingKeyError):  # nothing to match: 404 from Amazon, 412 from Ceph
+            return False
+        return True
+
+    def put_file(self, key: str, source: Path, *, on_bytes: OnBytes = ignored) -> bool:
+        """See `Store.put_file`."""
+        checked(key)
+        before = source.stat()
+        sha256 = files.sha256_of(source)
+        there = self.stat(key)
+        if there is not None and (there.size, there.sha256) == (before.st_size, sha256):
+            on_bytes(before.st_size)
+            return False
+        sending = upload.Upload(
+            bucket=self.bucket,
+            key=key,
+            source=source,
+            size=before.st_size,
+            sha256=sha256,
+            new=there is None,
+            parts=self.parts,
+            on_bytes=on_bytes,
+        )
+        try:
+            sending.send()
+        except ChangedError as error:
+            if not sending.arrived():
+                raise StoreError(f"{self.url}/{key} was written by someone else, with other bytes") from error
+        after = source.stat()
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            raise StoreError(f"{source} was changed while it was sent", tip="send it again")
+        return True
+
+    @contextlib.contextmanager
+    def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> Iterator[Path]:
+        """See `Store.as_file`; downloaded, with what an interrupted download brought before."""
+        with download.downloaded(self.bucket, checked(key), parts=self.parts, on_bytes=on_bytes) as path:
+            yield path
+
+    def delete(self, key: str) -> None:
+        """See `Store.delete`."""
+        self.bucket.ask("delete_object", checked(key))
+
+    def strays(self) -> Iterator[Stray]:
+        """See `Store.strays`."""
+        for found in self._contents(""):
+            if _hidden(found.key):
+                yield Stray(name=found.key, kind="foreign", size=found.size, modified=found.modified)
+        for name, begun in upload.under_way(self.bucket, ""):
+            yield Stray(name=_UPLOAD.join(name), kind="temporary", size=0, modified=begun)
+
+    def discard(self, stray: Stray) -> None:
+        """See `Store.discard`."""
+        if stray.kind == "temporary":
+            key, _, upload_id = stray.name.rpartition(_UPLOAD)
+            upload.abort(self.bucket, key, upload_id)
+        else:
+            self.bucket.ask("delete_object", stray.name)
+
+    def _contents(self, prefix: str) -> Iterator[ListedObject]:
+        ours = len(self.bucket.prefix)
+        more: dict[str, str] = {}
+        while True:
+            answer = self.bucket.ask("list_objects_v2", None, Prefix=f"{self.bucket.prefix}{prefix}", **more)
+            for item in answer.get("Contents", ()):
+                modified: datetime = item["LastModified"]
+                yield ListedObject(key=item["Key"][ours:], size=item["Size"], modified=modified)
+            if not answer.get("IsTruncated"):
+                return
+            more = {"ContinuationToken": answer["NextContinuationToken"]}
+
+
+def _hidden(key: str) -> bool:
+    """Whether no key of a store is like it: also the empty objects that consoles make as folders."""
+    return any(not part or part.startswith(".") for part in key.split("/"))

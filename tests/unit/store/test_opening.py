@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn.errors import PrerequisiteError, StoreError, UsageError
+from cairn.store.opening import open_existing, open_folder, open_store
+
+
+def test_a_store_is_named_by_path_or_file_url(tmp_path: Path) -> None:
+    folder = tmp_path / "a store+1"
+    assert open_store(str(folder)).url == str(folder)
+    assert open_store(folder.as_uri()).url == str(folder)
+    assert open_store(f"FILE://localhost{folder}").url == str(folder)
+
+
+@pytest.mark.parametrize("url", ["ftp://host/x", "gs://bucket"])
+def test_other_stores_are_refused_in_one_line(url: str) -> None:
+    with pytest.raises(UsageError, match=url.partition(":")[0]):
+        open_store(url)
+
+
+@pytest.mark.parametrize("url", ["file://store", "file://host/store", "file://", "file://[x", "file:///", ""])
+def test_a_url_without_a_folder_does_not_mean_the_current_one(url: str) -> None:
+    with pytest.raises(UsageError, match=r"names no folder|no path"):
+        open_store(url)
+
+
+def test_what_must_exist_is_asked_for_by_name(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no store at"):
+        open_existing(str(tmp_path / "none"))
+
+
+def test_a_file_is_not_a_store(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    for url in (str(path), path.as_uri()):
+        with pytest.raises(UsageError, match="file is a file, not the folder of a store"):
+            open_store(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("s3://", "names no bucket"),
+        ("s3:///prefix", "names no bucket"),
+        ("s3://key:secret@bucket", "names no bucket"),
+        ("s3://bucket/x?versionId=1", "names no bucket"),
+        ("s3://bucket/../x", "cannot name"),
+    ],
+)
+def test_a_url_that_is_of_no_bucket_is_refused(url: str, said: str) -> None:
+    with pytest.raises((UsageError, StoreError), match=said):
+        open_store(url)
+
+
+def test_a_bucket_and_a_prefix_are_named_by_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    assert open_store("s3://bucket").url == "s3://bucket"
+    assert open_store("s3://bucket/").url == "s3://bucket"
+    assert open_store("S3://bucket/a/b/", endpoint_url="http://127.0.0.1:1").url == "s3://bucket/a/b"
+
+
+def test_the_server_of_a_folder_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--endpoint-url is for a bucket"):
+        open_store(str(tmp_path), endpoint_url="http://127.0.0.1:1")
+    with pytest.raises(UsageError, match="is not the address of a server"):
+        open_store("s3://bucket", endpoint_url="127.0.0.1:1")
+
+
+def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    with pytest.raises(PrerequisiteError, match="nobody"):
+        open_store("s3://bucket")
+
+
+def test_without_boto3_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *more: Any) -> Any:
+        if name.partition(".")[0] == "boto3" or name == "cairn.store.s3":
+            raise ModuleNotFoundError(f"No module named {name!r}", name="boto3")
+        return real(name, *more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(PrerequisiteError, match="a bucket needs boto3") as raised:
+        open_store("s3://bucket")
+    assert raised.value.tip == "pip install cairn[s3]"
+
+
+def test_what_needs_a_folder_says_so() -> None:
+    with pytest.raises(UsageError, match="s3://bucket is a bucket"):
+        open_folder("s3://bucket")
