@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from installer.sources import WheelFile
 
-from cairn.release.gate.audit import audit
 from cairn.release.index import keys
 from cairn.release.serve import server as serve_server
 from cairn.store import folder as store_folder
+from helpers.release import audit
 from helpers.trail import SAMPLE, Trail, cairn, clean_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trail")]

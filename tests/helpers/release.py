@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from cairn.release.gate import audit as check
 from cairn.release.index.commit import commit
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.publish import distribution, wheel_set
@@ -136,6 +137,11 @@ def _record(members: Mapping[str, str]) -> str:
 def put(store: Store, index: str, files: Sequence[Path]) -> None:
     """Have an index hold these files already, a gated one too."""
     publish_dists(Index(store, index), [distribution.read(path) for path in files], "publish")
+
+
+def audit(store: Store, index: str, *, hashes: bool) -> tuple[str, ...]:
+    """What the audit says is wrong with an index."""
+    return check.audit(store, index, hashes=hashes)
 
 
 def keys_of(store: Store, prefix: str = "") -> list[str]:

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from cairn.release.gate.audit import audit
 from cairn.release.index.commit import recover
 from cairn.release.index.keys import index_url
 from cairn.release.index.snapshot import Index
@@ -24,7 +23,7 @@ from cairn.release.publish.files import publish
 from cairn.release.serve.server import serving
 from cairn.store.folder import LocalStore
 from cairn.wheels.wheelset import WheelSet
-from helpers.release import make_set, make_wheel, move, stage_set
+from helpers.release import audit, make_set, make_wheel, move, stage_set
 
 pytestmark = pytest.mark.slow
 

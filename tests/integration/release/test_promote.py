@@ -11,7 +11,6 @@ import pytest
 
 from cairn.cli.main import main
 from cairn.errors import GateError, StoreError, UsageError
-from cairn.release.gate.audit import audit
 from cairn.release.gate.evidence import Bypass
 from cairn.release.promote import promote
 from cairn.release.publish.files import publish
@@ -21,7 +20,7 @@ from cairn.testing.record import Counts, TestedWheel
 from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import data_of, judge, record_of
-from helpers.release import MANIFEST, keys_of, make_sdist, make_set, make_wheel, put, stage_set
+from helpers.release import MANIFEST, audit, keys_of, make_sdist, make_set, make_wheel, put, stage_set
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,6 @@ import pytest
 from cairn import targets as gpu
 from cairn.cli.main import main
 from cairn.errors import GateError, StoreError, UsageError
-from cairn.release.gate.audit import audit
 from cairn.release.gate.evidence import Bypass
 from cairn.release.index import keys
 from cairn.release.index.snapshot import Index, Snapshot, empty, existing, whole_id
@@ -16,7 +15,7 @@ from cairn.release.promote import promote
 from cairn.release.publish.files import publish
 from cairn.release.publish.mirror import mirror
 from cairn.store.folder import LocalStore
-from helpers.release import keys_of, make_set, make_wheel, stage_set
+from helpers.release import audit, keys_of, make_set, make_wheel, stage_set
 
 A, B, C = "abcd" * 16, "abce" * 16, "1234" * 16
 

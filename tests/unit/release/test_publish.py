@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import StoreError, UsageError
-from cairn.release.gate.audit import audit
 from cairn.release.index import keys
 from cairn.release.index.commit import recover
 from cairn.release.index.snapshot import Index
@@ -16,7 +15,7 @@ from cairn.release.publish import distribution
 from cairn.release.publish.files import publish
 from cairn.store.memory import MemoryStore
 from helpers import release
-from helpers.release import Breaking, Broken, contents, keys_of, make_sdist, make_wheel, metadata
+from helpers.release import Breaking, Broken, audit, contents, keys_of, make_sdist, make_wheel, metadata
 
 
 def filenames(store: MemoryStore, channel: str, name: str) -> list[str]:

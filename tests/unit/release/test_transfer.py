@@ -8,7 +8,6 @@ import pytest
 
 from cairn.cli.main import main
 from cairn.errors import StoreError
-from cairn.release.gate.audit import audit
 from cairn.release.index import keys
 from cairn.release.index.commit import recover
 from cairn.release.index.snapshot import Index, read_set
@@ -17,7 +16,7 @@ from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
-from helpers.release import Breaking, Broken, contents, keys_of, make_set, make_wheel, move, stage_set
+from helpers.release import Breaking, Broken, audit, contents, keys_of, make_set, make_wheel, move, stage_set
 
 Stage = Callable[..., WheelSet]
 

@@ -83,7 +83,7 @@ def _page_problems(snapshot: Snapshot, projects: list[ProjectState]) -> Iterator
     pages = [
         (f"{prefix}{project.name}/", render.project_page(project, prefix=prefix)) for project in projects
     ]
-    pages.append((prefix, render.root_page(snapshot.project_names)))
+    pages.append((prefix, render.root_page(snapshot.project_names, serial=snapshot.generation.serial)))
     for where, page in pages:
         expected |= {f"{where}index.json": page.json, f"{where}index.html": page.html}
     yield from _differences(snapshot.index.store, prefix, expected)

@@ -10,10 +10,15 @@
 
 Only step 3 decides. All after it can be done by any run, as often as it likes, because pages are made from
 the generation alone. `recover` does just that at the beginning of each change.
+
+Nobody does step 3 while pages of the generation before are still to be written, and a writer of pages begins
+again once a different generation counts. So two generations are never written in one go, or in two orders at
+once: one that adds files goes from what is needed to what needs it, one that removes them the other way.
 """
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import random
@@ -51,10 +56,12 @@ def commit(
         StoreError: others were first too many times in a row, or what the store answered leaves open whether
             the change was made.
     """
-    recover(index)
     change_id, started = secrets.token_hex(8), now()
     for _ in range(_ATTEMPTS):
+        recover(index)
         before = index.load()
+        if not _rendered(before):  # a different writer changed it again
+            continue
         change = plan(before)
         if change.empty:
             return before
@@ -85,21 +92,17 @@ def recover(index: Index) -> tuple[str, ...]:
     Returns:
         The projects whose pages were written, in that order.
     """
-    after = index.load()
-    if after.pointer is None or after.pointer.rendered == after.pointer.generation:
-        return ()
-    rendered = after.pointer.rendered
-    before = index.at(
-        index.generation(rendered, after.pointer.rendered_digest), after.pointer.rendered_digest
+    written: dict[str, None] = {}
+    for _ in range(_ATTEMPTS):
+        after = index.load()
+        if _rendered(after):
+            return tuple(written)
+        with contextlib.suppress(write.SupersededError):
+            written |= dict.fromkeys(_write_pages(after))
+    raise StoreError(
+        f"others changed {index.name} {_ATTEMPTS} times while this run tried to write its pages",
+        tip="run it again",
     )
-    old, new = before.generation.projects, after.generation.projects
-    changed = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
-    ordered = write.page_order(before, after, changed)
-    write.write_project_pages(index, ordered)
-    if old.keys() != new.keys() or rendered == 0:
-        write.write_root_page(index)
-    _mark_rendered(index, after)
-    return ordered
 
 
 def render_all(index: Index) -> tuple[str, ...]:
@@ -108,6 +111,7 @@ def render_all(index: Index) -> tuple[str, ...]:
     Returns:
         The projects, in the order in which their pages were written.
     """
+    recover(index)
     now_there = index.load()
     if now_there.pointer is None:
         return ()
@@ -115,7 +119,30 @@ def render_all(index: Index) -> tuple[str, ...]:
     ordered = write.page_order(nothing, now_there, now_there.project_names)
     write.write_project_pages(index, ordered)
     write.write_root_page(index)
-    _mark_rendered(index, now_there)
+    return ordered
+
+
+def _rendered(snapshot: Snapshot) -> bool:
+    """Whether every page shows what counts."""
+    return snapshot.pointer is None or snapshot.pointer.rendered == snapshot.pointer.generation
+
+
+def _write_pages(after: Snapshot) -> tuple[str, ...]:
+    """Write the pages of what differs between the generation that they show and the one that counts.
+
+    Raises:
+        SupersededError: by now a different generation counts, so every page of this one was written.
+    """
+    index, pointer = after.index, after.pointer
+    assert pointer is not None  # noqa: S101 - its caller has looked
+    before = index.at(index.generation(pointer.rendered, pointer.rendered_digest), pointer.rendered_digest)
+    old, new = before.generation.projects, after.generation.projects
+    changed = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+    ordered = write.page_order(before, after, changed)
+    write.write_project_pages(index, ordered, of=after)
+    if old.keys() != new.keys() or pointer.rendered == 0:
+        write.write_root_page(index, of=after)
+    _mark_rendered(index, after)
     return ordered
 
 
@@ -150,7 +177,7 @@ def _next(
         if project is None:
             projects.pop(name, None)
         else:
-            projects[name] = index.put_part(project)
+            projects[name] = index.put_part(msgspec.structs.replace(project, serial=old.number + 1))
     for set_id, listed in change.sets.items():
         if listed is None:
             sets.pop(set_id, None)
@@ -171,6 +198,7 @@ def _next(
         change_id=change_id,
         projects=dict(sorted(projects.items())),
         sets=dict(sorted(sets.items())),
+        serial=old.serial if projects.keys() == old.projects.keys() else entry.number,
     )
 
 

@@ -94,12 +94,16 @@ class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/2"):
         name: normalised (PEP 503).
         files: sorted by version, then by name.
         status: PEP 792, with `status_reason` where one was given.
+        serial: number of the generation that last changed it. Pages say it, so that a page never has the same
+            bytes twice: after a rollback, a writer that stalled before it would take the page for the one it
+            has read.
     """
 
     name: str
     files: tuple[FileEntry, ...]
     status: ProjectStatus = "active"
     status_reason: str | None = None
+    serial: int = 0
 
     def file(self, filename: str) -> FileEntry | None:
         """The file of that name."""
@@ -198,6 +202,7 @@ class Generation(datafile.Value, tag_field="schema", tag="cairn.generation/1"):
         change_id: random, so that two writers never make the same generation.
         projects: normalised name -> digest of its `ProjectState`.
         sets: set id -> digest of its `IndexSet`.
+        serial: number of the generation that last changed which projects there are; see `ProjectState`.
         recent: the last changes of sets, newest first, at most `RECENT`: the pages for people show them, and so
             are the same until a set comes, goes or is marked.
     """
@@ -212,6 +217,7 @@ class Generation(datafile.Value, tag_field="schema", tag="cairn.generation/1"):
     why: str | None = None
     projects: Mapping[str, str] = msgspec.field(default_factory=dict)
     sets: Mapping[str, str] = msgspec.field(default_factory=dict)
+    serial: int = 0
     recent: tuple[LogEntry, ...] = ()
 
 

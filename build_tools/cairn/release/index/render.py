@@ -37,7 +37,7 @@ class Page:
 def project_page(project: ProjectState, *, prefix: str) -> Page:
     """The page of a project in the index that lies at `prefix`."""
     links = "".join(_link(file, prefix) for file in project.files)
-    head = _meta("pypi:project-status", project.status)
+    head = _serial(project.serial) + _meta("pypi:project-status", project.status)
     if project.status_reason:
         head += _meta("pypi:project-status-reason", project.status_reason)
     return Page(
@@ -66,14 +66,14 @@ def set_projects(wheel_set: WheelSet) -> tuple[ProjectState, ...]:
     )
 
 
-def root_page(names: Iterable[str]) -> Page:
-    """The page that lists every project."""
+def root_page(names: Iterable[str], *, serial: int = 0) -> Page:
+    """The page that lists every project; `serial` is of the generation that last changed which there are."""
     ordered = sorted(names)
     links = "".join(
         f'<a href="{urllib.parse.quote(name)}/">{html.escape(name)}</a><br>\n' for name in ordered
     )
-    plain = {"meta": {"api-version": API_VERSION}, "projects": [{"name": name} for name in ordered]}
-    return Page(html=_document("Projects", "", links), json=_json(plain))
+    plain = {"meta": _api(serial), "projects": [{"name": name} for name in ordered]}
+    return Page(html=_document("Projects", _serial(serial), links), json=_json(plain))
 
 
 def _document(title: str, head: str, body: str) -> bytes:
@@ -85,6 +85,15 @@ def _document(title: str, head: str, body: str) -> bytes:
         f"<title>{shown}</title>\n</head>\n<body>\n<h1>{shown}</h1>\n{body}</body>\n</html>\n"
     )
     return text.encode()
+
+
+def _serial(serial: int) -> str:
+    """The number of the last change, as a comment like that in PyPI's own pages."""
+    return f"<!--SERIAL {serial}-->\n" if serial else ""
+
+
+def _api(serial: int) -> dict[str, Any]:
+    return {"_last-serial": serial, "api-version": API_VERSION} if serial else {"api-version": API_VERSION}
 
 
 def _meta(name: str, content: str) -> str:
@@ -130,7 +139,7 @@ def _project_json(project: ProjectState, prefix: str) -> dict[str, Any]:
     if project.status_reason:
         status["reason"] = project.status_reason
     return {
-        "meta": {"api-version": API_VERSION},
+        "meta": _api(project.serial),
         "name": project.name,
         "project-status": status,
         "versions": list(project.versions),

@@ -92,7 +92,7 @@ class Snapshot:
             return self.changed.projects[name] or ProjectState(name=name, files=())
         digest = self.generation.projects.get(name)
         if digest is None:
-            return ProjectState(name=name, files=())
+            return ProjectState(name=name, files=(), serial=self.generation.number)
         return self.index.part(digest, ProjectState)
 
     def projects(self) -> Iterator[ProjectState]:

@@ -20,7 +20,11 @@ from cairn.wheels.wheelset import WheelSet
 _ATTEMPTS = 200  # at one page; each that fails means that a different writer got through
 
 
-def settle(index: Index, key: str, make: Callable[[Snapshot], bytes]) -> None:
+class SupersededError(Exception):
+    """A different generation counts by now than the one whose pages are being written."""
+
+
+def settle(index: Index, key: str, make: Callable[[Snapshot], bytes], *, of: Snapshot | None = None) -> None:
     """Make an object of an index say what the generation that counts says, whoever else is writing it.
 
     It is written only over the version that was read before the pointer was. A writer that stalls with an
@@ -31,6 +35,10 @@ def settle(index: Index, key: str, make: Callable[[Snapshot], bytes]) -> None:
         index: the index.
         key: where the object lies.
         make: its bytes, from what counts at the moment.
+        of: the generation whose pages are being written, where these are several and in an order.
+
+    Raises:
+        SupersededError: by now a different one than `of` counts.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -38,17 +46,23 @@ def settle(index: Index, key: str, make: Callable[[Snapshot], bytes]) -> None:
             data, etag = there.data, there.etag
         except MissingKeyError:
             data, etag = None, None
-        wanted = make(index.load())
+        now_there = index.load()
+        if of is not None and now_there.digest != of.digest:
+            raise SupersededError
+        wanted = make(now_there)
         if wanted == data or index.store.write_if(key, wanted, etag=etag):
             return
     raise StoreError(f"others changed {key} {_ATTEMPTS} times while this run tried to", tip="run it again")
 
 
-def write_project_pages(index: Index, names: Iterable[str]) -> None:
+def write_project_pages(index: Index, names: Iterable[str], *, of: Snapshot | None = None) -> None:
     """Make the pages of these projects, in this order, say what counts.
 
     That of a project without files is written empty and not removed: a removal cannot be conditional, and
     might take away what a different writer has just written. `gc` removes it later.
+
+    Raises:
+        SupersededError: by now a different generation than `of` counts.
     """
     prefix = keys.simple_prefix(index.name)
     for name in names:
@@ -61,15 +75,27 @@ def write_project_pages(index: Index, names: Iterable[str]) -> None:
             return made[digest]
 
         # A reader may meet the new JSON beside the old HTML: each is whole, and of one state.
-        settle(index, f"{prefix}{name}/index.json", lambda now_there: page(now_there).json)
-        settle(index, f"{prefix}{name}/index.html", lambda now_there: page(now_there).html)
+        settle(index, f"{prefix}{name}/index.json", lambda now_there: page(now_there).json, of=of)
+        settle(index, f"{prefix}{name}/index.html", lambda now_there: page(now_there).html, of=of)
 
 
-def write_root_page(index: Index) -> None:
-    """Make the page that lists the projects say what counts."""
+def write_root_page(index: Index, *, of: Snapshot | None = None) -> None:
+    """Make the page that lists the projects say what counts.
+
+    Raises:
+        SupersededError: by now a different generation than `of` counts.
+    """
     prefix = keys.simple_prefix(index.name)
-    settle(index, f"{prefix}index.json", lambda now_there: render.root_page(now_there.project_names).json)
-    settle(index, f"{prefix}index.html", lambda now_there: render.root_page(now_there.project_names).html)
+    for name, show in (("index.json", _root_json), ("index.html", _root_html)):
+        settle(index, f"{prefix}{name}", show, of=of)
+
+
+def _root_json(now_there: Snapshot) -> bytes:
+    return render.root_page(now_there.project_names, serial=now_there.generation.serial).json
+
+
+def _root_html(now_there: Snapshot) -> bytes:
+    return render.root_page(now_there.project_names, serial=now_there.generation.serial).html
 
 
 def page_order(before: Snapshot, after: Snapshot, names: Collection[str]) -> tuple[str, ...]:

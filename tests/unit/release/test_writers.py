@@ -1,0 +1,117 @@
+"""Two writers of one index at once: installers never meet what one adds and the other takes away, mixed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn.release.index.commit import commit, recover
+from cairn.release.index.generation import Action
+from cairn.release.index.snapshot import Change, Index, Snapshot
+from cairn.store.memory import MemoryStore
+from helpers.release import Breaking, Broken, audit, make_wheel, put
+
+
+class Interrupted(MemoryStore):
+    """A store in which something else happens just before the n-th write."""
+
+    def __init__(self, before: MemoryStore, *, at: int, meanwhile: Callable[[MemoryStore], None]) -> None:
+        super().__init__(before.objects)
+        self.left, self.meanwhile, self.watch = at, meanwhile, lambda: None
+
+    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+        self.left -= 1
+        if self.left == -1:
+            self.meanwhile(self)
+        done = super().write_if(key, data, etag=etag)
+        self.watch()
+        return done
+
+
+def complete(store: MemoryStore) -> bool:
+    """Whether each torch on its page has the triton it pins on that one's."""
+    listed = {name: versions(store, name) for name in ("torch", "triton")}
+    return listed["torch"] <= listed["triton"]
+
+
+def versions(store: MemoryStore, name: str) -> set[str]:
+    return set(json.loads(store.read(f"staging/simple/{name}/index.json").data)["versions"])
+
+
+def change(store: MemoryStore, action: Action, state: MemoryStore) -> None:
+    """Give the index of `store` the projects that it has in `state`."""
+    wanted = list(Index(state, "staging").load().projects())
+
+    def plan(now: Snapshot) -> Change:
+        return Change(projects={p.name: p for p in wanted if now.project(p.name).files != p.files})
+
+    commit(Index(store, "staging"), action, plan)
+
+
+@pytest.fixture
+def states(tmp_path: Path) -> list[MemoryStore]:
+    """An index before and after it gains a torch with the triton it needs."""
+    found = []
+    store = MemoryStore()
+    for version in ("1.0", "2.0"):
+        wheels = [make_wheel(tmp_path, "triton", version)]
+        wheels += [make_wheel(tmp_path, "torch", version, requires=[f"triton=={version}"])]
+        put(store, "staging", wheels)
+        found.append(MemoryStore(store.objects))
+    return found
+
+
+@pytest.mark.parametrize("dies_after", range(8))
+def test_pages_of_a_writer_that_adds_and_of_one_that_removes_are_never_mixed(
+    states: list[MemoryStore], dies_after: int
+) -> None:
+    first, second = states
+    mixed = []
+    for at in range(12):
+
+        def remove(store: MemoryStore) -> None:
+            """A different process takes away what was just added, and dies on its way."""
+            recover(Index(store, "staging"))
+            dying = Breaking(store, left=dies_after)
+            with contextlib.suppress(Broken):
+                change(dying, "rollback", first)
+            store.objects = dying.objects
+
+        store = Interrupted(MemoryStore(first.objects), at=at, meanwhile=remove)
+        store.modified = second.modified.copy()
+        store.watch = lambda store=store, at=at: mixed.append(at) if not complete(store) else None
+        put_all(store, second)
+        recover(Index(store, "staging"))
+        assert audit(store, "staging", hashes=False) == ()
+    assert mixed == []
+
+
+def put_all(store: MemoryStore, state: MemoryStore) -> None:
+    for key, data in state.objects.items():
+        if key.startswith("files/"):
+            store.write(key, data)
+    change(store, "publish", state)
+
+
+def test_no_change_is_made_while_pages_of_the_one_before_are_not_written(states: list[MemoryStore]) -> None:
+    first, second = states
+    dying = Breaking(first, left=4)  # two parts, the generation, the pointer; no page
+    with pytest.raises(Broken):
+        change(dying, "publish", second)
+    store = Breaking(MemoryStore(dying.objects), left=100)
+    pointer = Index(store, "staging").load().pointer
+    assert pointer is not None
+    assert (pointer.generation, pointer.rendered) == (2, 1)
+
+    def plan(now: Snapshot) -> Change:
+        assert now.pointer is not None
+        assert now.pointer.rendered == now.pointer.generation
+        return Change(projects={"torch": msgspec.structs.replace(now.project("torch"), status="archived")})
+
+    commit(Index(store, "staging"), "publish", plan)
+    assert versions(store, "torch") == {"1.0", "2.0"}
