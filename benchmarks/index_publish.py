@@ -104,7 +104,8 @@ def compare(projects: int, files: int, work: Path) -> None:
     filled(store, projects, files)
     cairn = [sys.executable, "-m", "cairn"]
     at = ["--store", str(store.path), "--index", "staging", "--quiet"]
-    ours, written = [], []
+    ours: list[Cost] = []
+    written: list[str] = []
     for run in range(RUNS):
         wheel = one_wheel(work, "project7", f"2.{run}.0")
         cost, written = touched(store, [*cairn, "index", "publish", str(wheel), *at])

@@ -94,6 +94,13 @@ class LocalStore:
                 modified = datetime.fromtimestamp(status.st_mtime, UTC)
                 yield ListedObject(key=key, size=status.st_size, modified=modified)
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        """See `Store.folders`; a folder that holds nothing is one here."""
+        where = self.path / prefix
+        if where.is_dir():
+            names = (entry.name for entry in os.scandir(where) if entry.is_dir(follow_symlinks=False))
+            yield from sorted(name for name in names if not name.startswith("."))
+
     def write(self, key: str, data: bytes) -> None:
         """See `Store.write`."""
         files.write_bytes(self._path(key), data)

@@ -81,6 +81,11 @@ class MemoryStore:
         for key, size in sorted(found):
             yield ListedObject(key=key, size=size, modified=times[key])
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        """See `Store.folders`."""
+        below = (key.removeprefix(prefix) for key in self.objects.copy() if key.startswith(prefix))
+        yield from sorted({rest.partition("/")[0] for rest in below if "/" in rest})
+
     def write(self, key: str, data: bytes) -> None:
         """See `Store.write`."""
         with self._lock:

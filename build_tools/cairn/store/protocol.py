@@ -148,6 +148,9 @@ class Store(Protocol):
     def list(self, prefix: str) -> Iterator[ListedObject]:
         """The objects whose keys begin with `prefix`, sorted by key."""
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        """The different names between `prefix`, empty or ending in `/`, and the next `/` of a key, sorted."""
+
     def write(self, key: str, data: bytes) -> None:
         """Put `data` under `key`, whatever was there."""
 

@@ -29,7 +29,7 @@ from collections.abc import Callable
 import msgspec
 
 from cairn.errors import CairnError, StoreError
-from cairn.release.index import generation, keys, write
+from cairn.release.index import generation, keys, people, write
 from cairn.release.index.generation import RECENT, Action, Generation, LogEntry, Pointer, digest_of, now
 from cairn.release.index.snapshot import Change, Index, Snapshot, empty
 
@@ -119,6 +119,7 @@ def render_all(index: Index) -> tuple[str, ...]:
     ordered = write.page_order(nothing, now_there, now_there.project_names)
     write.write_project_pages(index, ordered)
     write.write_root_page(index)
+    people.write(index.store, index.name)
     return ordered
 
 
@@ -142,6 +143,8 @@ def _write_pages(after: Snapshot) -> tuple[str, ...]:
     write.write_project_pages(index, ordered, of=after)
     if old.keys() != new.keys() or pointer.rendered == 0:
         write.write_root_page(index, of=after)
+    if before.generation.sets != after.generation.sets or pointer.rendered == 0:
+        people.write(index.store, index.name)
     _mark_rendered(index, after)
     return ordered
 

@@ -203,8 +203,8 @@ class Generation(datafile.Value, tag_field="schema", tag="cairn.generation/1"):
         projects: normalised name -> digest of its `ProjectState`.
         sets: set id -> digest of its `IndexSet`.
         serial: number of the generation that last changed which projects there are; see `ProjectState`.
-        recent: the last changes of sets, newest first, at most `RECENT`: the pages for people show them, and so
-            are the same until a set comes, goes or is marked.
+        recent: the last changes of sets, newest first, at most `RECENT`: the pages for people show them, and
+            so are the same until a set comes, goes or is marked.
     """
 
     index: str

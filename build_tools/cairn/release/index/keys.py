@@ -22,6 +22,7 @@ its key, and all below `sets/`, is written once and never changes.
 
 from __future__ import annotations
 
+import functools
 import re
 import urllib.parse
 
@@ -84,6 +85,7 @@ def is_gated(index: str) -> bool:
     return index.partition("/")[0] in GATED
 
 
+@functools.cache
 def possible_indexes() -> tuple[str, ...]:
     """The name of every index that a store may have."""
     families = dict.fromkeys((*targets.families(), *targets.known_targets()))
@@ -139,6 +141,11 @@ def generation_of(key: str) -> tuple[int, str] | None:
 def part_key(index: str, digest: str) -> str:
     """A project or a set of a generation, under the digest of its bytes."""
     return f"{index}/parts/{digest}.json"
+
+
+def status_prefix(index: str) -> str:
+    """Where those who run the nights say how they ended; each file is a `cairn.night/1`."""
+    return f"{index}/status/"
 
 
 def set_key(set_id: str, name: str) -> str:

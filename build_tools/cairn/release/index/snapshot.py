@@ -312,7 +312,17 @@ def whole_id(given: str, source: Snapshot, *others: Snapshot) -> str:
 
 def existing(store: Store) -> tuple[str, ...]:
     """The indexes of a store: what was published into at least once."""
-    return tuple(name for name in keys.possible_indexes() if store.exists(keys.state_key(name)))
+    found = []
+    for channel in store.folders(""):
+        if channel in keys.CHANNELS:
+            below = (f"{channel}/{name}" for name in store.folders(f"{channel}/"))
+            found += [channel, *(name for name in below if name in keys.possible_indexes())]
+    # In the order of `possible_indexes`, whatever the store sorts by.
+    return tuple(sorted((name for name in found if store.exists(keys.state_key(name))), key=_place))
+
+
+def _place(name: str) -> int:
+    return keys.possible_indexes().index(name)
 
 
 def missing(store: Store, name: str) -> StoreError:

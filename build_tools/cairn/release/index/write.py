@@ -24,33 +24,28 @@ class SupersededError(Exception):
     """A different generation counts by now than the one whose pages are being written."""
 
 
-def settle(index: Index, key: str, make: Callable[[Snapshot], bytes], *, of: Snapshot | None = None) -> None:
-    """Make an object of an index say what the generation that counts says, whoever else is writing it.
+def settle(store: Store, key: str, make: Callable[[], bytes]) -> None:
+    """Make an object say what the generation that counts says, whoever else is writing it.
 
     It is written only over the version that was read before the pointer was. A writer that stalls with an
     older generation then fails, since whoever wrote meanwhile changed that version, and begins again with the
     newer generation; so whatever the order of writers, the last version is of the last generation.
 
     Args:
-        index: the index.
+        store: where the index lives.
         key: where the object lies.
-        make: its bytes, from what counts at the moment.
-        of: the generation whose pages are being written, where these are several and in an order.
-
-    Raises:
-        SupersededError: by now a different one than `of` counts.
+        make: its bytes, from what counts at the moment that it is called. It must never give the same bytes
+            for two generations with a different one between them, or a stalled writer would take the second
+            for the first; so whatever is written says the number of the change that it is of.
     """
     for _ in range(_ATTEMPTS):
         try:
-            there = index.store.read(key)
+            there = store.read(key)
             data, etag = there.data, there.etag
         except MissingKeyError:
             data, etag = None, None
-        now_there = index.load()
-        if of is not None and now_there.digest != of.digest:
-            raise SupersededError
-        wanted = make(now_there)
-        if wanted == data or index.store.write_if(key, wanted, etag=etag):
+        wanted = make()
+        if wanted == data or store.write_if(key, wanted, etag=etag):
             return
     raise StoreError(f"others changed {key} {_ATTEMPTS} times while this run tried to", tip="run it again")
 
@@ -61,6 +56,11 @@ def write_project_pages(index: Index, names: Iterable[str], *, of: Snapshot | No
     That of a project without files is written empty and not removed: a removal cannot be conditional, and
     might take away what a different writer has just written. `gc` removes it later.
 
+    Args:
+        index: the index.
+        names: the projects.
+        of: the generation whose pages are being written; None for whichever counts.
+
     Raises:
         SupersededError: by now a different generation than `of` counts.
     """
@@ -68,34 +68,35 @@ def write_project_pages(index: Index, names: Iterable[str], *, of: Snapshot | No
     for name in names:
         made: dict[str, render.Page] = {}  # by the digest of the project, so that both formats are made once
 
-        def page(now_there: Snapshot, name: str = name, made: dict[str, render.Page] = made) -> render.Page:
+        def page(name: str = name, made: dict[str, render.Page] = made) -> render.Page:
+            now_there = _loaded(index, of)
             digest = now_there.generation.projects.get(name, "")
             if digest not in made:
                 made[digest] = render.project_page(now_there.project(name), prefix=prefix)
             return made[digest]
 
         # A reader may meet the new JSON beside the old HTML: each is whole, and of one state.
-        settle(index, f"{prefix}{name}/index.json", lambda now_there: page(now_there).json, of=of)
-        settle(index, f"{prefix}{name}/index.html", lambda now_there: page(now_there).html, of=of)
+        settle(index.store, f"{prefix}{name}/index.json", lambda: page().json)
+        settle(index.store, f"{prefix}{name}/index.html", lambda: page().html)
 
 
 def write_root_page(index: Index, *, of: Snapshot | None = None) -> None:
-    """Make the page that lists the projects say what counts.
-
-    Raises:
-        SupersededError: by now a different generation than `of` counts.
-    """
+    """Make the page that lists the projects say what counts; see `write_project_pages`."""
     prefix = keys.simple_prefix(index.name)
-    for name, show in (("index.json", _root_json), ("index.html", _root_html)):
-        settle(index, f"{prefix}{name}", show, of=of)
+
+    def page() -> render.Page:
+        now_there = _loaded(index, of)
+        return render.root_page(now_there.project_names, serial=now_there.generation.serial)
+
+    settle(index.store, f"{prefix}index.json", lambda: page().json)
+    settle(index.store, f"{prefix}index.html", lambda: page().html)
 
 
-def _root_json(now_there: Snapshot) -> bytes:
-    return render.root_page(now_there.project_names, serial=now_there.generation.serial).json
-
-
-def _root_html(now_there: Snapshot) -> bytes:
-    return render.root_page(now_there.project_names, serial=now_there.generation.serial).html
+def _loaded(index: Index, of: Snapshot | None) -> Snapshot:
+    now_there = index.load()
+    if of is not None and now_there.digest != of.digest:
+        raise SupersededError
+    return now_there
 
 
 def page_order(before: Snapshot, after: Snapshot, names: Collection[str]) -> tuple[str, ...]:

@@ -66,10 +66,12 @@ class TargetsFile(datafile.Value, tag_field="schema", tag="cairn.targets/1"):
     Attributes:
         index: where the file lies, such as `release`.
         targets: every target that is known, `cpu` first; also those without offers.
+        serial: grows with every change of a set of these indexes.
     """
 
     index: str
     targets: tuple[TargetEntry, ...]
+    serial: int = 0
 
     def entry(self, target: str) -> TargetEntry:
         """The entry of a target; one without offers where the file does not know it."""
@@ -87,6 +89,7 @@ def make(index: str, views: Sequence[IndexView]) -> TargetsFile:
     known = (gpu.CPU, *gpu.in_order((*gpu.known_targets(), *gpu.unbuilt_targets())))
     return TargetsFile(
         index=index,
+        serial=sum(view.generation for view in views),
         targets=tuple(
             TargetEntry(
                 target=name,

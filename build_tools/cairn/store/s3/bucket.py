@@ -8,7 +8,7 @@ import io
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from cairn import files
 from cairn.errors import StoreError
@@ -84,6 +84,14 @@ class BucketStore:
             if not _hidden(found.key):
                 yield found
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        """See `Store.folders`; a request for each thousand."""
+        for answer in self._answers(prefix, Delimiter="/"):
+            for item in answer.get("CommonPrefixes", ()):
+                name = item["Prefix"][len(self.bucket.prefix) + len(prefix) :].rstrip("/")
+                if not _hidden(name):
+                    yield name
+
     def write(self, key: str, data: bytes) -> None:
         """See `Store.write`."""
         self.bucket.ask("put_object", checked(key), **upload.put(key, data))
@@ -154,12 +162,18 @@ class BucketStore:
 
     def _contents(self, prefix: str) -> Iterator[ListedObject]:
         ours = len(self.bucket.prefix)
-        more: dict[str, str] = {}
-        while True:
-            answer = self.bucket.ask("list_objects_v2", None, Prefix=f"{self.bucket.prefix}{prefix}", **more)
+        for answer in self._answers(prefix):
             for item in answer.get("Contents", ()):
                 modified: datetime = item["LastModified"]
                 yield ListedObject(key=item["Key"][ours:], size=item["Size"], modified=modified)
+
+    def _answers(self, prefix: str, **asked: str) -> Iterator[dict[str, Any]]:
+        """The pages of a listing, each of a thousand at most."""
+        more: dict[str, str] = {}
+        while True:
+            whole = f"{self.bucket.prefix}{prefix}"
+            answer = self.bucket.ask("list_objects_v2", None, Prefix=whole, **asked, **more)
+            yield answer
             if not answer.get("IsTruncated"):
                 return
             more = {"ContinuationToken": answer["NextContinuationToken"]}

@@ -1,0 +1,110 @@
+"""The pages for people, and targets.json, of the indexes of a store."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from cairn import datafile
+from cairn.errors import UsageError
+from cairn.output import console
+from cairn.release.index import keys
+from cairn.release.index.generation import IndexSet, LogEntry
+from cairn.release.index.snapshot import Index, Snapshot, existing
+from cairn.release.index.write import settle
+from cairn.release.pages import landing, status, targets_file
+from cairn.release.pages.view import Change, IndexView, Night, SetView
+from cairn.store.protocol import Store
+
+
+def write(store: Store, name: str) -> None:
+    """Make the pages that show an index say what counts: its own, those of its channel, the front page."""
+    for key, make in _makers(store, name).items():
+        settle(store, key, make)
+
+
+def objects(store: Store, name: str) -> dict[str, bytes]:
+    """What the pages that show an index are to be, by key."""
+    return {key: make() for key, make in _makers(store, name).items()}
+
+
+def _makers(store: Store, name: str) -> dict[str, Callable[[], bytes]]:
+    """How each page that shows an index is made of what counts at the moment."""
+    found: dict[str, Callable[[], bytes]] = {}
+    for folder in dict.fromkeys((name, name.partition("/")[0])):
+        views = functools.partial(_views, store, folder)
+        found[f"{folder}/targets.json"] = functools.partial(_targets, views, folder)
+        found[f"{folder}/status.html"] = functools.partial(_page, status.page, views, folder)
+        found[f"{folder}/index.html"] = functools.partial(_page, landing.page, views, folder)
+    found["index.html"] = functools.partial(_page, landing.page, functools.partial(_views, store, ""), "")
+    return found
+
+
+def _targets(views: Callable[[], tuple[IndexView, ...]], folder: str) -> bytes:
+    return datafile.dumps(targets_file.make(folder, views())).encode()
+
+
+def _page(page: Callable[..., bytes], views: Callable[[], tuple[IndexView, ...]], folder: str) -> bytes:
+    return page(views(), folder=folder)
+
+
+def _views(store: Store, folder: str) -> tuple[IndexView, ...]:
+    """An index, a channel and its families, or all there is, as the pages show it."""
+    names = (name for name in existing(store) if f"{name}/".startswith(f"{folder}/" if folder else ""))
+    return tuple(view_of(Index(store, name).load()) for name in names)
+
+
+def view_of(snapshot: Snapshot) -> IndexView:
+    """An index as the pages show it."""
+    recent = snapshot.generation.recent
+    return IndexView(
+        name=snapshot.index.name,
+        simple=keys.simple_prefix(snapshot.index.name),
+        # Not the newest generation but the newest that changed a set: what no page shows must not change one.
+        generation=recent[0].number if recent else 0,
+        when=recent[0].when if recent else "",
+        sets=tuple(_set_view(found) for found in snapshot.sets()),
+        changes=tuple(_change(entry) for entry in recent),
+        nights=_nights(snapshot.index),
+    )
+
+
+def _set_view(found: IndexSet) -> SetView:
+    return SetView(
+        set_id=found.set_id,
+        line=found.line,
+        python=found.python,
+        platform=found.platform,
+        family=found.family,
+        targets=found.targets,
+        projects=found.projects,
+        added=found.added,
+        untested=found.untested,
+        untested_targets=found.untested_targets,
+        installed_with=found.installed_with,
+        yanked=found.yanked,
+        simple=keys.set_simple_prefix(found.set_id),
+    )
+
+
+def _change(entry: LogEntry) -> Change:
+    return Change(
+        number=entry.number,
+        action=entry.action,
+        who=entry.who,
+        when=entry.when,
+        why=entry.why,
+        sets=entry.sets,
+    )
+
+
+def _nights(index: Index) -> tuple[Night, ...]:
+    """How the last nights ended that fill an index, as far as whoever ran them has written it."""
+    found: list[Night] = []
+    for listed in index.store.list(keys.status_prefix(index.name)):
+        try:
+            found.append(datafile.loads(index.store.read(listed.key).data, Night, name=listed.key))
+        except UsageError as error:
+            # One file of a different version must not keep every page from being written.
+            console.current().warn(f"not on the status page: {error}")
+    return tuple(found)
