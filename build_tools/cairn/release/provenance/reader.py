@@ -20,9 +20,10 @@ from cairn.errors import NetworkError, StoreError, UsageError
 from cairn.release.index import keys
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
-from cairn.store.protocol import MissingKeyError, StoredObject, checked, etag_of
+from cairn.store.protocol import MissingKeyError, Store, StoredObject, checked, etag_of
 
 _MOST_BYTES = 1 << 28  # of an object that is read whole; a project of 100,000 files has less
+_TIP = "try again, or check without the network: --bundle"
 _SECONDS = 30  # without a byte from a server
 _FILE_URL = re.compile(r"(.*)/files/([0-9a-f]{2})/(\2[0-9a-f]{62})/([^/]+)")
 
@@ -97,7 +98,10 @@ def fetch(url: str, *, to: Path | None = None) -> bytes:
             answer = stack.enter_context(requests.get(url, timeout=_SECONDS, stream=True))
             if answer.status_code == HTTPStatus.NOT_FOUND:
                 raise MissingKeyError(f"there is no {url}")
-            answer.raise_for_status()
+            if not answer.ok:
+                raise NetworkError(
+                    f"cannot read {url}: it answers {answer.status_code} {answer.reason}", tip=_TIP
+                )
             file = stack.enter_context(to.open("wb")) if to else None
             for block in answer.iter_content(1 << 20):
                 if file:
@@ -107,8 +111,7 @@ def fetch(url: str, *, to: Path | None = None) -> bytes:
                 if len(data) > _MOST_BYTES:
                     raise StoreError(f"{url} is larger than what an index has there")
     except requests.RequestException as error:
-        tip = "try again, or check without the network: --bundle"
-        raise NetworkError(f"cannot read {url}: {type(error).__name__}", tip=tip) from error
+        raise NetworkError(f"cannot read {url}: {type(error).__name__}", tip=_TIP) from error
     return bytes(data)
 
 
@@ -134,8 +137,8 @@ def parse_file_url(url: str) -> tuple[str, str, str] | None:
     return (match[1], match[3], urllib.parse.unquote(match[4])) if match else None
 
 
-def open_bundle(path: Path) -> Reader:
-    """What `save_bundle` wrote, or somebody unpacked.
+def open_bundle(path: Path) -> Store:
+    """What `save_bundle` wrote, or somebody unpacked: a store of a few objects.
 
     Raises:
         UsageError: it is not a bundle.
@@ -164,10 +167,21 @@ def save_bundle(path: Path, objects: Mapping[str, bytes]) -> None:
             archive.writestr(zipfile.ZipInfo(key), objects[key])
 
 
-def index_of_bundle(reader: Reader) -> str | None:
-    """The one index that a bundle has a pointer of; None where it has several, or for a store."""
-    found = [key for key in getattr(reader, "objects", {}) if keys.kind_of(key) == "pointer"]
-    return found[0].rpartition("/")[0] if len(found) == 1 else None
+def index_of_bundle(bundle: Store) -> str:
+    """The one index that a bundle is of.
+
+    Raises:
+        UsageError: it is of none, or of several.
+    """
+    found = [name for name in keys.possible_indexes() if bundle.exists(keys.state_key(name))]
+    if len(found) != 1:
+        tip = (
+            f"say which: --index {' or '.join(found)}"
+            if found
+            else "save one: cairn index verify --save-bundle"
+        )
+        raise UsageError(f"{bundle.url} is a bundle of {', '.join(found) or 'no index'}", tip=tip)
+    return found[0]
 
 
 class _Bundle(MemoryStore):

@@ -1,0 +1,157 @@
+"""Where what is checked comes from: the web and bundles, which anybody may have made."""
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+import requests
+
+from cairn.errors import NetworkError, StoreError, UsageError
+from cairn.release.provenance import reader
+from cairn.release.provenance.reader import Recorder, WebReader
+from cairn.store.memory import MemoryStore
+from cairn.store.protocol import MissingKeyError
+from helpers.provenance import TRUST, Released, released
+from helpers.serving import serving
+
+SHA = "ab" + "0" * 62
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Released:
+    return released(tmp_path_factory.mktemp("released"))
+
+
+def _bundle(made: Released, path: Path, *, index: str = "release") -> Recorder:
+    watched = Recorder(made.store)
+    found = Released(store=watched, wheels=made.wheels, made=made.made, listed=made.listed)  # type: ignore[arg-type]
+    assert not found.check(index=index).broken
+    reader.save_bundle(path, watched.objects)
+    return watched
+
+
+def _check(store: object, made: Released) -> list[str]:
+    found = Released(store=store, wheels=made.wheels, made=made.made, listed=made.listed)  # type: ignore[arg-type]
+    return [link.text for link in found.check(trust=TRUST).broken]
+
+
+def test_a_bundle_is_all_that_a_check_reads(made: Released, tmp_path: Path) -> None:
+    _bundle(made, tmp_path / "torch.zip")
+    bundle = reader.open_bundle(tmp_path / "torch.zip")
+    assert reader.index_of_bundle(bundle) == "release"
+    assert _check(bundle, made) == []
+    with zipfile.ZipFile(tmp_path / "torch.zip") as archive:
+        assert not [name for name in archive.namelist() if name.endswith(".whl")]
+        archive.extractall(tmp_path / "unpacked")
+    assert _check(reader.open_bundle(tmp_path / "unpacked"), made) == []
+
+
+def test_a_bundle_that_lacks_something_says_what(made: Released, tmp_path: Path) -> None:
+    objects = _bundle(made, tmp_path / "torch.zip").objects
+    (key,) = [key for key in objects if key.endswith("manifest.json")]
+    del objects[key]
+    reader.save_bundle(tmp_path / "less.zip", objects)
+    found = _check(reader.open_bundle(tmp_path / "less.zip"), made)
+    assert found == [f"{key} is missing from {tmp_path / 'less.zip'}"]
+
+
+@pytest.mark.parametrize(
+    "name", ["../evil", "/etc/passwd", "release/../state.json", "evil.exe", "release/simple\\x"]
+)
+def test_a_bundle_holds_keys_of_a_store_only(tmp_path: Path, name: str) -> None:
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr(name, b"")
+    with pytest.raises(UsageError, match="it holds"):
+        reader.open_bundle(tmp_path / "b.zip")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_bundle_holds_nothing_twice(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("release/state.json", b"1")
+        archive.writestr("release/state.json", b"2")
+    with pytest.raises(UsageError, match=r"it holds 'release/state\.json'"):
+        reader.open_bundle(tmp_path / "b.zip")
+
+
+def test_a_bundle_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_MOST_BYTES", 1000)
+    with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("release/state.json", bytes(1001))
+    with pytest.raises(UsageError, match="too large"):
+        reader.open_bundle(tmp_path / "b.zip")
+
+
+def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "b.zip").write_bytes(b"PK\3\4 and no more")
+    for name in ("b.zip", "missing.zip"):
+        with pytest.raises(UsageError, match="is not a bundle"):
+            reader.open_bundle(tmp_path / name)
+
+
+def test_a_bundle_of_no_index_or_of_several_asks_which() -> None:
+    with pytest.raises(UsageError, match="of no index"):
+        reader.index_of_bundle(MemoryStore())
+    with pytest.raises(UsageError, match="of staging, release/gfx110X-all"):
+        reader.index_of_bundle(
+            MemoryStore({"release/gfx110X-all/state.json": b"", "staging/state.json": b""})
+        )
+
+
+def test_an_index_on_the_web_is_read_like_a_store(made: Released, tmp_path: Path) -> None:
+    for key, data in made.store.objects.items():
+        (tmp_path / key).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / key).write_bytes(data)
+    with serving(tmp_path) as url:
+        assert _check(WebReader(f"{url}/"), made) == []
+        with pytest.raises(MissingKeyError):
+            WebReader(url).read("release/none.json")
+        reader.fetch(f"{url}/release/state.json", to=tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == made.store.objects["release/state.json"]
+    with pytest.raises(NetworkError, match="cannot read"):
+        WebReader(url).read("release/state.json")
+
+
+def test_a_server_cannot_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "release").mkdir()
+    (tmp_path / "release" / "state.json").write_bytes(bytes(1001))
+    monkeypatch.setattr(reader, "_MOST_BYTES", 1000)
+    with serving(tmp_path) as url, pytest.raises(StoreError, match="larger than"):
+        WebReader(url).read("release/state.json")
+
+
+def test_an_error_of_the_server_is_not_a_missing_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = requests.Response()
+    answer.status_code, answer.reason, answer.raw = 503, "Busy", io.BytesIO()
+    monkeypatch.setattr(requests, "get", lambda *_args, **_options: answer)
+    with pytest.raises(NetworkError, match="503 Busy"):
+        WebReader("http://x").read("release/state.json")
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://host/path/release/simple/", ("https://host/path", "release")),
+        ("https://host/release/simple", ("https://host", "release")),
+        ("https://host/release/gfx110X-all/simple/", ("https://host", "release/gfx110X-all")),
+        ("https://host/release/staging/simple/?x#y", ("https://host/release", "staging")),
+    ],
+)
+def test_the_address_for_pip_names_store_and_index(url: str, expected: tuple[str, str]) -> None:
+    assert reader.parse_index_url(url) == expected
+
+
+@pytest.mark.parametrize(
+    "url", ["https://pypi.example/simple/", "https://host/releases/simple/", "https://host/release/"]
+)
+def test_the_address_of_any_other_index_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match="is not an index of Cairn's"):
+        reader.parse_index_url(url)
+
+
+def test_the_address_of_a_file_names_its_bytes() -> None:
+    url = f"https://host/path/files/ab/{SHA}/torch-2.9.0%2Brocm7-py3-none-any.whl#sha256=x"
+    assert reader.parse_file_url(url) == ("https://host/path", SHA, "torch-2.9.0+rocm7-py3-none-any.whl")
+    assert reader.parse_file_url(f"https://host/files/ba/{SHA}/x.whl") is None
+    assert reader.parse_file_url("https://host/x.whl") is None
