@@ -24,7 +24,8 @@ from cairn.release.index import keys, write
 from cairn.release.index.commit import commit, recover
 from cairn.release.index.generation import IndexSet, project_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, read_set, refs_of, whole_id
-from cairn.release.provenance.attest import Attested, Attester, attest
+from cairn.release.provenance.attest import Attester, attest
+from cairn.release.provenance.attested import Attested
 from cairn.release.publish import rules
 from cairn.release.publish.wheel_set import index_set, promotion
 from cairn.store.protocol import Store

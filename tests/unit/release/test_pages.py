@@ -127,3 +127,25 @@ def test_the_root_lists_every_project_once_in_both_formats() -> None:
     assert [a["href"] for a in Links(page.html).anchors] == ["filelock/", "torch/"]
     assert [p["name"] for p in json.loads(page.json)["projects"]] == ["filelock", "torch"]
     assert page == root_page(["filelock", "torch"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "attribute", "field", "words"),
+    [
+        ("pep740", "data-provenance", "provenance", "signed by a workflow"),
+        ("local-key", "data-key-provenance", "_key-provenance", "signed by a local key"),
+    ],
+)
+def test_only_what_pep_740_reads_is_called_provenance(
+    kind: str, attribute: str, field: str, words: str
+) -> None:
+    file = entry(provenance="e" * 64, provenance_kind=kind)
+    page = project_page(ProjectState(name="torch", files=(file,)), prefix="release/simple/")
+    (anchor,) = Links(page.html).anchors
+    (plain,) = json.loads(page.json)["files"]
+    assert [name for name in anchor if "provenance" in name] == [attribute]
+    assert [name for name in plain if "provenance" in name] == [field]
+    assert anchor[attribute] == plain[field]
+    url = urljoin("https://host/release/simple/torch/", plain[field])
+    assert unquote(url) == f"https://host/{keys.provenance_key(SHA, file.filename, 'e' * 64)}"
+    assert words in " ".join(Links(page.html).texts)

@@ -108,7 +108,9 @@ def _link(file: FileEntry, prefix: str) -> str:
         "href": f"{url}#sha256={file.sha256}",
         "data-requires-python": file.requires_python,
         "data-core-metadata": file.metadata_sha256 and f"sha256={file.metadata_sha256}",
-        "data-provenance": file.provenance and _provenance_url(file, prefix),
+        # PEP 740's clients read what this leads to; what an own key signed is not theirs to read.
+        "data-provenance": _provenance_url(file, prefix) if file.provenance_kind == "pep740" else None,
+        "data-key-provenance": _provenance_url(file, prefix) if file.provenance_kind == "local-key" else None,
         "data-yanked": file.yanked,
         "data-size": str(file.size),
         "data-upload-time": file.upload_time,
@@ -125,6 +127,10 @@ def _provenance_url(file: FileEntry, prefix: str) -> str:
 
 def _remarks(file: FileEntry) -> str:
     remarks = [readable_size(file.size), *([file.upload_time] if file.upload_time else [])]
+    if file.provenance is not None:
+        remarks.append(
+            "signed by a workflow" if file.provenance_kind == "pep740" else "signed by a local key"
+        )
     if file.yanked is not None:
         remarks.append(f"yanked: {file.yanked}" if file.yanked else "yanked")
     shown = f"<small>{html.escape(' · '.join(remarks))}</small>"
@@ -160,7 +166,9 @@ def _file_json(file: FileEntry, prefix: str) -> dict[str, Any]:
     if file.upload_time is not None:
         plain["upload-time"] = file.upload_time
     if file.provenance is not None:
-        plain["provenance"] = _provenance_url(file, prefix)
+        plain["provenance" if file.provenance_kind == "pep740" else "_key-provenance"] = _provenance_url(
+            file, prefix
+        )
     if file.requires_python is not None:
         plain["requires-python"] = file.requires_python
     if file.untested is not None:

@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
-
-import msgspec
 
 from cairn.release.index import keys
 from cairn.release.index.generation import FileEntry, IndexSet, ProvenanceKind
 from cairn.release.index.snapshot import MANIFEST_FILE, Snapshot
 from cairn.release.provenance import builder, manifest_sources
+from cairn.release.provenance.attested import Attested
 from cairn.release.provenance.statement import Circumstances, Claims
 from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attested:
-    """The provenance of a file, as an index names it; see `FileEntry`."""
-
-    provenance: str
-    provenance_kind: ProvenanceKind
-
-    def on(self, file: FileEntry) -> FileEntry:
-        """The file with this provenance."""
-        return msgspec.structs.replace(file, provenance=self.provenance, provenance_kind=self.provenance_kind)
 
 
 class Attester(Protocol):

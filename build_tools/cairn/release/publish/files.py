@@ -16,7 +16,7 @@ from cairn.release.index import keys
 from cairn.release.index.commit import commit
 from cairn.release.index.generation import PUBLISHED, Action, FileEntry, IndexSet, now
 from cairn.release.index.snapshot import Change, Index, Snapshot
-from cairn.release.provenance.attest import Attested
+from cairn.release.provenance.attested import Attested
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.distribution import Dist
 from cairn.store.protocol import Store, sha256_of

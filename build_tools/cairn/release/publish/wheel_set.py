@@ -13,7 +13,8 @@ from cairn.errors import StoreError
 from cairn.release.index import write
 from cairn.release.index.generation import MIRRORED, FileEntry, FileRef, IndexSet, now, project_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, refs_of
-from cairn.release.provenance.attest import Attested, Attester, attest
+from cairn.release.provenance.attest import Attester, attest
+from cairn.release.provenance.attested import Attested
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist
