@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments, index_mirror
+from cairn.cli import arguments, index_mirror, index_verify, signing
 from cairn.cli.parser import Subparsers, add_command, add_commands
 from cairn.errors import StoreError, UsageError
 from cairn.output import console
@@ -27,8 +27,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     _add_serve(commands)
     _add_publish(commands)
     index_mirror.add_to(commands)
-    _add_check(commands, "audit", hashes=False, about="compare pages and sizes with the state")
-    _add_check(commands, "verify", hashes=True, about="audit, and read every file for its sha256")
+    _add_audit(commands)
+    index_verify.add_to(commands, audit=_audit)
 
 
 def _add_serve(commands: Subparsers) -> None:
@@ -83,20 +83,21 @@ def _add_publish(commands: Subparsers) -> None:
     arguments.add_repeated(
         parser, "--require", "REQUIREMENT", "with --set: what the set needs and no metadata says"
     )
+    signing.add_attesting(parser)
     arguments.add_dry_run(parser)
 
 
-def _add_check(commands: Subparsers, name: str, *, hashes: bool, about: str) -> None:
+def _add_audit(commands: Subparsers) -> None:
     parser = add_command(
         commands,
-        name,
-        _check,
-        about=about,
+        "audit",
+        _audit,
+        about="compare pages and sizes with the state",
         more="Nothing is changed.",
-        example=f"cairn index {name} --store ./store",
+        example="cairn index audit --store ./store",
     )
     _add_place(parser, default="release")
-    parser.set_defaults(hashes=hashes)
+    parser.add_argument("--hashes", action="store_true", help="read every file for its sha256, too")
 
 
 def _add_place(parser: argparse.ArgumentParser, default: str = "staging") -> None:
@@ -144,8 +145,9 @@ def _publish(options: argparse.Namespace) -> int:
     store = arguments.open_store(options)
     if options.set_file is not None:
         return _publish_set(store, options)
-    if options.require or options.manifest:
-        flag = "--require" if options.require else "--manifest"
+    flags = {"--require": options.require, "--manifest": options.manifest, "--sign-key": options.sign_key}
+    flags["--sign-as-workflow"] = options.sign_as_workflow
+    if flag := next((flag for flag, given in flags.items() if given), None):
         raise UsageError(f"{flag} is about a set", tip="give --set set.json as well")
     _say(publish(store, options.index, options.files, dry_run=options.dry_run), options)
     return 0
@@ -157,15 +159,17 @@ def _publish_set(store: Store, options: argparse.Namespace) -> int:
     from cairn.wheels import wheelset
 
     built_from = manifest.read(options.manifest or options.set_file.with_name("manifest.json"))
-    sealed = stage_set(
-        store,
-        options.index,
-        wheelset.read(options.set_file),
-        options.files,
-        manifest=built_from.canonical(),
-        requirements=options.require,
-        dry_run=options.dry_run,
-    )
+    with signing.attester(options) as attester:
+        sealed = stage_set(
+            store,
+            options.index,
+            wheelset.read(options.set_file),
+            options.files,
+            manifest=built_from.canonical(),
+            requirements=options.require,
+            attester=attester,
+            dry_run=options.dry_run,
+        )
     if not options.dry_run:
         # Tests bind to the sealed set, so it takes the place of the open one.
         wheelset.write(options.set_file, sealed)
@@ -176,7 +180,7 @@ def _publish_set(store: Store, options: argparse.Namespace) -> int:
     return 0
 
 
-def _check(options: argparse.Namespace) -> int:
+def _audit(options: argparse.Namespace) -> int:
     from cairn.release.gate.audit import audit
 
     problems = audit(arguments.open_existing_store(options), options.index, hashes=options.hashes)

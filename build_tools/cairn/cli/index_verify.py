@@ -40,9 +40,7 @@ def add_to(commands: Subparsers, *, audit: Run) -> None:
         "files", nargs="*", metavar="FILE|URL", help="a wheel, or the address of one on an index of Cairn's"
     )
     place = parser.add_mutually_exclusive_group()
-    place.add_argument(
-        "--store", metavar="URL", help="the store that has the index: a path, file://… or s3://…"
-    )
+    arguments.add_store(place)
     place.add_argument(
         "--index-url", type=arguments.nonempty, metavar="URL", help="the index, as one gives it to pip"
     )
@@ -52,6 +50,7 @@ def add_to(commands: Subparsers, *, audit: Run) -> None:
         metavar="FILE|DIR",
         help="what --save-bundle wrote, in place of an index",
     )
+    arguments.add_endpoint_url(parser)
     action = parser.add_argument(
         "--index",
         "--channel",
@@ -137,7 +136,7 @@ def _source(options: argparse.Namespace) -> tuple[Reader, str]:
         return _open(base), index
     index = keys.checked_index(options.index or "release")
     if options.store is not None:
-        return _open(options.store), index
+        return arguments.open_existing_store(options), index
     bases = {found[0] for file in options.files if (found := reader.parse_file_url(file))}
     if len(bases) != 1:
         raise UsageError("nothing says where these wheels are from", tip="--index-url, --store or --bundle")
@@ -146,7 +145,7 @@ def _source(options: argparse.Namespace) -> tuple[Reader, str]:
 
 def _open(url: str) -> Reader:
     from cairn.release.provenance import reader
-    from cairn.store.folder import open_existing
+    from cairn.store.opening import open_existing
 
     return reader.WebReader(url) if url.startswith(_WEB) else open_existing(url)
 
@@ -157,7 +156,7 @@ def _wheel(text: str) -> Iterator[tuple[Path, str]]:
     from cairn import files
     from cairn.release.index import keys
     from cairn.release.provenance import reader
-    from cairn.store.folder import open_existing
+    from cairn.store.opening import open_existing
 
     if "://" not in text:
         try:

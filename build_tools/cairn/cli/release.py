@@ -1,4 +1,4 @@
-"""`cairn release`: promote."""
+"""`cairn release`: promote, key."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments
+from cairn.cli import arguments, signing
 from cairn.cli.parser import add_command, add_commands
 from cairn.errors import UsageError
 from cairn.output import console
@@ -53,8 +53,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     )
     promote.add_argument("--reason", help="with --bypass: why; the pages show it")
     arguments.add_python(promote, what="to try the installation with")
+    signing.add_attesting(promote)
     arguments.add_dry_run(promote)
     arguments.add_json(promote)
+    signing.add_key(commands)
 
 
 def _promote(options: argparse.Namespace) -> int:
@@ -66,7 +68,7 @@ def _promote(options: argparse.Namespace) -> int:
         raise UsageError("--reason belongs to --bypass", tip="say who vouches: --bypass WHO")
     bypass = Bypass(who=options.bypass, reason=options.reason or "") if options.bypass is not None else None
     screen = console.current()
-    with screen.stage(f"promote to {options.target}") as stage:
+    with screen.stage(f"promote to {options.target}") as stage, signing.attester(options) as attester:
         done = promote(
             open_folder(options.store),
             _set_id(options.set_id),
@@ -75,6 +77,7 @@ def _promote(options: argparse.Namespace) -> int:
             records=[path.read_bytes() for path in options.record],
             bypass=bypass,
             python=options.python,
+            attester=attester,
             dry_run=options.dry_run,
             on_step=stage.update,
         )

@@ -73,6 +73,9 @@ def signer(options: argparse.Namespace) -> Signer | None:
 @contextlib.contextmanager
 def attester(options: argparse.Namespace) -> Iterator[Attester | None]:
     """Yield who vouches for wheels; None where nobody was asked to."""
+    if options.sign_as_workflow and options.dry_run:
+        yield None
+        return
     if options.sign_as_workflow:
         try:
             from cairn.release.provenance.pep740 import workflow_attester

@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
 
 from pydantic import ValidationError
 from pypi_attestations import (
@@ -29,6 +28,7 @@ from sigstore.oidc import ExpiredIdentity, IdentityToken, detect_credential
 from sigstore.sign import ExpiredCertificate, Signer, SigningContext  # type: ignore[attr-defined]
 
 from cairn.errors import NetworkError, PrerequisiteError
+from cairn.release.index.generation import ProvenanceKind
 from cairn.release.provenance import statement
 from cairn.release.provenance.dsse import SignatureError
 from cairn.release.provenance.statement import Claims
@@ -47,7 +47,7 @@ class WorkflowAttester:
         kind: of its objects.
     """
 
-    kind: Literal["pep740"] = "pep740"
+    kind: ProvenanceKind = "pep740"
 
     def __init__(self, signer: Signer, workflow: Workflow) -> None:
         self._signer = signer

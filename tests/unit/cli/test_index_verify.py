@@ -1,0 +1,207 @@
+"""`cairn index verify` and `cairn release key` as a user types them."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cairn.cli import main
+from cairn.release.provenance import signing_key
+from cairn.release.provenance.signing_key import PRIVATE_NAME, PUBLIC_NAME
+from helpers.provenance import RELEASER, STRANGER, TESTER, Released, released
+from helpers.serving import serving
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Released:
+    return released(tmp_path_factory.mktemp("released"))
+
+
+@pytest.fixture
+def store(made: Released, tmp_path: Path) -> Path:
+    folder = tmp_path / "store"
+    for key, data in made.store.objects.items():
+        (folder / key).parent.mkdir(parents=True, exist_ok=True)
+        (folder / key).write_bytes(data)
+    return folder
+
+
+@pytest.fixture
+def trusted(tmp_path: Path) -> Path:
+    (tmp_path / "releaser.pub").write_bytes(RELEASER.public.pem())
+    (tmp_path / "tester.pub").write_bytes(TESTER.public.pem())
+    (tmp_path / "stranger.pub").write_bytes(STRANGER.public.pem())
+    return tmp_path
+
+
+@pytest.fixture
+def cairn(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: object) -> tuple[int, str, str]:
+        code = main.main([str(word) for word in words])
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return run
+
+
+def test_a_good_wheel_is_followed_to_its_commits(
+    cairn: Run, made: Released, store: Path, trusted: Path
+) -> None:
+    trust = ("--trust", trusted / "releaser.pub", "--trust", trusted / "tester.pub")
+    code, out, err = cairn("index", "verify", *made.wheels, "--store", store, *trust)
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert f"{made.wheels[-1].name}, as release has it" in lines
+    assert f"    torch: {'b' * 40} of https://git.example/torch.git (main)" in lines
+    assert [line.split()[:2] for line in lines[-10:-2]] == [
+        ["✓", name]
+        for name in (
+            "generation",
+            "wheel",
+            "provenance",
+            "set",
+            "manifest",
+            "statement",
+            "records",
+            "judgement",
+        )
+    ]
+
+
+def test_a_changed_wheel_is_refused_by_name(cairn: Run, made: Released, store: Path, trusted: Path) -> None:
+    wheel = trusted / made.wheels[-1].name
+    wheel.write_bytes(made.wheels[-1].read_bytes() + b"\0")
+    code, out, err = cairn("index", "verify", wheel, "--store", store, "--trust", trusted / "releaser.pub")
+    assert code == 9
+    assert "✗ wheel      this file has sha256" in out
+    assert err.splitlines()[0] == f"error: {wheel.name}: not what release vouches for"
+
+
+def test_a_key_that_did_not_sign_is_not_enough(
+    cairn: Run, made: Released, store: Path, trusted: Path
+) -> None:
+    words = ("index", "verify", made.wheels[-1], "--store", store, "--json")
+    code, out, _ = cairn(*words, "--trust", trusted / "stranger.pub")
+    (report,) = json.loads(out)
+    assert (code, report["good"]) == (9, False)
+    broken = [link["name"] for link in report["links"] if link["state"] == "broken"]
+    assert broken == ["provenance"]
+    code, out, _ = cairn(*words, "--trust", trusted / "releaser.pub")
+    (report,) = json.loads(out)
+    assert (code, report["good"], report["file"]) == (0, True, made.wheels[-1].name)
+    assert [source["commit"] for source in report["sources"]] == ["a" * 40, "b" * 40]
+
+
+def test_nobody_is_trusted_unless_the_user_says_so(
+    cairn: Run, made: Released, store: Path, trusted: Path
+) -> None:
+    words = ("index", "verify", made.wheels[-1], "--store", store)
+    code, _, err = cairn(*words)
+    assert code == 2
+    assert "nothing says whose signature counts" in err
+    code, out, _ = cairn(*words, "--allow-unsigned")
+    assert code == 0
+    assert "signature not checked" in out
+    code, _, err = cairn(*words, "--allow-unsigned", "--trust", trusted / "releaser.pub")
+    assert code == 2
+
+
+def test_a_bundle_serves_where_there_is_no_network(
+    cairn: Run, made: Released, store: Path, trusted: Path
+) -> None:
+    trust = ("--trust", trusted / "releaser.pub")
+    bundle = trusted / "torch.zip"
+    with serving(store) as url:
+        place = ("--index-url", f"{url}/release/simple/")
+        code, _, _ = cairn("index", "verify", made.wheels[-1], *place, *trust, "--save-bundle", bundle)
+    assert code == 0
+    code, out, _ = cairn("index", "verify", made.wheels[-1], "--bundle", bundle, *trust)
+    assert (code, "✗" in out) == (0, False)
+    code, _, _err = cairn(
+        "index", "verify", made.wheels[0], "--bundle", bundle, *trust
+    )  # saved for torch alone
+    assert code == 9
+
+
+def test_no_bundle_is_saved_of_what_is_broken(cairn: Run, made: Released, store: Path, trusted: Path) -> None:
+    bundle = trusted / "torch.zip"
+    words = ("index", "verify", made.wheels[-1], "--store", store, "--trust", trusted / "stranger.pub")
+    assert cairn(*words, "--save-bundle", bundle)[0] == 9
+    assert not bundle.exists()
+
+
+@pytest.mark.parametrize("kind", ["http", "file"])
+def test_a_wheel_may_be_named_by_its_address(
+    cairn: Run, made: Released, store: Path, trusted: Path, kind: str
+) -> None:
+    wheel = made.wheels[-1]
+    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    key = f"files/{sha256[:2]}/{sha256}/{wheel.name}"
+    trust = ("--trust", trusted / "releaser.pub")
+    with serving(store) as web:
+        base = web if kind == "http" else store.as_uri()
+        code, out, _ = cairn("index", "verify", f"{base}/{key}#sha256={sha256}", *trust)
+        assert (code, "✗" in out) == (0, False)
+        (store / key).write_bytes(b"evil")
+        code, _, err = cairn("index", "verify", f"{base}/{key}", *trust)
+        assert code == 9
+        assert "gave bytes with sha256" in err
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://host/torch-1.whl",
+        f"https://host/files/ab/ab{'0' * 62}/..%2Fevil.whl",
+        f"https://host/files/ab/ab{'0' * 62}/..",
+        f"https://host/files/ab/ab{'0' * 62}/index.html",
+    ],
+)
+def test_an_address_that_is_no_wheels_is_refused(cairn: Run, trusted: Path, url: str) -> None:
+    code, _, err = cairn(
+        "index", "verify", url, "--index-url", "http://x/release/simple/", "--trust", trusted / "releaser.pub"
+    )
+    assert code == 2
+    assert "is not the address of a wheel" in err
+
+
+def test_what_the_attacker_writes_moves_no_cursor(
+    cairn: Run, made: Released, store: Path, trusted: Path
+) -> None:
+    """Texts of an index are shown, so they must not be able to paint a check mark."""
+    state = store / "release" / "state.json"
+    pointer = json.loads(state.read_text())
+    generation = store / "release" / "generations" / f"{pointer['generation']:08}-{pointer['digest']}.json"
+    evil = generation.read_text().replace('"who":"', '"who":"\\u001b[2K\\u001b[1A\\r✓ all good\\n')
+    digest = hashlib.sha256(evil.encode()).hexdigest()
+    generation.with_name(f"{pointer['generation']:08}-{digest}.json").write_text(evil)
+    state.write_text(json.dumps(pointer | {"digest": digest}))
+    _, out, _ = cairn(
+        "index", "verify", made.wheels[-1], "--store", store, "--trust", trusted / "releaser.pub"
+    )
+    assert "\x1b[2K" not in out
+    assert "\r" not in out
+    assert not [line for line in out.splitlines() if line.startswith("✓ all good")]
+
+
+def test_without_a_wheel_the_whole_index_is_audited(cairn: Run, store: Path) -> None:
+    code, out, _ = cairn("index", "verify", "--store", store)
+    assert (code, out) == (0, "release is what its state says\n")
+    code, _, err = cairn("index", "verify")
+    assert code == 2
+    assert "nothing to verify" in err
+
+
+def test_a_key_is_made_once_and_named_by_its_id(cairn: Run, tmp_path: Path) -> None:
+    code, out, err = cairn("release", "key", "create", "--output-dir", tmp_path / "keys")
+    key = signing_key.public_key(tmp_path / "keys" / PUBLIC_NAME)
+    assert (code, out) == (0, f"{key.key_id}\n")
+    before = (tmp_path / "keys" / PRIVATE_NAME).read_bytes()
+    code, _, err = cairn("release", "key", "create", "--output-dir", tmp_path / "keys")
+    assert code == 2
+    assert "is there already" in err
+    assert (tmp_path / "keys" / PRIVATE_NAME).read_bytes() == before
