@@ -231,14 +231,14 @@ def open_existing_store(options: argparse.Namespace) -> Store:
     return opening.open_existing(options.store, endpoint_url=options.endpoint_url, say=console.current().info)
 
 
-def add_index(parser: argparse.ArgumentParser, *, default: str) -> None:
-    """`--index`, and the other name for it."""
+def add_index(parser: argparse.ArgumentParser, *, default: str, told: bool = False) -> None:
+    """`--index`, and the other name for it; with `told`, it is None where the user does not say which."""
     action = parser.add_argument(
         "--index",
         "--channel",
         dest="index",
-        default=default,
-        help="a channel, or a channel and a family: staging, release/gfx110X-all (default: %(default)s)",
+        default=None if told else default,
+        help=f"a channel, or a channel and a family: staging, release/gfx110X-all (default: {default})",
     )
     completes(action, complete_indexes)
 

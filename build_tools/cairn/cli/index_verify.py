@@ -42,7 +42,7 @@ def add_to(commands: Subparsers, *, audit: Run) -> None:
     place = parser.add_mutually_exclusive_group()
     arguments.add_store(place)
     place.add_argument(
-        "--index-url", type=arguments.nonempty, metavar="URL", help="the index, as one gives it to pip"
+        "--index-url", type=arguments.nonempty, metavar="URL", help="the only package index to use"
     )
     place.add_argument(
         "--bundle",
@@ -51,13 +51,7 @@ def add_to(commands: Subparsers, *, audit: Run) -> None:
         help="what --save-bundle wrote, in place of an index",
     )
     arguments.add_endpoint_url(parser)
-    action = parser.add_argument(
-        "--index",
-        "--channel",
-        dest="index",
-        help="with --store, or with a wheel's address: which index (default: release)",
-    )
-    arguments.completes(action, arguments.complete_indexes)
+    arguments.add_index(parser, default="release", told=True)
     signing.add_trust(parser, what="whose signature must be on each wheel")
     parser.add_argument(
         "--allow-unsigned",
