@@ -155,8 +155,10 @@ class StoreContract:
         source = tmp_path / "wheel"
         source.write_bytes(b"bytes")
         store.write("files/wheel", b"other")
-        store.put_file("files/wheel", source)
-        store.put_file("files/wheel", source)
+        assert store.put_file("files/wheel", source)
+        arrived = list[int]()
+        assert not store.put_file("files/wheel", source, on_bytes=arrived.append)
+        assert sum(arrived) == len(b"bytes")
         assert store.read("files/wheel").data == b"bytes"
 
     def test_delete_takes_away_what_may_not_be_there(self, store: Store) -> None:

@@ -122,10 +122,13 @@ class LocalStore:
 
     def put_file(self, key: str, source: Path, *, on_bytes: OnBytes = ignored) -> bool:
         """See `Store.put_file`; no hard link, through which an edit of `source` would edit the store."""
-        path = self._path(key)
-        files.copy(source, path)
-        on_bytes(path.stat().st_size)
-        return True
+        path, there = self._path(key), self.stat(key)
+        size = source.stat().st_size
+        same = there is not None and there.size == size and there.sha256 == files.sha256_of(source)
+        if not same:
+            files.copy(source, path)
+        on_bytes(size)
+        return not same
 
     @contextlib.contextmanager
     def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> Iterator[Path]:  # noqa: ARG002

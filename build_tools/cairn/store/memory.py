@@ -103,9 +103,11 @@ class MemoryStore:
     def put_file(self, key: str, source: Path, *, on_bytes: OnBytes = ignored) -> bool:
         """See `Store.put_file`."""
         data = source.read_bytes()
-        self.write(key, data)
+        same = self.objects.get(checked(key)) == data
+        if not same:
+            self.write(key, data)
         on_bytes(len(data))
-        return True
+        return not same
 
     @contextlib.contextmanager
     def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> Iterator[Path]:

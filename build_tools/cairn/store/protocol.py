@@ -173,7 +173,7 @@ class Store(Protocol):
             on_bytes: told of the progress.
 
         Returns:
-            False where a bucket has these bytes there already, by size and sha256; then nothing was sent.
+            False where these bytes are there already, by size and sha256; then nothing was written.
 
         Raises:
             StoreError: while it was sent, a different writer put other bytes under the key.

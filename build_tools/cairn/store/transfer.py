@@ -1,0 +1,187 @@
+"""Many files into a store, or out of one: side by side, with progress, and not what is there already."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from cairn import files
+from cairn.concurrency import side_by_side
+from cairn.errors import StoreError
+from cairn.output import console
+from cairn.store.protocol import ObjectInfo, OnBytes, Store
+
+_JOBS = 4  # files at once; a bucket moves the parts of each at once too
+_INTERVAL = 0.2  # seconds between two reports, so that reporting takes no time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a transfer is.
+
+    Attributes:
+        done: files that have arrived.
+        files: all of them.
+        size: bytes that have arrived.
+        of_size: all of them.
+        seconds: since it began.
+    """
+
+    done: int
+    files: int
+    size: int
+    of_size: int
+    seconds: float
+
+    def __str__(self) -> str:
+        """In one line for users, such as `3 of 12 files, 1.2 GB of 3.4 GB, 85.0 MB/s`."""
+        said = f"{self.done} of {self.files} files, {console.size(self.size)} of {console.size(self.of_size)}"
+        speed = int(self.size / self.seconds) if self.seconds else 0
+        return f"{said}, {console.size(speed)}/s"
+
+
+OnProgress: TypeAlias = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transferred:
+    """What a transfer did, or would do.
+
+    Attributes:
+        sent: the keys of what was moved, in the order that was asked.
+        already: the keys of what was there, with the same size and sha256.
+        size: bytes of what was moved.
+    """
+
+    sent: tuple[str, ...]
+    already: tuple[str, ...]
+    size: int
+
+
+def put_files(
+    store: Store,
+    sources: Mapping[str, Path],
+    *,
+    jobs: int = _JOBS,
+    on_progress: OnProgress = lambda _: None,
+    dry_run: bool = False,
+) -> Transferred:
+    """Put local files into a store; what is there already is not sent again.
+
+    Args:
+        store: where they go.
+        sources: the files by key.
+        jobs: how many at once.
+        on_progress: called from time to time, and at the end.
+        dry_run: find out what would be sent, and send nothing.
+
+    Raises:
+        StoreError: a different writer put other bytes under a key meanwhile.
+    """
+    sizes = {key: path.stat().st_size for key, path in sources.items()}
+
+    def put(key: str, on_bytes: OnBytes) -> bool:
+        if dry_run:
+            return not _same(store.stat(key), sources[key])
+        return store.put_file(key, sources[key], on_bytes=on_bytes)
+
+    return _moved(sizes, put, jobs=jobs, on_progress=on_progress)
+
+
+@contextlib.contextmanager
+def as_files(
+    store: Store,
+    keys: Collection[str],
+    *,
+    jobs: int = _JOBS,
+    on_progress: OnProgress = lambda _: None,
+) -> Iterator[dict[str, Path]]:
+    """Objects of a store as local files to read, by key, until the block ends; see `Store.as_file`.
+
+    Args:
+        store: where they are.
+        keys: which.
+        jobs: how many to fetch at once, where they have to be fetched.
+        on_progress: called from time to time, and at the end.
+
+    Raises:
+        StoreError: the store lacks some, and nothing was fetched; or one has other bytes than were put there.
+    """
+    found = dict(zip(keys, side_by_side(store.stat, keys, jobs=jobs), strict=True))
+    sizes = {key: info.size for key, info in found.items() if info is not None}
+    if lacking := sorted(found.keys() - sizes.keys()):
+        raise StoreError(f"{store.url} lacks {len(lacking)} object(s), such as {lacking[0]}")
+    paths: dict[str, Path] = {}
+    with contextlib.ExitStack() as stack:
+
+        def fetch(key: str, on_bytes: OnBytes) -> bool:
+            paths[key] = stack.enter_context(store.as_file(key, on_bytes=on_bytes))
+            return True
+
+        _moved(sizes, fetch, jobs=jobs, on_progress=on_progress)
+        yield paths
+
+
+class _Count:
+    """Counts what arrives in several threads, and reports it."""
+
+    def __init__(self, sizes: Mapping[str, int], on_progress: OnProgress) -> None:
+        self._sizes, self._on_progress = sizes, on_progress
+        self._lock = threading.Lock()
+        self._done = self._size = 0
+        self._begun = time.monotonic()
+        self._reported = 0.0
+
+    def bytes(self, count: int) -> None:
+        with self._lock:
+            self._size += count
+            if time.monotonic() - self._reported > _INTERVAL:
+                self._report()
+
+    def file(self) -> None:
+        with self._lock:
+            self._done += 1
+            self._report()
+
+    def _report(self) -> None:
+        self._reported = time.monotonic()
+        self._on_progress(
+            Progress(
+                done=self._done,
+                files=len(self._sizes),
+                size=self._size,
+                of_size=sum(self._sizes.values()),
+                seconds=self._reported - self._begun,
+            )
+        )
+
+
+def _moved(
+    sizes: Mapping[str, int], move: Callable[[str, OnBytes], bool], *, jobs: int, on_progress: OnProgress
+) -> Transferred:
+    count = _Count(sizes, on_progress)
+
+    def one(key: str) -> bool:
+        moved = move(key, count.bytes)
+        count.file()
+        return moved
+
+    moved = dict(zip(sizes, side_by_side(one, sizes, jobs=jobs), strict=True))
+    sent = tuple(key for key in sizes if moved[key])
+    return Transferred(
+        sent=sent,
+        already=tuple(key for key in sizes if not moved[key]),
+        size=sum(sizes[key] for key in sent),
+    )
+
+
+def _same(there: ObjectInfo | None, path: Path) -> bool:
+    """Whether what a store has and a file are the same, by size first: a sha256 takes reading both."""
+    if there is None or not path.is_file() or there.size != path.stat().st_size:
+        return False
+    return there.sha256 == files.sha256_of(path)
