@@ -149,7 +149,9 @@ def _publish(options: argparse.Namespace) -> int:
     flags["--sign-as-workflow"] = options.sign_as_workflow
     if flag := next((flag for flag, given in flags.items() if given), None):
         raise UsageError(f"{flag} is about a set", tip="give --set set.json as well")
-    _say(publish(store, options.index, options.files, dry_run=options.dry_run), options)
+    with console.current().stage(f"publish into {options.index}") as stage:
+        done = publish(store, options.index, options.files, dry_run=options.dry_run, on_step=stage.update)
+    _say(done, options)
     return 0
 
 
@@ -159,7 +161,8 @@ def _publish_set(store: Store, options: argparse.Namespace) -> int:
     from cairn.wheels import wheelset
 
     built_from = manifest.read(options.manifest or options.set_file.with_name("manifest.json"))
-    with signing.attester(options) as attester:
+    name = f"publish into {options.index}"
+    with signing.attester(options) as attester, console.current().stage(name) as stage:
         sealed = stage_set(
             store,
             options.index,
@@ -169,6 +172,7 @@ def _publish_set(store: Store, options: argparse.Namespace) -> int:
             requirements=options.require,
             attester=attester,
             dry_run=options.dry_run,
+            on_step=stage.update,
         )
     if not options.dry_run:
         # Tests bind to the sealed set, so it takes the place of the open one.

@@ -11,7 +11,9 @@ from pathlib import Path
 import msgspec
 from packaging.utils import canonicalize_name
 
+from cairn.concurrency import side_by_side
 from cairn.errors import StoreError
+from cairn.output import Progress, silent
 from cairn.release.index import keys
 from cairn.release.index.commit import commit
 from cairn.release.index.generation import PUBLISHED, Action, FileEntry, IndexSet, now
@@ -19,7 +21,8 @@ from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.provenance.attested import Attested
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.distribution import Dist
-from cairn.store.protocol import Store, sha256_of
+from cairn.store import transfer
+from cairn.store.protocol import Store
 
 
 class NameTakenError(StoreError):
@@ -39,7 +42,14 @@ class Published:
     already: tuple[str, ...] = ()
 
 
-def publish(store: Store, index: str, files: Sequence[Path], *, dry_run: bool = False) -> Published:
+def publish(
+    store: Store,
+    index: str,
+    files: Sequence[Path],
+    *,
+    dry_run: bool = False,
+    on_step: Progress = silent,
+) -> Published:
     """Offer wheels and sdists in an index.
 
     Args:
@@ -47,6 +57,7 @@ def publish(store: Store, index: str, files: Sequence[Path], *, dry_run: bool = 
         index: its name.
         files: the distributions; those that are there with the same bytes are left as they are.
         dry_run: say what would be added, and write nothing.
+        on_step: called with what is being done.
 
     Raises:
         GateError: sets come into the index through the gate alone.
@@ -56,7 +67,7 @@ def publish(store: Store, index: str, files: Sequence[Path], *, dry_run: bool = 
     """
     rules.refuse_gated(index)
     dists = tuple(distribution.read(path) for path in files)
-    return publish_dists(Index(store, index), dists, "publish", dry_run=dry_run)
+    return publish_dists(Index(store, index), dists, "publish", dry_run=dry_run, on_step=on_step)
 
 
 def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
@@ -68,6 +79,7 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
     entry: IndexSet | None = None,
     before_commit: Callable[[], Mapping[str, Attested]] = dict,
     dry_run: bool = False,
+    on_step: Progress = silent,
 ) -> Published:
     """Like `publish`, for distributions that were read already, in any index.
 
@@ -80,6 +92,7 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
         before_commit: writes what must be there before a page names the files; gives their provenance, by
             file name, where somebody vouches for them.
         dry_run: say what would be added, and write nothing.
+        on_step: called with what is being done.
     """
     taken = now()
     published = Published(added=())
@@ -119,7 +132,7 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
     plan(index.load())  # what is refused is refused before anything is written
     if not dry_run:
         # Bytes before names: a page that names a file is only ever written when the file is there.
-        _put_files(index.store, dists)
+        _put_files(index.store, dists, on_step)
         attested = before_commit()
         commit(index, action, plan)
     return published
@@ -146,19 +159,15 @@ def _entry(item: Dist, taken: str, build: str) -> FileEntry:
     )
 
 
-def _put_files(store: Store, dists: Sequence[Dist]) -> None:
-    for item in dists:
-        key = keys.file_key(item.sha256, item.path.name)
-        if not _intact(store, key, item.sha256):
-            store.put_file(key, item.path)
-        sidecar = keys.sidecar_key(item.sha256, item.path.name)
-        if not _intact(store, sidecar, hashlib.sha256(item.metadata).hexdigest()):
-            store.write(sidecar, item.metadata)
+def _put_files(store: Store, dists: Sequence[Dist], on_step: Progress) -> None:
+    """Put files and their metadata; publishing a file again repairs what was damaged in the store."""
+    sources = {keys.file_key(item.sha256, item.path.name): item.path for item in dists}
+    transfer.put_files(store, sources, on_progress=lambda progress: on_step(str(progress)))
+    side_by_side(lambda item: _put_sidecar(store, item), dists)
 
 
-def _intact(store: Store, key: str, sha256: str) -> bool:
-    """Whether the store holds just these bytes; damaged ones are repaired by publishing the file again."""
-    if not store.exists(key):
-        return False
-    with store.open(key) as stream:
-        return sha256_of(stream) == sha256
+def _put_sidecar(store: Store, item: Dist) -> None:
+    key = keys.sidecar_key(item.sha256, item.path.name)
+    # The key has the digest of the file, whose metadata this is: what is there is the same, unless damaged.
+    if not store.write_if(key, item.metadata, etag=None) and store.read(key).data != item.metadata:
+        store.write(key, item.metadata)

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from cairn.errors import StoreError
+from cairn.output import Progress, silent
 from cairn.release.index import write
 from cairn.release.index.generation import MIRRORED, FileEntry, FileRef, IndexSet, now, project_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, refs_of
@@ -35,6 +36,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     requirements: Sequence[str] = (),
     attester: Attester | None = None,
     dry_run: bool = False,
+    on_step: Progress = silent,
 ) -> WheelSet:
     """Seal a set with everything it needs, and publish it.
 
@@ -47,6 +49,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         requirements: what the set needs besides what it names itself.
         attester: who vouches for where the wheels come from; None for nobody.
         dry_run: refuse what would be refused, and write nothing.
+        on_step: called with what is being done.
 
     Returns:
         The sealed set.
@@ -88,6 +91,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
             entry=entry,
             before_commit=write_set,
             dry_run=act,
+            on_step=on_step,
         )
     return sealed
 
