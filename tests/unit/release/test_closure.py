@@ -12,7 +12,7 @@ from packaging.requirements import Requirement
 from cairn.errors import PrerequisiteError, StoreError, UsageError
 from cairn.release.index import keys
 from cairn.release.index.commit import commit
-from cairn.release.index.generation import ProjectState
+from cairn.release.index.generation import MIRRORED, PUBLISHED, ProjectState
 from cairn.release.index.snapshot import Change, Index
 from cairn.release.index.write import dependencies_first
 from cairn.release.publish import distribution
@@ -331,10 +331,21 @@ def test_an_extra_that_cannot_be_asked_for_spoils_nothing(
     assert "b-1.0-py3-none-any.whl" in names(resolved(store, [needy]))
 
 
-@pytest.mark.parametrize("version", ["1!2.0", "2.9.0+rocm7.10.0", "2021.01.05", "1.0.post1.dev2", "1.0rc1"])
-def test_versions_of_every_form_are_resolved(store: MemoryStore, tmp_path: Path, version: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "build"),
+    [
+        ("1!2.0", MIRRORED),
+        ("2021.01.05", MIRRORED),
+        ("2.9.0+rocm7.10.0", PUBLISHED),
+        ("1.0.post1.dev2", PUBLISHED),
+        ("1.0rc1", PUBLISHED),
+    ],
+)
+def test_versions_of_every_form_are_resolved(
+    store: MemoryStore, tmp_path: Path, version: str, build: str
+) -> None:
     wheel = make_wheel(tmp_path, "a", version)
-    publish(store, "staging", [wheel])
+    publish_dists(Index(store, "staging"), [distribution.read(wheel)], "mirror", build=build)
     root = make_wheel(tmp_path, "root", version, requires=[f"a=={version}"])
     assert names(resolved(store, [root])) == [wheel.name]
 

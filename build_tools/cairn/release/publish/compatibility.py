@@ -30,6 +30,16 @@ _UV_PLATFORMS = {
     ("win", "arm64"): "aarch64-pc-windows-msvc",
     ("win", "win32"): "i686-pc-windows-msvc",
 }
+# The parts of wheel tags that installers know (PEP 425, 513, 571, 599, 600 and 656, `packaging.tags`).
+_INTERPRETER = re.compile(r"(py|cp|pp|graalpy)[0-9]{1,4}")
+_ABI = re.compile(r"none|abi3t?|cp[0-9]{2,3}[dmut]*|(pypy|graalpy)[0-9]{2,3}_[a-z0-9_]+")
+_MACHINE = "(x86_64|i686|aarch64|armv6l|armv7l|ppc64|ppc64le|s390x|riscv64|loongarch64)"
+_PLATFORM = re.compile(
+    rf"any|linux_{_MACHINE}|manylinux(1|2010|2014|_[0-9]{{1,2}}_[0-9]{{1,2}})_{_MACHINE}"
+    rf"|musllinux_[0-9]{{1,2}}_[0-9]{{1,2}}_{_MACHINE}|win32|win_(amd64|arm64)"
+    r"|macosx_[0-9]{1,2}_[0-9]{1,2}_(x86_64|arm64|universal2|universal|intel|i386)"
+)
+_RELEASES = tuple(f"3.{minor}" for minor in range(6, 31))  # of Python, and some to come
 # What Python calls each system: os.name, sys.platform, platform.system().
 _MARKERS = {
     "linux": ("posix", "linux", "Linux"),
@@ -133,6 +143,54 @@ class Platform:
         if tag.platform != "any" and _place(tag.platform) != _place(self.tag):
             return False
         return (tag.interpreter, tag.abi) in _interpreters(self.python)
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether there is a place where an installer could take either of two files of one version.
+
+    An sdist is taken where no wheel fits: beside wheels it is no second choice.
+    """
+    wheels = one.endswith(".whl"), other.endswith(".whl")
+    if not all(wheels):
+        return not any(wheels)
+    return any(
+        _same_place(first.platform, second.platform)
+        and (
+            (first.interpreter, first.abi) == (second.interpreter, second.abi)
+            or not _pythons(first.interpreter, first.abi).isdisjoint(_pythons(second.interpreter, second.abi))
+        )
+        for first in parse_wheel_filename(one)[3]
+        for second in parse_wheel_filename(other)[3]
+    )
+
+
+def unknown_tags(filename: str) -> tuple[str, ...]:
+    """The tags of a wheel that nothing we know of can install, sorted."""
+    parts = {
+        (part, pattern)
+        for tag in parse_wheel_filename(filename)[3]
+        for part, pattern in (
+            (tag.interpreter, _INTERPRETER),
+            (tag.abi, _ABI),
+            (tag.platform, _PLATFORM),
+        )
+    }
+    return tuple(sorted(part for part, pattern in parts if not pattern.fullmatch(part)))
+
+
+def _same_place(one: str, other: str) -> bool:
+    if "any" in (one, other):
+        return True
+    (system, machine), (other_system, other_machine) = _place(one), _place(other)
+    machines = {machine, other_machine}
+    universal = system == "macosx" and "universal2" in machines
+    return system == other_system and (len(machines) == 1 or universal)
+
+
+@functools.cache
+def _pythons(interpreter: str, abi: str) -> frozenset[str]:
+    """The versions of CPython that take a wheel with these tags."""
+    return frozenset(python for python in _RELEASES if (interpreter, abi) in _interpreters(python))
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from cairn.release.index.commit import commit
 from cairn.release.index.generation import PUBLISHED, Action, FileEntry, IndexSet, now
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.provenance.attested import Attested
-from cairn.release.publish import distribution, rules
+from cairn.release.publish import distribution, file_rules, rules
 from cairn.release.publish.distribution import Dist
 from cairn.store import transfer
 from cairn.store.protocol import Store
@@ -61,8 +61,8 @@ def publish(
 
     Raises:
         GateError: sets come into the index through the gate alone.
-        NameTakenError: a name is taken by other bytes.
-        StoreError: a file is neither a wheel nor an sdist.
+        NameTakenError: a name is taken by other bytes, or a version by a different build.
+        StoreError: a file is neither a wheel nor an sdist, or `file_rules` refuses its name or metadata.
         WheelError: a wheel is malformed.
     """
     rules.refuse_gated(index)
@@ -94,6 +94,7 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
         dry_run: say what would be added, and write nothing.
         on_step: called with what is being done.
     """
+    _check(dists, build)
     taken = now()
     published = Published(added=())
     attested: Mapping[str, Attested] = {}
@@ -118,8 +119,8 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
             )
         if second := rules.second_builds(snapshot, [file for files in fresh.values() for file in files]):
             raise NameTakenError(
-                f"{snapshot.index.name} has a different build of the same version: {'; '.join(second)}",
-                tip="build it again under a new version: pip would mix the two",
+                f"{snapshot.index.name} cannot have these too: {'; '.join(second)}",
+                tip="build it again under a new version: pip would mix what was tested apart",
             )
         published = Published(
             added=tuple(file for name in sorted(fresh) for file in fresh[name]), already=tuple(already)
@@ -136,6 +137,23 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
         attested = before_commit()
         commit(index, action, plan)
     return published
+
+
+def _check(dists: Sequence[Dist], build: str) -> None:
+    """Refuse what no index takes, all of it at once."""
+    problems = [
+        problem
+        for item in dists
+        for problem in (
+            *file_rules.name_problems(item.path.name, build=build),
+            *file_rules.metadata_problems(item.path.name, item.metadata),
+        )
+    ]
+    if problems:
+        raise StoreError(
+            f"not published: {'; '.join(problems)}",
+            tip="build it again with a name and metadata that are plain",
+        )
 
 
 def _with_set(file: FileEntry, entry: IndexSet | None, attested: Attested | None) -> FileEntry:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import bisect
+from collections.abc import Iterator, Sequence
 
 from packaging.version import Version
 
 from cairn import targets
 from cairn.errors import GateError
 from cairn.release.index import keys
-from cairn.release.index.generation import MIRRORED, FileEntry, FileRef, project_of
+from cairn.release.index.generation import MIRRORED, PUBLISHED, FileEntry, FileRef, ProjectState, project_of
 from cairn.release.index.snapshot import Snapshot
+from cairn.release.publish import file_rules
+from cairn.release.publish.compatibility import overlap
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.rocm_version import sorts_above
 from cairn.wheels.wheelset import WheelSet
@@ -57,41 +60,60 @@ def name_clashes(target: Snapshot, refs: Sequence[FileRef]) -> tuple[str, ...]:
     return tuple(clashes)
 
 
-def second_builds(target: Snapshot, files: Sequence[FileEntry]) -> tuple[str, ...]:
-    """The files whose version `target` has from a different build, or for the same Python and platform.
+def file_problems(target: Snapshot, files: Sequence[FileEntry]) -> tuple[str, ...]:
+    """Everything that keeps these files out of `target`: their names, other bytes, other builds."""
+    named = (problem for f in files for problem in file_rules.name_problems(f.filename, build=f.build))
+    return (*named, *name_clashes(target, [file.ref for file in files]), *second_builds(target, files))
 
-    pip takes any file of a version that fits: of two builds, it would mix what was tested apart.
+
+def second_builds(target: Snapshot, files: Sequence[FileEntry]) -> tuple[str, ...]:
+    """Why these files would have an installer mix what was tested apart, if `target` had them.
+
+    pip takes any file of a version that fits, and of a project the highest version. So one version is one
+    build, in one spelling, with one file for each Python and platform; and a project that sets bring comes
+    from nowhere else. Files of other indexes may lie beside each other, as they do there.
     """
-    problems = []
+    problems: dict[str, None] = {}
+    fresh: dict[str, list[FileEntry]] = {}
     for file in files:
-        for there in target.project(project_of(file.filename)).files:
-            if there.filename == file.filename or Version(there.version) != Version(file.version):
-                continue
-            if there.build != file.build:
-                problems.append(f"{file.filename} beside {there.filename}, of a different build")
-            elif file.build != MIRRORED and _overlap(there.filename, file.filename):
-                problems.append(f"{file.filename} beside {there.filename}, for the same Python and platform")
+        name = project_of(file.filename)
+        beside = [*_of_version(target.project(name), file.version), *fresh.setdefault(name, [])]
+        for there in beside:
+            if there.filename != file.filename and (reason := _mixed(file, there)):
+                problems[f"{file.filename} beside {there.filename}, {reason}"] = None
+        fresh[name].append(file)
+    for name, new in fresh.items():
+        problems |= dict.fromkeys(_two_origins(name, new, target.project(name).files))
     return tuple(problems)
 
 
-def _overlap(first: str, second: str) -> bool:
-    """Whether an installer could take either of two files."""
-    if not (first.endswith(".whl") and second.endswith(".whl")):
-        return first.endswith(".whl") == second.endswith(".whl")
-    one, other = (wheel_info.parse_file_name(name) for name in (first, second))
-    places = [{_place(tag) for tag in name.tags} for name in (one, other)]
-    return bool(places[0] & places[1])
+def _of_version(project: ProjectState, version: str) -> Sequence[FileEntry]:
+    """The files of a project of one version, however it is spelt."""
+    wanted, files = Version(version), project.files  # which are sorted by version
+    begin = bisect.bisect_left(files, wanted, key=lambda file: Version(file.version))
+    end = bisect.bisect_right(files, wanted, key=lambda file: Version(file.version))
+    return files[begin:end]
 
 
-def _place(tag: str) -> tuple[str, str, str]:
-    """Interpreter, ABI and machine of a tag: `linux_x86_64` and `manylinux_2_28_x86_64` are one place."""
-    interpreter, abi, platform = tag.split("-")
-    system, _, rest = platform.partition("_")
-    if system in ("linux", "manylinux1", "manylinux2010", "manylinux2014"):
-        return interpreter, abi, f"linux {rest}"
-    if system in ("manylinux", "musllinux", "macosx"):  # {system}_{major}_{minor}_{machine}, PEP 600 and 656
-        return interpreter, abi, f"{system.removeprefix('many')} {rest.split('_', 2)[-1]}"
-    return interpreter, abi, platform
+def _mixed(file: FileEntry, there: FileEntry) -> str | None:
+    """Why a file cannot be beside another; None where it can, as where the other is of another version."""
+    if file.version != there.version:
+        same = Version(file.version) == Version(there.version)
+        return f"which spells the same version {there.version}" if same else None
+    if file.build != there.build:
+        return "of a different build"
+    if file.build != MIRRORED and overlap(file.filename, there.filename):
+        return "for the same Python and platform"
+    return None
+
+
+def _two_origins(name: str, new: Sequence[FileEntry], there: Sequence[FileEntry]) -> Iterator[str]:
+    """Whether sets and a mirror would both bring a project: an installer takes the higher version."""
+    every = (*new, *there)
+    mirrored = next((file for file in every if file.build == MIRRORED), None)
+    built = next((file for file in every if file.build not in (MIRRORED, PUBLISHED)), None)
+    if mirrored and built:
+        yield f"{built.filename} beside {mirrored.filename}: {name} would come from sets and from a mirror"
 
 
 def sorting_below(target: Snapshot, wheels: Sequence[FileRef]) -> tuple[str, ...]:
