@@ -8,20 +8,17 @@ for is in `data-` attributes of our own and in readable text. The same state giv
 from __future__ import annotations
 
 import collections
-import html
-import urllib.parse
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from cairn.output.console import size as readable_size
-from cairn.release.index import keys
+from cairn.release.index import keys, project_html
 from cairn.release.index.generation import PUBLISHED, FileEntry, ProjectState, project_of, version_of
+from cairn.release.index.project_html import API_VERSION
 from cairn.wheels.wheelset import WheelSet
 
-API_VERSION = "1.4"  # the first with project status (PEP 792)
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 HTML_TYPE = "application/vnd.pypi.simple.v1+html"
 
@@ -36,13 +33,8 @@ class Page:
 
 def project_page(project: ProjectState, *, prefix: str) -> Page:
     """The page of a project in the index that lies at `prefix`."""
-    links = "".join(_link(file, prefix) for file in project.files)
-    head = _serial(project.serial) + _meta("pypi:project-status", project.status)
-    if project.status_reason:
-        head += _meta("pypi:project-status-reason", project.status_reason)
-    return Page(
-        html=_document(f"Links for {project.name}", head, links), json=_json(_project_json(project, prefix))
-    )
+    plain = _json(_project_json(project, prefix))
+    return Page(html=project_html.project_html(project, prefix=prefix), json=plain)
 
 
 def set_projects(wheel_set: WheelSet) -> tuple[ProjectState, ...]:
@@ -69,75 +61,17 @@ def set_projects(wheel_set: WheelSet) -> tuple[ProjectState, ...]:
 def root_page(names: Iterable[str], *, serial: int = 0) -> Page:
     """The page that lists every project; `serial` is of the generation that last changed which there are."""
     ordered = sorted(names)
-    links = "".join(
-        f'<a href="{urllib.parse.quote(name)}/">{html.escape(name)}</a><br>\n' for name in ordered
-    )
     plain = {"meta": _api(serial), "projects": [{"name": name} for name in ordered]}
-    return Page(html=_document("Projects", _serial(serial), links), json=_json(plain))
-
-
-def _document(title: str, head: str, body: str) -> bytes:
-    shown = html.escape(title)
-    text = (
-        "<!DOCTYPE html>\n"
-        '<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"{_meta('pypi:repository-version', API_VERSION)}{head}"
-        f"<title>{shown}</title>\n</head>\n<body>\n<h1>{shown}</h1>\n{body}</body>\n</html>\n"
-    )
-    return text.encode()
-
-
-def _serial(serial: int) -> str:
-    """The number of the last change, as a comment like that in PyPI's own pages."""
-    return f"<!--SERIAL {serial}-->\n" if serial else ""
+    return Page(html=project_html.root_html(ordered, serial=serial), json=_json(plain))
 
 
 def _api(serial: int) -> dict[str, Any]:
     return {"_last-serial": serial, "api-version": API_VERSION} if serial else {"api-version": API_VERSION}
 
 
-def _meta(name: str, content: str) -> str:
-    return f'<meta name="{name}" content="{html.escape(content)}">\n'
-
-
-def _link(file: FileEntry, prefix: str) -> str:
-    url = keys.relative_url(keys.file_key(file.sha256, file.filename), prefix=prefix)
-    # PEP 714 renamed the attribute of PEP 658 (`data-dist-info-metadata`), because PyPI had served that one
-    # in a form that pip could not use; installers read the new name.
-    attributes = {
-        "href": f"{url}#sha256={file.sha256}",
-        "data-requires-python": file.requires_python,
-        "data-core-metadata": file.metadata_sha256 and f"sha256={file.metadata_sha256}",
-        # PEP 740's clients read what this leads to; what an own key signed is not theirs to read.
-        "data-provenance": _provenance_url(file, prefix) if file.provenance_kind == "pep740" else None,
-        "data-key-provenance": _provenance_url(file, prefix) if file.provenance_kind == "local-key" else None,
-        "data-yanked": file.yanked,
-        "data-size": str(file.size),
-        "data-upload-time": file.upload_time,
-        "data-untested": file.untested,
-    }
-    written = " ".join(f'{k}="{html.escape(v)}"' for k, v in attributes.items() if v is not None)
-    return f"<a {written}>{html.escape(file.filename)}</a> {_remarks(file)}<br>\n"
-
-
 def _provenance_url(file: FileEntry, prefix: str) -> str:
     digest = file.provenance or ""
     return keys.relative_url(keys.provenance_key(file.sha256, file.filename, digest), prefix=prefix)
-
-
-def _remarks(file: FileEntry) -> str:
-    remarks = [readable_size(file.size), *([file.upload_time] if file.upload_time else [])]
-    if file.provenance is not None:
-        remarks.append(
-            "signed by a workflow" if file.provenance_kind == "pep740" else "signed by a local key"
-        )
-    if file.yanked is not None:
-        remarks.append(f"yanked: {file.yanked}" if file.yanked else "yanked")
-    shown = f"<small>{html.escape(' · '.join(remarks))}</small>"
-    if file.untested is not None:
-        # Such as `untested on hardware: gfx942; bypassed by …`; a reader must not have to look for it.
-        shown += f" <strong>! {html.escape(file.untested)}</strong>"
-    return shown
 
 
 def _project_json(project: ProjectState, prefix: str) -> dict[str, Any]:

@@ -1,0 +1,198 @@
+"""The page of a project for people and for installers at once: HTML whose only links are its files (PEP 503).
+
+Whatever else leads somewhere is a button: pip and uv take every link of the page for a file. Files of one
+version stand together, the newest first, and what is true of all of them is said once. A page of 5,000 files
+is made whenever one more of them comes, so it is put together from strings, each escaped where it comes in.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import html
+import importlib.resources
+import itertools
+import re
+from collections.abc import Sequence
+
+from cairn.output import safe_text
+from cairn.output.console import size as readable_size
+from cairn.release.index import keys
+from cairn.release.index.generation import FileEntry, ProjectState
+from cairn.wheels.metadata import tag_words
+
+API_VERSION = "1.4"  # of the simple API: the first with project status (PEP 792)
+_SPECIAL = re.compile("[&<>\"']")  # what html.escape replaces
+_OPEN = 3  # versions that are unfolded from the beginning
+
+
+def project_html(project: ProjectState, *, prefix: str) -> bytes:
+    """The page of a project in the index that lies at `prefix`."""
+    newest_first = itertools.groupby(reversed(project.files), key=lambda file: file.version)
+    groups = [(version, list(files)[::-1]) for version, files in newest_first]
+    count = f"{len(groups)} version{_s(groups)}, {len(project.files)} file{_s(project.files)}"
+    status = "" if project.status == "active" else project.status
+    head = _serial(project.serial) + _meta("pypi:project-status", project.status)
+    if project.status_reason:
+        status = f"{status}: {project.status_reason}".removeprefix(": ")
+        head += _meta("pypi:project-status-reason", project.status_reason)
+    body = "".join(
+        _version(project.name, version, files, prefix, is_open=number < _OPEN)
+        for number, (version, files) in enumerate(groups)
+    )
+    return document(
+        f"Links for {project.name}",
+        f"<h1>{_shown(project.name)}</h1>\n<p>{count}</p>\n{_note(status)}"
+        f"{_install_line('pip', prefix, project.name)}{_install_line('uv pip', prefix, project.name)}"
+        f"<form>\n<p>{_ways_up(prefix)}</p>\n{body}</form>\n",
+        head=head,
+    )
+
+
+def root_html(names: Sequence[str], *, serial: int) -> bytes:
+    """The page that lists every project: one link for each, to its page; `serial` is that of the page."""
+    # A name that PEP 503 has normalised consists of characters that need no escape; one that was not is a
+    # mistake further up, and still must not become markup.
+    links = "".join(f'<li><a href="{_attribute(name)}/">{_shown(name)}</a>\n' for name in names)
+    count = f"{len(names)} package{_s(names)}"
+    listed = f"<h1>Packages</h1>\n<p>{count}</p>\n<ul class=names>\n{links}</ul>\n"
+    return document("Projects", listed, head=_serial(serial))
+
+
+def document(title: str, body: str, *, head: str = "") -> bytes:
+    """A page in the one style of simple pages, which loads nothing."""
+    style, script = _file("simple.css"), _file("simple.js")
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f"{_meta('pypi:repository-version', API_VERSION)}{head}"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">\n'
+        '<link rel="icon" href="data:,">\n'
+        f"<title>{_shown(title)}</title>\n<style>{style}</style>\n</head>\n"
+        f"<body>\n{body}<script>{script}</script>\n</body>\n</html>\n"
+    ).encode()
+
+
+def _install_line(program: str, prefix: str, name: str) -> str:
+    # The script puts the address of the page in the place of URL, which this text cannot know.
+    url = f'<span data-url="../">URL/{_shown(prefix)}</span>'
+    return f"<pre class=line><code>{program} install --index-url {url} {_shown(name)}</code></pre>\n"
+
+
+def _ways_up(prefix: str) -> str:
+    found = {"all packages": "../index.html"}
+    if keys.is_own(f"{prefix.removesuffix('simple/')}index.html"):  # the index of a set has none
+        found["how to install"] = "../../index.html"
+    return "".join(f'<button formaction="{address}">{name}</button>' for name, address in found.items())
+
+
+def _version(name: str, version: str, files: Sequence[FileEntry], prefix: str, *, is_open: bool) -> str:
+    """A version: what is true of all its files, then each of them."""
+    marks, notes = "", ""
+    untested, yanked = {file.untested for file in files}, {file.yanked for file in files}
+    if untested != {None}:
+        marks += " <b class=plain>! untested</b>"
+    if yanked != {None}:
+        marks += " <b class=bad>✗ yanked</b>" if None not in yanked else " <b class=bad>✗ partly yanked</b>"
+    if len(untested) == 1:
+        notes += _note(files[0].untested)
+    if len(yanked) == 1 and files[0].yanked is not None:
+        notes += _note(f"yanked: {files[0].yanked}" if files[0].yanked else "yanked, without a reason")
+    items = "".join(_file_item(file, prefix, alone=(len(untested) > 1, len(yanked) > 1)) for file in files)
+    day = max((file.upload_time or "" for file in files), default="")[:10]
+    requirement = f"{name}=={version}"
+    summary = f"<summary><b>{_shown(version)}</b>{marks} <i>{_shown(day)}</i></summary>"
+    return (
+        f"<details{' open' * is_open}>{summary}\n"
+        f"<p class=copy><code>{_shown(requirement)}</code></p>\n{notes}<ul>\n{items}</ul></details>\n"
+    )
+
+
+def _file_item(file: FileEntry, prefix: str, *, alone: tuple[bool, bool]) -> str:
+    """One file; `alone` says whether its untested and yanked marks are not those of all of its version."""
+    said = [tag_words.of_file(file.filename), readable_size(file.size)]
+    if file.requires_python:
+        said.append(f"Python {file.requires_python}")
+    if file.upload_time:
+        said.append(file.upload_time[:16].replace("T", " "))
+    notes = _note(file.untested) if alone[0] else ""
+    if alone[1] and file.yanked is not None:
+        notes += _note(f"yanked: {file.yanked}" if file.yanked else "yanked, without a reason")
+    return (
+        f"<li><a {_attributes(file, prefix)}>{_shown(file.filename)}</a>\n<p>{_shown(' · '.join(said))}</p>"
+        f"<p class=copy>sha256 <code>{_shown(file.sha256)}</code></p>{notes}\n"
+    )
+
+
+def _attributes(file: FileEntry, prefix: str) -> str:
+    """What installers read: the same as the JSON page has, and no more."""
+    url = keys.relative_url(keys.file_key(file.sha256, file.filename), prefix=prefix)
+    found = f'href="{_attribute(url)}#sha256={_attribute(file.sha256)}"'
+    if file.requires_python is not None:
+        found += f' data-requires-python="{_attribute(file.requires_python)}"'
+    if file.metadata_sha256:
+        # PEP 714 has the new name, and for HTML allows the old one of PEP 658 beside it, with the same value.
+        digest = _attribute(file.metadata_sha256)
+        found += f' data-core-metadata="sha256={digest}" data-dist-info-metadata="sha256={digest}"'
+    if file.provenance is not None:
+        found += f' data-provenance="{_provenance_url(file, prefix)}"'
+    if file.yanked is not None:
+        found += f' data-yanked="{_attribute(file.yanked)}"'
+    found += f' data-size="{file.size}"'
+    if file.upload_time is not None:
+        found += f' data-upload-time="{_attribute(file.upload_time)}"'
+    if file.untested is not None:
+        found += f' data-untested="{_attribute(file.untested)}"'
+    return found
+
+
+def _provenance_url(file: FileEntry, prefix: str) -> str:
+    digest = file.provenance or ""
+    return _attribute(
+        keys.relative_url(keys.provenance_key(file.sha256, file.filename, digest), prefix=prefix)
+    )
+
+
+def _note(text: str | None) -> str:
+    return f"<p class=note>! {_shown(text)}</p>\n" if text else ""
+
+
+def _s(things: Sequence[object]) -> str:
+    return "" if len(things) == 1 else "s"
+
+
+def _serial(serial: int) -> str:
+    """The number of the last change, as a comment like that in PyPI's own pages."""
+    return f"<!--SERIAL {serial}-->\n" if serial else ""
+
+
+def _meta(name: str, content: str) -> str:
+    return f'<meta name="{name}" content="{_attribute(content)}">\n'
+
+
+def _attribute(value: str) -> str:
+    """A value as an attribute in quotes holds it: exactly, since installers read it."""
+    # Of thousands of names and digests hardly any has such a character: to look is faster than to replace.
+    return html.escape(value) if _SPECIAL.search(value) else value
+
+
+def _shown(value: str) -> str:
+    """A value as people see it: nothing of it hidden."""
+    return _attribute(safe_text.visible(value) if safe_text.UNSEEN.search(value) else value)
+
+
+@functools.cache
+def _policy(script: str) -> str:
+    """Content Security Policy, level 2: the browser runs this one script and loads nothing."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
+        f"script-src 'sha256-{digest}'"
+    )
+
+
+@functools.cache
+def _file(name: str) -> str:
+    return importlib.resources.files("cairn.release.index").joinpath(name).read_text(encoding="utf-8")
