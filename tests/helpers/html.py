@@ -22,7 +22,7 @@ class Element:
         """All text in it, as one reads it."""
         return "".join(child if isinstance(child, str) else child.text for child in self.children)
 
-    def all(self, name: str = "", **attributes: str) -> Iterator[Element]:
+    def all(self, name: str = "", /, **attributes: str) -> Iterator[Element]:
         """The elements in it with this name, and with these attributes (`class_` is one of several words)."""
         for child in self.children:
             if isinstance(child, str):
@@ -37,7 +37,7 @@ class Element:
                 yield child
             yield from child.all(name, **attributes)
 
-    def one(self, name: str = "", **attributes: str) -> Element:
+    def one(self, name: str = "", /, **attributes: str) -> Element:
         """The only such element."""
         (found,) = self.all(name, **attributes)
         return found

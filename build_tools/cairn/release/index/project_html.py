@@ -32,10 +32,10 @@ def project_html(project: ProjectState, *, prefix: str) -> bytes:
     newest_first = itertools.groupby(reversed(project.files), key=lambda file: file.version)
     groups = [(version, list(files)[::-1]) for version, files in newest_first]
     count = f"{len(groups)} version{_s(groups)}, {len(project.files)} file{_s(project.files)}"
-    status = "" if project.status == "active" else project.status
+    said = [] if project.status == "active" else [project.status]
     head = _serial(project.serial) + _meta("pypi:project-status", project.status)
     if project.status_reason:
-        status = f"{status}: {project.status_reason}".removeprefix(": ")
+        said.append(project.status_reason)
         head += _meta("pypi:project-status-reason", project.status_reason)
     body = "".join(
         _version(project.name, version, files, prefix, is_open=number < _OPEN)
@@ -43,7 +43,7 @@ def project_html(project: ProjectState, *, prefix: str) -> bytes:
     )
     return document(
         f"Links for {project.name}",
-        f"<h1>{_shown(project.name)}</h1>\n<p>{count}</p>\n{_note(status)}"
+        f"<h1>{_shown(project.name)}</h1>\n<p>{count}</p>\n{_note(': '.join(said))}"
         f"{_install_line('pip', prefix, project.name)}{_install_line('uv pip', prefix, project.name)}"
         f"<form>\n<p>{_ways_up(prefix)}</p>\n{body}</form>\n",
         head=head,
@@ -54,7 +54,7 @@ def root_html(names: Sequence[str], *, serial: int) -> bytes:
     """The page that lists every project: one link for each, to its page; `serial` is that of the page."""
     # A name that PEP 503 has normalised consists of characters that need no escape; one that was not is a
     # mistake further up, and still must not become markup.
-    links = "".join(f'<li><a href="{_attribute(name)}/">{_shown(name)}</a>\n' for name in names)
+    links = "".join(f'<li><a href="{_attribute(name)}/">{_shown(name)}</a></li>\n' for name in names)
     count = f"{len(names)} package{_s(names)}"
     listed = f"<h1>Packages</h1>\n<p>{count}</p>\n<ul class=names>\n{links}</ul>\n"
     return document("Projects", listed, head=_serial(serial))
@@ -69,7 +69,6 @@ def document(title: str, body: str, *, head: str = "") -> bytes:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">\n'
-        '<link rel="icon" href="data:,">\n'
         f"<title>{_shown(title)}</title>\n<style>{style}</style>\n</head>\n"
         f"<body>\n{body}<script>{script}</script>\n</body>\n</html>\n"
     ).encode()
@@ -122,7 +121,7 @@ def _file_item(file: FileEntry, prefix: str, *, alone: tuple[bool, bool]) -> str
         notes += _note(f"yanked: {file.yanked}" if file.yanked else "yanked, without a reason")
     return (
         f"<li><a {_attributes(file, prefix)}>{_shown(file.filename)}</a>\n<p>{_shown(' · '.join(said))}</p>"
-        f"<p class=copy>sha256 <code>{_shown(file.sha256)}</code></p>{notes}\n"
+        f"<p class=copy>sha256 <code>{_shown(file.sha256)}</code></p>{notes}</li>\n"
     )
 
 
@@ -187,10 +186,7 @@ def _shown(value: str) -> str:
 def _policy(script: str) -> str:
     """Content Security Policy, level 2: the browser runs this one script and loads nothing."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
-        f"script-src 'sha256-{digest}'"
-    )
+    return f"default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; script-src 'sha256-{digest}'"
 
 
 @functools.cache
