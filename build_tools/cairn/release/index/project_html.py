@@ -32,7 +32,7 @@ def project_html(project: ProjectState, *, prefix: str) -> bytes:
     newest_first = itertools.groupby(reversed(project.files), key=lambda file: file.version)
     groups = [(version, list(files)[::-1]) for version, files in newest_first]
     count = f"{len(groups)} version{_s(groups)}, {len(project.files)} file{_s(project.files)}"
-    said = [] if project.status == "active" else [project.status]
+    said: list[str] = [] if project.status == "active" else [project.status]
     head = _serial(project.serial) + _meta("pypi:project-status", project.status)
     if project.status_reason:
         said.append(project.status_reason)
@@ -116,6 +116,8 @@ def _file_item(file: FileEntry, prefix: str, *, alone: tuple[bool, bool]) -> str
         said.append(f"Python {file.requires_python}")
     if file.upload_time:
         said.append(file.upload_time[:16].replace("T", " "))
+    if file.provenance is not None:
+        said.append("signed by a workflow" if file.provenance_kind == "pep740" else "signed by a local key")
     notes = _note(file.untested) if alone[0] else ""
     if alone[1] and file.yanked is not None:
         notes += _note(f"yanked: {file.yanked}" if file.yanked else "yanked, without a reason")
@@ -136,7 +138,9 @@ def _attributes(file: FileEntry, prefix: str) -> str:
         digest = _attribute(file.metadata_sha256)
         found += f' data-core-metadata="sha256={digest}" data-dist-info-metadata="sha256={digest}"'
     if file.provenance is not None:
-        found += f' data-provenance="{_provenance_url(file, prefix)}"'
+        # Clients of PEP 740 read what this leads to; what a key of one's own signed is not for them.
+        kind = "data-provenance" if file.provenance_kind == "pep740" else "data-key-provenance"
+        found += f' {kind}="{_provenance_url(file, prefix)}"'
     if file.yanked is not None:
         found += f' data-yanked="{_attribute(file.yanked)}"'
     found += f' data-size="{file.size}"'

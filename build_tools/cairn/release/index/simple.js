@@ -22,7 +22,7 @@ const add = (part) => {
 };
 const provenance = (link) => {
   const button = document.createElement("button");
-  button.setAttribute("formaction", new URL(link.dataset.provenance, document.baseURI).href);
+  button.setAttribute("formaction", new URL(link.dataset.provenance || link.dataset.keyProvenance, document.baseURI).href);
   button.textContent = "provenance";
   button.setAttribute("aria-label", "provenance of " + link.textContent);
   link.parentElement.querySelector(".copy").append(button);
@@ -33,7 +33,7 @@ for (const version of document.querySelectorAll("details")) {
     if (!version.open || version.dataset.done) return;
     version.dataset.done = "1";
     version.querySelectorAll(".copy").forEach(add);
-    version.querySelectorAll("a[data-provenance]").forEach(provenance);
+    version.querySelectorAll("a[data-provenance], a[data-key-provenance]").forEach(provenance);
   };
   version.addEventListener("toggle", fill);
   fill();

@@ -70,8 +70,8 @@ def _header(name: str, shown: Sequence[IndexView]) -> Markup:
     said: list[str] = [tag("b", name or "nothing is published here yet")]
     if about := CHANNELS.get(name.partition("/")[0]):
         said.append(f": {about}")
-    if shown:
-        said += [". Last change ", parts.when(max(view.when for view in shown))]
+    if newest := max((view.when for view in shown), default=""):
+        said += [". Last change ", parts.when(newest)]
     return tag("header", parts.MARK, tag("div", tag("h1", "PyTorch for AMD GPUs"), tag("p", *said)))
 
 
