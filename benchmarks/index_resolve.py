@@ -127,7 +127,7 @@ def main() -> int:
         wheels = [path for night in range(NIGHTS) for path in nightly(folder, night)]
         store = LocalStore(folder / "store")
         publish(store, "staging", wheels)
-        with serving(store.path) as server:
+        with serving(store) as server:
             ours = fetched(server.port, keys.simple_prefix("staging"))
         plain_pages(folder, wheels)
 

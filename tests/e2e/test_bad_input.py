@@ -56,7 +56,7 @@ def empty_index(tmp_path: Path) -> Iterator[str]:
     wheel = tmp_path / "other-1-py3-none-any.whl"
     make_wheel(wheel)
     publish(store_folder.LocalStore(folder), "staging", [wheel])
-    with serve_server.serving(folder) as server:
+    with serve_server.serving(store_folder.LocalStore(folder)) as server:
         yield keys.index_url(server.url, "staging")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cairn.release.serve import server as serve_server
+from cairn.store.folder import LocalStore
 from helpers.trail import ROOT, clean_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("readme")]
@@ -35,7 +36,7 @@ def copy_of_the_project(target: Path) -> None:
 
 
 def free_port(folder: Path) -> int:
-    with serve_server.serving(folder) as server:
+    with serve_server.serving(LocalStore(folder)) as server:
         return server.port
 
 

@@ -110,7 +110,7 @@ def test_uv_installs_over_http_with_the_index_alone(trail: Trail, tmp_path: Path
     env["UV_CACHE_DIR"] = str(tmp_path / "cache")
     subprocess.run([*uv, "venv", tmp_path / "venv", "--python", sys.executable], check=True, env=env)
     python = tmp_path / "venv" / "bin" / "python"
-    with serve_server.serving(trail.work / "index") as server:
+    with serve_server.serving(store_folder.LocalStore(trail.work / "index")) as server:
         url = keys.index_url(server.url, "release")
         names = ["torch", "torchvision", "torchaudio"]
         subprocess.run(

@@ -120,19 +120,21 @@ def _serve(options: argparse.Namespace) -> int:
             tip="name the folder that `cairn index publish --store` wrote",
         )
     try:
-        with serving(store.path, host=options.host, port=options.port) as server:
-            _announce(server.url, store.url, indexes)
+        with serving(store, host=options.host, port=options.port) as server:
+            _announce(server.url, store, indexes)
             threading.Event().wait()
     except KeyboardInterrupt:
         console.current().info("stopped")
     return 0
 
 
-def _announce(url: str, store: str, indexes: Sequence[str]) -> None:
+def _announce(url: str, store: Store, indexes: Sequence[str]) -> None:
     from cairn.release.index import keys
 
     screen = console.current()
-    screen.info(f"serving {store} until Ctrl-C")
+    screen.info(f"serving {store.url} until Ctrl-C")
+    if store.exists(keys.LANDING):
+        screen.info(f"what there is, and how to install it: {url}/")
     if not indexes:
         screen.warn("nothing is published in it yet")
     for index in indexes:

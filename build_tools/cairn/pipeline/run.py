@@ -136,7 +136,7 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
         publish_sdk = functools.partial(_publish_sdk, opened, sdk_dists)
         _in_fresh_store_where_taken(opened, publish_sdk)
     # pip and uv read the staging channel over HTTP, as users do.
-    with serve_server.serving(request.store_dir) as server:
+    with serve_server.serving(opened) as server:
         staging_url = keys.index_url(server.url, STAGING)
         installed = _install_sdk(request, asked, sdk_dists, staging_url, timeline) if sdk_dists else None
         wheels = job.build(asked, installed, trees=checkouts)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 class LocalStore:
     """A store in a folder, which any web server can serve as it is.
 
+    What is reached through a symbolic link is not in the store, since a link may lead anywhere.
+
     Attributes:
         path: the folder; it is made by the first write.
     """
@@ -56,11 +58,8 @@ class LocalStore:
     def stat(self, key: str) -> ObjectInfo | None:
         """See `Store.stat`."""
         path = self._path(key)
-        try:
-            found = path.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        if not stat.S_ISREG(found.st_mode):
+        found = self._status(key)
+        if found is None:
             return None
         digest = functools.partial(files.sha256_of, path)
         return ObjectInfo(
@@ -73,14 +72,17 @@ class LocalStore:
 
     def exists(self, key: str) -> bool:
         """See `Store.exists`."""
-        return self._path(key).is_file()
+        return self._status(key) is not None
 
     def open(self, key: str, *, start: int = 0, count: int | None = None) -> BinaryIO:
         """See `Store.open`."""
+        missing = MissingKeyError(f"{self.path} holds no {key}")
+        if self._status(key) is None:
+            raise missing
         try:
             stream = self._path(key).open("rb")
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            raise MissingKeyError(f"{self.path} holds no {key}") from error
+        except FileNotFoundError:  # it was deleted meanwhile
+            raise missing from None
         stream.seek(start)
         return stream if count is None else io.BufferedReader(_Beginning(stream, count))
 
@@ -133,10 +135,9 @@ class LocalStore:
     @contextlib.contextmanager
     def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> Iterator[Path]:  # noqa: ARG002
         """See `Store.as_file`; the store's own file, so it must not be written."""
-        path = self._path(key)
-        if not path.is_file():
+        if self._status(key) is None:
             raise MissingKeyError(f"{self.path} holds no {key}")
-        yield path
+        yield self._path(key)
 
     def delete(self, key: str) -> None:
         """See `Store.delete`."""
@@ -164,6 +165,20 @@ class LocalStore:
 
     def _path(self, key: str) -> Path:
         return self.path / checked(key)
+
+    def _status(self, key: str) -> os.stat_result | None:
+        """Of the plain file under `key`; None where there is none, or a link on the way."""
+        place = str(self.path)
+        found = None
+        for part in checked(key).split("/"):
+            place = os.path.join(place, part)  # noqa: PTH118 - five times as fast as a Path, for each file served
+            try:
+                found = os.lstat(place)
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            if stat.S_ISLNK(found.st_mode):
+                return None
+        return found if found is not None and stat.S_ISREG(found.st_mode) else None
 
 
 class _Beginning(io.RawIOBase):

@@ -110,7 +110,7 @@ def test_a_killed_promotion_is_finished_or_undone_and_installs_whole_meanwhile(
         if done.returncode == 0:
             break
         target = tmp_path / f"target{n}"
-        with serving(copy.path) as server:
+        with serving(copy) as server:
             result = install("pip", index_url(server.url, "release"), "torch", "torchvision", target=target)
         assert result.returncode == 0, result.stderr
         folders = {path.name for path in target.glob("*.dist-info")}
@@ -139,7 +139,7 @@ def test_clients_always_resolve_while_sets_are_promoted(
         ended.set()
 
     chosen: list[str] = []
-    with serving(store.path) as server:
+    with serving(store) as server:
         thread = threading.Thread(target=promote_all)
         thread.start()
         after_the_last = False

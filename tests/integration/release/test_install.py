@@ -43,7 +43,7 @@ def release(store: LocalStore, tmp_path: Path) -> LocalStore:
 
 
 def test_one_index_url_is_enough_over_http(release: LocalStore, install: Install, tmp_path: Path) -> None:
-    with serving(release.path) as server:
+    with serving(release) as server:
         for tool in ("pip", "uv"):
             done = install(tool, index_url(server.url, "release"), "torchvision", target=tmp_path / tool)
             assert done.returncode == 0, done.stderr
@@ -64,7 +64,7 @@ def test_choosing_versions_takes_metadata_alone(release: LocalStore, isolated: d
     for key in keys_of(release, "files/"):
         if key.endswith(".whl"):
             release.delete(key)
-    with serving(release.path) as server:
+    with serving(release) as server:
         report = subprocess.run(
             [
                 *(sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet"),
@@ -116,7 +116,7 @@ def test_a_yanked_version_is_for_exact_pins_alone(
 ) -> None:
     put(release, "release", [make_wheel(tmp_path, "filelock", "3.21.0")])
     yank(release, "filelock", "3.21.0")
-    with serving(release.path) as server:
+    with serving(release) as server:
         url = index_url(server.url, "release")
         for tool in ("pip", "uv"):
             assert install(tool, url, "filelock", target=tmp_path / tool).returncode == 0
@@ -130,7 +130,7 @@ def test_an_sdist_with_metadata_to_rely_on_is_installed_all_the_same(
     store: LocalStore, install: Install, tmp_path: Path
 ) -> None:
     put(store, "release", [make_sdist(tmp_path, "plain", "1.0", dynamic=False)])
-    with serving(store.path) as server:
+    with serving(store) as server:
         for tool in ("pip", "uv"):
             done = install(tool, index_url(server.url, "release"), "plain", target=tmp_path / tool)
             assert done.returncode == 0, done.stderr

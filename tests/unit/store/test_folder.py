@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from cairn.store.folder import LocalStore
+from cairn.store.protocol import MissingKeyError
 from helpers.release import keys_of
 
 
@@ -47,3 +49,37 @@ def test_a_thousand_keys_do_not_leave_a_thousand_locks(store: LocalStore) -> Non
     for number in range(1000):
         store.write_if(f"a/{number}", b"", etag=None)
     assert len(list((store.path / ".locks").iterdir())) <= 256
+
+
+def test_nothing_is_reached_through_a_link(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "store")
+    store.write("a/b", b"one")
+    (tmp_path / "secret").write_bytes(b"secret")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "b").write_bytes(b"secret")
+    for name, target in (
+        ("file", tmp_path / "secret"),
+        ("folder", tmp_path / "folder"),
+        ("inside", store.path / "a"),
+        ("loop", store.path / "loop"),
+        ("nowhere", tmp_path / "nothing"),
+    ):
+        (store.path / name).symlink_to(target)
+    for key in ("file", "folder/b", "inside/b", "loop", "loop/b", "nowhere"):
+        assert (store.exists(key), store.stat(key)) == (False, None)
+        with pytest.raises(MissingKeyError):
+            store.read(key)
+        with pytest.raises(MissingKeyError), store.as_file(key):
+            pass
+    assert store.read("a/b").data == b"one"
+    # The folder itself may be reached in any way.
+    (tmp_path / "elsewhere").symlink_to(store.path)
+    assert LocalStore(tmp_path / "elsewhere").read("a/b").data == b"one"
+
+
+def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    assert not store.exists("pipe")
+    with pytest.raises(MissingKeyError):
+        store.read("pipe")

@@ -141,7 +141,7 @@ def _uninstallable(case: Case) -> tuple[str, ...]:
         requirements.append(f"{wheel.distribution}{f'[{extras}]' if extras else ''}=={wheel.version}")
     wanted = {(wheel.distribution, Version(wheel.version)) for wheel in case.wheel_set.wheels}
     problems = []
-    with serving(Path(case.store.url)) as server:
+    with serving(case.store) as server:
         url = keys.set_url(server.url, case.wheel_set.id)
         for installer in ("pip", "uv"):
             done = install_check.install(

@@ -36,7 +36,10 @@ CHANNELS = ("staging", "release", "dev", "nightly", "prerelease")
 GATED = frozenset({"release", "prerelease", "nightly"})
 """Those that users install from: sets come into them through the gate alone."""
 
-FOLDERS = frozenset({"files", "sets", "index.html", ".locks", *CHANNELS})
+LANDING = "index.html"
+"""Where people begin: every index of the store."""
+
+FOLDERS = frozenset({"files", "sets", LANDING, ".locks", *CHANNELS})
 """What is in the folder of a store, also of one whose first change did not get to its end."""
 
 # What a store consists of, and so all that may be served of the folder it is in. A name has no `/`, so that

@@ -1,5 +1,6 @@
 """A store over HTTP, for one's own machine and for tests.
 
-It takes the folder of a store; `server.serving` gives its address while a block runs. `negotiation` is what a
-client gets of what there is: HTML or JSON, all or a part.
+It takes any `Store`; `server.serving` gives its address while a block runs. `clients` has the connections; a
+request goes through `request` (what was asked), `address` (which object that is) and `answers` (what is said
+to it, by `negotiation`).
 """

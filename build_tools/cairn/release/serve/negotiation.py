@@ -1,9 +1,9 @@
-"""What a client is given of what there is: its type (PEP 691) and its part (RFC 9110, section 14)."""
+"""What a client is given of what there is: its type (PEP 691), its coding and its part (RFC 9110)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from cairn.release.index.render import HTML_TYPE, JSON_TYPE
@@ -14,6 +14,7 @@ _NAMES = {
     "index.json": (JSON_TYPE, JSON_TYPE.replace(".v1+", ".latest+"), "application/json"),
 }
 _RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)")
+_WEIGHT = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")  # RFC 9110, section 12.4.2
 _DIGITS = 18  # of more bytes than any file has; Python converts no more than 4,300
 
 
@@ -37,24 +38,44 @@ class UnsatisfiableError(Exception):
     """The range lies outside the file."""
 
 
-def choose_page(accept: str | None, available: Sequence[str]) -> Choice | None:
+def choose_page(accept: str | None, available: Collection[str]) -> Choice | None:
     """The page that a client's `Accept` prefers, HTML where it does not care.
 
     Returns:
         None when it accepts none of those that are available.
     """
-    # Highest weight first; where two weigh the same, the order of `_NAMES`. How specific a range is (RFC
-    # 9110, section 12.5.1) makes no difference with two pages, of which installers name the types.
-    ranked: list[tuple[float, int, Choice]] = []
-    for part in (accept or "*/*").split(","):
-        kind, *parameters = part.split(";")
-        weight = _weight(parameters)
-        for place, (filename, names) in enumerate(_NAMES.items()):
-            name = _matching(kind.strip().lower(), names)
-            if filename in available and name is not None and weight > 0:
-                served = name.replace(".latest+", ".v1+")
-                ranked.append((-weight, place, Choice(filename=filename, content_type=served)))
-    return min(ranked, key=lambda item: item[:2])[2] if ranked else None
+    weights = _weights(accept or "*/*")
+    best: Choice | None = None
+    most = 0.0
+    for filename, names in _NAMES.items():
+        for name in names if filename in available else ():
+            # The most specific range counts (RFC 9110, section 12.5.1): `*/*, text/html;q=0` is all but HTML.
+            ranges = (name, f"{name.partition('/')[0]}/*", "*/*")
+            weight = next((weights[range_] for range_ in ranges if range_ in weights), 0.0)
+            if weight > most:
+                best, most = Choice(filename=filename, content_type=name.replace(".latest+", ".v1+")), weight
+    return best
+
+
+def is_text(content_type: str) -> bool:
+    """Whether it is what people or programs read: pages, states, metadata."""
+    return content_type.startswith("text/") or content_type.endswith(("json", "toml"))
+
+
+def accepts_gzip(accept_encoding: str | None) -> bool:
+    """Whether a client takes what is compressed by gzip."""
+    weights = _weights(accept_encoding or "")
+    return weights.get("gzip", weights.get("x-gzip", weights.get("*", 0.0))) > 0
+
+
+def is_listed(etag: str, header: str | None) -> bool:
+    """Whether an `If-None-Match` lists `etag`, which is in quotes as it is sent.
+
+    Ours are strong; a proxy that compresses may have made a weak one of it, which is as good here (RFC 9110,
+    section 13.1.2).
+    """
+    known = [part.strip().removeprefix("W/") for part in (header or "").split(",")]
+    return etag in known or "*" in known
 
 
 def parse_range(header: str | None, size: int) -> Span | None:
@@ -88,20 +109,11 @@ def _number(text: str) -> int:
     return int(digits) if len(digits) <= _DIGITS else 10**_DIGITS
 
 
-def _weight(parameters: Sequence[str]) -> float:
-    for parameter in parameters:
-        name, _, value = parameter.strip().partition("=")
-        if name.lower() == "q":
-            try:
-                return float(value)
-            except ValueError:
-                return 0.0
-    return 1.0
-
-
-def _matching(kind: str, names: Sequence[str]) -> str | None:
-    if kind == "*/*":
-        return names[0]
-    if kind.endswith("/*"):
-        return next((name for name in names if name.startswith(kind[:-1])), None)
-    return kind if kind in names else None
+def _weights(header: str) -> Mapping[str, float]:
+    """How much a client wants each of what it lists, from 0 (not at all) to 1."""
+    weights: dict[str, float] = {}
+    for part in header.split(","):
+        name, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        weight = next((value[2:].strip() for value in parameters if value.startswith("q=")), "1")
+        weights[name] = float(weight) if _WEIGHT.fullmatch(weight) else 0.0
+    return weights
