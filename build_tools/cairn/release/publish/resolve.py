@@ -24,8 +24,8 @@ import socketserver
 import sys
 import threading
 import urllib.parse
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
@@ -76,10 +76,12 @@ class Closure:
     Attributes:
         files: the files of the channel that satisfy it, the roots not among them, sorted by name.
         missing: what is not there.
+        read: the projects whose pages uv asked for, each with the files whose metadata it asked for.
     """
 
     files: tuple[FileRef, ...]
     missing: tuple[Missing, ...]
+    read: Mapping[str, Collection[FileRef]] = field(default_factory=dict, compare=False)
 
 
 def closure(
@@ -107,6 +109,7 @@ def closure(
     return Closure(
         files=tuple(sorted(index.files(chosen), key=lambda ref: ref.filename)),
         missing=tuple(sorted(missing, key=lambda item: (item.requirement, item.wanted_by))),
+        read=index.read,
     )
 
 
@@ -130,6 +133,7 @@ class _OfferedIndex:
         unmet: what each stand-in stands for, by its name, those that uv saw and did not choose included.
         offers_unmet: whether there are stand-ins. Without them, uv looks for older versions that need less.
         problem: the first failure of this run while uv waited for an answer, or None.
+        read: as `Closure` has it.
     """
 
     def __init__(
@@ -142,6 +146,7 @@ class _OfferedIndex:
         self.unmet: dict[str, Missing] = {}
         self.offers_unmet = False
         self.problem: Exception | None = None
+        self.read: dict[str, set[FileRef]] = {}
         # What is not in the channel: project -> version -> METADATA. Of a project that the roots belong to,
         # these are all there is.
         self._made: dict[str, dict[str, bytes]] = {}
@@ -172,6 +177,8 @@ class _OfferedIndex:
         versions = self._made.get(name) or self._versions(name)
         if not versions or (name in self.unmet and not self.offers_unmet):
             return None
+        if name not in self._made:
+            self.read.setdefault(name, set())
         # uv takes a yanked version for an exact requirement of the user alone, pip (as PEP 592 has it) for
         # any.
         offered = {version for version in versions if name in self._made or (name, version) in self._pinned}
@@ -197,6 +204,7 @@ class _OfferedIndex:
         if name in self._made:
             return self._made[name][version]
         file = self._versions(name)[version][0]
+        self.read.setdefault(name, set()).add(file.ref)
         needs = self._needs_of(file)
         lines = [self._line(requirement, file.filename) for requirement in needs.requires]
         return _metadata(name, version, lines, needs.extras)
