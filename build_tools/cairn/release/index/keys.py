@@ -146,6 +146,11 @@ def part_key(index: str, digest: str) -> str:
     return f"{index}/parts/{digest}.json"
 
 
+def locks_prefix(index: str) -> str:
+    """Where an index has the locks of the last known good sets."""
+    return f"{index}/locks/"
+
+
 def status_prefix(index: str) -> str:
     """Where those who run the nights say how they ended; each file is a `cairn.night/1`."""
     return f"{index}/status/"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from cairn import datafile
 from cairn.errors import UsageError
 from cairn.output import console
-from cairn.release.index import keys
+from cairn.release.index import keys, last_known_good
 from cairn.release.index.generation import IndexSet, LogEntry
 from cairn.release.index.snapshot import Index, Snapshot, existing
 from cairn.release.index.write import settle
@@ -30,7 +30,10 @@ def objects(store: Store, name: str) -> dict[str, bytes]:
 
 def _makers(store: Store, name: str) -> dict[str, Callable[[], bytes]]:
     """How each page that shows an index is made of what counts at the moment."""
-    found: dict[str, Callable[[], bytes]] = {}
+    index = Index(store, name)
+    found: dict[str, Callable[[], bytes]] = {
+        key: functools.partial(_lock, index, key) for key in last_known_good.lock_keys(index.load())
+    }
     for folder in dict.fromkeys((name, name.partition("/")[0])):
         views = functools.partial(_views, store, folder)
         found[f"{folder}/targets.json"] = functools.partial(_targets, views, folder)
@@ -38,6 +41,10 @@ def _makers(store: Store, name: str) -> dict[str, Callable[[], bytes]]:
         found[f"{folder}/index.html"] = functools.partial(_page, landing.page, views, folder)
     found["index.html"] = functools.partial(_page, landing.page, functools.partial(_views, store, ""), "")
     return found
+
+
+def _lock(index: Index, key: str) -> bytes:
+    return last_known_good.lock(index.load(), key)
 
 
 def _targets(views: Callable[[], tuple[IndexView, ...]], folder: str) -> bytes:
@@ -84,6 +91,7 @@ def _set_view(found: IndexSet) -> SetView:
         installed_with=found.installed_with,
         yanked=found.yanked,
         simple=keys.set_simple_prefix(found.set_id),
+        locks={name: keys.set_key(found.set_id, f"locks/{name}") for name in last_known_good.SET_LOCKS},
     )
 
 

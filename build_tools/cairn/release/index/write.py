@@ -132,13 +132,15 @@ def dependencies_first(needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:
             graph[cycle[cycle.index(waits) + 1]].remove(waits)
 
 
-def write_set(store: Store, wheel_set: WheelSet, manifest: bytes) -> None:
-    """Put a sealed set with its manifest and its own index into a store; `set.json` last, so it has the rest.
+def write_set(store: Store, wheel_set: WheelSet, manifest: bytes, locks: Mapping[str, bytes]) -> None:
+    """Put a sealed set with its manifest, its locks and its own index into a store.
+
+    `set.json` comes last, so a set that has it has the rest.
 
     Raises:
         StoreError: the store has different bytes under one of the keys.
     """
-    for key, data in set_objects(wheel_set).items():
+    for key, data in {**locks, **set_objects(wheel_set)}.items():
         create(store, key, data)
     create(store, keys.set_key(wheel_set.id, MANIFEST_FILE), manifest)
     create(store, keys.set_key(wheel_set.id, SET_FILE), wheelset.dumps(wheel_set))

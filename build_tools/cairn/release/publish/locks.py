@@ -28,15 +28,13 @@ from packaging.utils import canonicalize_name
 from cairn import requirements
 from cairn.errors import StoreError
 from cairn.release.index import keys
-from cairn.release.index.generation import IndexSet, digest_of, project_of, version_of
-from cairn.release.index.snapshot import Snapshot
+from cairn.release.index.generation import digest_of, project_of, version_of
 from cairn.release.publish import distribution
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Needs
 from cairn.store.protocol import Store
 from cairn.wheels.wheelset import ClosureFile, SetWheel, WheelSet
 
-_NOT_PLAIN = re.compile("[^A-Za-z0-9_]+")  # a name in `pylock.<name>.toml` has no dot (PEP 751)
 _PATH = re.compile(r'\bpath = ("[^"\\]*")')
 _LockedFile = SetWheel | ClosureFile
 
@@ -65,46 +63,21 @@ def of_set(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> dict[str, byte
         wheel_set: the set.
         metadata: file name to METADATA, of every file that has any (`metadata_of`).
     """
-    return _locks(wheel_set, metadata, folder=keys.set_key(wheel_set.id, "locks"))
-
-
-def of_index(index: str, name: str, wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The same locks as an index offers them for the last known good set of a name, by key."""
-    return _locks(wheel_set, metadata, folder=f"{index}/locks", name=name)
-
-
-def last_known_good(sets: Iterable[IndexSet]) -> dict[str, IndexSet]:
-    """The newest set of each name (`lock_name`) that is not yanked: a tested one, where there is any."""
-    best: dict[str, IndexSet] = {}
-    # Where two were taken at the same time, the id decides, so that each writer chooses the same.
-    for entry in sorted(sets, key=lambda one: (one.untested is None, one.added, one.set_id)):
-        if entry.yanked is None:
-            best[lock_name(entry)] = entry
-    return dict(sorted(best.items()))
-
-
-def lock_name(entry: IndexSet) -> str:
-    """What a lock of such a set is called in an index: stack, line, family, Python and platform.
-
-    It is for URLs and for `pylock.<name>.toml`: `pytorch-release_2_9-gfx110X_all-3_11-linux_x86_64`.
-    """
-    parts = (entry.stack, entry.line, entry.family, entry.python, entry.platform)
-    return "-".join(_NOT_PLAIN.sub("_", part) for part in parts)
-
-
-def index_locks(snapshot: Snapshot, sets: Mapping[str, WheelSet]) -> dict[str, bytes]:
-    """Every lock that an index offers, by key.
-
-    Args:
-        snapshot: the index.
-        sets: the sealed sets, by id, at least those of `last_known_good`.
-    """
-    store = snapshot.index.store
-    found: dict[str, bytes] = {}
-    for name, entry in last_known_good(map(snapshot.set, snapshot.set_ids)).items():
-        wheel_set = sets[entry.set_id]
-        found |= of_index(snapshot.index.name, name, wheel_set, metadata_of(store, wheel_set))
-    return found
+    folder = keys.set_key(wheel_set.id, "locks")
+    packages = _packages(wheel_set, metadata)
+    always = [package for package in packages if not package.extras]
+    head = (
+        f"# Set {wheel_set.id}\n"
+        f"# {wheel_set.stack} {wheel_set.line} for {wheel_set.family}, Python {wheel_set.python}, "
+        f"{wheel_set.platform}\n"
+    )
+    pinned = "".join(f"{package.name}=={package.version}\n" for package in packages)
+    made = {
+        "constraints.txt": f"{head}{pinned}",
+        "requirements.txt": head + "".join(map(_hashed, always)),
+        "pylock.toml": _pylock(wheel_set, packages, folder=folder),
+    }
+    return {f"{folder}/{name}": text.encode() for name, text in made.items()}
 
 
 def metadata_of(store: Store, wheel_set: WheelSet) -> dict[str, bytes]:
@@ -145,26 +118,6 @@ def absolute(lock: bytes, url: str) -> bytes:
 
 def _files(wheel_set: WheelSet) -> list[_LockedFile]:
     return [*wheel_set.wheels, *wheel_set.closure]
-
-
-def _locks(
-    wheel_set: WheelSet, metadata: Mapping[str, bytes], *, folder: str, name: str | None = None
-) -> dict[str, bytes]:
-    packages = _packages(wheel_set, metadata)
-    always = [package for package in packages if not package.extras]
-    head = (
-        f"# Set {wheel_set.id}\n"
-        f"# {wheel_set.stack} {wheel_set.line} for {wheel_set.family}, Python {wheel_set.python}, "
-        f"{wheel_set.platform}\n"
-    )
-    pinned = "".join(f"{package.name}=={package.version}\n" for package in packages)
-    hashed = "".join(map(_hashed, always))
-    middle = f".{name}" if name else ""
-    return {
-        f"{folder}/constraints{middle}.txt": f"{head}{pinned}".encode(),
-        f"{folder}/requirements{middle}.txt": f"{head}{hashed}".encode(),
-        f"{folder}/pylock{middle}.toml": _pylock(wheel_set, packages, folder=folder).encode(),
-    }
 
 
 def _hashed(package: _Package) -> str:

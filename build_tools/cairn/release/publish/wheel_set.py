@@ -16,7 +16,7 @@ from cairn.release.index.generation import MIRRORED, FileEntry, FileRef, IndexSe
 from cairn.release.index.snapshot import Change, Index, Snapshot, refs_of
 from cairn.release.provenance.attest import Attester, attest
 from cairn.release.provenance.attested import Attested
-from cairn.release.publish import distribution, rules
+from cairn.release.publish import distribution, locks, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist
 from cairn.release.publish.files import publish_dists
@@ -79,7 +79,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     entry = index_set(sealed)
 
     def write_set() -> Mapping[str, Attested]:
-        write.write_set(store, sealed, manifest)
+        write.write_set(store, sealed, manifest, locks.of_set(sealed, locks.metadata_of(store, sealed)))
         return attest(store, sealed, entry, attester, there=target.load()) if attester else {}
 
     for act in (True, dry_run):  # refuse before anything is written
