@@ -8,6 +8,7 @@ it); checking needs neither, since the roots of trust come with the package.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from pypi_attestations import (
 from sigstore.dsse import Statement
 from sigstore.errors import Error as SigstoreError
 from sigstore.models import ClientTrustConfig
-from sigstore.oidc import ExpiredIdentity, IdentityToken, detect_credential
+from sigstore.oidc import ExpiredIdentity, IdentityError, IdentityToken, detect_credential
 from sigstore.sign import ExpiredCertificate, Signer, SigningContext  # type: ignore[attr-defined]
 
 from cairn.errors import NetworkError, PrerequisiteError
@@ -94,18 +95,18 @@ def workflow_attester() -> Iterator[WorkflowAttester]:
         PrerequisiteError: no workflow runs this, or the job may not ask for its identity.
     """
     workflow = running_workflow()
+    tip = "give the job `permissions: id-token: write`"
     try:
-        raw = detect_credential()
-        if raw is None:
-            raise PrerequisiteError(
-                "the job may not ask for its identity", tip="give it `permissions: id-token: write`"
-            )
+        if (token := detect_credential()) is None:
+            raise PrerequisiteError("GitHub gives the job no identity", tip=tip)
         config = ClientTrustConfig.production()
         # Rekor's second version gives entries that PEP 740's shape has no place for (pypi-attestations' own
         # command does the same).
         config.force_tlog_version = 1
-        with SigningContext.from_trust_config(config).signer(IdentityToken(raw), cache=True) as signer:
+        with SigningContext.from_trust_config(config).signer(IdentityToken(token), cache=True) as signer:
             yield WorkflowAttester(signer, workflow)
+    except IdentityError as error:
+        raise PrerequisiteError(f"GitHub gives the job no identity: {error}", tip=tip) from error
     except SigstoreError as error:
         raise NetworkError(f"Sigstore gives no certificate: {error}", tip="run the job again") from error
 
@@ -126,6 +127,8 @@ def statements(
     Raises:
         SignatureError: no trusted workflow signed one of them, or it is about another file.
     """
+    # It warns that it asks nobody for newer roots, which is what we want of it.
+    logging.getLogger("sigstore").setLevel(logging.ERROR)
     found = (a for bundle in _read(data).attestation_bundles for a in bundle.attestations)
     if trust is None:
         return [(attestation.envelope.statement, None) for attestation in found]
