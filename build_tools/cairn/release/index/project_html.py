@@ -129,8 +129,9 @@ def _file_item(file: FileEntry, prefix: str, *, alone: tuple[bool, bool]) -> str
 
 def _attributes(file: FileEntry, prefix: str) -> str:
     """What installers read: the same as the JSON page has, and no more."""
+    # A URL of ours has none of HTML's characters: it is encoded down to letters, digits and "%./-_~".
     url = keys.relative_url(keys.file_key(file.sha256, file.filename), prefix=prefix)
-    found = f'href="{_attribute(url)}#sha256={_attribute(file.sha256)}"'
+    found = f'href="{url}#sha256={_attribute(file.sha256)}"'
     if file.requires_python is not None:
         found += f' data-requires-python="{_attribute(file.requires_python)}"'
     if file.metadata_sha256:
@@ -153,9 +154,7 @@ def _attributes(file: FileEntry, prefix: str) -> str:
 
 def _provenance_url(file: FileEntry, prefix: str) -> str:
     digest = file.provenance or ""
-    return _attribute(
-        keys.relative_url(keys.provenance_key(file.sha256, file.filename, digest), prefix=prefix)
-    )
+    return keys.relative_url(keys.provenance_key(file.sha256, file.filename, digest), prefix=prefix)
 
 
 def _note(text: str | None) -> str:
@@ -183,7 +182,9 @@ def _attribute(value: str) -> str:
 
 def _shown(value: str) -> str:
     """A value as people see it: nothing of it hidden."""
-    return _attribute(safe_text.visible(value) if safe_text.UNSEEN.search(value) else value)
+    # To look first, again: hardly any text has something unseen in it.
+    seen = value.isascii() and value.isprintable()
+    return _attribute(value if seen else safe_text.visible(value))
 
 
 @functools.cache
