@@ -86,16 +86,16 @@ def make(index: str, views: Sequence[IndexView]) -> TargetsFile:
         index: the folder that the file is for: a channel, or one index of it; empty for the root of a store.
         views: the channel and its families, or that one index.
     """
+    offers = _offers(views, index)
     known = (gpu.CPU, *gpu.in_order((*gpu.known_targets(), *gpu.unbuilt_targets())))
     return TargetsFile(
         index=index,
-        serial=sum(view.generation for view in views),
         targets=tuple(
             TargetEntry(
                 target=name,
                 products=gpu.products(name),
                 families=tuple(f for f in gpu.index_families() if name in gpu.families()[f]),
-                offers=_offers(name, views, index),
+                offers=tuple(offers.get(name, ())),
             )
             for name in known
             if name not in gpu.generic_targets()
@@ -109,31 +109,37 @@ def relative(key: str, folder: str) -> str:
     return urllib.parse.quote(posixpath.relpath(f"/{key}", f"/{folder}")) + ends
 
 
-def _offers(target: str, views: Sequence[IndexView], folder: str) -> tuple[Offer, ...]:
-    found = []
+def _offers(views: Sequence[IndexView], folder: str) -> dict[str, list[Offer]]:
+    """What there is for each target."""
+    found: dict[str, list[Offer]] = {}
     for view in sorted(views, key=lambda view: (_breadth(view.name), view.name)):
+        url = relative(view.simple, folder)
         live = view.live
-        newest: dict[tuple[str, str, str], SetView] = {}
+        taken = _taken(live)
+        seen: set[tuple[str, str, str, str]] = set()
         for one in live:
-            if one.serves(target):
-                newest.setdefault((one.line, one.python, one.platform), one)
-        found += [
-            Offer(
-                index=view.name,
-                index_url=relative(view.simple, folder),
-                family=one.family,
-                line=one.line,
-                python=one.python,
-                platform=one.platform,
-                packages=_packages(one, target, live),
-                versions=dict(sorted(one.projects.items())),
-                set_id=one.set_id,
-                added=one.added,
-                untested=one.untested_on(target),
-            )
-            for one in newest.values()
-        ]
-    return tuple(found)
+            pinned = taken[one.python, one.platform, one.lead] != one.projects.get(one.lead)
+            versions = dict(sorted(one.projects.items()))
+            for target in one.processors:
+                key = (target, one.line, one.python, one.platform)
+                if key in seen:
+                    continue
+                seen.add(key)
+                offer = Offer(
+                    index=view.name,
+                    index_url=url,
+                    family=one.family,
+                    line=one.line,
+                    python=one.python,
+                    platform=one.platform,
+                    packages=_packages(one, target, pinned=pinned),
+                    versions=versions,
+                    set_id=one.set_id,
+                    added=one.added,
+                    untested=one.untested_on(target),
+                )
+                found.setdefault(target, []).append(offer)
+    return found
 
 
 def _breadth(index: str) -> int:
@@ -142,13 +148,19 @@ def _breadth(index: str) -> int:
     return len(gpu.families().get(family, (family,))) if family else len(gpu.known_targets()) + 1
 
 
-def _packages(one: SetView, target: str, live: Sequence[SetView]) -> tuple[str, ...]:
+def _taken(live: Sequence[SetView]) -> dict[tuple[str, str, str], str]:
+    """The version of a project that installers take where none is asked for, by Python and platform."""
+    found: dict[tuple[str, str, str], str] = {}
+    for one in live:
+        key = (one.python, one.platform, one.lead)
+        version = one.projects.get(one.lead, "")
+        if key not in found or _preference(version) > _preference(found[key]):
+            found[key] = version
+    return found
+
+
+def _packages(one: SetView, target: str, *, pinned: bool) -> tuple[str, ...]:
     """What to name on an install line so that this set is what gets installed."""
-    rivals = [
-        s for s in live if (s.python, s.platform) == (one.python, one.platform) and one.lead in s.projects
-    ]
-    chosen = max(rivals, key=lambda s: _preference(s, one.lead))
-    pinned = chosen.projects[one.lead] != one.projects[one.lead]
     words = []
     for name in one.packages:
         # The code of a split wheel comes by an extra of its host wheel (docs/reference/device-wheels.md).
@@ -157,7 +169,7 @@ def _packages(one: SetView, target: str, live: Sequence[SetView]) -> tuple[str, 
     return tuple(words)
 
 
-def _preference(one: SetView, lead: str) -> tuple[bool, Version]:
+def _preference(version: str) -> tuple[bool, Version]:
     # Installers take a pre-release only where there is nothing else (PEP 440, "Handling of pre-releases").
-    version = parsed(one.projects[lead])
-    return not version.is_prerelease, version
+    found = parsed(version)
+    return not found.is_prerelease, found

@@ -63,10 +63,12 @@ class SetView(datafile.Value):
         """Sorts sets by what installers compare, then by when they came."""
         return parsed(self.projects.get(self.lead, "0")), self.added, self.set_id
 
-    def serves(self, target: str) -> bool:
-        """Whether it has code that a GPU of this target runs; for `cpu`, whether it is built without ROCm."""
-        generic = {name for name, members in targets.generic_targets().items() if target in members}
-        return any(name.partition(":")[0] in (target, *generic) for name in self.targets)
+    @property
+    def processors(self) -> tuple[str, ...]:
+        """The targets, without features, whose GPUs run its code; `cpu` for a build without ROCm."""
+        generic = targets.generic_targets()
+        bare = (name.partition(":")[0] for name in self.targets)
+        return tuple(dict.fromkeys(target for name in bare for target in generic.get(name, (name,))))
 
     def untested_on(self, target: str) -> str | None:
         """Why it counts as untested on a target it serves, or None."""
