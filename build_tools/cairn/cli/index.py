@@ -40,7 +40,8 @@ def _add_serve(commands: Subparsers) -> None:
         more="Its own files are served, and no others.",
         example="cairn index serve ./store",
     )
-    parser.add_argument("store", metavar="URL", help="the store: a path or file://…")
+    parser.add_argument("store", metavar="URL", help="the store: a path, file://… or s3://bucket/prefix")
+    arguments.add_endpoint_url(parser)
     parser.add_argument(
         "--host",
         type=arguments.nonempty,  # an empty one would be every address of the machine
@@ -110,11 +111,12 @@ def _serve(options: argparse.Namespace) -> int:
     from cairn.release.index import keys
     from cairn.release.index.snapshot import existing
     from cairn.release.serve.server import serving
-    from cairn.store.opening import open_folder
+    from cairn.store.folder import LocalStore
 
-    store = open_folder(options.store)
+    store = arguments.open_existing_store(options)
     indexes = existing(store)
-    if not indexes and any(path.name not in keys.FOLDERS for path in store.path.iterdir()):
+    named = {path.name for path in store.path.iterdir()} if isinstance(store, LocalStore) else set()
+    if not indexes and named - keys.FOLDERS:
         raise StoreError(
             f"{store.url} is not a store: nothing was published into it, and it has other files",
             tip="name the folder that `cairn index publish --store` wrote",

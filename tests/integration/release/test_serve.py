@@ -18,6 +18,9 @@ from cairn.errors import SystemFailureError, UsageError
 from cairn.release.serve.server import Server, serving
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
+from cairn.store.opening import open_store
+from cairn.store.protocol import Store
+from helpers import buckets as buckets_of
 from helpers.release import contents, keys_of, make_wheel, put
 
 JSON = "application/vnd.pypi.simple.v1+json"
@@ -51,11 +54,19 @@ def client(store: LocalStore, wheel: Path) -> Iterator[Client]:
         yield Client(server)
 
 
-@pytest.fixture(params=["folder", "memory"])
+@pytest.fixture(params=["folder", "memory", "bucket"])
 def anywhere(request: pytest.FixtureRequest, store: LocalStore, wheel: Path) -> Iterator[Client]:
     """The same index in a store of each kind."""
     assert wheel.exists()
-    with serving(store if request.param == "folder" else MemoryStore(contents(store))) as server:
+    served: Store = store
+    if request.param == "memory":
+        served = MemoryStore(contents(store))
+    elif request.param == "bucket":
+        buckets: buckets_of.Server = request.getfixturevalue("s3_server")
+        served = open_store(f"s3://{buckets.new_bucket()}/prefix", endpoint_url=buckets.endpoint)
+        for key, data in contents(store).items():
+            served.write(key, data)
+    with serving(served) as server:
         yield Client(server)
 
 
