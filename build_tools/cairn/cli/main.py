@@ -29,7 +29,7 @@ _GROUPS: Mapping[str, str] = {
     "wheel": "look at, compare, check and change wheels",
     "test": "smoke-test wheels, read test results",
     "index": "serve, publish, audit, verify or mirror an index",
-    "release": "promote sets",
+    "release": "promote sets, and take them back",
     "install": "print the lines that install a release on this machine",
     "ci": "run a stack end to end",
 }

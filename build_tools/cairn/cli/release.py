@@ -1,4 +1,4 @@
-"""`cairn release`: promote, key."""
+"""`cairn release`: promote, key; what takes something back is in `history`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments, signing
+from cairn.cli import arguments, history, signing
 from cairn.cli.parser import add_command, add_commands
 from cairn.errors import UsageError
 from cairn.output import console
@@ -56,6 +56,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     signing.add_attesting(promote)
     arguments.add_dry_run(promote)
     arguments.add_json(promote)
+    history.add_history(commands)
     signing.add_key(commands)
 
 

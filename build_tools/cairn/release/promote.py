@@ -20,6 +20,7 @@ from cairn.release.gate import gate
 from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.gate import Case
 from cairn.release.gate.judgement import GateReport
+from cairn.release.history.yank import refuse_yanked
 from cairn.release.index import keys, write
 from cairn.release.index.commit import commit, recover
 from cairn.release.index.generation import IndexSet, project_of
@@ -90,7 +91,8 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         on_step: called with what is being done.
 
     Raises:
-        GateError: at least one demand does not hold, or `target` is of a different family.
+        GateError: at least one demand does not hold, the set was yanked in some index, or `target` is of a
+            different family.
         StoreError: `source` has no such set.
         UsageError: several sets have an id that begins so, or both indexes are the same.
     """
@@ -108,6 +110,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         before, now_there = offered.load(), there.load()
         if set_id in now_there.set_ids:
             return _kept(now_there, set_id, dry_run=dry_run)
+        refuse_yanked(store, set_id)
         on_step("asking the gate")
         entry = index_set(wheel_set)
         case = Case(
@@ -189,6 +192,7 @@ def _transfer(
     def plan(now_there: Snapshot) -> Change:
         if now_there.digest != case.target.digest:
             raise _MovedError
+        refuse_yanked(store, case.wheel_set.id)  # it may have been while the gate was asked
         return promotion(case.source, now_there, case.wheel_set, entry=entry, attested=attested)
 
     if not dry_run:

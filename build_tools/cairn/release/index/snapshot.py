@@ -54,6 +54,16 @@ class Change:
         return not self.projects and not self.sets
 
 
+def objects_of(file: FileEntry) -> dict[str, str]:
+    """What a store must have of a file that an index offers: key to sha256, the file itself first."""
+    found = {keys.file_key(file.sha256, file.filename): file.sha256}
+    if file.metadata_sha256 is not None:
+        found[keys.sidecar_key(file.sha256, file.filename)] = file.metadata_sha256
+    if file.provenance is not None:
+        found[keys.provenance_key(file.sha256, file.filename, file.provenance)] = file.provenance
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """An index at one moment.

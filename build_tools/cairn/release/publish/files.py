@@ -158,7 +158,7 @@ def _check(dists: Sequence[Dist], build: str) -> None:
 
 def _with_set(file: FileEntry, entry: IndexSet | None, attested: Attested | None) -> FileEntry:
     if entry is not None and entry.set_id not in file.sets:
-        file = msgspec.structs.replace(file, sets=(*file.sets, entry.set_id))
+        file = msgspec.structs.replace(file, sets=(*file.sets, entry.set_id), yanked=entry.yanked)
     return attested.on(file) if attested else file
 
 

@@ -139,8 +139,7 @@ def promotion(
             wanted = msgspec.structs.replace(
                 source.entry(ref),
                 upload_time=entry.added,
-                sets=(),
-                yanked=None,
+                sets=(),  # but its mark: what is yanked in the source stays so
                 untested=entry.untested if ref.filename in own else None,
                 provenance=None,
                 provenance_kind=None,
@@ -149,7 +148,8 @@ def promotion(
             # What came untested with a different set has been tested with this one.
             wanted = msgspec.structs.replace(there, untested=None)
         if wanted is not None and ref.filename in own and entry.set_id not in wanted.sets:
-            wanted = msgspec.structs.replace(wanted, sets=(*wanted.sets, entry.set_id))
+            # With a set that is not yanked, a file that it shares with a yanked one is not yanked either.
+            wanted = msgspec.structs.replace(wanted, sets=(*wanted.sets, entry.set_id), yanked=entry.yanked)
         if wanted is not None and attested and ref.filename in attested:
             wanted = attested[ref.filename].on(wanted)
         if wanted is not None and wanted != there:

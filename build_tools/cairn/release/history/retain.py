@@ -1,0 +1,195 @@
+"""Retention: a new generation without old sets, and without what only they needed."""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from cairn import datafile
+from cairn.errors import UsageError
+from cairn.release.history import difference
+from cairn.release.history.difference import Difference
+from cairn.release.index import keys
+from cairn.release.index.commit import commit
+from cairn.release.index.generation import PUBLISHED, FileRef, IndexSet, ProjectState, project_of
+from cairn.release.index.snapshot import Change, Index, Snapshot, existing, missing, read_set, whole_id
+from cairn.store.protocol import Store
+from cairn.wheels.wheelset import ClosureFile, SetWheel, WheelSet
+
+_DIGEST = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+# `name==version`, as constraints have it; what follows may be a marker, a hash or a comment.
+_PIN = re.compile(r"^\s*([A-Za-z0-9._-]+)\s*==\s*([^\s;\\#]+)", re.MULTILINE)
+
+
+class Rule(datafile.Value):
+    """Which sets of an index stay.
+
+    Attributes:
+        last: so many of the newest of each line, family, Python and platform that are not yanked.
+        days: those that came within this time.
+        keep: these, by id or the beginning of one.
+    """
+
+    last: int | None = None
+    days: int | None = None
+    keep: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.last is None) == (self.days is None) or (self.last or self.days or 0) < 1:
+            raise UsageError("say how much is to stay", tip="give --keep-last N or --days D, at least 1")
+
+
+class Retained(datafile.Value):
+    """What a retention did, or would do.
+
+    Attributes:
+        generation: number of the new generation; of the one that counts where nothing was to be done.
+        changed: whether anything was to be done.
+        difference: what goes; nothing comes.
+        held: the sets that are too old and stay, each with what names it.
+    """
+
+    generation: int
+    changed: bool
+    difference: Difference
+    held: tuple[tuple[str, str], ...]
+
+
+def retain(
+    store: Store, index: str, rule: Rule, *, reason: str | None = None, dry_run: bool = False
+) -> Retained:
+    """Take old sets off an index, by a new generation; their files stay in the store until `gc`.
+
+    What a lock of the index, a different index that users install from, or `rule.keep` names stays, and so
+    does every file that a set that stays has or needs.
+
+    Args:
+        store: where the index lives.
+        index: its name.
+        rule: which sets stay.
+        reason: why, for the log.
+        dry_run: say what would go, and write nothing.
+
+    Raises:
+        StoreError: there is no such index, or it has no set that is to be kept.
+    """
+    reason = difference.checked_reason(reason) if reason is not None else None
+    there = Index(store, index)
+    now_there = there.load()
+    if not now_there.exists:
+        raise missing(store, index)
+    keep = {whole_id(given, now_there) for given in rule.keep}
+    read: dict[str, WheelSet] = {}
+    done = Difference()
+    held: dict[str, str] = {}
+
+    def plan(now: Snapshot) -> Change:
+        nonlocal done
+        sets = list(now.sets())
+        for one in sets:
+            if one.set_id not in read:
+                read[one.set_id] = read_set(store, one.set_id)
+        old = _old(sets, rule)
+        held.clear()
+        held.update(_held(now, old, read, keep))
+        going = [set_id for set_id in old if set_id not in held]
+        change = _without(now, going, read)
+        done = difference.between(now, change)
+        return change
+
+    change = plan(now_there)
+    number = now_there.generation.number + (not change.empty)
+    if not dry_run:
+        number = commit(there, "retain", plan, why=reason).generation.number
+    return Retained(
+        generation=number,
+        changed=not change.empty,
+        difference=done if not change.empty else Difference(),
+        held=tuple(sorted(held.items())),
+    )
+
+
+def _old(sets: Iterable[IndexSet], rule: Rule) -> list[str]:
+    """The sets that a rule does not keep, by id; of each kind the newest that is not yanked is kept."""
+    kinds: dict[tuple[str, ...], list[IndexSet]] = collections.defaultdict(list)
+    for one in sets:
+        kinds[one.stack, one.line, one.family, one.python, one.platform].append(one)
+    since = None if rule.days is None else datetime.now(UTC) - timedelta(days=rule.days)
+    old = []
+    for group in kinds.values():
+        good = 0
+        for one in sorted(group, key=lambda s: (s.added, s.set_id), reverse=True):
+            recent = since is not None and datetime.fromisoformat(one.added) >= since
+            if not (recent or good < (rule.last or 1)):
+                old.append(one.set_id)
+            good += one.yanked is None
+    return old
+
+
+def _held(
+    now: Snapshot, old: Sequence[str], sets: dict[str, WheelSet], keep: Iterable[str]
+) -> dict[str, str]:
+    """The old sets that something names, with what that is."""
+    store, name = now.index.store, now.index.name
+    found = dict.fromkeys((set_id for set_id in old if set_id in set(keep)), "--keep")
+    for locked in store.list(f"{name}/locks/"):
+        text = store.read(locked.key).data.decode("utf-8", "replace")
+        digests, pins = frozenset(_DIGEST.findall(text)), frozenset(_PIN.findall(text))
+        for set_id in old:
+            wheels = sets[set_id].wheels
+            named = {set_id, *(wheel.sha256 for wheel in wheels)} & digests
+            if named or {(wheel.distribution, wheel.version) for wheel in wheels} & pins:
+                found.setdefault(set_id, locked.key)
+    for other in existing(store):
+        if other != name and keys.is_gated(other):
+            there = frozenset(Index(store, other).load().set_ids)
+            found |= {set_id: other for set_id in old if set_id in there and set_id not in found}
+    return found
+
+
+def _without(now: Snapshot, going: Sequence[str], sets: dict[str, WheelSet]) -> Change:
+    """What takes these sets away, and the files that nothing which stays has or needs."""
+    if not going:
+        return Change()
+    gone = frozenset(going)
+    staying = {
+        FileRef(filename=file.file_name, sha256=file.sha256)
+        for set_id in now.set_ids
+        if set_id not in gone
+        for file in sets[set_id].files
+    }
+    # What was published by hand came for its own sake; `origin` tells it from the rest of a closure.
+    leaving = {
+        FileRef(filename=file.file_name, sha256=file.sha256)
+        for set_id in going
+        for file in _own(sets[set_id])
+    } - staying
+    needed = _needed_by_hand(now, leaving)
+    projects: dict[str, ProjectState | None] = {}
+    for name in sorted({project_of(ref.filename) for ref in leaving} - needed):
+        project = now.project(name)
+        names = frozenset(file.filename for file in project.files if file.ref in leaving)
+        left = project.without(names)
+        if names:
+            projects[name] = left if left.files else None
+    return Change(projects=projects, sets=dict.fromkeys(going))
+
+
+def _own(wheel_set: WheelSet) -> tuple[SetWheel | ClosureFile, ...]:
+    """What an index has for the sake of its sets."""
+    return (*wheel_set.wheels, *(file for file in wheel_set.closure if file.origin != "published"))
+
+
+def _needed_by_hand(now: Snapshot, leaving: Collection[FileRef]) -> frozenset[str]:
+    """The projects that files which came by themselves and stay need, directly or not."""
+    by_hand = (f for p in now.projects() for f in p.files if f.build == PUBLISHED and not f.sets)
+    left = [need for file in by_hand if file.ref not in leaving for need in file.needs]
+    found: set[str] = set()
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += [need for file in now.project(name).files for need in file.needs]
+    return frozenset(found)

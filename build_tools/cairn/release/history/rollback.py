@@ -1,0 +1,268 @@
+"""Rollback: a new generation with the state of an earlier one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from cairn import datafile
+from cairn.concurrency import side_by_side
+from cairn.errors import StoreError, UsageError
+from cairn.output import Progress, silent, wording
+from cairn.release.history import difference, yank
+from cairn.release.history.difference import Difference
+from cairn.release.index import keys
+from cairn.release.index.commit import commit
+from cairn.release.index.generation import FileEntry, FileRef, Generation, IndexSet, ProjectState
+from cairn.release.index.snapshot import Change, Index, Snapshot, missing, objects_of, read_set
+from cairn.store.protocol import MissingKeyError, Store, sha256_of
+
+_NUMBER = re.compile(r"[0-9]{1,7}")
+_SET = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_AT_ONCE = 4  # files read side by side
+
+
+class Rollback(datafile.Value):
+    """What a rollback did, or would do.
+
+    Attributes:
+        to: number of the generation whose state it is.
+        to_when: when that came to be, RFC 3339 in UTC.
+        generation: number of the new one; of the one that counts where nothing was to be done.
+        changed: whether anything was to be done.
+        difference: what goes and what comes back.
+        still_yanked: the ids of the sets of that state that were yanked since, and still are.
+    """
+
+    to: int
+    to_when: str
+    generation: int
+    changed: bool
+    difference: Difference
+    still_yanked: tuple[str, ...]
+
+
+class _Past:
+    """A generation that an index is to go back to, and all that came after it."""
+
+    def __init__(self, index: Index, digest: str, found: Generation) -> None:
+        self.state = index.at(found, digest)
+        self.number = found.number
+
+    def since(self, now: Snapshot) -> list[Snapshot]:
+        """The states from now back to it, without it, newest first."""
+        found = []
+        for digest, one in now.index.chain(now):
+            if one.number <= self.number:
+                break
+            found.append(now.index.at(one, digest))
+        return found
+
+
+def rollback(  # noqa: PLR0913 - each is one independent part of the request
+    store: Store,
+    index: str,
+    to: str,
+    *,
+    reason: str | None = None,
+    forget_yanks: bool = False,
+    dry_run: bool = False,
+    on_step: Progress = silent,
+) -> Rollback:
+    """Give an index the state of an earlier generation, by a new one.
+
+    Args:
+        store: where the index lives.
+        index: its name.
+        to: the number of a generation; a date, for the last one of that day, or a moment (RFC 3339), in UTC;
+            or the beginning of the id of a set, for the generation that brought it.
+        reason: why, for the log.
+        forget_yanks: take yanks back that were made since; they hold otherwise.
+        dry_run: say what would go and come, and write nothing.
+        on_step: called with what is being done.
+
+    Raises:
+        StoreError: there is no such generation, or something that it offered is no longer in the store as it
+            was; every such file is named.
+        UsageError: `to` names no generation.
+    """
+    reason = difference.checked_reason(reason) if reason is not None else None
+    there = Index(store, index)
+    now_there = there.load()
+    if not now_there.exists:
+        raise missing(store, index)
+    past = _find(now_there, to)
+    whole = Difference()
+
+    def plan(now: Snapshot) -> Change:
+        nonlocal whole
+        change = _change(now, past, forget_yanks=forget_yanks)
+        this = difference.between(now, change)
+        fresh = [ref for ref in this.back if ref not in whole.back]
+        if fresh:
+            on_step(f"reading {wording.count(fresh, 'file')} that would come back")
+        _refuse_damaged(past, fresh, this.back_sets)
+        # What a different writer brings while this one tries goes as well, and is to be named.
+        whole = whole.joined(this)
+        return change
+
+    change = plan(now_there)
+    if not dry_run:
+        why = f"to {past.number}: {reason}" if reason else f"to {past.number}"
+        if whole.gone and whole.back:
+            on_step("bringing back what comes beside what goes")
+            commit(there, "rollback", lambda now: difference.without_losses(now, plan(now)), why=why)
+        after = commit(there, "rollback", plan, why=why)
+    number = now_there.generation.number + (not change.empty) if dry_run else after.generation.number
+    state = past.state
+    still = [set_id for set_id in _marked(now_there, past) if set_id in state.generation.sets]
+    return Rollback(
+        to=past.number,
+        to_when=state.generation.when,
+        generation=number,
+        changed=not change.empty,
+        difference=whole,
+        still_yanked=() if forget_yanks else tuple(still),
+    )
+
+
+def _find(now: Snapshot, to: str) -> _Past:
+    """The generation that a user names."""
+    chain = now.index.chain(now)
+    current = now.generation.number
+    if _NUMBER.fullmatch(to):
+        if int(to) > current:
+            raise StoreError(
+                f"{now.index.name} has no generation {int(to)}: {current} is its newest",
+                tip=f"see them: cairn release log --index {now.index.name}",
+            )
+        return next(
+            (_Past(now.index, digest, found) for digest, found in chain if found.number == int(to)),
+            _Past(now.index, "", now.index.generation(0, "")),
+        )
+    if _SET.fullmatch(to):
+        return _bringing(now, chain, to.lower())
+    before = _moment(to)
+    for digest, found in chain:
+        if datetime.fromisoformat(found.when) < before:
+            return _Past(now.index, digest, found)
+    raise StoreError(f"{now.index.name} had nothing yet before {before.isoformat()}", tip=_named())
+
+
+def _bringing(now: Snapshot, chain: Iterator[tuple[str, Generation]], beginning: str) -> _Past:
+    found: dict[str, _Past] = {}
+    newer: tuple[str, Generation] | None = None
+    for digest, one in (*chain, ("", now.index.generation(0, ""))):
+        if newer is not None:
+            for set_id in newer[1].sets.keys() - one.sets.keys():
+                if set_id.startswith(beginning):
+                    found.setdefault(set_id, _Past(now.index, *newer))
+        newer = digest, one
+    if not found:
+        raise StoreError(f"{now.index.name} never had a set {beginning}", tip=_named())
+    if len(found) > 1:
+        raise UsageError(
+            f"{beginning} is the beginning of {len(found)} set ids",
+            tip=f"give more of it: {', '.join(sorted(found))}",
+        )
+    return next(iter(found.values()))
+
+
+def _moment(to: str) -> datetime:
+    """Where states that still count end: a day counts to its end, a moment is part of what it names."""
+    try:
+        if _DATE.fullmatch(to):
+            return datetime.fromisoformat(to).replace(tzinfo=UTC) + timedelta(days=1)
+        moment = datetime.fromisoformat(to)
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"{to[:60]!r} names no generation", tip=_named()) from error
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return moment + timedelta(microseconds=1)
+
+
+def _named() -> str:
+    return "give its number, a date such as 2026-11-20, or the id of a set; cairn release log lists them"
+
+
+def _change(now: Snapshot, past: _Past, *, forget_yanks: bool) -> Change:
+    """What makes `now` what it was, but for yanks made since."""
+    state = past.state
+    since = [] if forget_yanks else past.since(now)
+    sets = {set_id: _with_yank_of_set(state.set(set_id), since) for set_id in state.set_ids}
+    new_sets: dict[str, IndexSet | None] = {
+        set_id: sets.get(set_id)
+        for set_id in sets.keys() | set(now.set_ids)
+        if set_id not in now.generation.sets or sets.get(set_id) != now.set(set_id)
+    }
+    marked = now.with_change(Change(sets=new_sets))
+    projects: dict[str, ProjectState | None] = {}
+    for name in sorted({*state.project_names, *now.project_names}):
+        if name not in state.generation.projects:
+            projects[name] = None
+            continue
+        old = state.project(name)
+        if not forget_yanks:
+            files = tuple(_with_yank_of_file(file, name, since) for file in old.files)
+            old = yank.with_marks(marked, msgspec.structs.replace(old, files=files))
+        if name not in now.generation.projects or not difference.same_but_serial(old, now.project(name)):
+            projects[name] = old
+    return Change(projects=projects, sets=new_sets)
+
+
+def _with_yank_of_set(old: IndexSet, since: Sequence[Snapshot]) -> IndexSet:
+    for state in since:
+        if old.set_id in state.generation.sets:
+            return msgspec.structs.replace(old, yanked=state.set(old.set_id).yanked)
+    return old
+
+
+def _with_yank_of_file(old: FileEntry, project: str, since: Sequence[Snapshot]) -> FileEntry:
+    for state in since:
+        there = state.project(project).file(old.filename)
+        if there is not None and there.sha256 == old.sha256:
+            return old if there.yanked == old.yanked else msgspec.structs.replace(old, yanked=there.yanked)
+    return old
+
+
+def _marked(now: Snapshot, past: _Past) -> list[str]:
+    """The sets of a past state that were not yanked in it, and were when they were last in the index."""
+    found, since = [], past.since(now)
+    for set_id in past.state.set_ids:
+        old = past.state.set(set_id)
+        if old.yanked is None and _with_yank_of_set(old, since).yanked is not None:
+            found.append(set_id)
+    return found
+
+
+def _refuse_damaged(past: _Past, refs: Sequence[FileRef], sets: Sequence[str]) -> None:
+    """What comes back must be in the store as it was.
+
+    Raises:
+        StoreError: something is not; all of it is named.
+    """
+    store, state = past.state.index.store, past.state
+
+    def problem(key: str, sha256: str) -> str | None:
+        try:
+            with store.open(key) as stream:
+                return None if sha256_of(stream) == sha256 else f"{key} was changed"
+        except MissingKeyError:
+            return f"{key} is not in the store"
+
+    wanted = [pair for ref in refs for pair in objects_of(state.entry(ref)).items()]
+    found = side_by_side(lambda pair: problem(*pair), wanted, jobs=_AT_ONCE)
+    problems = [text for text in found if text]
+    for set_id in sets:
+        try:
+            read_set(store, set_id)
+        except MissingKeyError:
+            problems.append(f"{keys.set_key(set_id, 'set.json')} is not in the store")
+    if problems:
+        raise StoreError(
+            f"generation {past.number} cannot come back: {'; '.join(problems)}",
+            tip="restore these from a copy of the store, or go back to a different generation",
+        )

@@ -1,0 +1,284 @@
+"""An index gets the state of an earlier generation, by a new one."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from cairn.errors import StoreError, UsageError
+from cairn.release.history import log
+from cairn.release.history.retain import Rule, retain
+from cairn.release.history.rollback import rollback
+from cairn.release.history.yank import yank
+from cairn.release.index import keys
+from cairn.release.index.commit import commit
+from cairn.release.index.generation import FileRef
+from cairn.release.index.snapshot import Change, Index, Snapshot
+from cairn.store.memory import MemoryStore
+from cairn.wheels.wheelset import WheelSet
+from helpers.release import Breaking, audit, contents, move
+
+Sets = dict[str, WheelSet]
+
+
+def versions(store: MemoryStore, name: str, index: str = "release") -> list[str]:
+    plain: list[str] = json.loads(store.read(f"{index}/simple/{name}/index.json").data)["versions"]
+    return plain
+
+
+def names(refs: tuple[FileRef, ...]) -> list[str]:
+    return [ref.filename.removesuffix("-py3-none-any.whl") for ref in refs]
+
+
+def state(store: MemoryStore, index: str = "release") -> dict[str, object]:
+    """What an index offers, whenever it was changed."""
+    now = Index(store, index).load()
+    return {p.name: p.files for p in now.projects()} | {s.set_id: s for s in now.sets()}
+
+
+def test_a_rollback_gives_the_state_of_the_generation_that_is_named(store: MemoryStore, sets: Sets) -> None:
+    move(store, sets["2.8.0"])
+    before = state(store)
+    move(store, sets["2.9.0"])
+    done = rollback(store, "release", "1", reason="wrong results of matmul")
+    assert state(store) == before
+    assert (done.to, done.generation, done.changed) == (1, 3, True)
+    assert names(done.difference.gone) == ["numpy-2.0", "torch-2.9.0", "torchvision-2.9.0", "triton-3.5"]
+    assert (done.difference.back, done.difference.gone_sets) == ((), (sets["2.9.0"].id,))
+    assert versions(store, "torch") == ["2.8.0"]
+    assert audit(store, "release", hashes=True) == ()
+    newest, *_ = log.entries(store, "release")
+    assert (newest.action, newest.why) == ("rollback", "to 1: wrong results of matmul")
+
+
+def test_what_was_rolled_back_comes_again_whole(released: MemoryStore) -> None:
+    whole = state(released)
+    rollback(released, "release", "1")
+    done = rollback(released, "release", "3")
+    assert names(done.difference.back) == [
+        *("numpy-2.0", "torch-2.10.0", "torch-2.9.0", "torchvision-2.10.0", "torchvision-2.9.0", "triton-3.5")
+    ]
+    assert state(released) == whole
+    assert audit(released, "release", hashes=True) == ()
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(released: MemoryStore) -> None:
+    before = contents(released)
+    planned = rollback(released, "release", "1", dry_run=True)
+    assert contents(released) == before
+    assert rollback(released, "release", "1") == planned
+
+
+def test_a_rollback_to_what_is_there_changes_nothing(released: MemoryStore) -> None:
+    before = contents(released)
+    done = rollback(released, "release", "3")
+    assert (done.changed, done.generation) == (False, 3)
+    assert contents(released) == before
+
+
+def test_to_generation_0_takes_everything_off(released: MemoryStore) -> None:
+    rollback(released, "release", "0")
+    assert state(released) == {}
+    assert json.loads(released.read("release/simple/index.json").data)["projects"] == []
+    rollback(released, "release", "3")
+    assert versions(released, "torch") == ["2.8.0", "2.9.0", "2.10.0"]
+
+
+def test_a_set_names_the_generation_that_brought_it(released: MemoryStore, sets: Sets) -> None:
+    done = rollback(released, "release", sets["2.9.0"].id[:8])
+    assert done.to == 2
+    assert versions(released, "torch") == ["2.8.0", "2.9.0"]
+
+
+def test_a_date_names_the_last_generation_of_that_day_or_before(released: MemoryStore) -> None:
+    chain = [one for _, one in Index(released, "release").chain(Index(released, "release").load())]
+    second = chain[1].when
+    assert rollback(released, "release", second, dry_run=True).to == 2
+    local = datetime.fromisoformat(second).astimezone(UTC) - timedelta(microseconds=1)
+    assert rollback(released, "release", local.isoformat(), dry_run=True).to == 1
+    assert rollback(released, "release", second[:10], dry_run=True).to == 3
+    with pytest.raises(StoreError, match="had nothing yet before"):
+        rollback(released, "release", "2020-01-01")
+
+
+@pytest.mark.parametrize(
+    ("to", "kind", "said"),
+    [
+        ("4", StoreError, "no generation 4: 3 is its newest"),
+        ("yesterday", UsageError, "names no generation"),
+        ("2026-13-45", UsageError, "names no generation"),
+        ("9999-12-31", UsageError, "names no generation"),
+        ("", UsageError, "names no generation"),
+        ("-1", UsageError, "names no generation"),
+        ("ffffffff", StoreError, "never had a set ffffffff"),
+    ],
+)
+def test_what_names_no_generation_is_refused(
+    released: MemoryStore, to: str, kind: type[Exception], said: str
+) -> None:
+    before = contents(released)
+    with pytest.raises(kind, match=said):
+        rollback(released, "release", to)
+    assert contents(released) == before
+
+
+@pytest.mark.parametrize("reason", ["", " ", "a\nb", "a\x1b[2J", "\u202eabc"])
+def test_a_reason_that_cannot_be_shown_is_refused(released: MemoryStore, reason: str) -> None:
+    with pytest.raises(UsageError, match="the reason is blank"):
+        rollback(released, "release", "1", reason=reason)
+
+
+@pytest.mark.parametrize("suffix", [".whl", ".whl.metadata", "set.json"])
+@pytest.mark.parametrize("damage", ["lost", "changed"])
+def test_what_is_not_in_the_store_as_it_was_does_not_come_back(
+    released: MemoryStore, sets: Sets, suffix: str, damage: str
+) -> None:
+    rollback(released, "release", "1")
+    key = next(
+        key
+        for key in released.objects
+        if key.endswith(suffix) and ("torch-2.9.0-" in key or sets["2.9.0"].id in key)
+    )
+    if damage == "lost":
+        released.delete(key)
+    else:
+        released.write(key, released.read(key).data.replace(b"2.9.0", b"6.6.6") + b" ")
+    before = contents(released)
+    with pytest.raises(Exception, match=key.rpartition("/")[2] if suffix != "set.json" else "set"):
+        rollback(released, "release", "3")
+    assert contents(released) == before
+
+
+def test_yanks_made_since_are_not_forgotten_unless_asked(released: MemoryStore, sets: Sets) -> None:
+    bad = sets["2.8.0"].id
+    yank(released, "release", bad, reason="wrong results")
+    planned = rollback(released, "release", "2", dry_run=True)
+    assert planned.still_yanked == (bad,)
+    rollback(released, "release", "2")
+    now = Index(released, "release").load()
+    assert now.set(bad).yanked == "wrong results"
+    assert [f.yanked for f in now.project("torch").files] == ["wrong results", None]
+    rollback(released, "release", "2", forget_yanks=True)
+    now = Index(released, "release").load()
+    assert now.set(bad).yanked is None
+    assert [f.yanked for f in now.project("torch").files] == [None, None]
+    assert audit(released, "release", hashes=True) == ()
+
+
+def test_a_yank_of_what_has_gone_meanwhile_is_not_forgotten_either(released: MemoryStore, sets: Sets) -> None:
+    bad = sets["2.8.0"].id
+    yank(released, "release", bad, reason="wrong results")
+    retain(released, "release", Rule(last=1))
+    assert bad not in Index(released, "release").load().set_ids
+    rollback(released, "release", "3")
+    now = Index(released, "release").load()
+    assert now.set(bad).yanked == "wrong results"
+    assert [f.yanked for f in now.project("torch").files] == ["wrong results", None, None]
+
+
+def test_a_yank_that_was_taken_back_since_stays_taken_back(released: MemoryStore, sets: Sets) -> None:
+    yank(released, "release", sets["2.8.0"].id, reason="wrong results")
+    yank(released, "release", sets["2.8.0"].id, reason=None)
+    rollback(released, "release", "4")
+    assert Index(released, "release").load().set(sets["2.8.0"].id).yanked is None
+
+
+def test_what_comes_back_is_offered_before_what_it_replaces_goes(store: MemoryStore, sets: Sets) -> None:
+    move(store, sets["2.8.0"])
+    rollback(store, "release", "0")
+    move(store, sets["2.9.0"])
+    watched = Watched(store)
+    done = rollback(watched, "release", "1")
+    assert (len(done.difference.gone), len(done.difference.back)) == (4, 4)
+    assert watched.seen > 10
+    assert watched.mixed == []
+    assert versions(watched, "torch") == ["2.8.0"]
+    assert [entry.action for entry in log.entries(watched, "release")][:2] == ["rollback", "rollback"]
+
+
+class Watched(Breaking):
+    """A store that notes each moment at which no torch on its page has the triton it needs."""
+
+    def __init__(self, before: MemoryStore) -> None:
+        super().__init__(before, left=1000)
+        self.mixed: list[str] = []
+        self.seen = 0
+
+    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+        done = super().write_if(key, data, etag=etag)
+        for kind in ("json", "html"):
+            torch, triton = (self.page(name, kind) for name in ("torch", "triton"))
+            whole = [v for v, t in (("2.8.0", "3.4"), ("2.9.0", "3.5")) if f"-{v}-" in torch]
+            pairs = {"2.8.0": "-3.4-", "2.9.0": "-3.5-"}
+            self.seen += 1
+            if not whole or any(pairs[v] not in triton for v in whole):
+                self.mixed.append(key)
+        return done
+
+    def page(self, name: str, kind: str) -> str:
+        return self.read(f"release/simple/{name}/index.{kind}").data.decode()
+
+
+def test_what_a_different_writer_brings_meanwhile_goes_too_and_is_named(
+    store: MemoryStore, sets: Sets
+) -> None:
+    move(store, sets["2.8.0"])
+    move(store, sets["2.9.0"])
+
+    class Meddled(MemoryStore):
+        left = 1
+
+        def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+            if key == "release/state.json" and self.left:
+                self.left = 0
+                move(self, sets["2.10.0"])
+            return super().write_if(key, data, etag=etag)
+
+    meddled = Meddled(store.objects)
+    done = rollback(meddled, "release", "1")
+    assert "torch-2.10.0" in names(done.difference.gone)
+    assert done.generation == 4
+    assert versions(meddled, "torch") == ["2.8.0"]
+    assert audit(meddled, "release", hashes=True) == ()
+
+
+def test_a_lost_reply_is_not_nothing_to_do(released: MemoryStore) -> None:
+    class Forgetful(MemoryStore):
+        lost = 0
+
+        def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+            written = super().write_if(key, data, etag=etag)
+            if written and key == "release/state.json" and not self.lost:
+                self.lost = 1
+                return False
+            return written
+
+    done = rollback(Forgetful(released.objects), "release", "1")
+    assert (done.changed, done.generation) == (True, 4)
+
+
+def test_an_index_that_is_not_there_is_said_to_be_missing(store: MemoryStore) -> None:
+    with pytest.raises(StoreError, match="there is no index release"):
+        rollback(store, "release", "1")
+
+
+def test_a_generation_that_was_removed_cannot_be_gone_back_through(released: MemoryStore) -> None:
+    second = next(
+        k for k in released.objects if k.startswith(keys.generations_prefix("release") + "00000002")
+    )
+    released.delete(second)
+    with pytest.raises(StoreError, match="is lost"):
+        rollback(released, "release", "1")
+
+
+def test_a_project_that_was_given_a_status_since_gets_its_old_one(released: MemoryStore) -> None:
+
+    def plan(now: Snapshot) -> Change:
+        return Change(projects={"numpy": msgspec.structs.replace(now.project("numpy"), status="archived")})
+
+    commit(Index(released, "release"), "publish", plan)
+    rollback(released, "release", "3")
+    assert Index(released, "release").load().project("numpy").status == "active"

@@ -1,0 +1,186 @@
+"""A yanked set: its wheels say so on their pages, and it goes nowhere else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn.errors import GateError, StoreError, UsageError
+from cairn.release.gate.evidence import Bypass
+from cairn.release.history.yank import refuse_yanked, yank
+from cairn.release.index.commit import commit
+from cairn.release.index.snapshot import Change, Index, Snapshot
+from cairn.release.promote import promote
+from cairn.store.memory import MemoryStore
+from cairn.wheels.wheelset import WheelSet
+from helpers.nights import stage_night
+from helpers.release import Breaking, Broken, audit, contents, make_set, make_wheel, move, stage_set
+
+Sets = dict[str, WheelSet]
+WHY = 'wrong <b>results</b> of "matmul" & more'
+
+
+def marks(store: MemoryStore, index: str = "release") -> dict[str, str | None]:
+    """What the pages say of each file."""
+    found = {}
+    for project in Index(store, index).load().projects():
+        page = json.loads(store.read(f"{index}/simple/{project.name}/index.json").data)
+        found |= {
+            file["filename"].removesuffix("-py3-none-any.whl"): file["yanked"] for file in page["files"]
+        }
+    return found
+
+
+def test_the_wheels_of_a_yanked_set_say_why_and_what_it_shares_does_not(
+    released: MemoryStore, sets: Sets
+) -> None:
+    done = yank(released, "release", sets["2.9.0"].id[:10], reason=WHY)
+    assert [name.partition("-py3")[0] for name in done.files] == ["torch-2.9.0", "torchvision-2.9.0"]
+    assert done.shared == ("triton-3.5-py3-none-any.whl",)
+    assert {name for name, mark in marks(released).items() if mark} == {"torch-2.9.0", "torchvision-2.9.0"}
+    assert marks(released)["torch-2.9.0"] == WHY
+    html = released.read("release/simple/torch/index.html").data.decode()
+    assert "<b>" not in html
+    assert "wrong &lt;b&gt;results&lt;/b&gt; of &quot;matmul&quot; &amp; more" in html
+    entry = Index(released, "release").load().set(sets["2.9.0"].id)
+    assert entry.yanked == WHY
+    assert Index(released, "release").load().generation.recent[0].action == "yank"
+    assert audit(released, "release", hashes=True) == ()
+    assert not any(marks(released, "staging").values())
+
+
+def test_what_two_yanked_sets_share_is_yanked_until_one_is_not(released: MemoryStore, sets: Sets) -> None:
+    yank(released, "release", sets["2.9.0"].id, reason="a")
+    yank(released, "release", sets["2.10.0"].id, reason="b")
+    assert marks(released)["triton-3.5"] == "a"
+    done = yank(released, "release", sets["2.9.0"].id, reason=None)
+    assert not marks(released)["triton-3.5"]
+    assert "triton-3.5-py3-none-any.whl" in done.files
+    assert [name for name, mark in marks(released).items() if mark] == ["torch-2.10.0", "torchvision-2.10.0"]
+
+
+def test_taking_a_yank_back_gives_what_was_there(released: MemoryStore, sets: Sets) -> None:
+    before = marks(released)
+    yank(released, "release", sets["2.8.0"].id, reason="a")
+    assert marks(released)["triton-3.4"] == "a"
+    assert not marks(released)["numpy-1.0"]
+    assert yank(released, "release", sets["2.8.0"].id, reason=None).changed
+    assert marks(released) == before
+    assert Index(released, "release").load().generation.action == "unyank"
+
+
+def test_yanking_again_or_in_a_dry_run_writes_nothing(released: MemoryStore, sets: Sets) -> None:
+    before = contents(released)
+    planned = yank(released, "release", sets["2.8.0"].id, reason="a", dry_run=True)
+    assert contents(released) == before
+    assert yank(released, "release", sets["2.8.0"].id, reason="a") == planned
+    before = contents(released)
+    again = yank(released, "release", sets["2.8.0"].id, reason="a")
+    assert (again.changed, again.generation) == (False, 4)
+    assert contents(released) == before
+
+
+def test_only_what_changes_is_written(released: MemoryStore, sets: Sets) -> None:
+    store = Breaking(released, left=1000)
+    yank(store, "release", sets["2.9.0"].id, reason="a")
+    pages = [key for key in store.written if "/simple/" in key]
+    assert [key.split("/")[2] for key in pages] == ["torchvision", "torchvision", "torch", "torch"]
+
+
+@pytest.mark.parametrize("reason", ["", "  ", "two\nlines", "\x1b]0;x\x07", "\u200b\u202e"])
+def test_a_reason_that_cannot_be_shown_is_refused(released: MemoryStore, sets: Sets, reason: str) -> None:
+    with pytest.raises(UsageError, match="blank, or has control characters"):
+        yank(released, "release", sets["2.9.0"].id, reason=reason)
+
+
+def test_a_set_that_is_not_in_the_index_cannot_be_yanked_there(store: MemoryStore, sets: Sets) -> None:
+    move(store, sets["2.8.0"])
+    with pytest.raises(StoreError, match="release has no set"):
+        yank(store, "release", sets["2.9.0"].id, reason="a")
+    with pytest.raises(StoreError, match="there is no index nightly"):
+        yank(store, "nightly", sets["2.9.0"].id, reason="a")
+
+
+@pytest.mark.parametrize("where", ["staging", "prerelease"])
+def test_a_set_that_is_yanked_anywhere_is_not_promoted(store: MemoryStore, sets: Sets, where: str) -> None:
+    made = sets["2.9.0"]
+    move(store, made, target="prerelease")
+    yank(store, where, made.id, reason="wrong results")
+    before = contents(store)
+    with pytest.raises(GateError, match="was yanked") as caught:
+        promote(store, made.id, target="release", bypass=Bypass(who="ann", reason="hurry"))
+    assert caught.value.reasons == (f"it was yanked in {where}: wrong results",)
+    assert contents(store) == before
+    yank(store, where, made.id, reason=None)
+    refuse_yanked(store, made.id)
+
+
+def test_what_is_yanked_in_the_source_stays_so_in_the_target(store: MemoryStore, sets: Sets) -> None:
+    def plan(now: Snapshot) -> Change:
+        project = now.project("numpy")
+        files = tuple(msgspec.structs.replace(file, yanked="upstream did") for file in project.files)
+        return Change(projects={"numpy": msgspec.structs.replace(project, files=files)})
+
+    commit(Index(store, "staging"), "mirror", plan)
+    move(store, sets["2.9.0"])
+    assert marks(store)["numpy-2.0"] == "upstream did"
+
+
+def test_a_set_that_shares_a_wheel_with_a_yanked_one_can_be_installed(store: MemoryStore, sets: Sets) -> None:
+    move(store, sets["2.9.0"])
+    yank(store, "release", sets["2.9.0"].id, reason="a")
+    assert marks(store)["triton-3.5"] == "a"
+    move(store, sets["2.10.0"])
+    assert not marks(store)["triton-3.5"]
+    assert marks(store)["torch-2.9.0"] == "a"
+
+
+def test_a_set_staged_later_takes_the_mark_off_what_it_shares(
+    store: MemoryStore, sets: Sets, tmp_path: Path
+) -> None:
+    for version in ("2.9.0", "2.10.0"):
+        yank(store, "staging", sets[version].id, reason="a")
+    assert marks(store, "staging")["triton-3.5"] == "a"
+    stage_night(store, tmp_path, "2.11.0")
+    assert not marks(store, "staging")["triton-3.5"]
+    assert audit(store, "staging", hashes=False) == ()
+
+
+def test_a_yank_waits_for_no_one_and_loses_nothing(released: MemoryStore, sets: Sets) -> None:
+    class Meddled(MemoryStore):
+        left = 1
+
+        def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+            if key == "release/state.json" and self.left:
+                self.left = 0
+                yank(self, "release", sets["2.8.0"].id, reason="first")
+            return super().write_if(key, data, etag=etag)
+
+    store = Meddled(released.objects)
+    done = yank(store, "release", sets["2.9.0"].id, reason="second")
+    assert done.generation == 5
+    now = Index(store, "release").load()
+    assert [s.yanked for s in sorted(now.sets(), key=lambda s: s.added)] == ["first", "second", None]
+
+
+def test_an_interrupted_yank_is_finished_by_the_next_command(released: MemoryStore, sets: Sets) -> None:
+    counted = Breaking(released, left=1000)
+    yank(counted, "release", sets["2.8.0"].id, reason="a")
+    for n in range(len(counted.written)):
+        store = Breaking(released, left=n)
+        with pytest.raises(Broken):
+            yank(store, "release", sets["2.8.0"].id, reason="a")
+        after = MemoryStore(store.objects)
+        assert yank(after, "release", sets["2.8.0"].id, reason="a").generation == 4
+        assert marks(after)["torch-2.8.0"] == "a", n
+        assert audit(after, "release", hashes=False) == (), n
+
+
+def test_one_wheel_of_no_set_keeps_its_mark(store: MemoryStore, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, "alone", "1.0")
+    made = stage_set(store, "staging", make_set([wheel]), [wheel])
+    yank(store, "staging", made.id, reason="a")
+    assert marks(store, "staging")["alone-1.0"] == "a"
