@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from cairn import datafile
@@ -136,17 +136,23 @@ def _held(
     found = dict.fromkeys((set_id for set_id in old if set_id in set(keep)), "--keep")
     for locked in store.list(f"{name}/locks/"):
         text = store.read(locked.key).data.decode("utf-8", "replace")
-        digests, pins = frozenset(_DIGEST.findall(text)), frozenset(_PIN.findall(text))
+        named = frozenset((*_DIGEST.findall(text), *_PIN.findall(text)))
         for set_id in old:
-            wheels = sets[set_id].wheels
-            named = {set_id, *(wheel.sha256 for wheel in wheels)} & digests
-            if named or {(wheel.distribution, wheel.version) for wheel in wheels} & pins:
+            if set_id in named or any(signs & named for signs in _signs(sets[set_id], sets.values())):
                 found.setdefault(set_id, locked.key)
     for other in existing(store):
         if other != name and keys.is_gated(other):
             there = frozenset(Index(store, other).load().set_ids)
             found |= {set_id: other for set_id in old if set_id in there and set_id not in found}
     return found
+
+
+def _signs(wheel_set: WheelSet, others: Iterable[WheelSet]) -> Iterator[frozenset[str | tuple[str, str]]]:
+    """How a lock may name each wheel of a set that no other set has: by its digest or by its version."""
+    shared = {wheel.sha256 for other in others if other is not wheel_set for wheel in other.wheels}
+    own = [wheel for wheel in wheel_set.wheels if wheel.sha256 not in shared]
+    for wheel in own or wheel_set.wheels:
+        yield frozenset((wheel.sha256, (wheel.distribution, wheel.version)))
 
 
 def _without(now: Snapshot, going: Sequence[str], sets: dict[str, WheelSet]) -> Change:
