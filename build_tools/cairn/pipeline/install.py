@@ -18,7 +18,7 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from cairn import datafile, files, platforms, process, targets, venv
+from cairn import datafile, files, index_probe, platforms, process, targets, venv
 from cairn.errors import NetworkError, StoreError, UsageError
 from cairn.output import Progress
 from cairn.release.choose import Choice, Machine, Pick, choose, shown
@@ -165,13 +165,14 @@ def _read(address: str) -> bytes:
 
     try:
         answer = requests.get(address, timeout=_TIMEOUT)
-        if answer.status_code == HTTPStatus.NOT_FOUND:
-            raise StoreError(f"there is no {address}", tip=_MISSING)
-        answer.raise_for_status()
     except requests.RequestException as error:
+        raise NetworkError(f"cannot read {address}: {type(error).__name__}", tip=index_probe.TIP) from error
+    if answer.status_code == HTTPStatus.NOT_FOUND:
+        raise StoreError(f"there is no {address}", tip=_MISSING)
+    if not answer.ok:
         raise NetworkError(
-            f"cannot read {address}: {type(error).__name__}", tip="check the address and the network"
-        ) from error
+            f"cannot read {address}: it answers {answer.status_code} {answer.reason}", tip=index_probe.TIP
+        )
     return answer.content
 
 
