@@ -187,3 +187,11 @@ def test_a_command_that_lacks_something_says_what(
 ) -> None:
     assert main(["index", "mirror", *words]) != 0
     assert why in capsys.readouterr().err
+
+
+def test_the_lock_of_pytorch_covers_its_stack() -> None:
+    pytorch = stack.load(SAMPLE.parent / "pytorch")
+    lock = mirror_lock.read(mirror_lock.path_of(pytorch))
+    assert mirror_lock.places(lock) == mirror_lock.places_of(pytorch)
+    assert lock.stack == pytorch.name
+    assert mirror_lock.dumps(lock) == mirror_lock.path_of(pytorch).read_text(encoding="utf-8")

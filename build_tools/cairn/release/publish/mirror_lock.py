@@ -112,12 +112,14 @@ def write(path: Path, lock: MirrorLock) -> None:
 
 
 def dumps(lock: MirrorLock) -> str:
-    """The text of a lock: one file a line, so that a review shows what came and what went."""
+    """The text of a lock: a line for each requirement and file, so that a review shows what came and went."""
     lines = [_HEADER, f'schema = "{MirrorLock.__struct_config__.tag}"', f"stack = {_text(lock.stack)}"]
     lines += [f"pythons = {_texts(lock.pythons)}", f"platforms = {_texts(lock.platforms)}", "", "asked = ["]
     for asked in lock.asked:
         extras = f"extras = {_texts(asked.extras)}, " if asked.extras else ""
-        lines.append(f"    {{ by = {_text(asked.by)}, {extras}requires = {_texts(asked.requires)} }},")
+        lines.append(f"    {{ by = {_text(asked.by)}, {extras}requires = [")
+        lines += [f"        {_text(text)}," for text in asked.requires]
+        lines.append("    ] },")
     lines += ["]", "", "files = ["]
     for file in lock.files:
         fields = [

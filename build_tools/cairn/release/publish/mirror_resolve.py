@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from cairn import datafile, process, requirements, venv
-from cairn.errors import NetworkError, ProcessError
+from cairn.errors import NetworkError
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist
 from cairn.release.publish.mirror_lock import Asked, LockedFile, MirrorLock, in_order, is_of_sdk, lines_for
@@ -101,36 +102,45 @@ def _locked(
 ) -> Iterator[LockedFile]:
     """The files of one platform."""
     with tempfile.TemporaryDirectory(prefix="cairn-lock-") as folder:
-        output = Path(folder, _PYLOCK)
-        if known:  # uv prefers the versions that its output has already
-            output.write_text(_preferences(known), encoding="utf-8")
+        output, kept = Path(folder, _PYLOCK), Path(folder, "constraints.txt")
+        kept.write_text("".join(_constraints(known)), encoding="utf-8")
         command = [venv.uv_program(), "pip", "compile", "-", "--no-config", "--quiet", "--no-header"]
         command += ["--no-build", "--no-python-downloads", "--python", sys.executable]
         command += [*settings.uv_options(), *platform.uv_options(anywhere=True), "--output-file", str(output)]
-        try:
-            process.run(
-                command, env=settings.uv_environment(), stdin="\n".join(lines).encode(), timeout=_TIMEOUT
+        # What is asked now may not go with the versions that are locked: then all is resolved anew.
+        for options in (["--constraints", str(kept)], []):
+            done = process.run(
+                [*command, *options],
+                env=settings.uv_environment(),
+                stdin="\n".join(lines).encode(),
+                timeout=_TIMEOUT,
+                check=False,
             )
-        except ProcessError as error:
-            said = " ".join(error.output.split())
+            if done.returncode == 0 or "No solution found" not in done.output:
+                break
+        if done.returncode != 0:
+            said = " ".join(done.output.split())
             raise NetworkError(
                 f"uv cannot resolve what is asked for {platform}: {said[-600:]}",
                 tip="see python3 -m pip config list for the index that is asked",
-            ) from error
+            )
         packages = datafile.read_toml(output).get("packages", [])
     for package in packages:
         yield from _files_of(package, platform)
 
 
-def _preferences(known: Sequence[LockedFile]) -> str:
-    """A pylock.toml (PEP 751) with these versions, for uv to prefer."""
-    # Several versions of a project where Pythons differ: uv takes what fits.
-    packages = [
-        f'[[packages]]\nname = "{f.name}"\nversion = "{f.version}"\n'
-        f'wheels = [{{ path = "{f.file_name}", hashes = {{ sha256 = "{f.sha256}" }} }}]\n'
-        for f in {(file.name, file.version): file for file in known}.values()
-    ]
-    return "\n".join(['lock-version = "1.0"\ncreated-by = "cairn"\n', *packages])
+def _constraints(known: Iterable[LockedFile]) -> Iterator[str]:
+    """What keeps uv at versions that are locked, a line for each project.
+
+    Preferences, which uv takes from an output that is there already, would be simpler; but of an index that
+    has only some files of the preferred version uv then takes an older one, also where a second index has
+    the rest (0.13). Where Pythons differ in the version, the highest of them that fits is the locked one.
+    """
+    versions: dict[str, list[str]] = {}
+    for file in known:
+        versions.setdefault(file.name, []).append(file.version)
+    for name, found in versions.items():
+        yield f"{name}>={min(found, key=Version)},<={max(found, key=Version)}\n"
 
 
 def _files_of(package: Mapping[str, Any], platform: Platform) -> Iterator[LockedFile]:
