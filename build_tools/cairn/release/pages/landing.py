@@ -57,7 +57,7 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
         _navigation(name, views, folder),
         parts.search("Your GPU", "RX 7900 XTX, gfx1100, MI300 …"),
         parts.section(
-            "install", "Install", *(_card(card, sets, folder) for card in cards), _help(bool(cards))
+            "install", "Install", *(_card(card, sets, folder) for card in cards), _help(cards, folder)
         ),
         _unserved([entry for entry in offered.targets if not entry.offers]),
         _changes(shown),
@@ -139,7 +139,7 @@ def _target(entry: TargetEntry, line: str) -> Markup:
         mark = parts.badge("untested", "plain")
     else:
         mark = parts.badge(f"untested on Python {', '.join(_versions(untested))}", "plain")
-    products = ", ".join(entry.products) or ("any machine" if entry.target == gpu.CPU else "")
+    products = _products(entry)
     return tag(
         "li",
         tag("code", entry.target),
@@ -148,6 +148,12 @@ def _target(entry: TargetEntry, line: str) -> Markup:
         id=entry.target,
         data_words=" ".join((entry.target, products, *entry.families)),
     )
+
+
+def _products(entry: TargetEntry) -> str:
+    if entry.target == gpu.CPU:
+        return "any machine"
+    return ", ".join(entry.products) or gpu.product_of(entry.target)
 
 
 def _line_blocks(offers: Iterable[Offer]) -> Iterator[Markup]:
@@ -204,8 +210,8 @@ def _set_links(one: SetView, folder: str) -> Iterator[Markup]:
         yield tag("a", name, href=relative(key, folder))
 
 
-def _help(any_cards: bool) -> Markup:  # noqa: FBT001 - one caller, beside it
-    if not any_cards:
+def _help(cards: Sequence[_Card], folder: str) -> Markup:
+    if not cards:
         return tag("p", "No set is published here yet.")
     return tag(
         "div",
@@ -227,7 +233,13 @@ def _help(any_cards: bool) -> Markup:  # noqa: FBT001 - one caller, beside it
             "One index is enough, everything is in it: an --extra-index-url could replace a tested wheel by "
             "an untested one.",
         ),
-        tag("noscript", tag("p", "URL stands for the address of the store, which is that of this page.")),
+        tag(
+            "noscript",
+            tag(
+                "p",
+                f"URL stands for what is before /{folder or 'index.html'} in the address of this page.",
+            ),
+        ),
         class_="card",
     )
 
@@ -237,12 +249,10 @@ def _unserved(entries: Sequence[TargetEntry]) -> Markup:
         tag(
             "li",
             tag("code", entry.target),
-            tag("span", ", ".join(entry.products) or gpu.product_of(entry.target), class_="products"),
+            tag("span", _products(entry), class_="products"),
             parts.badge("nothing yet" if entry.target in gpu.known_targets() else "not built", "bad"),
             id=entry.target,
-            data_words=" ".join(
-                (entry.target, *entry.products, gpu.product_of(entry.target), *entry.families)
-            ),
+            data_words=" ".join((entry.target, _products(entry), *entry.families)),
         )
         for entry in entries
         if entry.target != gpu.CPU

@@ -13,7 +13,7 @@ for (const time of document.querySelectorAll("time")) {
   const [count, unit] = hours < 48 ? [hours, "hour"] : [Math.floor(hours / 24), "day"];
   const ago = document.createElement("span");
   ago.className = "ago";
-  ago.textContent = ` (${count} ${unit}${count === 1 ? "" : "s"} ago)`;
+  ago.textContent = hours === 0 ? " (within the last hour)" : ` (${count} ${unit}${count === 1 ? "" : "s"} ago)`;
   time.append(ago);
 }
 
