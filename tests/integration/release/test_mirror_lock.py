@@ -13,10 +13,11 @@ import pytest
 from cairn import stack
 from cairn.cli.main import main
 from cairn.errors import GateError, NetworkError, StoreError
+from cairn.release.index.generation import MIRRORED
 from cairn.release.index.keys import index_url
 from cairn.release.index.snapshot import Index
-from cairn.release.publish import mirror_lock, mirror_sync
-from cairn.release.publish.files import publish
+from cairn.release.publish import distribution, mirror_lock, mirror_sync
+from cairn.release.publish.files import publish, publish_dists
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.store.folder import LocalStore
 from helpers.release import make_wheel
@@ -162,6 +163,17 @@ def test_a_lock_from_which_a_file_was_taken_does_not_suffice(
     mirror_sync.sync(store, "staging", less)
     found = mirror_sync.problems(less, stack.load(project), Index(store, "staging").load())
     assert [line.partition(":")[0] for line in found] == ["Python 3.12 on win_amd64"]
+
+
+def test_a_file_that_no_review_has_seen_is_noticed_where_it_would_be_installed(
+    lock: MirrorLock, project: Path, store: LocalStore, tmp_path: Path
+) -> None:
+    mirror_sync.sync(store, "staging", lock)
+    sneaked = make_wheel(tmp_path / "sneaked", "deep", "9.9")
+    publish_dists(Index(store, "staging"), [distribution.read(sneaked)], "mirror", build=MIRRORED)
+    found = mirror_sync.problems(lock, stack.load(project), Index(store, "staging").load())
+    assert len(found) == len(mirror_lock.places(lock))
+    assert all("deep-9.9-py3-none-any.whl with sha256" in line for line in found)
 
 
 def test_locking_again_keeps_versions_until_an_upgrade_is_asked_for(

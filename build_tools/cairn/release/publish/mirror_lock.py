@@ -17,6 +17,7 @@ from packaging.version import Version
 
 from cairn import datafile, files, requirements
 from cairn.errors import UsageError, WheelError
+from cairn.release.index.generation import FileRef
 from cairn.release.publish.compatibility import Platform
 from cairn.stack import Stack
 from cairn.wheels.metadata.wheel_info import parse_file_name
@@ -149,6 +150,16 @@ def changes(old: MirrorLock | None, new: MirrorLock) -> tuple[str, ...]:
         elif before[name] != after[name]:
             said.append(f"! {name}: other bytes under the same name, sha256 {after[name]}")
     return tuple(said)
+
+
+def not_in(lock: MirrorLock, files: Iterable[FileRef]) -> tuple[str, ...]:
+    """Which of these files no review has seen: a sentence for each that a lock does not name, or not so."""
+    locked = {file.file_name: file.sha256 for file in lock.files}
+    return tuple(
+        f"{ref.filename} with sha256 {ref.sha256} is not in the lock of the mirror"
+        for ref in files
+        if locked.get(ref.filename) != ref.sha256
+    )
 
 
 def places(lock: MirrorLock) -> tuple[Platform, ...]:

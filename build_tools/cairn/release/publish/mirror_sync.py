@@ -82,8 +82,9 @@ def problems(lock: MirrorLock, stack: Stack, snapshot: Snapshot) -> tuple[str, .
         # With every file there, an index that does not resolve means that the lock was edited.
         for platform in mirror_lock.places(lock):
             lines = tuple(mirror_lock.lines_for(lock.asked, platform))
-            missing = closure(snapshot, roots=(), requirements=lines, platform=platform).missing
-            found += [f"{platform}: {item}" for item in missing]
+            chosen = closure(snapshot, roots=(), requirements=lines, platform=platform)
+            found += [f"{platform}: {index} lacks {item}" for item in chosen.missing]
+            found += [f"{platform}: {item}" for item in mirror_lock.not_in(lock, chosen.files)]
     return tuple(found)
 
 
