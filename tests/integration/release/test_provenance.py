@@ -1,0 +1,50 @@
+"""A release that is signed, through the real gate, and a user who checks it."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn.cli.main import main
+from cairn.release.promote import promote
+from cairn.release.provenance import record_signatures, signing_key
+from cairn.release.provenance.objects import KeyAttester
+from cairn.release.provenance.signing_key import PRIVATE_NAME, PUBLIC_NAME
+from cairn.release.publish import wheel_set as sets
+from cairn.store.folder import LocalStore
+from helpers.gate import data_of, record_of
+from helpers.provenance import MANIFEST
+from helpers.release import audit, make_set, make_wheel
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_signed_release_is_checked_by_whoever_installs_it(store: LocalStore, tmp_path: Path) -> None:
+    signing_key.create(tmp_path / "keys")
+    signer = signing_key.signer(tmp_path / "keys" / PRIVATE_NAME)
+    wheels = [
+        make_wheel(tmp_path, "torch", "2.9.0"),
+        make_wheel(tmp_path, "torchvision", "2.9.0", requires=["torch==2.9.0"]),
+    ]
+    given = msgspec.structs.replace(make_set(wheels), manifest_sha256=hashlib.sha256(MANIFEST).hexdigest())
+    attester = KeyAttester(signer)
+    made = sets.stage_set(store, "staging", given, wheels, manifest=MANIFEST, attester=attester)
+    record = data_of(record_of(made))
+    done = promote(store, made.id, records=[record], attester=attester)
+    assert done.judgement is not None
+    key = record_signatures.signature_key(made.id, hashlib.sha256(record).hexdigest())
+    store.write(key, record_signatures.sign(record, signer))
+
+    trust = ["--trust", str(tmp_path / "keys" / PUBLIC_NAME)]
+    named = [str(path) for path in wheels]
+    for index in ("staging", "release"):
+        assert main(["index", "verify", *named, "--store", store.url, "--index", index, *trust]) == 0
+        assert audit(store, index, hashes=True) == ()
+    assert promote(store, made.id, attester=attester).kept
+    # What the gate has found is part of what was signed.
+    judgement = store.path / "sets" / made.id / "judgements" / f"{done.judgement}.json"
+    judgement.write_bytes(judgement.read_bytes().replace(b'"met"', b'"met "'))
+    assert main(["index", "verify", *named, "--store", store.url, *trust]) == 9
