@@ -68,16 +68,16 @@ class Report:
         """The links that do not hold."""
         return tuple(link for link in self.links if link.state == "broken")
 
-    def link(self, name: LinkName, set_id: str | None = None) -> _Checking:
+    def link(self, name: LinkName, set_id: str | None = None, *, good: State = "good") -> _Checking:
         """Add the link that the block checks: it appends what it finds, what it raises breaks it."""
-        return _Checking(self.links, name, set_id)
+        return _Checking(self.links, name, set_id, good)
 
 
 class _Checking:
     """See `Report.link`."""
 
-    def __init__(self, links: list[Link], name: LinkName, set_id: str | None) -> None:
-        self._links, self._name, self._set_id = links, name, set_id
+    def __init__(self, links: list[Link], name: LinkName, set_id: str | None, good: State) -> None:
+        self._links, self._name, self._set_id, self._good = links, name, set_id, good
         self._said: list[str] = []
 
     def __enter__(self) -> list[str]:
@@ -88,7 +88,7 @@ class _Checking:
         broken = isinstance(error, CairnError) and not isinstance(error, NetworkError | PrerequisiteError)
         if broken or error is None:
             text = str(error) if broken else "; ".join(self._said)
-            state: State = "broken" if broken else "good"
+            state = "broken" if broken else self._good
             self._links.append(Link(name=self._name, state=state, text=text, set_id=self._set_id))
         return broken
 
@@ -157,7 +157,7 @@ def _provenance(
         text = "nobody has signed it, and no signature was asked for"
         report.links.append(Link(name="provenance", state="unsigned", text=text))
         return None
-    with report.link("provenance") as said:
+    with report.link("provenance", good="unsigned" if trust is None else "good") as said:
         every = evidence.vouched(reader, file, trust)
         if strangers := sorted(set_id[:_SHOWN] for set_id in every if set_id not in file.sets):
             raise StoreError(f"a statement is about the set {strangers[0]}, with which the file never came")
@@ -202,7 +202,7 @@ def _set(
         if listed.judgement is None:
             said.append(f"none: {report.index} asks no gate")
         else:
-            found = evidence.judgement(reader, listed.set_id, listed.judgement)
+            found = evidence.judgement(reader, listed.set_id, listed.judgement, report.index)
             met = sum(demand.outcome == "met" for demand in found.demands)
             said.append(f"{met} of {len(found.demands)} demands met, {found.judged}")
 

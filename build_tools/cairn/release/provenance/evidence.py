@@ -181,18 +181,20 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         set_id: of the set that it judged.
         judged: when.
         demands: each with how it stood.
+        target: the index that the set was to go to; None in early ones.
     """
 
     set_id: str
     judged: str
     demands: tuple[_Demand, ...]
+    target: str | None = None
 
 
-def judgement(reader: Reader, set_id: str, digest: str) -> Judgement:
-    """What the gate found of a set.
+def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement:
+    """What the gate found of a set that was to go to an index.
 
     Raises:
-        StoreError: it is missing, was changed, is of another set, or is a no.
+        StoreError: it is missing, was changed, is of another set or index, or is a no.
     """
     what = f"the judgement {digest[:_SHOWN]}"
     data = _named(reader, keys.set_key(set_id, f"judgements/{digest}.json"), digest, what)
@@ -202,6 +204,8 @@ def judgement(reader: Reader, set_id: str, digest: str) -> Judgement:
         raise StoreError(f"{what} cannot be read: {error}") from error
     if found.set_id != set_id:
         raise StoreError(f"{what} is of another set: {found.set_id[:_SHOWN]}")
+    if found.target not in (None, index):
+        raise StoreError(f"{what} is of another index: {str(found.target)[:100]}")
     if refused := [demand.name for demand in found.demands if demand.outcome == "not met"]:
         raise StoreError(f"{what} is a no: {', '.join(refused)}")
     return found

@@ -14,7 +14,7 @@ from cairn import datafile
 from cairn.errors import PrerequisiteError, UsageError
 from cairn.release.index.generation import ProvenanceKind
 from cairn.release.provenance import dsse, statement
-from cairn.release.provenance.dsse import Envelope, SignatureError
+from cairn.release.provenance.dsse import Envelope, SignatureError, UntrustedKeyError
 from cairn.release.provenance.signing_key import Signer
 from cairn.release.provenance.statement import Claims
 from cairn.release.provenance.trust import Trust
@@ -94,7 +94,7 @@ def vouched(data: bytes, trust: Trust | None, *, file_name: str, sha256: str) ->
         sha256: of that file.
 
     Raises:
-        SignatureError: nobody who is trusted signed a statement, it was changed, or is about another file.
+        SignatureError: nobody who is trusted signed, a statement was changed, or is about another file.
         PrerequisiteError: it is of PEP 740, and the extra `sign` is missing.
     """
     name = f"the provenance of {file_name}"
@@ -110,7 +110,7 @@ def vouched(data: bytes, trust: Trust | None, *, file_name: str, sha256: str) ->
         statements = pep740.statements(data, trust, file_name=file_name, sha256=sha256)
         found = [Vouched(claims=statement.decode(payload, name=name), by=by) for payload, by in statements]
     else:
-        found = [_by_key(envelope, trust, name) for envelope in _local(data, name).envelopes]
+        found = _by_keys(_local(data, name).envelopes, trust, name)
     if not found:
         raise SignatureError(f"{name} holds no statement")
     for one in found:
@@ -120,6 +120,19 @@ def vouched(data: bytes, trust: Trust | None, *, file_name: str, sha256: str) ->
     sets = [one.claims.set_id for one in found]
     if len(set(sets)) != len(sets):
         raise SignatureError(f"{name} has two statements about one set")
+    return found
+
+
+def _by_keys(envelopes: Sequence[Envelope], trust: Trust | None, name: str) -> Sequence[Vouched]:
+    """The statements that a trusted key signed; others may have signed for sets that are theirs."""
+    found, strange = [], None
+    for envelope in envelopes:
+        try:
+            found.append(_by_key(envelope, trust, name))
+        except UntrustedKeyError as error:
+            strange = error
+    if strange is not None and not found:
+        raise strange
     return found
 
 

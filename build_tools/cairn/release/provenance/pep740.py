@@ -147,8 +147,12 @@ def _vouched(attestation: Attestation, trust: Trust, file_name: str, sha256: str
             continue
         payload = attestation.envelope.statement
         builder = statement.decode(payload, name=f"the provenance of {file_name}").builder.id
-        if attestation.certificate_claims.get(_BUILD_CONFIG_URI) != builder:
+        ran = attestation.certificate_claims.get(_BUILD_CONFIG_URI, "")
+        if ran != builder:
             raise SignatureError(f"{workflow} signed that {builder[:200]} built {file_name}, which it is not")
+        if workflow.ref is not None and not ran.endswith(f"/{workflow.file}@{workflow.ref}"):
+            said = f"{workflow} does not vouch for {file_name}: {ran} does"
+            continue
         return payload, str(workflow)
     raise SignatureError(said, tip="give the releaser's workflow: --trust github:OWNER/NAME/WORKFLOW.yml")
 

@@ -146,12 +146,14 @@ def open_bundle(path: Path) -> Store:
     if path.is_dir():
         return LocalStore(path)
     objects: dict[str, bytes] = {}
+    left = _MOST_BYTES
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
                 if keys.kind_of(member.filename) is None or member.filename in objects:
                     raise UsageError(f"{path} is not a bundle: it holds {member.filename[:200]!r}")
-                if member.file_size > _MOST_BYTES:
+                left -= member.file_size
+                if left < 0:
                     raise UsageError(f"{path} is not a bundle: {member.filename[:200]!r} is too large")
                 with archive.open(member) as stream:
                     objects[member.filename] = stream.read(_MOST_BYTES)
@@ -168,20 +170,21 @@ def save_bundle(path: Path, objects: Mapping[str, bytes]) -> None:
 
 
 def index_of_bundle(bundle: Store) -> str:
-    """The one index that a bundle is of.
+    """The one index that a bundle is of, if that is a release.
+
+    Whoever made the bundle chose what is in it, and what is signed for staging was neither tested nor judged:
+    a user who wants that says so.
 
     Raises:
-        UsageError: it is of none, or of several.
+        UsageError: it is of none, of several, or not of a release.
     """
     found = [name for name in keys.possible_indexes() if bundle.exists(keys.state_key(name))]
-    if len(found) != 1:
-        tip = (
-            f"say which: --index {' or '.join(found)}"
-            if found
-            else "save one: cairn index verify --save-bundle"
-        )
-        raise UsageError(f"{bundle.url} is a bundle of {', '.join(found) or 'no index'}", tip=tip)
-    return found[0]
+    if len(found) == 1 and found[0].partition("/")[0] == "release":
+        return found[0]
+    tip = (
+        f"say which: --index {' or '.join(found)}" if found else "save one: cairn index verify --save-bundle"
+    )
+    raise UsageError(f"{bundle.url} is a bundle of {', '.join(found) or 'no index'}", tip=tip)
 
 
 class _Bundle(MemoryStore):

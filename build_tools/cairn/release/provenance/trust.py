@@ -11,23 +11,26 @@ from cairn.errors import UsageError
 from cairn.release.provenance import signing_key
 from cairn.release.provenance.signing_key import PublicKey
 
-_WORKFLOW = re.compile(r"github:([A-Za-z0-9-]+/[A-Za-z0-9._-]+)/([A-Za-z0-9._-]+\.ya?ml)")
+_WORKFLOW = re.compile(r"github:([A-Za-z0-9-]+/[A-Za-z0-9._-]+)/([A-Za-z0-9._-]+\.ya?ml)(?:@(refs/.+))?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workflow:
-    """A workflow of GitHub Actions, at whatever ref; PyPI's trusted publishers are named the same way.
+    """A workflow of GitHub Actions; PyPI's trusted publishers are named the same way, without the ref.
 
     Attributes:
         repository: `owner/name`.
         file: its name below `.github/workflows/`.
+        ref: the branch or tag that it must run on, in full (`refs/heads/main`); None for any. Whoever may
+            push a branch may change the workflow on it.
     """
 
     repository: str
     file: str
+    ref: str | None = None
 
     def __str__(self) -> str:
-        return f"github:{self.repository}/{self.file}"
+        return f"github:{self.repository}/{self.file}" + (f"@{self.ref}" if self.ref else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +50,7 @@ class Trust:
 
 
 def read(names: Sequence[str]) -> Trust:
-    """Whom these names stand for: each the file of a public key, or `github:OWNER/NAME/WORKFLOW.yml`.
+    """Whom these names stand for: each a public key's file, or `github:OWNER/NAME/WORKFLOW.yml[@REF]`.
 
     Raises:
         UsageError: a name is neither, or its file is not a public key.
@@ -55,9 +58,9 @@ def read(names: Sequence[str]) -> Trust:
     workflows, keys = [], []
     for name in names:
         if match := _WORKFLOW.fullmatch(name):
-            workflows.append(Workflow(repository=match[1], file=match[2]))
+            workflows.append(Workflow(repository=match[1], file=match[2], ref=match[3]))
         elif name.startswith("github:"):
-            tip = "write github:OWNER/NAME/WORKFLOW.yml, the file below .github/workflows/"
+            tip = "write github:OWNER/NAME/WORKFLOW.yml, and if you like @refs/heads/main after it"
             raise UsageError(f"{name} names no workflow", tip=tip)
         else:
             keys.append(Path(name))

@@ -434,7 +434,9 @@ def test_nobody_is_trusted_by_default(made: Released) -> None:
 
 
 def test_without_signatures_the_digests_are_checked(there: Released) -> None:
-    assert not there.check(trust=None).broken
+    report = there.check(trust=None)
+    assert not report.broken
+    assert {link.name: link.state for link in report.links}["provenance"] == "unsigned"
     rewrite(there, file=lambda plain: plain.update(provenance=None, provenance_kind=None))
     report = there.check(trust=None)
     assert not report.broken
@@ -476,7 +478,7 @@ def test_a_wheel_of_two_sets_has_a_statement_for_each(tmp_path: Path) -> None:
     }
 
 
-def _second_set(first: Released) -> Released:
+def _second_set(first: Released, attester: KeyAttester | None = None) -> Released:
     """The same wheels, sealed as a set for another Python."""
     opened = msgspec.structs.replace(first.made, closure=(), set_id=None, python="3.12")
     made = sets.stage_set(first.store, "staging", opened, first.wheels, manifest=MANIFEST)
@@ -488,7 +490,7 @@ def _second_set(first: Released) -> Released:
     digest = hashlib.sha256(judged).hexdigest()
     first.store.objects[keys.set_key(made.id, f"judgements/{digest}.json")] = judged
     listed = msgspec.structs.replace(listed, judgement=digest)
-    offer(first.store, made, listed, KeyAttester(RELEASER))
+    offer(first.store, made, listed, attester or KeyAttester(RELEASER))
     return Released(store=first.store, wheels=first.wheels, made=made, listed=listed)
 
 
@@ -504,6 +506,28 @@ def test_a_set_for_which_nobody_signed_is_told_beside_one_that_is_signed(tmp_pat
     assert not report.broken
     assert report.warnings[-1] == f"nobody has signed for the set {second.made.id[:12]}, which has it too"
     assert second.made.id not in {link.set_id for link in report.links}
+
+
+def test_who_signs_for_another_set_need_not_be_known(tmp_path: Path) -> None:
+    """Two people release sets that share a wheel; a user trusts one of them."""
+    first = released(tmp_path)
+    second = _second_set(first, KeyAttester(STRANGER))
+    assert len(envelope(second)["envelopes"]) == 2
+    report = second.check()
+    assert not report.broken
+    assert report.warnings[-1] == f"nobody has signed for the set {second.made.id[:12]}, which has it too"
+    report = second.check(trust=Trust(keys={STRANGER.key_id: STRANGER.public}))
+    assert not report.broken
+    assert {link.set_id for link in report.links if link.name == "statement"} == {second.made.id}
+
+
+def test_a_judgement_for_another_index_does_not_count(there: Released) -> None:
+    key = keys.set_key(there.made.id, f"judgements/{there.listed.judgement}.json")
+    data = json.dumps(json.loads(there.store.objects[key]) | {"target": "nightly"}).encode()
+    digest = hashlib.sha256(data).hexdigest()
+    there.store.objects[keys.set_key(there.made.id, f"judgements/{digest}.json")] = data
+    rewrite(there, listed=lambda plain: plain.update(judgement=digest))
+    assert "is of another index: nightly" in said(there.check())
 
 
 def test_a_server_that_fails_is_no_finding(there: Released, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,6 +114,16 @@ def test_another_workflow_is_not_trusted(made: Released) -> None:
         check(data, made, TRUST)
 
 
+def test_a_workflow_may_be_trusted_at_one_ref_alone(made: Released) -> None:
+    data, _, _ = provenance(made)
+    here = Workflow(repository="ROCm/TheRock", file="release.yml", ref="refs/heads/main")
+    assert check(data, made, Trust(workflows=(here,))) == str(here)
+    for ref in ("refs/heads/mine", "refs/heads/mai", "main", "refs/tags/refs/heads/main"):
+        other = Workflow(repository="ROCm/TheRock", file="release.yml", ref=ref)
+        with pytest.raises(SignatureError, match="@refs/heads/main does"):
+            check(data, made, Trust(workflows=(other,)))
+
+
 def test_the_publisher_that_an_object_names_proves_nothing(sigstore: OwnSigstore, tmp_path: Path) -> None:
     """Anybody may write the name of the workflow there; the certificate has the true one."""
     signer = sigstore.signer("evil/fork", "release.yml")

@@ -8,6 +8,7 @@ import pytest
 import requests
 
 from cairn.errors import NetworkError, StoreError, UsageError
+from cairn.release.index import keys
 from cairn.release.provenance import reader
 from cairn.release.provenance.reader import Recorder, WebReader
 from cairn.store.memory import MemoryStore
@@ -78,7 +79,8 @@ def test_a_bundle_holds_nothing_twice(tmp_path: Path) -> None:
 def test_a_bundle_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "_MOST_BYTES", 1000)
     with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("release/state.json", bytes(1001))
+        archive.writestr("release/state.json", bytes(600))
+        archive.writestr("staging/state.json", bytes(401))
     with pytest.raises(UsageError, match="too large"):
         reader.open_bundle(tmp_path / "b.zip")
 
@@ -90,13 +92,22 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
             reader.open_bundle(tmp_path / name)
 
 
+def _of(*indexes: str) -> MemoryStore:
+    return MemoryStore({keys.state_key(index): b"" for index in indexes})
+
+
 def test_a_bundle_of_no_index_or_of_several_asks_which() -> None:
+    assert reader.index_of_bundle(_of("release/gfx110X-all")) == "release/gfx110X-all"
     with pytest.raises(UsageError, match="of no index"):
-        reader.index_of_bundle(MemoryStore())
+        reader.index_of_bundle(_of())
     with pytest.raises(UsageError, match="of staging, release/gfx110X-all"):
-        reader.index_of_bundle(
-            MemoryStore({"release/gfx110X-all/state.json": b"", "staging/state.json": b""})
-        )
+        reader.index_of_bundle(_of("release/gfx110X-all", "staging"))
+
+
+def test_a_bundle_does_not_choose_staging_for_the_user() -> None:
+    with pytest.raises(UsageError, match="is a bundle of staging") as caught:
+        reader.index_of_bundle(_of("staging"))
+    assert caught.value.tip == "say which: --index staging"
 
 
 def test_an_index_on_the_web_is_read_like_a_store(made: Released, tmp_path: Path) -> None:

@@ -136,6 +136,12 @@ def test_trust_is_in_keys_and_in_workflows(tmp_path: Path) -> None:
     found = trust.read([str(tmp_path / PUBLIC_NAME), "github:ROCm/TheRock/release.yml"])
     assert list(found.keys) == [made.key_id]
     assert found.workflows == (trust.Workflow(repository="ROCm/TheRock", file="release.yml"),)
+    (at,) = trust.read(["github:ROCm/TheRock/release.yml@refs/heads/main"]).workflows
+    assert (at.file, at.ref, str(at)) == (
+        "release.yml",
+        "refs/heads/main",
+        "github:ROCm/TheRock/release.yml@refs/heads/main",
+    )
     assert found
     assert not trust.read([])
 
