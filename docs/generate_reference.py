@@ -32,6 +32,7 @@ from cairn.release import records
 from cairn.release.gate import judgement
 from cairn.release.index import generation
 from cairn.release.pages import targets_file
+from cairn.release.provenance import objects
 from cairn.release.publish import mirror_lock
 from cairn.rocm import packages_toml
 from cairn.sources.manifest import manifest
@@ -116,6 +117,12 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         "answer.json",
         records.Answer,
         "`cairn release record answer` keeps it beside the set; the gate reads it.",
+    )
+    yield (
+        "provenance.json",
+        objects.Provenance,
+        "Beside a wheel that a key vouches for (`--sign-key`), as `<wheel>.<digest>.provenance`; `cairn index "
+        "verify` reads it. A payload is an in-toto statement. Beside a test record lies such an envelope alone.",
     )
     yield "state.json", generation.Pointer, "The one file of an index that changes: which generation counts."
     yield "generation.json", generation.Generation, "A whole state of an index; it never changes."
