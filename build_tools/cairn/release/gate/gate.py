@@ -17,7 +17,8 @@ from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.index import keys
 from cairn.release.index.generation import FileRef, now
 from cairn.release.index.snapshot import Snapshot, refs_of
-from cairn.release.publish.rules import name_clashes, second_builds, sorting_below
+from cairn.release.publish.rules import file_problems, sorting_below
+from cairn.release.publish.set_resolution import resolve_set
 from cairn.release.records import KeptRecord
 from cairn.release.serve.server import serving
 from cairn.store.protocol import Store, sha256_of
@@ -74,7 +75,7 @@ def _judged(case: Case) -> Iterator[Demand]:
     demands: Sequence[tuple[str, Callable[[Case], Sequence[str]], str]] = (
         ("every file passes verify", _findings, "no finding"),
         (_TESTED, lambda c: evidence.problems(c.wheel_set, records), evidence.why(wheel_set, records)),
-        ("pip and uv install it, every extra, from the index as it will be", _uninstallable, "both did"),
+        ("pip and uv install it, every extra, from the index as it will be", _uninstallable, "they do"),
         (
             "versions sort above what is there",
             lambda c: sorting_below(c.target, [_ref(wheel) for wheel in c.wheel_set.wheels]),
@@ -140,7 +141,7 @@ def _uninstallable(case: Case) -> tuple[str, ...]:
             extras = ",".join(wheel_info.read(path).extras)
         requirements.append(f"{wheel.distribution}{f'[{extras}]' if extras else ''}=={wheel.version}")
     wanted = {(wheel.distribution, Version(wheel.version)) for wheel in case.wheel_set.wheels}
-    problems = []
+    problems = list(resolve_set(case.after, case.wheel_set).problems)
     with serving(case.store) as server:
         url = keys.set_url(server.url, case.wheel_set.id)
         for installer in ("pip", "uv"):
@@ -160,10 +161,7 @@ def _uninstallable(case: Case) -> tuple[str, ...]:
 
 
 def _other_builds(case: Case) -> tuple[str, ...]:
-    refs = refs_of(case.wheel_set)
-    clashes = name_clashes(case.target, refs)
-    fresh = [case.source.entry(ref) for ref in refs]
-    return clashes or second_builds(case.target, fresh)
+    return file_problems(case.target, [case.source.entry(ref) for ref in refs_of(case.wheel_set)])
 
 
 def _incomplete(case: Case) -> tuple[str, ...]:
