@@ -156,20 +156,24 @@ class Upload:
         count = min(size, self.size - start)
         md5 = self._md5(start, count)
         if there != (count, md5.hex()):
-            # Not its bytes: of many files at once, each in parts, they would fill the memory.
-            with ReadFileChunk.from_filename(str(self.source), start, count) as body:
-                answer = self.bucket.ask(
-                    "upload_part",
-                    self.key,
-                    UploadId=upload_id,
-                    PartNumber=number,
-                    Body=body,
-                    ContentLength=count,
-                    ContentMD5=base64.b64encode(md5).decode(),
-                )
-            there = (count, bare(answer["ETag"]))
+            etag = self.bucket.trying(lambda: self._send_once(upload_id, number, start, count, md5))
+            there = (count, etag)
         self.on_bytes(count)
         return f'"{there[1]}"'
+
+    def _send_once(self, upload_id: str, number: int, start: int, count: int, md5: bytes) -> str:
+        # A stream of each try's own, not the bytes: of many files at once, they would fill the memory.
+        with ReadFileChunk.from_filename(str(self.source), start, count) as body:
+            answer = self.bucket.ask_once(
+                "upload_part",
+                self.key,
+                UploadId=upload_id,
+                PartNumber=number,
+                Body=body,
+                ContentLength=count,
+                ContentMD5=base64.b64encode(md5).decode(),
+            )
+        return bare(answer["ETag"])
 
     def _md5(self, start: int, count: int) -> bytes:
         digest = hashlib.md5(usedforsecurity=False)
