@@ -48,9 +48,11 @@ SEVERAL_MEANINGS = {
     "--find-links": "pip's places, and folders that `wheel verify` reads",
     "--jobs": "compile jobs, and submodules",
     "--python": "an interpreter, an environment, or versions",
+    "--reason": "of a bypass, a yank, or what the log alone says",
     "--require": "of a wheel, of a set, or to be mirrored",
     "--rocm-version": "of what is packaged, and in a version",
     "--set": "to be published, and to be tested",
+    "--to": "an index, and a generation",
     "--version": "of the program, and of a wheel",
 }
 
