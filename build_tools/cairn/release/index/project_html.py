@@ -111,18 +111,18 @@ def _version(name: str, version: str, files: Sequence[FileEntry], prefix: str, *
 
 def _file_item(file: FileEntry, prefix: str, *, alone: tuple[bool, bool]) -> str:
     """One file; `alone` says whether its untested and yanked marks are not those of all of its version."""
-    said = [tag_words.of_file(file.filename), readable_size(file.size)]
+    said = [_often(tag_words.of_file(file.filename)), readable_size(file.size)]
     if file.requires_python:
-        said.append(f"Python {file.requires_python}")
+        said.append(f"Python {_often(file.requires_python)}")
     if file.upload_time:
-        said.append(file.upload_time[:16].replace("T", " "))
+        said.append(_shown(file.upload_time[:16].replace("T", " ")))
     if file.provenance is not None:
         said.append("signed by a workflow" if file.provenance_kind == "pep740" else "signed by a local key")
     notes = _note(file.untested) if alone[0] else ""
     if alone[1] and file.yanked is not None:
         notes += _note(f"yanked: {file.yanked}" if file.yanked else "yanked, without a reason")
     return (
-        f"<li><a {_attributes(file, prefix)}>{_shown(file.filename)}</a>\n<p>{_shown(' · '.join(said))}</p>"
+        f"<li><a {_attributes(file, prefix)}>{_shown(file.filename)}</a>\n<p>{' · '.join(said)}</p>"
         f"<p class=copy>sha256 <code>{_shown(file.sha256)}</code></p>{notes}</li>\n"
     )
 
@@ -185,6 +185,10 @@ def _shown(value: str) -> str:
     # To look first, again: hardly any text has something unseen in it.
     seen = value.isascii() and value.isprintable()
     return _attribute(value if seen else safe_text.visible(value))
+
+
+_often = functools.lru_cache(maxsize=1024)(_shown)
+"""The same for values that many files share."""
 
 
 @functools.cache
