@@ -102,6 +102,19 @@ def test_what_people_search_for_is_among_the_words(asked: str) -> None:
     assert any(asked in one for one in words)
 
 
+def test_an_older_line_has_the_note_of_its_own_sets() -> None:
+    older = one_set(
+        6, "2.8.0+rocm7.9.0", ("gfx1100",), line="release/2.8", family="gfx110X-all", untested="no GPU"
+    )
+    view = msgspec.structs.replace(family(), sets=(*family().sets, older))
+    card = card_of(page(views=(channel(), view)), "gfx1101")
+    assert [note.text for note in card.all("p", class_="note")] == [f"! {NO_GPU}"]
+    card = card_of(page(views=(channel(), view)), "gfx1100")
+    (folded,) = (d for d in card.all("details") if d.one("summary").text == "Other lines: release/2.8")
+    assert [note.text for note in folded.all("p", class_="note")] == ["! no GPU"]
+    assert texts(card, "gfx1100")[-1] == "✓ tested"  # of the newest line
+
+
 def test_facts_of_a_set() -> None:
     root = page()
     facts = next(card_of(root, "gfx1100").all("p", class_="facts")).text
