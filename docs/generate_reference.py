@@ -31,7 +31,7 @@ from cairn.cli.upstream import (
 from cairn.release import records
 from cairn.release.gate import judgement
 from cairn.release.index import generation
-from cairn.release.pages import targets_file
+from cairn.release.pages import targets_file, view
 from cairn.release.provenance import objects
 from cairn.release.publish import mirror_lock
 from cairn.rocm import packages_toml
@@ -111,6 +111,11 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         "targets.json",
         targets_file.TargetsFile,
         "Beside the pages of an index; `cairn install` reads it.",
+    )
+    yield (
+        "night.json",
+        view.Night,
+        "Below `status/` of an index: how the last run of a line, family, Python and platform ended.",
     )
     yield "judgement.json", judgement.GateReport, "`cairn release promote` keeps it beside the set."
     yield (

@@ -28,7 +28,7 @@ class UsageError(CairnError):
 
 
 class PrerequisiteError(CairnError):
-    """A program or package that the machine must have is missing."""
+    """A program, a package or hardware that the machine must have is missing."""
 
     exit_code = 3
 

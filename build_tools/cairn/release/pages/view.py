@@ -94,12 +94,16 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
     """How the last nightly run of one line, family, Python and platform ended; whoever runs it writes it.
 
     Attributes:
-        line, family, python, platform: what was run.
-        started, finished: RFC 3339 in UTC.
+        line: the release line that was run.
+        family: of the targets.
+        python: such as `3.12`.
+        platform: such as `linux_x86_64`.
+        started: RFC 3339 in UTC.
+        finished: RFC 3339 in UTC.
         outcome: `good` only if a set came out of it and was published.
         stage: where it ended, such as `build`; None for a good one.
         reason: what went wrong, in one sentence.
-        set_id: the set that came out of it, or None.
+        set_id: the set that came out of it; None for one that is not good.
         log: a URL where the run can be read, or None.
     """
 
