@@ -86,9 +86,9 @@ class Upload:
         # S3 does not tell whether an upload under way is of the same bytes; a key with their digest does.
         if self.sha256 in self.key:
             for (_, upload_id), _ in under_way(self.bucket, self.key, exactly=True):
-                if self._sent(upload_id):
+                if self._sent(upload_id, resumed=True):
                     return
-        if not self._sent(self._begun()):
+        if not self._sent(self._begun(), resumed=False):
             raise StoreError(f"{self.bucket.url}/{self.key} was not completed", tip="send it again")
 
     def arrived(self) -> bool:
@@ -104,10 +104,10 @@ class Upload:
         upload_id: str = answer["UploadId"]
         return upload_id
 
-    def _sent(self, upload_id: str) -> bool:
+    def _sent(self, upload_id: str, *, resumed: bool) -> bool:
         """Whether the file is there, by this upload or by someone else's who was faster."""
         try:
-            there = self._parts_there(upload_id)
+            there = self._parts_there(upload_id) if resumed else {}
             size = self.parts.size_for(self.size)
             numbers = range(1, -(-self.size // size) + 1)
             etags = side_by_side(

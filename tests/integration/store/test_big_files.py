@@ -1,0 +1,207 @@
+"""Files in parts: sent and fetched side by side, resumed, shared, and never believed without their sha256."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import NetworkError, StoreError
+from cairn.store.protocol import DamagedObjectError
+from cairn.store.s3.bucket import BucketStore
+from cairn.store.s3.upload import SHA256
+from helpers.buckets import Server
+from helpers.faults import Fault, Plan
+from helpers.faulty_server import FaultyServer
+from helpers.release import keys_of
+
+BYTES = os.urandom(17 << 20)  # four parts of 5 MiB, the last one smaller
+DIGEST = hashlib.sha256(BYTES).hexdigest()
+KEY = f"files/{DIGEST[:2]}/{DIGEST}/torch-1.0+rocm-py3-none-any.whl"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "torch-1.0+rocm-py3-none-any.whl"
+    path.write_bytes(BYTES)
+    return path
+
+
+def parts_sent(line: FaultyServer) -> int:
+    return sum("partNumber=" in path for kind, path in line.plan.requests if kind == "PUT")
+
+
+def parts_fetched(line: FaultyServer) -> int:
+    return Counter(kind for kind, _ in line.plan.requests)["GET"]
+
+
+def test_a_big_file_comes_back_as_it_was(store: BucketStore, source: Path, s3_server: Server) -> None:
+    arrived, fetched = list[int](), list[int]()
+    assert store.put_file(KEY, source, on_bytes=arrived.append)
+    found = s3_server.client.head_object(Bucket=store.bucket.name, Key=KEY)
+    assert found["ETag"].endswith('-4"')
+    assert found["ContentType"] == "application/zip"
+    assert found["CacheControl"] == "public, max-age=31536000, immutable"
+    assert found["Metadata"] == {SHA256: DIGEST}
+    with store.as_file(KEY, on_bytes=fetched.append) as path:
+        assert (path.name, path.read_bytes()) == (source.name, BYTES)
+    assert not path.exists()
+    assert sum(arrived) == sum(fetched) == len(BYTES)
+    assert len(arrived) == 4
+    assert list(store.strays()) == []
+
+
+def test_a_file_that_is_there_is_not_sent_again(
+    store: BucketStore, behind: BucketStore, line: FaultyServer, source: Path
+) -> None:
+    store.put_file(KEY, source)
+    line.plan = Plan()
+    assert not behind.put_file(KEY, source)
+    assert [kind for kind, _ in line.plan.requests] == ["HEAD"]
+
+
+def test_an_upload_that_was_interrupted_is_resumed(
+    store: BucketStore, behind: BucketStore, line: FaultyServer, source: Path
+) -> None:
+    # It looks for the object, then for uploads, begins one and sends two parts; the third breaks.
+    line.plan = Plan(Fault.FAILED, 6, times=99)
+    with pytest.raises(NetworkError):
+        behind.put_file(KEY, source)
+    assert not store.exists(KEY)
+    (stray,) = store.strays()
+    assert (stray.kind, stray.name.partition("?")[0]) == ("temporary", KEY)
+    line.plan = Plan()
+    arrived = list[int]()
+    assert behind.put_file(KEY, source, on_bytes=arrived.append)
+    assert parts_sent(line) == 2
+    assert sum(arrived) == len(BYTES)
+    assert store.read(KEY).data == BYTES
+    assert list(store.strays()) == []
+
+
+def test_parts_of_different_bytes_are_not_taken(store: BucketStore, source: Path, s3_server: Server) -> None:
+    place = {"Bucket": store.bucket.name, "Key": KEY}
+    begun = s3_server.client.create_multipart_upload(**place, Metadata={SHA256: DIGEST})["UploadId"]
+    s3_server.client.upload_part(**place, UploadId=begun, PartNumber=1, Body=bytes(5 << 20))
+    s3_server.client.upload_part(**place, UploadId=begun, PartNumber=9, Body=b"more")
+    store.put_file(KEY, source)
+    assert store.read(KEY).data == BYTES
+
+
+def test_an_upload_of_a_key_without_a_digest_begins_anew(
+    store: BucketStore, source: Path, s3_server: Server
+) -> None:
+    place = {"Bucket": store.bucket.name, "Key": "files/torch.whl"}
+    s3_server.client.create_multipart_upload(**place, Metadata={SHA256: "of something else"})
+    store.put_file("files/torch.whl", source)
+    assert store.read("files/torch.whl").data == BYTES
+    for stray in store.strays():
+        store.discard(stray)
+        store.discard(stray)
+    assert list(store.strays()) == []
+
+
+def test_two_who_send_the_same_file_at_once_both_succeed(store: BucketStore, source: Path) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: store.put_file(KEY, source), range(3)))
+    assert store.read(KEY).data == BYTES
+
+
+def test_what_someone_else_put_meanwhile_is_not_replaced(
+    store: BucketStore, behind: BucketStore, line: FaultyServer, tmp_path: Path
+) -> None:
+    source = tmp_path / "small"
+    source.write_bytes(b"ours")
+    line.plan = Plan()
+    line.before = lambda number: store.write("files/small", b"theirs") if number == 2 else None
+    try:
+        with pytest.raises(StoreError, match="was written by someone else, with other bytes"):
+            behind.put_file("files/small", source)
+        assert store.read("files/small").data == b"theirs"
+        store.delete("files/small")
+        line.plan = Plan()
+        line.before = lambda number: store.write("files/small", b"ours") if number == 2 else None
+        behind.put_file("files/small", source)
+    finally:
+        line.before = lambda _number: None
+
+
+def test_a_download_that_was_interrupted_is_resumed(
+    store: BucketStore, behind: BucketStore, line: FaultyServer, source: Path, cache: Path
+) -> None:
+    store.put_file(KEY, source)
+    line.plan = Plan(Fault.FAILED, 4, times=99)
+    with pytest.raises(NetworkError), behind.as_file(KEY):
+        pass
+    assert len((cache / "downloads" / DIGEST / "done").read_text().split()) == 2
+    line.plan = Plan()
+    fetched = list[int]()
+    with behind.as_file(KEY, on_bytes=fetched.append) as path:
+        assert path.read_bytes() == BYTES
+    assert parts_fetched(line) == 2
+    assert sum(fetched) == len(BYTES)
+    assert [entry.name for entry in (cache / "downloads").iterdir()] == [f"{DIGEST}.lock"]
+
+
+def test_what_an_interrupted_download_left_is_not_believed(
+    store: BucketStore, source: Path, cache: Path
+) -> None:
+    store.put_file(KEY, source)
+    left = cache / "downloads" / DIGEST
+    left.mkdir(parents=True)
+    (left / "data").write_bytes(bytes(len(BYTES)))
+    (left / "done").write_text("0\n1\n2\n")
+    with store.as_file(KEY) as path:
+        assert path.read_bytes() == BYTES
+
+
+@pytest.mark.parametrize("data", [b"small", BYTES], ids=["small", "big"])
+def test_bytes_that_are_not_those_of_the_sha256_are_not_handed_out(
+    store: BucketStore, s3_server: Server, data: bytes
+) -> None:
+    s3_server.client.put_object(
+        Bucket=store.bucket.name, Key="a", Body=data, Metadata={SHA256: hashlib.sha256(b"else").hexdigest()}
+    )
+    with pytest.raises(DamagedObjectError, match="is not what was put there"):
+        store.read("a")
+    with pytest.raises(DamagedObjectError), store.as_file("a"):
+        pass
+
+
+def test_what_others_put_has_no_sha256_and_is_read_all_the_same(
+    store: BucketStore, s3_server: Server
+) -> None:
+    s3_server.client.put_object(Bucket=store.bucket.name, Key="a", Body=BYTES)
+    found = store.stat("a")
+    assert found is not None
+    assert found.sha256 is None
+    assert store.read("a").data == BYTES
+    with store.as_file("a") as path:
+        assert path.read_bytes() == BYTES
+
+
+def test_a_listing_goes_on_beyond_a_thousand(store: BucketStore) -> None:
+    keys = [f"a/{number:04}" for number in range(1005)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda key: store.write(key, b""), keys))
+    assert keys_of(store) == keys
+    assert keys_of(store, "a/1") == keys[1000:]
+
+
+def test_what_a_console_makes_is_a_stray(store: BucketStore, s3_server: Server) -> None:
+    for key in ("folder/", ".hidden", "a//b", "fine"):
+        s3_server.client.put_object(Bucket=store.bucket.name, Key=key, Body=b"")
+    assert keys_of(store) == ["fine"]
+    strays = list(store.strays())
+    assert [(stray.kind, stray.name) for stray in strays] == [
+        ("foreign", ".hidden"),
+        ("foreign", "a//b"),
+        ("foreign", "folder/"),
+    ]
+    for stray in strays:
+        store.discard(stray)
+    assert list(store.strays()) == []

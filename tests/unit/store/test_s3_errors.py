@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import pytest
+from botocore import exceptions as boto
+
+from cairn.errors import CairnError, NetworkError, PrerequisiteError, StoreError
+from cairn.store.protocol import MissingKeyError
+from cairn.store.s3.errors import ChangedError, PastEndError, Place, UploadGoneError, translated
+from cairn.store.s3.upload import Parts
+
+PLACE = Place(url="s3://wheels/a", bucket="wheels", endpoint="https://s3.example")
+
+
+def answer(status: int, code: str, message: str = "") -> boto.ClientError:
+    return boto.ClientError(
+        {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}},
+        "PutObject",
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said", "tip"),
+    [
+        (answer(404, "NoSuchBucket"), StoreError, "there is no bucket wheels at https://s3.ex", "--store"),
+        (answer(403, "AccessDenied"), StoreError, "access to s3://wheels/a is denied", "s3:ListBucket"),
+        (answer(403, "403"), StoreError, "access to s3://wheels/a is denied", "s3:ListBucket"),
+        (answer(403, "InvalidAccessKeyId"), StoreError, "does not know the access key", "AWS_ACCESS_KEY_ID"),
+        (answer(403, "SignatureDoesNotMatch"), StoreError, "refuses the secret key", "AWS_SECRET_ACCESS_KEY"),
+        (answer(400, "ExpiredToken"), StoreError, "have expired", "sign in again"),
+        (answer(403, "RequestTimeTooSkewed"), StoreError, "the clock of this machine differs", "clock"),
+        (answer(301, "PermanentRedirect"), StoreError, "in a different region", "AWS_REGION"),
+        (answer(405, "MethodNotAllowed"), StoreError, "does not do what an S3 server does", "--endpoint-url"),
+        (answer(418, "Teapot", "short\nand stout"), StoreError, "418 Teapot short", "--endpoint-url"),
+        (boto.NoCredentialsError(), PrerequisiteError, "no credentials for https://s3", "AWS_ACCESS_KEY_ID"),
+        (
+            boto.EndpointConnectionError(endpoint_url="https://s3.example", error="refused"),
+            NetworkError,
+            "no answer from https://s3.example",
+            "--endpoint-url",
+        ),
+        (
+            boto.SSLError(endpoint_url="https://s3.example", error="CERTIFICATE_VERIFY_FAILED"),
+            StoreError,
+            "the certificate of https://s3.example is not trusted",
+            "AWS_CA_BUNDLE",
+        ),
+        (
+            boto.ParamValidationError(report='Invalid bucket name "A B"'),
+            StoreError,
+            'Invalid bucket name "A B"',
+            "--store",
+        ),
+    ],
+)
+def test_what_failed_is_said_in_one_line_with_what_to_do(
+    error: Exception, kind: type[CairnError], said: str, tip: str
+) -> None:
+    found = translated(error, PLACE)
+    assert type(found) is kind
+    assert said in str(found)
+    assert "\n" not in str(found)
+    assert tip in (found.tip or "")
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (404, "NoSuchKey", MissingKeyError),
+        (404, "404", MissingKeyError),
+        (412, "PreconditionFailed", ChangedError),
+        (412, "412", ChangedError),
+        (404, "NoSuchUpload", UploadGoneError),
+        (400, "InvalidPart", UploadGoneError),
+        (416, "InvalidRange", PastEndError),
+    ],
+)
+def test_what_a_store_acts_on_has_its_own_error(status: int, code: str, kind: type[StoreError]) -> None:
+    assert type(translated(answer(status, code), PLACE)) is kind
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (500, "InternalError"),
+        (500, "500"),
+        (502, "Bad Gateway"),
+        (503, "SlowDown"),
+        (429, "TooManyRequests"),
+        (400, "RequestTimeout"),
+        (400, "BadDigest"),
+        (409, "ConditionalRequestConflict"),
+        (409, "OperationAborted"),
+        (200, "InternalError"),  # as CompleteMultipartUpload fails
+    ],
+)
+def test_what_may_pass_is_tried_again(status: int, code: str) -> None:
+    assert type(translated(answer(status, code), PLACE)) is NetworkError
+
+
+@pytest.mark.parametrize(
+    ("total", "size"),
+    [
+        (1, 16 << 20),
+        (10_000 * (16 << 20), 16 << 20),
+        (10_000 * (16 << 20) + 1, 17 << 20),
+        (6 * 10**9, 16 << 20),
+        (5 << 40, 525 << 20),
+    ],
+)
+def test_parts_are_large_enough_for_ten_thousand_of_them(total: int, size: int) -> None:
+    assert Parts().size_for(total) == size
+    assert -(-total // size) <= 10_000
