@@ -7,6 +7,7 @@ import pytest
 
 from cairn.errors import NetworkError
 from cairn.release.index.keys import index_url
+from cairn.release.index.snapshot import Index
 from cairn.release.publish.files import publish
 from cairn.release.publish.mirror import mirror
 from cairn.store.folder import LocalStore
@@ -74,9 +75,21 @@ def test_what_the_channel_has_stays_as_it_is(store: LocalStore, tmp_path: Path) 
 
 @pytest.mark.usefixtures("upstream")
 def test_what_cannot_be_found_is_named(store: LocalStore, tmp_path: Path) -> None:
-    torch = make_wheel(tmp_path, "torch", "2.9.0", requires=["rocm==7.10.0"])
-    with pytest.raises(NetworkError, match=r"rocm==7\.10\.0, wanted by torch-2\.9\.0"):
+    torch = make_wheel(tmp_path, "torch", "2.9.0", requires=["numpy>=3"])
+    with pytest.raises(NetworkError, match=r"numpy>=3, wanted by torch-2\.9\.0"):
         mirror(store, "staging", dists=[torch])
+
+
+def test_whoever_registers_a_name_of_the_sdk_elsewhere_does_not_get_into_the_mirror(
+    upstream: LocalStore, store: LocalStore, tmp_path: Path
+) -> None:
+    evil = [make_wheel(tmp_path / "evil", name, "7.10.0") for name in ("rocm", "rocm-sdk-libraries-gfx942")]
+    publish(upstream, "dev", evil)
+    requires = ["rocm==7.10.0", "ROCm_SDK.libraries-gfx942==7.10.0"]
+    torch = make_wheel(tmp_path, "torch", "2.9.0", requires=requires)
+    with pytest.raises(NetworkError, match=r"is fetched from no other index: .*rocm==7\.10\.0, wanted by"):
+        mirror(store, "staging", dists=[torch])
+    assert not Index(store, "staging").load().exists
 
 
 @pytest.mark.usefixtures("upstream")

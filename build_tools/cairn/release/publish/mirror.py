@@ -11,6 +11,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from cairn import process
 from cairn.errors import NetworkError, ProcessError
 from cairn.release.index.generation import MIRRORED
@@ -18,6 +20,7 @@ from cairn.release.index.snapshot import Index, Snapshot
 from cairn.release.publish import distribution, pip_settings, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.files import Published, publish_dists
+from cairn.release.publish.mirror_lock import is_of_sdk
 from cairn.release.publish.resolve import Missing, closure, parsed
 from cairn.store.protocol import Store
 
@@ -42,10 +45,15 @@ def mirror(
     Raises:
         GateError: sets, and what they need, come into the index through the gate alone.
         UsageError: a requirement cannot be read.
-        NetworkError: pip cannot find or fetch one; the message names it.
+        NetworkError: pip cannot find or fetch one, or may not; the message names it.
     """
     added: list[Published] = []
     while lacking := missing(store, index, dists=dists, requirements=requirements):
+        if own := [item for item in lacking if is_of_sdk(canonicalize_name(parsed(item.requirement).name))]:
+            raise NetworkError(
+                f"the ROCm SDK is fetched from no other index: {'; '.join(map(str, own))}",
+                tip="publish it first: whoever registers its names elsewhere would get into the mirror",
+            )
         if len(added) == _ROUNDS:
             raise NetworkError(f"still missing after fetching: {'; '.join(map(str, lacking))}")
         added.append(_fetch(Index(store, index).load(), lacking))
