@@ -144,7 +144,7 @@ def _offered(report: Report, found: Offer) -> FileEntry | None:
         yanked = (file.yanked, *(listed.yanked for listed in found.sets.values()))
         report.warnings += [f"it was yanked: {why}" for why in dict.fromkeys(yanked) if why is not None]
         untested = dict.fromkeys(listed.untested for listed in found.sets.values())
-        report.warnings += [why for why in untested if why is not None]
+        report.warnings += [why for why in (found.warning, *untested) if why is not None]
         return file
     return None
 

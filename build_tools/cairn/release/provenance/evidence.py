@@ -44,11 +44,13 @@ class Offer:
     Attributes:
         generation: the state of the index that says so.
         file: the file; None where it offers none of that name.
+        warning: what the index says of the whole project (PEP 792); None for one that is active.
         sets: the sets that the file came with and the index still has, by id.
     """
 
     generation: Generation
     file: FileEntry | None
+    warning: str | None = None
     sets: Mapping[str, IndexSet]
 
 
@@ -80,7 +82,13 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
         for set_id in file.sets
         if set_id in generation.sets
     }
-    return Offer(generation=generation, file=found[0] if found else None, sets=sets)
+    reason = f": {state.status_reason}" if state.status_reason else ""
+    return Offer(
+        generation=generation,
+        file=found[0] if found else None,
+        warning=None if state.status == "active" else f"the project {project} is {state.status}{reason}",
+        sets=sets,
+    )
 
 
 def _index_set(reader: Reader, index: str, set_id: str, digest: str, what: str) -> IndexSet:
@@ -127,14 +135,17 @@ def sealed_set(reader: Reader, listed: IndexSet, file: FileEntry) -> WheelSet:
         raise StoreError(f"set.json was changed: it is not {name}")
     said = {field: getattr(listed, field) for field in ("manifest_sha256", *parameters_of(found))}
     differing = [field for field, value in said.items() if getattr(found, field) != value]
+    if listed.projects != {wheel.distribution: wheel.version for wheel in found.wheels}:
+        differing.append("projects")
     if differing:
         raise StoreError(f"{name} and the index say different things of its {', '.join(differing)}")
     wheel = next((w for w in found.wheels if w.file_name == file.filename), None)
     if wheel is None or (wheel.sha256, wheel.size) != (file.sha256, file.size):
         raise StoreError(f"{name} does not have {file.filename} with sha256 {file.sha256[:_SHOWN]}")
-    # Installers resolve by these, before they have the file.
-    offered = (file.requires_python, file.metadata_sha256 or wheel.metadata_sha256, file.build)
-    if offered != (wheel.requires_python, wheel.metadata_sha256, found.manifest_sha256):
+    # Installers resolve by these, before they have the file; where no metadata is offered, by the file's own.
+    metadata = wheel.metadata_sha256 if file.metadata_sha256 is None else file.metadata_sha256
+    offered = (file.version, file.requires_python, metadata, file.build)
+    if offered != (wheel.version, wheel.requires_python, wheel.metadata_sha256, found.manifest_sha256):
         raise StoreError(f"{name} and the index say different things of the metadata of {file.filename}")
     return found
 

@@ -235,7 +235,9 @@ def test_so_does_a_set_that_was_made_around_it(there: Released, tmp_path: Path) 
         ({"build": "mirrored"}, "wheel", "Cairn did not build it"),
         ({"build": "0" * 64}, "set", "different things of the metadata"),
         ({"metadata_sha256": "0" * 64}, "set", "different things of the metadata"),
+        ({"metadata_sha256": ""}, "set", "different things of the metadata"),
         ({"requires_python": ">=2"}, "set", "different things of the metadata"),
+        ({"version": "2.9.1"}, "set", "different things of the metadata"),
         ({"size": 1}, "set", "does not have torch"),
         ({"filename": "torch-2.9.9-py3-none-any.whl"}, "wheel", "does not offer"),
     ],
@@ -257,6 +259,7 @@ def test_what_an_index_says_of_a_file_is_held_against_what_was_signed(
         ({"judgement": None}, "judgement", "without a judgement"),
         ({"untested": "bypassed by nobody: x"}, "statement", "untested"),
         ({"family": "gfx94X-dcgpu"}, "set", "family"),
+        ({"projects": {"torch": "2.9.1"}}, "set", "projects"),
         ({"targets": ["gfx942"]}, "set", "targets"),
         ({"manifest_sha256": "0" * 64}, "set", "manifest_sha256"),
         ({"set_id": "0" * 64}, "generation", "gives the set 000000000000"),
@@ -459,6 +462,14 @@ def test_a_record_that_nobody_signed_is_told(tmp_path: Path) -> None:
 def test_a_yanked_and_untested_file_is_told(there: Released) -> None:
     rewrite(there, file=lambda plain: plain.update(yanked="it crashes"))
     assert there.check().warnings == ["it was yanked: it crashes"]
+
+
+def test_a_project_in_quarantine_is_told(there: Released) -> None:
+    project = Index(there.store, "release").load().project("torch")
+    data = generation.encode(msgspec.structs.replace(project, status="quarantined", status_reason="odd"))
+    there.store.objects[keys.part_key("release", digest_of(data))] = data
+    rewrite(there, state=lambda plain: plain["projects"].update(torch=digest_of(data)))
+    assert there.check().warnings == ["the project torch is quarantined: odd"]
 
 
 def test_a_wheel_of_two_sets_has_a_statement_for_each(tmp_path: Path) -> None:
