@@ -24,13 +24,14 @@ Objects = dict[str, bytes]
 FREE = {
     # Which state it is, who made it and when, and how far pages were written.
     "generation": {
-        "parent", "action", "who", "when", "why", "change_id", "serial", "recent", "recent.number", "recent.who",
-        "recent.when", "recent.sets", "projects.triton",
+        "parent", "action", "who", "when", "why", "change_id", "serial", "recent", "recent.number",
+        "recent.who", "recent.when", "recent.sets", "projects.triton",
     },
     "pointer": {"rendered", "rendered_digest"},
     # That something is yanked or in quarantine is told, if the state says so.
     "project": {
-        "serial", "status", "status_reason", "files.upload_time", "files.needs", "files.metadata_sha256", "files.sets",
+        "serial", "status", "status_reason", "files.upload_time", "files.needs", "files.metadata_sha256",
+        "files.sets",
     },
     "set": {"added", "yanked", "untested", "untested_targets", "installed_with"},
     # A signature may be by several, and the id of a key is a hint.
