@@ -13,7 +13,7 @@ from cairn.errors import UsageError
 from cairn.release.publish import distribution, mirror_lock, mirror_resolve
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.mirror_lock import Asked, LockedFile, MirrorLock
-from helpers.release import make_wheel
+from helpers.release import make_sdist, make_wheel
 
 SAMPLE = Path(__file__).parents[3] / "external-builds/sample"
 NUMPY = LockedFile(
@@ -140,6 +140,12 @@ def test_what_the_stack_makes_itself_is_asked_of_no_other_index(tmp_path: Path) 
         Asked(by="torch", requires=("numpy",), extras=("x",)),
         Asked(by="sample", requires=("pillow>=5",)),
     )
+
+
+def test_what_an_sdist_takes_to_be_built_is_asked_too(tmp_path: Path) -> None:
+    sdist = make_sdist(tmp_path, "rocm", "7.10.0", requires=["rocm-sdk-core"], build_requires=["builder>=3"])
+    found = mirror_resolve.asked_by([distribution.read(sdist)], [], stack=stack.load(SAMPLE))
+    assert found == (Asked(by="rocm", requires=("builder>=3",)),)
 
 
 def test_newer_wheels_say_all_that_a_project_asks_and_what_users_ask_adds_up() -> None:

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cairn import datafile, process, requirements, venv
 from cairn.errors import NetworkError
+from cairn.release.publish import distribution
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist
 from cairn.release.publish.mirror_lock import Asked, LockedFile, MirrorLock, in_order, is_of_sdk, lines_for
@@ -29,7 +31,8 @@ def asked_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) -> 
     """What distributions of a stack, and the user, ask of other indexes.
 
     Args:
-        dists: wheels of one or several Pythons and platforms; what any of them requires counts for all.
+        dists: wheels of one or several Pythons and platforms, and sdists; what any of them requires, or takes
+            to be built, counts for all.
         further: requirements of the user.
         stack: its own projects, and the ROCm SDK, come from nowhere else.
     """
@@ -38,7 +41,8 @@ def asked_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) -> 
     found: dict[str, tuple[dict[str, None], set[str]]] = {}
     for dist in dists:
         requires, extras = found.setdefault(dist.name, ({}, set()))
-        names = ((str(r), canonicalize_name(r.name)) for r in dist.needs.requires)
+        every = (*dist.needs.requires, *_builders(dist))
+        names = ((str(r), canonicalize_name(r.name)) for r in every)
         requires |= {text: None for text, name in names if name not in own and not is_of_sdk(name)}
         extras |= set(dist.needs.extras)
     asked = [
@@ -95,6 +99,14 @@ def resolve(
         asked=tuple(asked),
         files=in_order(found),
     )
+
+
+def _builders(dist: Dist) -> tuple[Requirement, ...]:
+    """What has to be there before an sdist is built on the machine of who installs it."""
+    if dist.path.suffix == ".whl":
+        return ()
+    with dist.path.open("rb") as stream:
+        return distribution.build_requirements(stream, filename=dist.path.name)
 
 
 def _locked(

@@ -66,7 +66,8 @@ class PipSettings:
 
     def uv_environment(self) -> dict[str, str]:
         """The variables of such a uv."""
-        env = _without_settings()
+        # Like pip, trust what the system trusts; the second is the name until 0.12.
+        env = _without_settings() | {"UV_SYSTEM_CERTS": "1", "UV_NATIVE_TLS": "1"}
         if proxy := self.values.get("proxy"):
             env |= dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), proxy)
         for name, variable in (("cert", "SSL_CERT_FILE"), ("client-cert", "SSL_CLIENT_CERT")):
