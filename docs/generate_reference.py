@@ -126,7 +126,7 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
     yield (
         "provenance.json",
         objects.Provenance,
-        "Beside a wheel that a key vouches for; `cairn index verify` reads it. A payload is an in-toto statement.",
+        "Beside a wheel that a key vouches for, around in-toto statements; `cairn index verify` reads it.",
     )
     yield "state.json", generation.Pointer, "The one file of an index that changes: which generation counts."
     yield "generation.json", generation.Generation, "A whole state of an index; it never changes."
