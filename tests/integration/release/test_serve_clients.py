@@ -272,8 +272,12 @@ def test_a_store_that_fails_fails_one_request(error: Exception, capsys: pytest.C
     assert "warning: /release/simple/big/ could not be answered" in capsys.readouterr().err
 
 
-def test_a_file_that_ends_too_early_is_not_taken_for_whole() -> None:
+def test_a_file_that_ends_too_early_is_not_taken_for_whole(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(Failing(MissingKeyError("none"))) as running:
+        with connect(running.port) as connection:
+            connection.sendall(f"GET /{FILE} HTTP/1.1\r\nHost: x\r\nRange: bytes=0-2000\r\n\r\n".encode())
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 500 ")
+        assert "has 1000 bytes from 0 on, not 2001" in capsys.readouterr().err
         with contextlib.closing(
             http.client.HTTPConnection("127.0.0.1", running.port, timeout=30)
         ) as connection:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import BinaryIO
 
+from cairn.errors import StoreError
 from cairn.release.serve import address, negotiation
 from cairn.release.serve.negotiation import Span, UnsatisfiableError
 from cairn.release.serve.request import RefusedError, Request
@@ -16,6 +17,7 @@ from cairn.store.headers import headers as headers_of
 from cairn.store.protocol import MissingKeyError, Store
 
 _CACHE = 64 << 20  # bytes of compressed pages
+_AT_ONCE = 256 << 10  # bytes of a file that are read with its answer, which saves a turn
 _SMALL = 512  # bytes; what is smaller goes in one packet, compressed or not
 _LEVEL = 6  # of gzip, as other servers have it: beyond, a tenth smaller for twice the time
 
@@ -124,7 +126,13 @@ class Site:
             stream = self._store.open(key, start=part.start, count=None if to_the_end else part.count)
         except MissingKeyError:
             return None
-        return Answer(status=_status(span), headers=headers, stream=stream)
+        if part.count > _AT_ONCE:
+            return Answer(status=_status(span), headers=headers, stream=stream)
+        with stream:
+            body = stream.read(part.count)
+        if len(body) < part.count:
+            raise StoreError(f"{key} has {len(body)} bytes from {part.start} on, not {part.count}")
+        return Answer(status=_status(span), headers=headers, body=body)
 
 
 class _Compressed:
