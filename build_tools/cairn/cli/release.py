@@ -63,7 +63,6 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 def _promote(options: argparse.Namespace) -> int:
     from cairn.release.gate.evidence import Bypass
     from cairn.release.promote import promote
-    from cairn.store.opening import open_folder
 
     if options.reason is not None and options.bypass is None:
         raise UsageError("--reason belongs to --bypass", tip="say who vouches: --bypass WHO")
@@ -71,7 +70,7 @@ def _promote(options: argparse.Namespace) -> int:
     screen = console.current()
     with screen.stage(f"promote to {options.target}") as stage, signing.attester(options) as attester:
         done = promote(
-            open_folder(options.store),
+            arguments.open_existing_store(options),
             _set_id(options.set_id),
             source=options.source,
             target=options.target,

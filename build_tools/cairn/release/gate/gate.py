@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from cairn.release.publish.rules import file_problems, sorting_below
 from cairn.release.publish.set_resolution import resolve_set
 from cairn.release.records import KeptRecord
 from cairn.release.serve.server import serving
+from cairn.store import transfer
 from cairn.store.protocol import Store, sha256_of
 from cairn.wheels.contents import providers
 from cairn.wheels.metadata import wheel_info
@@ -104,12 +104,9 @@ def _judged(case: Case) -> Iterator[Demand]:
 
 def _findings(case: Case) -> tuple[str, ...]:
     problems = []
-    with contextlib.ExitStack() as stack:
-        here = {
-            ref.filename: stack.enter_context(case.store.as_file(keys.file_key(ref.sha256, ref.filename)))
-            for ref in refs_of(case.wheel_set)
-            if ref.filename.endswith(".whl")
-        }
+    wheels = [ref for ref in refs_of(case.wheel_set) if ref.filename.endswith(".whl")]
+    with transfer.as_files(case.store, [keys.file_key(ref.sha256, ref.filename) for ref in wheels]) as paths:
+        here = {path.name: path for path in paths.values()}
         shipped: set[str] = set()  # the shared libraries in the wheels of the closure, by file name
         for path in here.values():
             with Archive.open(path) as archive:
