@@ -70,7 +70,7 @@ def document(title: str, body: str, *, head: str = "") -> bytes:
         '<meta name="color-scheme" content="light dark">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(script)}">\n'
         f"<title>{_shown(title)}</title>\n<style>{style}</style>\n</head>\n"
-        f"<body>\n{body}<script>{script}</script>\n</body>\n</html>\n"
+        f"<body>\n<main>\n{body}</main>\n<script>{script}</script>\n</body>\n</html>\n"
     ).encode()
 
 
