@@ -28,7 +28,7 @@ def one_set(
     yanked: str | None = None,
 ) -> SetView:
     """A set of torch, torchvision, torchaudio and triton; its id repeats `number`."""
-    local = torch.partition("+")[2]
+    version, plus, local = torch.partition("+")
     return SetView(
         set_id=f"{number:02x}" * 32,
         line=line,
@@ -39,8 +39,8 @@ def one_set(
         projects={
             "torch": torch,
             "torchaudio": torch,
-            "torchvision": f"0.{int(torch.split('.')[1]) + 15}.0+{local}",
-            "triton": f"3.5.1+{local}",
+            "torchvision": f"0.{int(version.split('.')[1]) + 15}.0{plus}{local}",
+            "triton": f"3.5.1{plus}{local}",
         },
         added=added,
         untested=untested,
