@@ -77,8 +77,8 @@ class Clients:
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """All requests of one client, from beginning to end."""
         self._open.add(writer)
-        # Else what follows a head waits until the client has acknowledged the head, after 40 ms (RFC 896, and
-        # RFC 1122, section 4.2.3.2). asyncio sets it only on sockets that were made with an explicit protocol.
+        # Else what follows a head waits until the client has acknowledged the head, after 40 ms (RFC 896 and
+        # RFC 1122, section 4.2.3.2). asyncio sets it only on sockets made with an explicit protocol.
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # `drain` waits until the system has everything: then a connection that is closed loses nothing.
         writer.transport.set_write_buffer_limits(high=0)
