@@ -69,6 +69,12 @@ def dumps(value: Value) -> str:
     return json.dumps(to_plain(value), indent=2, ensure_ascii=False) + "\n"
 
 
+def toml_text(value: str) -> str:
+    """A text as TOML writes it, on one line."""
+    # A basic string of TOML 1.0 escapes what a string of JSON does, and U+007F as well.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
 def write(path: Path, value: Value) -> None:
     """Write a value to `path` atomically, as JSON."""
     files.write_text(path, dumps(value))

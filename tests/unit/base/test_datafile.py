@@ -1,6 +1,7 @@
 """Our files, and the JSON and TOML of others: refused in one line that says where, in linear time."""
 
 import json
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -196,3 +197,10 @@ def test_long_texts_are_read() -> None:
 def test_what_is_no_toml_is_refused_by_name(data: bytes) -> None:
     with pytest.raises(UsageError, match=r"a\.toml is not TOML"):
         datafile.parse_toml(data, name="a.toml")
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_text_in_toml_is_read_as_it_was(text: str) -> None:
+    line = f"a = {datafile.toml_text(text)}"
+    assert "\n" not in line
+    assert tomllib.loads(line) == {"a": text}

@@ -135,6 +135,16 @@ def test_the_same_set_gives_the_same_bytes(store: MemoryStore, sealed: WheelSet)
     assert all(keys.is_own(key) for key in locks.of_set(sealed, metadata))
 
 
+def test_what_a_set_says_of_itself_is_no_requirement(store: MemoryStore, tmp_path: Path) -> None:
+    torch = make_wheel(tmp_path, "torch", "2.9.0")
+    made = msgspec.structs.replace(make_set([torch]), line="main\nevil==1.0", stack="a\x85b\u2028c")
+    found = texts(store, stage_set(store, "staging", made, [torch]))
+    for name in ("constraints.txt", "requirements.txt"):
+        lines = [line for line in found[name].splitlines() if not line.startswith(("#", "    --hash"))]
+        assert [line.removesuffix(" \\") for line in lines] == ["torch==2.9.0"]
+    assert list(tomllib.loads(found["pylock.toml"])["tool"]["cairn"]) == ["set"]
+
+
 def test_metadata_that_was_changed_in_the_store_locks_nothing(store: MemoryStore, sealed: WheelSet) -> None:
     torch = sealed.wheels[0]
     store.write(keys.sidecar_key(torch.sha256, torch.file_name), b"Metadata-Version: 2.2\nName: torch\n")

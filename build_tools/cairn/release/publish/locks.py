@@ -26,6 +26,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cairn import requirements
+from cairn.datafile import toml_text
 from cairn.errors import StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import digest_of, project_of, version_of
@@ -66,11 +67,12 @@ def of_set(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> dict[str, byte
     folder = keys.set_key(wheel_set.id, "locks")
     packages = _packages(wheel_set, metadata)
     always = [package for package in packages if not package.extras]
-    head = (
-        f"# Set {wheel_set.id}\n"
-        f"# {wheel_set.stack} {wheel_set.line} for {wheel_set.family}, Python {wheel_set.python}, "
-        f"{wheel_set.platform}\n"
+    about = (
+        f"{wheel_set.stack} {wheel_set.line} for {wheel_set.family}, Python {wheel_set.python}, "
+        f"{wheel_set.platform}"
     )
+    # On one line, whatever a set says of itself: what follows a line end would be a requirement.
+    head = f"# Set {wheel_set.id}\n# {' '.join(about.split())}\n"
     pinned = "".join(f"{package.name}=={package.version}\n" for package in packages)
     made = {
         "constraints.txt": f"{head}{pinned}",
@@ -106,7 +108,7 @@ def absolute(lock: bytes, url: str) -> bytes:
 
     def address(match: re.Match[str]) -> str:
         path = urllib.parse.quote(json.loads(match[1]))  # a `+` of a local version above all
-        return f"url = {_text(urllib.parse.urljoin(url, path))}"
+        return f"url = {toml_text(urllib.parse.urljoin(url, path))}"
 
     made = _PATH.sub(address, lock.decode())
     try:
@@ -213,35 +215,35 @@ def _pylock(wheel_set: WheelSet, packages: Collection[_Package], *, folder: str)
     extras = sorted({extra for package in packages for extra in package.extras})
     lines = [
         'lock-version = "1.0"',
-        f"environments = [{_text(here)}]",
+        f"environments = [{toml_text(here)}]",
         f'requires-python = "=={wheel_set.python}.*"',
-        f"extras = [{', '.join(map(_text, extras))}]",
+        f"extras = [{', '.join(map(toml_text, extras))}]",
         'created-by = "cairn"',
         "",
     ]
     for package in packages:
-        lines += ["[[packages]]", f"name = {_text(package.name)}", f"version = {_text(package.version)}"]
+        lines += [
+            "[[packages]]",
+            f"name = {toml_text(package.name)}",
+            f"version = {toml_text(package.version)}",
+        ]
         if package.extras:
             marker = " or ".join(f"'{extra}' in extras" for extra in package.extras)
-            lines.append(f"marker = {_text(marker)}")
+            lines.append(f"marker = {toml_text(marker)}")
         if package.files[0].requires_python:
-            lines.append(f"requires-python = {_text(package.files[0].requires_python)}")
+            lines.append(f"requires-python = {toml_text(package.files[0].requires_python)}")
         wheels = [_located(file, folder) for file in package.files if file.file_name.endswith(".whl")]
         if wheels:
             lines += ["wheels = [", *(f"    {wheel}," for wheel in wheels), "]"]
         else:
             lines.append(f"sdist = {_located(package.files[0], folder)}")
         lines.append("")
-    return "\n".join([*lines, "[tool.cairn]", f"set = {_text(wheel_set.id)}", ""])
+    return "\n".join([*lines, "[tool.cairn]", f"set = {toml_text(wheel_set.id)}", ""])
 
 
 def _located(file: _LockedFile, folder: str) -> str:
     path = posixpath.relpath(keys.file_key(file.sha256, file.file_name), folder)
     return (
-        f"{{ name = {_text(file.file_name)}, path = {_text(path)}, size = {file.size}, "
-        f"hashes = {{ sha256 = {_text(file.sha256)} }} }}"
+        f"{{ name = {toml_text(file.file_name)}, path = {toml_text(path)}, size = {file.size}, "
+        f"hashes = {{ sha256 = {toml_text(file.sha256)} }} }}"
     )
-
-
-def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)  # names, versions and specifiers have no control character

@@ -7,7 +7,6 @@ It is made once, reviewed as a change of the repository, and from then on decide
 from __future__ import annotations
 
 import collections
-import json
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cairn import datafile, files, requirements
+from cairn.datafile import toml_text
 from cairn.errors import UsageError, WheelError
 from cairn.release.index.generation import FileRef
 from cairn.release.publish.compatibility import Platform
@@ -32,7 +32,6 @@ _HEADER = """\
 _SHA256 = re.compile("[0-9a-f]{64}")
 # The ROCm SDK comes from ROCm alone: who registers one of its names elsewhere must not get into a lock.
 _SDK = re.compile(r"rocm(-sdk(-.+)?)?")
-_DELETE = 0x7F  # the one control character that JSON writes as it is and TOML refuses
 
 
 class Asked(datafile.Value):
@@ -114,17 +113,18 @@ def write(path: Path, lock: MirrorLock) -> None:
 
 def dumps(lock: MirrorLock) -> str:
     """The text of a lock: a line for each requirement and file, so that a review shows what came and went."""
-    lines = [_HEADER, f'schema = "{MirrorLock.__struct_config__.tag}"', f"stack = {_text(lock.stack)}"]
+    lines = [_HEADER, f'schema = "{MirrorLock.__struct_config__.tag}"', f"stack = {toml_text(lock.stack)}"]
     lines += [f"pythons = {_texts(lock.pythons)}", f"platforms = {_texts(lock.platforms)}", "", "asked = ["]
     for asked in lock.asked:
         extras = f"extras = {_texts(asked.extras)}, " if asked.extras else ""
-        lines.append(f"    {{ by = {_text(asked.by)}, {extras}requires = [")
-        lines += [f"        {_text(text)}," for text in asked.requires]
+        lines.append(f"    {{ by = {toml_text(asked.by)}, {extras}requires = [")
+        lines += [f"        {toml_text(text)}," for text in asked.requires]
         lines.append("    ] },")
     lines += ["]", "", "files = ["]
     for file in lock.files:
         fields = [
-            f"{field} = {_text(getattr(file, field))}" for field in ("name", "version", "file_name", "sha256")
+            f"{field} = {toml_text(getattr(file, field))}"
+            for field in ("name", "version", "file_name", "sha256")
         ]
         fields += [f"size = {file.size}"] if file.size is not None else []
         lines.append(f"    {{ {', '.join(fields)} }},")
@@ -212,10 +212,5 @@ def _problem(file: LockedFile) -> str | None:
     return f"{file.name} is of the ROCm SDK, which comes from ROCm alone" if is_of_sdk(file.name) else None
 
 
-def _text(value: str) -> str:
-    # A basic string of TOML 1.0 escapes what a string of JSON does, and U+007F as well.
-    return json.dumps(value, ensure_ascii=False).replace(chr(_DELETE), "\\u007F")
-
-
 def _texts(values: Iterable[str]) -> str:
-    return f"[{', '.join(map(_text, values))}]"
+    return f"[{', '.join(map(toml_text, values))}]"
