@@ -34,12 +34,16 @@ def _makers(store: Store, name: str) -> dict[str, Callable[[], bytes]]:
     found: dict[str, Callable[[], bytes]] = {
         key: functools.partial(_lock, index, key) for key in last_known_good.lock_keys(index.load())
     }
+    # Each page is made of what counts at its moment, but of parts that were read once: they never change.
+    indexes = {name: index}
     for folder in dict.fromkeys((name, name.partition("/")[0])):
-        views = functools.partial(_views, store, folder)
+        views = functools.partial(_views, store, folder, indexes)
         found[f"{folder}/targets.json"] = functools.partial(_targets, views, folder)
         found[f"{folder}/status.html"] = functools.partial(_page, status.page, views, folder)
         found[f"{folder}/index.html"] = functools.partial(_page, landing.page, views, folder)
-    found["index.html"] = functools.partial(_page, landing.page, functools.partial(_views, store, ""), "")
+    found["index.html"] = functools.partial(
+        _page, landing.page, functools.partial(_views, store, "", indexes), ""
+    )
     return found
 
 
@@ -55,10 +59,16 @@ def _page(page: Callable[..., bytes], views: Callable[[], tuple[IndexView, ...]]
     return page(views(), folder=folder)
 
 
-def _views(store: Store, folder: str) -> tuple[IndexView, ...]:
-    """An index, a channel and its families, or all there is, as the pages show it."""
+def _views(store: Store, folder: str, indexes: dict[str, Index]) -> tuple[IndexView, ...]:
+    """An index, a channel and its families, or all there is, as the pages show it.
+
+    Args:
+        store: where they are.
+        folder: the index or the channel; empty for all there is.
+        indexes: those that were opened already, with the parts that were read; others are added.
+    """
     names = (name for name in existing(store) if f"{name}/".startswith(f"{folder}/" if folder else ""))
-    return tuple(view_of(Index(store, name).load()) for name in names)
+    return tuple(view_of(indexes.setdefault(name, Index(store, name)).load()) for name in names)
 
 
 def view_of(snapshot: Snapshot) -> IndexView:
