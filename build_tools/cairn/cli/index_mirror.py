@@ -107,7 +107,7 @@ def _say_changes(changes: tuple[str, ...], lock: MirrorLock, options: argparse.N
         console.current().out(line)
     total = sum(file.size or 0 for file in lock.files)
     console.current().info(
-        f"{len(lock.files)} files, {total / 1e6:.0f} MB where sizes are known; {len(changes)} changes"
+        f"files: {len(lock.files)}, {total / 1e6:.0f} MB where sizes are known; changes: {len(changes)}"
     )
 
 

@@ -101,6 +101,23 @@ def test_an_index_is_brought_to_hold_the_lock_and_is_left_alone_when_it_does(
     assert main(["index", "mirror", "verify", *command]) == 0
 
 
+def test_what_the_store_has_for_another_index_is_not_fetched_again(
+    lock: MirrorLock, upstream: LocalStore, store: LocalStore
+) -> None:
+    mirror_sync.sync(store, "staging", lock)
+    kept = next(upstream.path.glob("files/*/*/deep-1.1-py3-none-any.whl"))
+    damaged = next(store.path.glob("files/*/*/deep-1.1-py3-none-any.whl"))
+    damaged.chmod(0o644)
+    damaged.write_bytes(b"damaged")
+    for path in upstream.path.glob("files/*/*/*.whl"):
+        if path != kept:
+            path.unlink()
+    mirror_sync.sync(store, "dev", lock)
+    held = {file.filename: file.sha256 for p in Index(store, "dev").load().projects() for file in p.files}
+    assert held == {file.file_name: file.sha256 for file in lock.files}
+    assert damaged.read_bytes() == kept.read_bytes()
+
+
 def test_a_poisoned_file_is_refused_by_name_and_nothing_is_published(
     lock: MirrorLock, upstream: LocalStore, store: LocalStore
 ) -> None:

@@ -12,6 +12,7 @@ from packaging.version import Version
 
 from cairn import files, process
 from cairn.errors import NetworkError, ProcessError, StoreError
+from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED
 from cairn.release.index.snapshot import Index, Snapshot
 from cairn.release.publish import distribution, mirror_lock, pip_settings, rules
@@ -20,6 +21,7 @@ from cairn.release.publish.files import publish_dists
 from cairn.release.publish.mirror_lock import LockedFile, MirrorLock
 from cairn.release.publish.resolve import closure
 from cairn.stack import Stack
+from cairn.store import transfer
 from cairn.store.protocol import Store
 from cairn.wheels.metadata.wheel_info import parse_file_name, platforms_of
 
@@ -27,9 +29,10 @@ _TIMEOUT = 3600.0  # seconds
 
 
 def sync(store: Store, index: str, lock: MirrorLock, *, dry_run: bool = False) -> tuple[LockedFile, ...]:
-    """Fetch what a lock names and an index lacks, from the index that pip is set up for, and publish it.
+    """Publish what a lock names and an index lacks, fetched from the index that pip is set up for.
 
-    All of it is published in one generation, or nothing is.
+    What the store has already, for another of its indexes, is not fetched again. Everything is published in
+    one generation, or nothing is.
 
     Args:
         store: where the index lives.
@@ -38,7 +41,7 @@ def sync(store: Store, index: str, lock: MirrorLock, *, dry_run: bool = False) -
         dry_run: say what is lacking, and fetch nothing.
 
     Returns:
-        The files that were fetched.
+        The files that the index lacked.
 
     Raises:
         GateError: sets, and what they need, come into the index through the gate alone.
@@ -55,8 +58,15 @@ def sync(store: Store, index: str, lock: MirrorLock, *, dry_run: bool = False) -
     lacking = tuple(_lacking(lock, snapshot))
     if dry_run or not lacking:
         return lacking
-    with tempfile.TemporaryDirectory(prefix="cairn-mirror-") as folder:
-        paths = _fetched(lacking, mirror_lock.places(lock), Path(folder))
+    there = {key: file for file in lacking if store.exists(key := keys.file_key(file.sha256, file.file_name))}
+    with (
+        tempfile.TemporaryDirectory(prefix="cairn-mirror-") as folder,
+        transfer.as_files(store, there) as found,
+    ):
+        # Damaged ones are fetched, and put in their place by publishing.
+        kept = {there[key]: path for key, path in found.items() if files.sha256_of(path) == there[key].sha256}
+        wanted = [file for file in lacking if file not in kept]
+        paths = [*kept.values(), *_fetched(wanted, mirror_lock.places(lock), Path(folder))]
         dists = [distribution.read(path) for path in paths]
         publish_dists(Index(store, index), dists, "mirror", build=MIRRORED)
     return lacking
