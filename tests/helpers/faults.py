@@ -105,6 +105,9 @@ class FaultyStore:
     def list(self, prefix: str) -> Iterator[ListedObject]:
         yield from self._asked("list", prefix, lambda: list(self.inner.list(prefix)))
 
+    def folders(self, prefix: str) -> Iterator[str]:
+        yield from self._asked("folders", prefix, lambda: list(self.inner.folders(prefix)))
+
     def write(self, key: str, data: bytes) -> None:
         self._asked("write", key, lambda: self.inner.write(key, data))
 
@@ -138,12 +141,12 @@ class FaultyStore:
         fault = self.plan.next(kind, key)
         _before(fault)
         done = work()
-        _after(fault, reads=kind in ("read", "list", "strays"))
+        _after(fault, reads=kind in ("read", "list", "folders", "strays"))
         return done
 
 
 def every_request(
-    fault: Fault, fresh: Callable[[], Store], act: Callable[[FaultyStore], object]
+    fault: Fault, fresh: Callable[[], Store], act: Callable[[Store], object]
 ) -> Iterator[FaultyStore]:
     """`act` on new stores, with a fault at its first request, then at its second, to the last.
 

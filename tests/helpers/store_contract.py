@@ -107,6 +107,13 @@ class StoreContract:
         assert keys_of(store) == ["a-b", "a/x/1", "a/x/1.d/0", "a/x/2", "a/xy", "a/xz", "b/1"]
         assert keys_of(store, "none/") == keys_of(store, "c") == []
 
+    def test_folders_are_what_keys_have_before_the_next_slash(self, store: Store) -> None:
+        for key in ("a/x/2", "a/x/1", "a/xy", "b/1", "a/z/y/1", "c"):
+            store.write(key, b"")
+        assert list(store.folders("")) == ["a", "b"]
+        assert list(store.folders("a/")) == ["x", "z"]
+        assert list(store.folders("none/")) == []
+
     def test_what_is_listed_and_what_is_asked_for_agree(self, store: Store) -> None:
         begun = datetime.now(UTC) - timedelta(seconds=2)
         store.write("a/b", b"four")
