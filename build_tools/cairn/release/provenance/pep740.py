@@ -13,11 +13,11 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+import requests
 from pydantic import ValidationError
 from pypi_attestations import (
     Attestation,
     AttestationBundle,
-    AttestationError,
     Distribution,
     GitHubPublisher,
     Provenance,
@@ -67,7 +67,7 @@ class WorkflowAttester:
         kept = _bundles_of_other_sets(previous, claims)
         try:
             bundle = self._signer.sign_dsse(Statement(statement.encode(claims)))
-        except (SigstoreError, ExpiredCertificate, ExpiredIdentity) as error:
+        except (SigstoreError, ExpiredCertificate, ExpiredIdentity, requests.RequestException) as error:
             raise NetworkError(f"Sigstore did not sign: {error}", tip="run the job again") from error
         publisher = GitHubPublisher(repository=self._workflow.repository, workflow=self._workflow.file)
         made = AttestationBundle(publisher=publisher, attestations=[Attestation.from_bundle(bundle)])
@@ -107,7 +107,7 @@ def workflow_attester() -> Iterator[WorkflowAttester]:
             yield WorkflowAttester(signer, workflow)
     except IdentityError as error:
         raise PrerequisiteError(f"GitHub gives the job no identity: {error}", tip=tip) from error
-    except SigstoreError as error:
+    except (SigstoreError, requests.RequestException) as error:
         raise NetworkError(f"Sigstore gives no certificate: {error}", tip="run the job again") from error
 
 
@@ -116,7 +116,7 @@ def statements(
 ) -> Sequence[tuple[bytes, str | None]]:
     """The statements in an object of PEP 740, each with the workflow that vouches for it.
 
-    Who signed is what the certificate says; the object's own `publisher` proves nothing and is not looked at.
+    Who signed is what the certificate says; the object's own `publisher` proves nothing, and must agree.
 
     Args:
         data: the object.
@@ -129,20 +129,31 @@ def statements(
     """
     # It warns that it asks nobody for newer roots, which is what we want of it.
     logging.getLogger("sigstore").setLevel(logging.ERROR)
-    found = (a for bundle in _read(data).attestation_bundles for a in bundle.attestations)
+    bundles = _read(data).attestation_bundles
     if trust is None:
-        return [(attestation.envelope.statement, None) for attestation in found]
-    return [_vouched(attestation, trust, file_name, sha256) for attestation in found]
+        return [(attestation.envelope.statement, None) for b in bundles for attestation in b.attestations]
+    found = []
+    for bundle in bundles:
+        for attestation in bundle.attestations:
+            payload, workflow = _vouched(attestation, trust, file_name, sha256)
+            named = (
+                getattr(bundle.publisher, "repository", None),
+                getattr(bundle.publisher, "workflow", None),
+            )
+            if named != (workflow.repository, workflow.file):
+                raise SignatureError(f"{workflow} signed for {file_name}, and {named} is named for it")
+            found.append((payload, str(workflow)))
+    return found
 
 
-def _vouched(attestation: Attestation, trust: Trust, file_name: str, sha256: str) -> tuple[bytes, str]:
-    file = Distribution(name=file_name, digest=sha256)
+def _vouched(attestation: Attestation, trust: Trust, file_name: str, sha256: str) -> tuple[bytes, Workflow]:
+    """The statement of an attestation, and the trusted workflow that signed it."""
     said = f"no workflow that signs for {file_name} is trusted"
     for workflow in trust.workflows:
         publisher = GitHubPublisher(repository=workflow.repository, workflow=workflow.file)
         try:
-            attestation.verify(publisher, file, offline=True)
-        except AttestationError as error:
+            attestation.verify(publisher, Distribution(name=file_name, digest=sha256), offline=True)
+        except Exception as error:  # noqa: BLE001 - what stumbles over an attacker's bytes vouches for none
             said = f"{workflow} does not vouch for {file_name}: {error}"
             continue
         payload = attestation.envelope.statement
@@ -153,7 +164,7 @@ def _vouched(attestation: Attestation, trust: Trust, file_name: str, sha256: str
         if workflow.ref is not None and not ran.endswith(f"/{workflow.file}@{workflow.ref}"):
             said = f"{workflow} does not vouch for {file_name}: {ran} does"
             continue
-        return payload, str(workflow)
+        return payload, workflow
     raise SignatureError(said, tip="give the releaser's workflow: --trust github:OWNER/NAME/WORKFLOW.yml")
 
 

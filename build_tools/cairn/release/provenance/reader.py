@@ -10,6 +10,7 @@ import contextlib
 import re
 import urllib.parse
 import zipfile
+import zlib
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -157,16 +158,17 @@ def open_bundle(path: Path) -> Store:
                     raise UsageError(f"{path} is not a bundle: {member.filename[:200]!r} is too large")
                 with archive.open(member) as stream:
                     objects[member.filename] = stream.read(_MOST_BYTES)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, OSError, RuntimeError) as error:
         raise UsageError(f"{path} is not a bundle: {error}") from error
     return _Bundle(path, objects)
 
 
 def save_bundle(path: Path, objects: Mapping[str, bytes]) -> None:
     """Write what a check has read, to be checked again elsewhere: a ZIP of its keys."""
-    with files.writing_beside(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+    with files.writing_beside(path) as part, zipfile.ZipFile(part, "w") as archive:
         for key in sorted(objects):
-            archive.writestr(zipfile.ZipInfo(key), objects[key])
+            # With a time of its own, as `ZipInfo` has it, the same objects make the same bundle.
+            archive.writestr(zipfile.ZipInfo(key), objects[key], zipfile.ZIP_DEFLATED)
 
 
 def index_of_bundle(bundle: Store) -> str:

@@ -151,9 +151,9 @@ def test_another_sigstore_is_not_trusted(sigstore: OwnSigstore, tmp_path: Path) 
         check(data, theirs)
 
 
-def _flip(text: str, at: int = 20) -> str:
+def _flip(text: str, at: int = 20, bit: int = 1) -> str:
     raw = bytearray(base64.b64decode(text))
-    raw[at] ^= 1
+    raw[at] ^= bit
     return base64.b64encode(raw).decode()
 
 
@@ -170,6 +170,12 @@ ATTACKS: dict[str, Callable[[dict[str, Any]], object]] = {
         canonicalizedBody=_flip(_entry(a)["canonicalizedBody"], 200)
     ),
     "the time in the log": lambda a: _entry(a).update(integratedTime="1"),
+    "a promise less": lambda a: _entry(a).pop("inclusionPromise"),
+    "an entry of another kind": lambda a: _entry(a)["kindVersion"].update(version="x"),
+    "no signature": lambda a: a["envelope"].update(signature=""),
+    "a certificate of version 11": lambda a: a["verification_material"].update(
+        certificate=_flip(a["verification_material"]["certificate"], 12, 0x08)
+    ),
     "no entry of the log": lambda a: a["verification_material"].update(transparency_entries=[]),
     "another version": lambda a: a.update(version=2),
 }
@@ -189,6 +195,23 @@ def test_an_attestation_that_was_touched_shows(made: Released, change: Callable[
     assert json.loads(changed) != json.loads(data)
     with pytest.raises(SignatureError):
         check(changed, made)
+
+
+@pytest.mark.parametrize(
+    ("publisher", "words"),
+    [
+        ({"repository": "pypa/pip"}, "pypa/pip"),
+        ({"workflow": "other.yml"}, "other.yml"),
+        ({"kind": "GitLab", "workflow_filepath": "x"}, "None"),
+    ],
+)
+def test_an_object_does_not_name_another_publisher(
+    made: Released, publisher: dict[str, str], words: str
+) -> None:
+    plain = json.loads(provenance(made)[0])
+    plain["attestation_bundles"][0]["publisher"].update(publisher)
+    with pytest.raises(SignatureError, match=f"{words}.* is named for it"):
+        check(json.dumps(plain).encode(), made)
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,27 @@ def test_a_bundle_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.M
         reader.open_bundle(tmp_path / "b.zip")
 
 
+def test_a_bundle_that_was_damaged_is_refused(made: Released, tmp_path: Path) -> None:
+    _bundle(made, tmp_path / "b.zip")
+    whole = (tmp_path / "b.zip").read_bytes()
+    for at in range(0, len(whole), 11):
+        (tmp_path / "b.zip").write_bytes(whole[:at] + bytes([whole[at] ^ 0x15]) + whole[at + 1 :])
+        try:
+            found = _check(reader.open_bundle(tmp_path / "b.zip"), made)
+        except UsageError:
+            continue
+        # A byte that says nothing of what is in it, such as of a time, or one that hides an object.
+        assert all("is missing from" in text for text in found), at
+
+
+def test_the_same_objects_make_the_same_bundle(made: Released, tmp_path: Path) -> None:
+    for name in ("1.zip", "2.zip"):
+        _bundle(made, tmp_path / name)
+    assert (tmp_path / "1.zip").read_bytes() == (tmp_path / "2.zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "1.zip") as archive:
+        assert {member.compress_type for member in archive.infolist()} == {zipfile.ZIP_DEFLATED}
+
+
 def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.zip").write_bytes(b"PK\3\4 and no more")
     for name in ("b.zip", "missing.zip"):
