@@ -81,7 +81,7 @@ def _target(entry: TargetEntry, line: str) -> Markup:
         tag("span", products, class_="products"),
         mark,
         id=entry.target,
-        data_words=" ".join((entry.target, products, *entry.families)),
+        data_words=_words(entry),
     )
 
 
@@ -89,6 +89,11 @@ def _products(entry: TargetEntry) -> str:
     if entry.target == gpu.CPU:
         return "any machine"
     return ", ".join(entry.products) or gpu.product_of(entry.target)
+
+
+def _words(entry: TargetEntry) -> str:
+    """By what a target is found: its names, apart by bars."""
+    return "|".join((entry.target, *(entry.products or (_products(entry),)), *entry.families))
 
 
 def _lines(box: Box, *, newest: bool) -> Iterator[Markup]:
@@ -159,7 +164,7 @@ def unserved(entries: Sequence[TargetEntry]) -> Markup:
             tag("span", _products(entry), class_="products"),
             parts.badge("nothing yet" if entry.target in gpu.known_targets() else "not built", "bad"),
             id=entry.target,
-            data_words=" ".join((entry.target, _products(entry), *entry.families)),
+            data_words=_words(entry),
         )
         for entry in entries
         if entry.target != gpu.CPU

@@ -45,15 +45,20 @@ const search = document.getElementById("search");
 if (search) {
   const items = [...document.querySelectorAll("[data-words]")];
   const found = document.getElementById("found");
-  const plain = (text) => text.toLowerCase().replace(/[^a-z0-9.+]+/g, " ");
-  const texts = items.map((item) => plain(item.dataset.words));
+  const plain = (text) => text.toLowerCase().replace(/[^a-z0-9.+]+/g, " ").trim();
+  // Names are apart by bars: "7800 XT" is found in "RX 7800 XT", not in "PRO W7800|RX 7900 XT".
+  const names = items.map((item) => item.dataset.words.split("|").map((name) => plain(name).split(" ")));
+  const matches = (name, words) =>
+    words.every((word) => name.some((part) => part.startsWith(word))) || name.join("").includes(words.join(""));
   const filter = () => {
-    const asked = plain(search.value).trim();
-    const words = asked ? asked.split(" ") : [];
-    const joined = words.join("");
+    const asked = plain(search.value);
+    const all = asked ? asked.split(" ") : [];
+    // What people write before a product's name tells nothing, as long as something else is left.
+    const telling = all.filter((word) => !["amd", "radeon", "instinct", "graphics", "gpu", "tm"].includes(word));
+    const words = telling.length ? telling : all;
     let count = 0;
     items.forEach((item, i) => {
-      const hit = words.every((word) => texts[i].includes(word)) || texts[i].replaceAll(" ", "").includes(joined);
+      const hit = names[i].some((name) => matches(name, words));
       item.hidden = !hit;
       count += hit;
     });

@@ -141,7 +141,7 @@ def _night(row: Row) -> Iterator[str]:
 
 def _words(row: Row) -> str:
     outcome = "" if row.night is None else f"{row.night.outcome} {row.night.stage or ''}"
-    return f"{row.line} {row.family} python{row.python} {row.platform} {outcome} {row.index}"
+    return f"{row.line} {row.family} {row.python} python{row.python} {row.platform} {outcome} {row.index}"
 
 
 def _count(number: int, some: str, none: str) -> Markup:
