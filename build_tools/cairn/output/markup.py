@@ -14,7 +14,7 @@ _VOID = frozenset({"br", "input", "link", "meta"})  # elements without content (
 
 
 class Markup(str):
-    """Text that is HTML; only this module makes it."""
+    """Text that is HTML already: what `tag` gives, and fixed pieces; never a value of anyone's."""
 
     __slots__ = ()
 
