@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from cairn.release.gate import audit as check
+from cairn.release.audit import audit as check
 from cairn.release.index.commit import commit
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.publish import distribution, wheel_set
@@ -141,7 +141,10 @@ def put(store: Store, index: str, files: Sequence[Path]) -> None:
 
 def audit(store: Store, index: str, *, hashes: bool) -> tuple[str, ...]:
     """What the audit says is wrong with an index."""
-    return check.audit(store, index, hashes=hashes)
+    found = check.audit(store, hashes=hashes)
+    if index not in found.indexes:
+        check.audit(store, (index,))  # which refuses it
+    return tuple(problem.said for problem in found.problems if problem.index in (index, None))
 
 
 def keys_of(store: Store, prefix: str = "") -> list[str]:

@@ -189,9 +189,10 @@ def _publish_set(store: Store, options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from cairn.release.gate.audit import audit
+    from cairn.release.audit.audit import audit
 
-    problems = audit(arguments.open_existing_store(options), options.index, hashes=options.hashes)
+    report = audit(arguments.open_existing_store(options), (options.index,), hashes=options.hashes)
+    problems = [problem.said for problem in report.problems]
     if options.json:
         console.current().json({"index": options.index, "problems": list(problems)})
     else:

@@ -80,10 +80,9 @@ def test_pages_of_a_writer_that_adds_and_of_one_that_removes_are_never_mixed(
             dying = Breaking(store, left=dies_after)
             with contextlib.suppress(Broken):
                 change(dying, "rollback", first)
-            store.objects = dying.objects
+            store.objects, store.modified = dying.objects, dying.modified
 
         store = Interrupted(MemoryStore(first.objects), at=at, meanwhile=remove)
-        store.modified = second.modified.copy()
         store.watch = lambda store=store, at=at: mixed.append(at) if not complete(store) else None
         put_all(store, second)
         recover(Index(store, "staging"))

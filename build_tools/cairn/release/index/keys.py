@@ -100,6 +100,14 @@ def kind_of(key: str) -> str | None:
     return next((kind for kind, pattern in _OWN.items() if pattern.fullmatch(key)), None)
 
 
+def index_of(key: str) -> str | None:
+    """The index that a key of ours belongs to; None for one that all share, and for a channel's own pages."""
+    if kind_of(key) not in ("pointer", "generation", "part", "page"):
+        return None
+    channel, name, *more = key.split("/")
+    return f"{channel}/{name}" if more and name not in ("generations", "parts", "simple") else channel
+
+
 def is_own(key: str) -> bool:
     """Whether a store may have something under `key`, a folder of pages included."""
     return kind_of(key) is not None

@@ -83,6 +83,7 @@ def test_to_generation_0_takes_everything_off(released: MemoryStore) -> None:
     rollback(released, "release", "0")
     assert state(released) == {}
     assert json.loads(released.read("release/simple/index.json").data)["projects"] == []
+    assert audit(released, "release", hashes=True) == ()
     rollback(released, "release", "3")
     assert versions(released, "torch") == ["2.8.0", "2.9.0", "2.10.0"]
 

@@ -1,0 +1,149 @@
+"""The audit of a whole store, or of some of its indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from cairn.concurrency import side_by_side
+from cairn.errors import CairnError
+from cairn.output import Progress, silent
+from cairn.release.audit import generations, offered, sets
+from cairn.release.audit.inventory import Inventory
+from cairn.release.audit.report import AuditReport, Problem
+from cairn.release.index import keys
+from cairn.release.index.generation import now
+from cairn.release.index.snapshot import Index, Snapshot, missing
+from cairn.release.provenance.trust import Trust
+from cairn.store.protocol import Store, sha256_of
+
+YOUNG = timedelta(days=1)
+"""For so long a key may wait to be named: the longest run of a publisher takes hours."""
+
+_TRIES = 3  # at an index that others change while it is looked at
+_AT_ONCE = 4  # files read side by side
+
+
+def audit(
+    store: Store,
+    indexes: Sequence[str] = (),
+    *,
+    hashes: bool = False,
+    trust: Trust | None = None,
+    young: timedelta = YOUNG,
+    on_step: Progress = silent,
+) -> AuditReport:
+    """Everything that is wrong with a store; nothing is changed.
+
+    Args:
+        store: the store.
+        indexes: look at these alone; all there are, and every key of the store, without any.
+        hashes: read every file for its sha256.
+        trust: whose signature must be on each wheel of a set; None asks for none.
+        young: for how long a key may wait to be named.
+        on_step: called with what is being looked at.
+
+    Raises:
+        StoreError: one of `indexes` was never published into, so nothing can be said of it.
+        UsageError: one of them cannot be an index.
+    """
+    on_step("listing the store")
+    inventory = Inventory(store)
+    there = inventory.indexes()
+    for name in indexes:
+        if keys.checked_index(name) not in there:
+            raise missing(store, name)
+    problems = list(inventory.problems)
+    counting: dict[str, int | None] = {}
+    for name in indexes or there:
+        snapshot, found = _index(name, inventory, hashes=hashes, trust=trust, on_step=on_step)
+        counting[name] = snapshot.generation.number if snapshot else None
+        problems += found
+    problems += _people(indexes or there, inventory)
+    if not indexes:
+        problems += inventory.foreign()
+        if hashes:
+            on_step("files that no index offers")
+            problems += _unnamed_files(inventory)
+    return AuditReport(
+        store=store.url,
+        when=now(),
+        indexes=counting,
+        hashes=hashes,
+        problems=tuple(dict.fromkeys(problems)),
+        keys={} if indexes else inventory.classes(datetime.now(UTC), young),
+    )
+
+
+def _index(
+    name: str, inventory: Inventory, *, hashes: bool, trust: Trust | None, on_step: Progress
+) -> tuple[Snapshot | None, list[Problem]]:
+    """An index, and what is wrong with it at one moment, as far as others leave it alone."""
+    snapshot, found = _loaded(name, inventory)
+    for _ in range(_TRIES):
+        if snapshot is None:
+            break
+        found = list(_problems(snapshot, inventory, hashes=hashes, trust=trust, on_step=on_step))
+        again, _lost = _loaded(name, inventory)
+        if not found or again is None or again.etag == snapshot.etag:
+            break
+        # What was found may be the work of a writer.
+        snapshot = again
+        inventory.checked.clear()
+    return snapshot, found
+
+
+def _loaded(name: str, inventory: Inventory) -> tuple[Snapshot | None, list[Problem]]:
+    try:
+        return Index(inventory.store, name).load(), []
+    except (CairnError, OSError) as error:
+        # What it named is not known: all that is left of it may be needed to put it right.
+        inventory.named |= set(inventory.below(f"{name}/"))
+        return None, [Problem(code="pointer", index=name, where=keys.state_key(name), said=str(error))]
+
+
+def _people(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:
+    """What is wrong with the pages for people, which show several indexes at once.
+
+    Nothing is said of them where one of these cannot be read, or has pages that are yet to be written.
+    """
+    every = {name: _loaded(name, inventory)[0] for name in inventory.indexes()}
+    whole = all(
+        s is not None and s.pointer and s.pointer.rendered == s.pointer.generation for s in every.values()
+    )
+    for name in names:
+        snapshot = every[name]
+        if whole and snapshot is not None:
+            yield from offered.check_people(snapshot, inventory)
+        else:
+            inventory.named |= {key for key in inventory.objects if keys.kind_of(key) == "for people"}
+
+
+def _problems(
+    snapshot: Snapshot, inventory: Inventory, *, hashes: bool, trust: Trust | None, on_step: Progress
+) -> Iterator[Problem]:
+    on_step(f"{snapshot.index.name}: generations")
+    yield from generations.check(snapshot, inventory, hashes=hashes)
+    yield from offered.check(snapshot, inventory, hashes=hashes, on_step=on_step)
+    yield from sets.check(snapshot, inventory, trust=trust, on_step=on_step)
+
+
+def _unnamed_files(inventory: Inventory) -> list[Problem]:
+    """The files of no index whose bytes are not those of their digest: one who has the link may get them."""
+
+    def one(key: str) -> str | None:
+        try:
+            with inventory.store.open(key) as stream:
+                digest = sha256_of(stream)
+        except (CairnError, OSError) as error:
+            return f"{key} cannot be read: {error}"
+        return None if digest == key.split("/")[2] else f"{key} was changed: it has sha256 {digest}"
+
+    beside = (".metadata", ".provenance")
+    files = [
+        key
+        for key in inventory.below("files/")
+        if key not in inventory.checked and keys.kind_of(key) == "file" and not key.endswith(beside)
+    ]
+    found = zip(files, side_by_side(one, files, jobs=_AT_ONCE), strict=True)
+    return [Problem(code="file", index=None, where=key, said=said) for key, said in found if said]

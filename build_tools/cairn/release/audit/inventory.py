@@ -1,0 +1,117 @@
+"""Everything that lies in a store, listed once, and what each key is."""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+from cairn.errors import CairnError
+from cairn.release.audit.report import SHOWN, Counted, KeyClass, Problem
+from cairn.release.index import keys
+from cairn.store.protocol import ListedObject, Store, Stray
+
+_FILE = re.compile(r"files/([0-9a-f]{2})/([0-9a-f]{64})/[^/]+")
+
+
+class Inventory:
+    """The objects of a store at one moment, and which of them something names.
+
+    Attributes:
+        store: the store.
+        objects: what it lists, by key.
+        strays: what lies there besides.
+        problems: what kept the list from being whole.
+        named: the keys that a generation names, or that are made from one.
+        pages_left: pages of projects that are gone; they say nothing, and `gc` removes them.
+        checked: what was found of an object that several indexes share, by key, so that it is read once.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.objects: dict[str, ListedObject] = {}
+        self.strays: tuple[Stray, ...] = ()
+        self.problems: list[Problem] = []
+        self.named: set[str] = set()
+        self.pages_left: set[str] = set()
+        self.checked: dict[str, tuple[Problem, ...]] = {}
+        try:
+            self.objects = {found.key: found for found in store.list("")}
+            self.strays = tuple(store.strays())
+        except (CairnError, OSError) as error:
+            said = f"the store cannot be listed to its end: {error}"
+            self.problems.append(Problem(code="key", index=None, where=store.url, said=said))
+
+    def size(self, key: str) -> int | None:
+        """The size of an object; None where there is none, also not since the store was listed."""
+        if key in self.objects:
+            return self.objects[key].size
+        found = self.store.stat(key)
+        return found.size if found else None
+
+    def below(self, prefix: str) -> list[str]:
+        """The keys that begin so."""
+        return sorted(key for key in self.objects if key.startswith(prefix))
+
+    def indexes(self) -> tuple[str, ...]:
+        """Every index that anything is left of, also one whose pointer was lost."""
+        found = {keys.index_of(key) for key in self.objects}
+        return tuple(name for name in keys.possible_indexes() if name in found)
+
+    def classes(self, now: datetime, young: timedelta) -> dict[KeyClass, Counted]:
+        """How many keys there are of each class.
+
+        Args:
+            now: the present, by the clock of the store.
+            young: for how long a key may wait to be named.
+        """
+        found: dict[KeyClass, list[tuple[str, int]]] = collections.defaultdict(list)
+        for key, listed in self.objects.items():
+            found[self._class(listed, now - young)].append((key, listed.size))
+        for stray in self.strays:
+            found[stray.kind].append((stray.name, stray.size))
+        order: tuple[KeyClass, ...] = ("live", "pending", "garbage", "temporary", "foreign")
+        return {name: _counted(found[name]) for name in order}
+
+    def foreign(self) -> Iterator[Problem]:
+        """What is not of a store of ours, and keys that a file system could take for each other."""
+        for key in self.objects:
+            if not _is_ours(key):
+                yield _foreign(key, "is not of a store of Cairn's")
+        for stray in self.strays:
+            if stray.kind == "foreign":
+                yield _foreign(stray.name, "is a link, or hidden: it is not of a store of Cairn's")
+        spelt: dict[str, str] = {}
+        for key in sorted(self.objects):
+            if other := spelt.get(key.casefold()):
+                yield _foreign(key, f"is {other} where capital letters do not count")
+            spelt.setdefault(key.casefold(), key)
+
+    def _class(self, listed: ListedObject, since: datetime) -> KeyClass:
+        if not _is_ours(listed.key):
+            return "foreign"
+        if listed.key in self.named:
+            return "live"
+        return "pending" if listed.modified >= since else "garbage"
+
+
+def _is_ours(key: str) -> bool:
+    """Whether a store of ours has keys like this one, in the place that its digest gives it."""
+    kind = keys.kind_of(key)
+    if kind == "file":
+        match = _FILE.fullmatch(key)
+        return match is not None and match[2].startswith(match[1])
+    return kind is not None and keys.index_of(key) in (None, *keys.possible_indexes())
+
+
+def _foreign(name: str, said: str) -> Problem:
+    # A file system's names may be no text at all (PEP 383).
+    shown = name.encode("utf-8", "backslashreplace").decode()
+    return Problem(code="key", index=None, where=shown, said=f"{shown} {said}")
+
+
+def _counted(found: Iterable[tuple[str, int]]) -> Counted:
+    ordered = sorted(found)
+    names = (name.encode("utf-8", "backslashreplace").decode() for name, _ in ordered[:SHOWN])
+    return Counted(count=len(ordered), size=sum(size for _, size in ordered), names=tuple(names))

@@ -1,0 +1,185 @@
+"""Whether an index offers what its generation says: its pages byte for byte, and the files they lead to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from cairn.concurrency import side_by_side
+from cairn.errors import CairnError
+from cairn.output import Progress
+from cairn.release.audit.inventory import Inventory
+from cairn.release.audit.report import Problem
+from cairn.release.index import keys, people, render
+from cairn.release.index.generation import FileEntry, ProjectState
+from cairn.release.index.snapshot import Snapshot, objects_of
+from cairn.store.protocol import MissingKeyError, Store, sha256_of
+
+_AT_ONCE = 16  # requests side by side
+_SERIAL = re.compile(rb'(?:"_last-serial":|<!--SERIAL )([0-9]{1,9})')
+
+
+def check(snapshot: Snapshot, inventory: Inventory, *, hashes: bool, on_step: Progress) -> Iterator[Problem]:
+    """What is wrong with the pages of an index and with the files of its generation."""
+    name = snapshot.index.name
+    projects: list[ProjectState] = []
+    for project_name, found in zip(
+        snapshot.project_names,
+        side_by_side(lambda n: _project(snapshot, n), snapshot.project_names, jobs=_AT_ONCE),
+        strict=True,
+    ):
+        if isinstance(found, str):
+            yield Problem(code="generation", index=name, where=project_name, said=found)
+        else:
+            projects.append(found)
+    on_step(f"{name}: files")
+    entries = [file for project in projects for file in project.files]
+    for problems in side_by_side(
+        lambda file: file_problems(inventory, file, index=name, hashes=hashes), entries, jobs=_AT_ONCE
+    ):
+        yield from problems
+    on_step(f"{name}: pages")
+    yield from _pages(snapshot, projects, inventory)
+
+
+def _project(snapshot: Snapshot, name: str) -> ProjectState | str:
+    try:
+        return snapshot.project(name)
+    except (CairnError, OSError) as error:
+        return f"the state of {name} cannot be read: {error}"
+
+
+def file_problems(inventory: Inventory, file: FileEntry, *, index: str, hashes: bool) -> tuple[Problem, ...]:
+    """What is wrong with a file that an index offers, its metadata and its provenance."""
+    found: list[Problem] = []
+    for key, sha256 in objects_of(file).items():
+        whole = key == keys.file_key(file.sha256, file.filename)
+        if key not in inventory.checked:
+            size = inventory.size(key)
+            said = None
+            if size is None:
+                said = f"{file.filename}: {key} is missing from the store"
+            elif whole and size != file.size:
+                said = f"{file.filename} has {size} bytes, the generation says {file.size}"
+            elif hashes or not whole:
+                said = _digest_problem(inventory.store, key, sha256)
+            problem = (Problem(code="file", index=index, where=key, said=said),) if said else ()
+            inventory.checked[key] = problem
+        # What several indexes share is read once, and said of each.
+        found += (
+            Problem(code=one.code, index=index, where=one.where, said=one.said)
+            for one in inventory.checked[key]
+        )
+    return tuple(found)
+
+
+def _digest_problem(store: Store, key: str, sha256: str) -> str | None:
+    try:
+        with store.open(key) as stream:
+            found = sha256_of(stream)
+    except (CairnError, OSError) as error:
+        return f"{key} cannot be read: {error}"
+    return None if found == sha256 else f"{key} was changed: it has sha256 {found}, not {sha256}"
+
+
+def _pages(snapshot: Snapshot, projects: list[ProjectState], inventory: Inventory) -> Iterator[Problem]:
+    name, store = snapshot.index.name, snapshot.index.store
+    prefix = keys.simple_prefix(name)
+    unfinished = _unfinished(snapshot)
+    inventory.named |= {
+        f"{prefix}{where}index.{kind}"
+        for where in ("", *(f"{name}/" for name in snapshot.project_names))
+        for kind in ("json", "html")
+    }
+
+    def of_project(project: ProjectState) -> list[str]:
+        page = render.project_page(project, prefix=prefix)
+        folder = f"{prefix}{project.name}/"
+        return differences(store, {f"{folder}index.json": page.json, f"{folder}index.html": page.html})
+
+    said = [
+        problem
+        for problems in side_by_side(
+            of_project, [p for p in projects if p.name not in (unfinished or ())], jobs=_AT_ONCE
+        )
+        for problem in problems
+    ]
+    if unfinished is None:
+        root = render.root_page(snapshot.project_names, serial=snapshot.generation.serial)
+        said += differences(store, {f"{prefix}index.json": root.json, f"{prefix}index.html": root.html})
+    for problem in said:
+        yield Problem(code="page", index=name, where=problem.split(" ", 1)[0], said=problem)
+    yield from _left_pages(snapshot, inventory, unfinished or frozenset())
+
+
+def check_people(snapshot: Snapshot, inventory: Inventory) -> Iterator[Problem]:
+    """What is wrong with the pages for people that show an index, once all indexes have their pages."""
+    name, store = snapshot.index.name, snapshot.index.store
+    try:
+        shown = people.objects(store, name)
+    except (CairnError, OSError) as error:
+        yield Problem(code="page", index=name, where=name, said=f"the pages for people: {error}")
+        return
+    inventory.named |= {*shown, *inventory.below(keys.status_prefix(name))}
+    for problem in differences(store, shown):
+        yield Problem(code="page", index=name, where=problem.split(" ", 1)[0], said=problem)
+
+
+def _unfinished(snapshot: Snapshot) -> frozenset[str] | None:
+    """The projects whose pages a writer is at work on, or has left: they may show one state or the other.
+
+    None where all pages are said to show what counts.
+    """
+    pointer, index = snapshot.pointer, snapshot.index
+    if pointer is None or pointer.rendered == pointer.generation:
+        return None
+    try:
+        before: Mapping[str, str] = index.generation(pointer.rendered, pointer.rendered_digest).projects
+    except (CairnError, OSError):
+        before = {}
+    after = snapshot.generation.projects
+    return frozenset(n for n in before.keys() | after.keys() if before.get(n) != after.get(n))
+
+
+def _left_pages(snapshot: Snapshot, inventory: Inventory, unfinished: frozenset[str]) -> Iterator[Problem]:
+    """Pages of projects that the generation does not have: they may stay, as long as they offer nothing."""
+    prefix = keys.simple_prefix(snapshot.index.name)
+    for key in inventory.below(prefix):
+        if key in inventory.named or keys.kind_of(key) != "page":
+            continue
+        project = key.removeprefix(prefix).partition("/")[0]
+        if is_left_page(inventory.store, key, project, prefix):
+            inventory.pages_left.add(key)
+        elif project not in unfinished:
+            said = f"{key} is of no project in the generation"
+            yield Problem(code="page", index=snapshot.index.name, where=key, said=said)
+
+
+def is_left_page(store: Store, key: str, project: str, prefix: str) -> bool:
+    """Whether a page is what a writer leaves of a project that is gone."""
+    try:
+        data = store.read(key).data
+    except (CairnError, OSError):
+        return False
+    serial = _SERIAL.search(data)
+    page = render.project_page(
+        ProjectState(name=project, files=(), serial=int(serial[1]) if serial else 0), prefix=prefix
+    )
+    return data in (page.json, page.html)
+
+
+def differences(
+    store: Store, expected: Mapping[str, bytes], said: str = "does not say what the generation says"
+) -> list[str]:
+    """The keys that do not hold what they should, each with what is wrong."""
+
+    def one(item: tuple[str, bytes]) -> str | None:
+        key, data = item
+        try:
+            return None if store.read(key).data == data else f"{key} {said}"
+        except MissingKeyError:
+            return f"{key} is missing"
+        except (CairnError, OSError) as error:
+            return f"{key} cannot be read: {error}"
+
+    return [problem for problem in map(one, expected.items()) if problem]

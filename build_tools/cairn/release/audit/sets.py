@@ -1,0 +1,186 @@
+"""Whether the sets of an index are whole: what they consist of, what they need, and what was said of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from packaging.utils import canonicalize_name
+
+from cairn.concurrency import side_by_side
+from cairn.errors import CairnError
+from cairn.output import Progress
+from cairn.release.audit.inventory import Inventory
+from cairn.release.audit.offered import differences
+from cairn.release.audit.report import Code, Problem
+from cairn.release.index import keys, write
+from cairn.release.index.generation import FileRef, IndexSet, project_of, version_of
+from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Snapshot, read_set
+from cairn.release.provenance import chain
+from cairn.release.provenance.trust import Trust
+from cairn.release.publish import distribution, locks
+from cairn.release.publish.compatibility import Platform
+from cairn.store.protocol import MissingKeyError
+from cairn.wheels.wheelset import WheelSet
+
+_AT_ONCE = 8  # sets looked at side by side
+_EVIDENCE = ("records", "answers", "judgements")
+_SHORT = 12
+# What an entry repeats of its `set.json`.
+_SAME = ("stack", "line", "python", "platform", "family", "targets", "manifest_sha256")
+
+
+def check(
+    snapshot: Snapshot, inventory: Inventory, *, trust: Trust | None, on_step: Progress
+) -> Iterator[Problem]:
+    """What is wrong with the sets of an index."""
+    name = snapshot.index.name
+    ids = snapshot.set_ids
+
+    def one(set_id: str) -> list[Problem]:
+        short = f"set {set_id[:_SHORT]}"
+        return [
+            Problem(code=code, index=name, where=set_id, said=f"{short}: {said}")
+            for code, said in _problems(snapshot, inventory, set_id, trust)
+        ]
+
+    for number, problems in enumerate(side_by_side(one, ids, jobs=_AT_ONCE), start=1):
+        on_step(f"{name}: set {number} of {len(ids)}")
+        yield from problems
+
+
+def _problems(
+    snapshot: Snapshot, inventory: Inventory, set_id: str, trust: Trust | None
+) -> Iterator[tuple[Code, str]]:
+    store = snapshot.index.store
+    yield from (("evidence", said) for said in _evidence(inventory, set_id))
+    try:
+        entry, wheel_set = snapshot.set(set_id), read_set(store, set_id)
+    except MissingKeyError:
+        yield "set", f"its {SET_FILE} is missing"
+        return
+    except (CairnError, OSError) as error:
+        yield "set", str(error)
+        return
+    yield from (("set", said) for said in _entry(snapshot, entry, wheel_set))
+    yield from (("evidence", said) for said in _named_evidence(inventory, entry))
+    yield from (("set", said) for said in _objects(inventory, wheel_set))
+    try:
+        metadata = locks.metadata_of(store, wheel_set)
+        expected = locks.of_set(wheel_set, metadata)
+        yield from (("set", said) for said in differences(store, expected, "is not the lock of the set"))
+        yield from (("requirement", said) for said in _unmet(wheel_set, metadata))
+    except (CairnError, OSError) as error:
+        yield "set", str(error)
+    if trust is not None:
+        yield from (("signature", said) for said in _signatures(snapshot, wheel_set, trust))
+
+
+def _entry(snapshot: Snapshot, entry: IndexSet, wheel_set: WheelSet) -> Iterator[str]:
+    """Where the index says something else of a set than its `set.json`, or lacks a file of it."""
+    for field in _SAME:
+        if getattr(entry, field) != getattr(wheel_set, field):
+            yield f"{snapshot.index.name} says {getattr(entry, field)!r} of its {field}, {SET_FILE} does not"
+    if dict(entry.projects) != {wheel.distribution: wheel.version for wheel in wheel_set.wheels}:
+        yield f"{snapshot.index.name} lists other projects of it than {SET_FILE}"
+    for file in wheel_set.files:
+        try:
+            offered = snapshot.entry(FileRef(filename=file.file_name, sha256=file.sha256))
+        except (CairnError, OSError) as error:
+            yield str(error)
+            continue
+        if (offered.size, offered.metadata_sha256) != (file.size, file.metadata_sha256):
+            yield f"{snapshot.index.name} says other things of {file.file_name} than {SET_FILE}"
+
+
+def _objects(inventory: Inventory, wheel_set: WheelSet) -> Iterator[str]:
+    """Where what lies beside `set.json` is not what follows from it."""
+    store, set_id = inventory.store, wheel_set.id
+    key = keys.set_key(set_id, MANIFEST_FILE)
+    try:
+        if hashlib.sha256(store.read(key).data).hexdigest() != wheel_set.manifest_sha256:
+            yield f"{key} was changed: it is not the manifest that the set names"
+    except MissingKeyError:
+        yield f"{key} is missing"
+    except (CairnError, OSError) as error:
+        yield f"{key} cannot be read: {error}"
+    pages = write.set_objects(wheel_set)
+    yield from differences(store, pages, "does not say what the set says")
+    for extra in inventory.below(keys.set_simple_prefix(set_id)):
+        if extra not in pages:
+            yield f"{extra} is not of the index of the set"
+
+
+def _named_evidence(inventory: Inventory, entry: IndexSet) -> Iterator[str]:
+    """What the index says was found of the set, and the store does not have."""
+    named = [f"records/{digest}.json" for digest in entry.records]
+    named += [f"judgements/{entry.judgement}.json"] if entry.judgement else []
+    for name in named:
+        key = keys.set_key(entry.set_id, name)
+        if inventory.size(key) is None:
+            yield f"{key} is missing"
+
+
+def _evidence(inventory: Inventory, set_id: str) -> Iterator[str]:
+    """What lies beside the set, and is not what it was."""
+    store = inventory.store
+    for kind in _EVIDENCE:
+        for key in inventory.below(keys.set_key(set_id, f"{kind}/")):
+            name = key.rpartition("/")[2]
+            if name.endswith(".dsse.json"):
+                if key.replace(".dsse.json", ".json") not in inventory.objects:
+                    yield f"{key} is the signature of something that is missing"
+                continue
+            try:
+                if hashlib.sha256(store.read(key).data).hexdigest() != name.removesuffix(".json"):
+                    yield f"{key} was changed"
+            except (CairnError, OSError) as error:
+                yield f"{key} cannot be read: {error}"
+
+
+def _unmet(wheel_set: WheelSet, metadata: dict[str, bytes]) -> Iterator[str]:
+    """The requirements, extras included, that no file of the set meets."""
+    versions: dict[str, set[str]] = {}
+    needs = {}
+    for file in wheel_set.files:
+        project = project_of(file.file_name)
+        versions.setdefault(project, set()).add(version_of(file.file_name))
+        if file.file_name in metadata:
+            needs[project] = distribution.needs_of(metadata[file.file_name], filename=file.file_name)
+    markers = Platform(python=wheel_set.python, tag=wheel_set.platform).markers()
+    todo = [
+        (wheel.distribution, extra)
+        for wheel in wheel_set.wheels
+        for extra in _extras(needs, wheel.distribution)
+    ]
+    seen = set(todo)
+    while todo:
+        name, extra = todo.pop()
+        for requirement in needs[name].requires if name in needs else ():
+            if requirement.marker is not None and not requirement.marker.evaluate(markers | {"extra": extra}):
+                continue
+            wanted = str(canonicalize_name(requirement.name))
+            there = versions.get(wanted, set())
+            if not any(requirement.specifier.contains(v, prereleases=True) for v in there):
+                yield f"{name} needs {requirement}, and the set has {', '.join(sorted(there)) or 'none'}"
+            more = {(wanted, str(canonicalize_name(one))) for one in ("", *requirement.extras)} - seen
+            seen |= more
+            todo += sorted(more)
+
+
+def _extras(needs: dict[str, distribution.Needs], name: str) -> tuple[str, ...]:
+    return ("", *(needs[name].extras if name in needs else ()))
+
+
+def _signatures(snapshot: Snapshot, wheel_set: WheelSet, trust: Trust) -> Iterator[str]:
+    """The wheels of a set that nobody who is trusted vouches for, link by link down to the commits."""
+    for wheel in wheel_set.wheels:
+        report = chain.check(
+            snapshot.index.store,
+            snapshot.index.name,
+            file_name=wheel.file_name,
+            sha256=wheel.sha256,
+            trust=trust,
+        )
+        for link in report.broken:
+            yield f"{wheel.file_name}: {link.name}: {link.text}"
