@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -72,6 +73,20 @@ class StoreContract:
             assert stream.read() == b"2"
         store.delete(key)
         assert keys_of(store) == []
+
+    def test_what_is_renewed_keeps_its_bytes_and_is_as_old_as_now(self, store: Store) -> None:
+        store.write("a/b+c", b"one")
+        before = store.stat("a/b+c")
+        time.sleep(1.1)  # a bucket tells whole seconds
+        store.renew("a/b+c")
+        store.renew("none")
+        after = store.stat("a/b+c")
+        assert before is not None
+        assert after is not None
+        assert after.modified > before.modified
+        assert (after.size, after.sha256) == (3, hashlib.sha256(b"one").hexdigest())
+        assert store.read("a/b+c").data == b"one"
+        assert not store.exists("none")
 
     def test_write_if_writes_only_over_what_was_seen(self, store: Store) -> None:
         assert store.write_if("state", b"1", etag=None)

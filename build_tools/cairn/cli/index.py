@@ -1,4 +1,4 @@
-"""`cairn index`: serve, publish, audit, verify, mirror."""
+"""`cairn index`: serve and publish; mirror, verify and what looks after a store have modules of their own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments, index_mirror, index_verify, signing
+from cairn.cli import arguments, index_mirror, index_verify, signing, upkeep
 from cairn.cli.parser import Subparsers, add_command, add_commands
 from cairn.errors import StoreError, UsageError
 from cairn.output import console
@@ -27,8 +27,8 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     _add_serve(commands)
     _add_publish(commands)
     index_mirror.add_to(commands)
-    _add_audit(commands)
-    index_verify.add_to(commands, audit=_audit)
+    upkeep.add_upkeep(commands)
+    index_verify.add_to(commands, audit=upkeep.audit)
 
 
 def _add_serve(commands: Subparsers) -> None:
@@ -86,19 +86,6 @@ def _add_publish(commands: Subparsers) -> None:
     )
     signing.add_attesting(parser)
     arguments.add_dry_run(parser)
-
-
-def _add_audit(commands: Subparsers) -> None:
-    parser = add_command(
-        commands,
-        "audit",
-        _audit,
-        about="compare pages and sizes with the state",
-        more="Nothing is changed.",
-        example="cairn index audit --store ./store",
-    )
-    _add_place(parser, default="release")
-    parser.add_argument("--hashes", action="store_true", help="read every file for its sha256, too")
 
 
 def _add_place(parser: argparse.ArgumentParser, default: str = "staging") -> None:
@@ -185,26 +172,6 @@ def _publish_set(store: Store, options: argparse.Namespace) -> int:
         console.current().json({"set": sealed.id, "closure": [file.file_name for file in sealed.closure]})
     else:
         console.current().out(sealed.id)
-    return 0
-
-
-def _audit(options: argparse.Namespace) -> int:
-    from cairn.release.audit.audit import audit
-
-    report = audit(arguments.open_existing_store(options), (options.index,), hashes=options.hashes)
-    problems = [problem.said for problem in report.problems]
-    if options.json:
-        console.current().json({"index": options.index, "problems": list(problems)})
-    else:
-        for problem in problems:
-            console.current().out(problem)
-    if problems:
-        raise StoreError(
-            f"{options.index} has {len(problems)} problem(s)",
-            tip="publish the named files again or restore them",
-        )
-    if not options.json:
-        console.current().out(f"{options.index} is what its state says")
     return 0
 
 

@@ -28,7 +28,7 @@ _GROUPS: Mapping[str, str] = {
     "build": "build wheels from checkouts",
     "wheel": "look at, compare, check and change wheels",
     "test": "smoke-test wheels, read test results",
-    "index": "serve, publish, audit, verify or mirror an index",
+    "index": "serve, publish, audit, verify, mirror or look after an index",
     "release": "promote sets, and take them back",
     "install": "print the lines that install a release on this machine",
     "ci": "run a stack end to end",

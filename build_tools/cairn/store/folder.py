@@ -143,6 +143,11 @@ class LocalStore:
         """See `Store.delete`."""
         self._path(key).unlink(missing_ok=True)
 
+    def renew(self, key: str) -> None:
+        """See `Store.renew`."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            os.utime(self._path(key))
+
     def strays(self) -> Iterator[Stray]:
         """See `Store.strays`: hidden files and links; not our locks, which stay."""
         for path in files.walk(self.path):

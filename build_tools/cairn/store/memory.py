@@ -131,6 +131,12 @@ class MemoryStore:
     def discard(self, stray: Stray) -> None:
         """See `Store.discard`."""
 
+    def renew(self, key: str) -> None:
+        """See `Store.renew`."""
+        with self._lock:
+            if checked(key) in self.objects:
+                self.modified[key] = datetime.now(UTC)
+
     def _put(self, key: str, data: bytes) -> None:
         self.modified[key] = datetime.now(UTC)
         self.objects[key] = data

@@ -194,6 +194,9 @@ class Store(Protocol):
     def delete(self, key: str) -> None:
         """Remove the object under `key`, if there is one."""
 
+    def renew(self, key: str) -> None:
+        """Have the object under `key` count as written now, with the bytes that it has, if there is one."""
+
     def strays(self) -> Iterator[Stray]:
         """What else is in the place where the store is; `list` gives none of it."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from cairn.concurrency import side_by_side
@@ -10,13 +9,12 @@ from cairn.errors import CairnError
 from cairn.output import Progress
 from cairn.release.audit.inventory import Inventory
 from cairn.release.audit.report import Problem
-from cairn.release.index import keys, people, render
+from cairn.release.index import keys, people, render, write
 from cairn.release.index.generation import FileEntry, ProjectState
 from cairn.release.index.snapshot import Snapshot, objects_of
 from cairn.store.protocol import MissingKeyError, Store, sha256_of
 
 _AT_ONCE = 16  # requests side by side
-_SERIAL = re.compile(rb'(?:"_last-serial":|<!--SERIAL )([0-9]{1,9})')
 
 
 def check(snapshot: Snapshot, inventory: Inventory, *, hashes: bool, on_step: Progress) -> Iterator[Problem]:
@@ -148,24 +146,11 @@ def _left_pages(snapshot: Snapshot, inventory: Inventory, unfinished: frozenset[
         if key in inventory.named or keys.kind_of(key) != "page":
             continue
         project = key.removeprefix(prefix).partition("/")[0]
-        if is_left_page(inventory.store, key, project, prefix):
+        if write.is_empty_page(inventory.store, key):
             inventory.pages_left.add(key)
         elif project not in unfinished:
             said = f"{key} is of no project in the generation"
             yield Problem(code="page", index=snapshot.index.name, where=key, said=said)
-
-
-def is_left_page(store: Store, key: str, project: str, prefix: str) -> bool:
-    """Whether a page is what a writer leaves of a project that is gone."""
-    try:
-        data = store.read(key).data
-    except (CairnError, OSError):
-        return False
-    serial = _SERIAL.search(data)
-    page = render.project_page(
-        ProjectState(name=project, files=(), serial=int(serial[1]) if serial else 0), prefix=prefix
-    )
-    return data in (page.json, page.html)
 
 
 def differences(

@@ -17,7 +17,8 @@ from cairn.release.history.difference import Difference
 from cairn.release.index import keys
 from cairn.release.index.commit import commit
 from cairn.release.index.generation import FileEntry, FileRef, Generation, IndexSet, ProjectState
-from cairn.release.index.snapshot import Change, Index, Snapshot, missing, objects_of, read_set
+from cairn.release.index.snapshot import SET_FILE, Change, Index, Snapshot, missing, objects_of, read_set
+from cairn.store.age import keep_young
 from cairn.store.protocol import MissingKeyError, Store, sha256_of
 
 _NUMBER = re.compile(r"[0-9]{1,7}")
@@ -113,6 +114,7 @@ def rollback(  # noqa: PLR0913 - each is one independent part of the request
     change = plan(now_there)
     if not dry_run:
         why = f"to {past.number}: {reason}" if reason else f"to {past.number}"
+        _keep_young(past, whole)
         if whole.gone and whole.back:
             on_step("bringing back what comes beside what goes")
             commit(there, "rollback", lambda now: difference.without_losses(now, plan(now)), why=why)
@@ -128,6 +130,14 @@ def rollback(  # noqa: PLR0913 - each is one independent part of the request
         difference=whole,
         still_yanked=() if forget_yanks else tuple(still),
     )
+
+
+def _keep_young(past: _Past, difference: Difference) -> None:
+    """Have what comes back not be collected before the commit, as old as it may be."""
+    store, state = past.state.index.store, past.state
+    coming = [key for ref in difference.back for key in objects_of(state.entry(ref))]
+    coming += [keys.set_key(set_id, SET_FILE) for set_id in difference.back_sets]
+    side_by_side(lambda key: keep_young(store, key), coming, jobs=_AT_ONCE)
 
 
 def _find(now: Snapshot, to: str) -> _Past:

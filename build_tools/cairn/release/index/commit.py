@@ -108,6 +108,8 @@ def recover(index: Index) -> tuple[str, ...]:
 def render_all(index: Index) -> tuple[str, ...]:
     """Make every page of an index anew from the generation that counts; those that are right stay untouched.
 
+    Pages of projects that it does not have say so: an index that was restored may have had more.
+
     Returns:
         The projects, in the order in which their pages were written.
     """
@@ -117,7 +119,7 @@ def render_all(index: Index) -> tuple[str, ...]:
         return ()
     nothing = index.at(empty(index.name), "")
     ordered = write.page_order(nothing, now_there, now_there.project_names)
-    write.write_project_pages(index, ordered)
+    write.write_project_pages(index, (*ordered, *write.pages_of_others(now_there)))
     write.write_root_page(index)
     people.write(index.store, index.name)
     return ordered

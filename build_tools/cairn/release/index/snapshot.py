@@ -24,6 +24,7 @@ from cairn.release.index.generation import (
     digest_of,
     project_of,
 )
+from cairn.store.age import keep_young
 from cairn.store.protocol import MissingKeyError, Store
 from cairn.wheels import wheelset
 from cairn.wheels.wheelset import WheelSet
@@ -241,8 +242,10 @@ class Index:
         digest = digest_of(data)
         # The key has the digest of the bytes: what is there is the same, unless it was damaged.
         key = keys.part_key(self.name, digest)
-        if not self.store.write_if(key, data, etag=None) and self.store.read(key).data != data:
-            self.store.write(key, data)
+        if not self.store.write_if(key, data, etag=None):
+            if self.store.read(key).data != data:
+                self.store.write(key, data)
+            keep_young(self.store, key)
         self._parts[digest] = value
         return digest
 
@@ -322,13 +325,27 @@ def whole_id(given: str, source: Snapshot, *others: Snapshot) -> str:
 
 def existing(store: Store) -> tuple[str, ...]:
     """The indexes of a store: what was published into at least once."""
+    return tuple(name for name in _possible(store) if store.exists(keys.state_key(name)))
+
+
+def traces(store: Store) -> tuple[str, ...]:
+    """The indexes of a store, and those that have lost their pointer and have generations left."""
+
+    def has_generations(name: str) -> bool:
+        return any(True for _ in store.list(keys.generations_prefix(name)))
+
+    possible = _possible(store)
+    return tuple(name for name in possible if store.exists(keys.state_key(name)) or has_generations(name))
+
+
+def _possible(store: Store) -> list[str]:
     found = []
     for channel in store.folders(""):
         if channel in keys.CHANNELS:
             below = (f"{channel}/{name}" for name in store.folders(f"{channel}/"))
             found += [channel, *(name for name in below if name in keys.possible_indexes())]
     # In the order of `possible_indexes`, whatever the store sorts by.
-    return tuple(sorted((name for name in found if store.exists(keys.state_key(name))), key=_place))
+    return sorted(found, key=_place)
 
 
 def _place(name: str) -> int:

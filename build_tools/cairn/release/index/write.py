@@ -8,15 +8,19 @@ away, it is the other way round. The root, which only lists names, comes last.
 from __future__ import annotations
 
 import graphlib
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from cairn.errors import StoreError
 from cairn.release.index import keys, render
+from cairn.release.index.generation import ProjectState
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Index, Snapshot
+from cairn.store.age import keep_young
 from cairn.store.protocol import MissingKeyError, Store
 from cairn.wheels import wheelset
 from cairn.wheels.wheelset import WheelSet
 
+_SERIAL = re.compile(rb'(?:"_last-serial":|<!--SERIAL )([0-9]{1,9})')
 _ATTEMPTS = 200  # at one page; each that fails means that a different writer got through
 
 
@@ -99,6 +103,31 @@ def _loaded(index: Index, of: Snapshot | None) -> Snapshot:
     return now_there
 
 
+def pages_of_others(now_there: Snapshot) -> tuple[str, ...]:
+    """The projects that have a page which offers something, and are not in the index."""
+    index = now_there.index
+    prefix = keys.simple_prefix(index.name)
+    found = set()
+    for listed in index.store.list(prefix):
+        name, slash, _ = listed.key.removeprefix(prefix).partition("/")
+        if slash and name not in now_there.generation.projects and not is_empty_page(index.store, listed.key):
+            found.add(name)
+    return tuple(sorted(found))
+
+
+def is_empty_page(store: Store, key: str) -> bool:
+    """Whether a page is one that was written when its project went: it offers nothing."""
+    *folders, name, _ = key.split("/")
+    try:
+        data = store.read(key).data
+    except MissingKeyError:
+        return False
+    serial = _SERIAL.search(data)
+    gone = ProjectState(name=name, files=(), serial=int(serial[1]) if serial else 0)
+    page = render.project_page(gone, prefix="/".join((*folders, "")))
+    return data in (page.json, page.html)
+
+
 def page_order(before: Snapshot, after: Snapshot, names: Collection[str]) -> tuple[str, ...]:
     """In which order the pages of changed projects are to be written.
 
@@ -140,10 +169,12 @@ def write_set(store: Store, wheel_set: WheelSet, manifest: bytes, locks: Mapping
     Raises:
         StoreError: the store has different bytes under one of the keys.
     """
+    last = keys.set_key(wheel_set.id, SET_FILE)
+    keep_young(store, last)  # and with it the whole set, which is collected as one
     for key, data in {**locks, **set_objects(wheel_set)}.items():
         create(store, key, data)
     create(store, keys.set_key(wheel_set.id, MANIFEST_FILE), manifest)
-    create(store, keys.set_key(wheel_set.id, SET_FILE), wheelset.dumps(wheel_set))
+    create(store, last, wheelset.dumps(wheel_set))
 
 
 def set_objects(wheel_set: WheelSet) -> dict[str, bytes]:

@@ -22,6 +22,7 @@ from cairn.release.provenance.attested import Attested
 from cairn.release.publish import distribution, file_rules, rules
 from cairn.release.publish.distribution import Dist
 from cairn.store import transfer
+from cairn.store.age import keep_young
 from cairn.store.protocol import Store
 
 
@@ -181,6 +182,7 @@ def _put_files(store: Store, dists: Sequence[Dist], on_step: Progress) -> None:
     """Put files and their metadata; publishing a file again repairs what was damaged in the store."""
     sources = {keys.file_key(item.sha256, item.path.name): item.path for item in dists}
     transfer.put_files(store, sources, on_progress=lambda progress: on_step(str(progress)))
+    side_by_side(lambda key: keep_young(store, key), sources)
     side_by_side(lambda item: _put_sidecar(store, item), dists)
 
 
@@ -189,3 +191,4 @@ def _put_sidecar(store: Store, item: Dist) -> None:
     # The key has the digest of the file, whose metadata this is: what is there is the same, unless damaged.
     if not store.write_if(key, item.metadata, etag=None) and store.read(key).data != item.metadata:
         store.write(key, item.metadata)
+    keep_young(store, key)

@@ -27,6 +27,7 @@ from cairn.store.s3 import download, upload
 from cairn.store.s3.client import Answer, Bucket
 from cairn.store.s3.errors import ChangedError
 
+_MOST_COPIED = 5 << 30  # bytes that one request copies
 _BLOCK = 1 << 20  # bytes that are asked of a stream at once
 _UPLOAD = "?uploadId="  # between the key of an upload under way and its id
 
@@ -143,6 +144,24 @@ class BucketStore:
     def delete(self, key: str) -> None:
         """See `Store.delete`."""
         self.bucket.ask("delete_object", checked(key))
+
+    def renew(self, key: str) -> None:
+        """See `Store.renew`: a copy onto itself, for which a bucket asks that the metadata is said again.
+
+        It does so up to 5 GiB; a larger object stays as old as it is.
+        """
+        there = self.stat(key)
+        if there is None or there.size > _MOST_COPIED:
+            return
+        with contextlib.suppress(ChangedError, MissingKeyError):  # then somebody has just written it
+            self.bucket.ask(
+                "copy_object",
+                key,
+                CopySource={"Bucket": self.bucket.name, "Key": f"{self.bucket.prefix}{key}"},
+                CopySourceIfMatch=there.etag,
+                MetadataDirective="REPLACE",
+                **upload.about(key, there.sha256),
+            )
 
     def strays(self) -> Iterator[Stray]:
         """See `Store.strays`."""

@@ -192,13 +192,13 @@ def put(key: str, data: bytes) -> Answer:
     return {"Body": data, "ContentMD5": base64.b64encode(md5).decode(), **about(key, sha256)}
 
 
-def about(key: str, sha256: str) -> Answer:
-    """What goes with an object, whether it comes in one piece or in parts."""
+def about(key: str, sha256: str | None) -> Answer:
+    """What goes with an object, whether it comes in one piece or in parts; no digest where none is known."""
     said = headers(key)
     return {
         "ContentType": said.content_type,
         "CacheControl": said.cache_control,
-        "Metadata": {SHA256: sha256},
+        "Metadata": {SHA256: sha256} if sha256 else {},
     }
 
 

@@ -1,0 +1,182 @@
+"""Collecting what no generation names any more, and what dead writers left.
+
+    what                                        when it goes
+    files, what lies beside them, parts, sets   no generation of any index names them that counted within the
+                                                time, and they are older than it
+    pages of projects that are gone             they say nothing, and are older than it
+    temporaries                                 they are older than a day
+
+Generations never go, nor does what is not ours. A publisher puts files before the generation that names them,
+so what is young stays; what it finds there already it makes young (`store.age`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+from cairn import datafile
+from cairn.concurrency import side_by_side
+from cairn.errors import StoreError
+from cairn.output import Progress, silent, wording
+from cairn.release.index import keys, write
+from cairn.release.index.generation import Generation, ProjectState
+from cairn.release.index.snapshot import SET_FILE, Index, Snapshot, existing, objects_of
+from cairn.store.protocol import ListedObject, Store, Stray
+
+_AT_ONCE = 16  # requests side by side
+_TEMPORARY = timedelta(days=1)  # no upload takes as long
+
+
+class Collected(datafile.Value):
+    """What was collected, or would be.
+
+    Attributes:
+        keys: the objects, by name.
+        size: of all of them, in bytes.
+        temporaries: what writers left unfinished.
+        kept: how many objects stay.
+    """
+
+    keys: tuple[str, ...]
+    size: int
+    temporaries: tuple[str, ...]
+    kept: int
+
+
+def collect(
+    store: Store, *, older_than: timedelta, dry_run: bool = False, on_step: Progress = silent
+) -> Collected:
+    """Remove from a store what nothing needs.
+
+    Args:
+        store: the store; others may write to it meanwhile.
+        older_than: what counted within this time can still be rolled back to, and what is younger stays.
+        dry_run: say what would go, and remove nothing.
+        on_step: called with what is being done.
+
+    Raises:
+        StoreError: an index cannot be read to its beginning, so nobody knows what it needs.
+    """
+    since = datetime.now(UTC) - older_than
+    on_step("listing the store")
+    listed = list(store.list(""))
+    on_step("reading what generations name")
+    old = _needless(store, listed, since)
+    temporaries = [
+        stray
+        for stray in store.strays()
+        if stray.kind == "temporary" and stray.modified < datetime.now(UTC) - _TEMPORARY
+    ]
+    if not dry_run and old:
+        on_step(f"removing {wording.count(old, 'object')}")
+        # Looked at again, since reading took its time: what a writer has come to need meanwhile stays.
+        old = [found for found in _needless(store, old, since) if _still_old(store, found.key, since)]
+        side_by_side(lambda found: store.delete(found.key), old, jobs=_AT_ONCE)
+        _write_pages_again(store, old)
+    if not dry_run:
+        for stray in temporaries:
+            store.discard(stray)
+    return Collected(
+        keys=tuple(found.key for found in old),
+        size=sum(found.size for found in old),
+        temporaries=tuple(_shown(stray) for stray in temporaries),
+        kept=len(listed) - len(old),
+    )
+
+
+def _needless(store: Store, listed: Sequence[ListedObject], since: datetime) -> list[ListedObject]:
+    """Those of the objects that are old, and that no generation names which counted since then."""
+    now_there = {name: Index(store, name).load() for name in existing(store)}
+    of_indexes = {keys.index_of(found.key) for found in listed} & set(keys.possible_indexes())
+    if lost := sorted(name for name in of_indexes if name is not None and name not in now_there):
+        raise StoreError(
+            f"{', '.join(lost)} has lost its pointer, so nobody knows what it needs",
+            tip=f"choose the generation that counts: cairn index recover --index {lost[0]}",
+        )
+    named: set[str] = set()
+    for snapshot in now_there.values():
+        named |= _named(snapshot, since)
+    young_sets = {_set_of(found.key) for found in listed if found.modified >= since}
+
+    def may_go(key: str) -> bool:
+        kind = keys.kind_of(key)
+        if kind in ("set", "set page"):  # collected as one, so that none is ever there in part
+            return _set_of(key) not in named | young_sets
+        if kind == "page":
+            snapshot = now_there.get(keys.index_of(key) or "")
+            return snapshot is not None and _is_left(snapshot, key)
+        return kind in ("file", "part") and key not in named
+
+    return [found for found in listed if found.modified < since and may_go(found.key)]
+
+
+def _named(snapshot: Snapshot, since: datetime) -> set[str]:
+    """What generations of an index name that counted since then: keys of files and parts, ids of sets.
+
+    A generation that is young and does not count may be about to.
+    """
+    index = snapshot.index
+    found: set[str] = set()
+    for _, counted in index.chain(snapshot):
+        found |= _names(index, counted)
+        # The one before it counted until this one was made.
+        if datetime.fromisoformat(counted.when) < since:
+            break
+    for listed in index.store.list(keys.generations_prefix(index.name)):
+        young = keys.generation_of(listed.key)
+        if young is not None and listed.modified >= since:
+            found |= _names(index, index.generation(*young))
+    return found
+
+
+def _names(index: Index, found: Generation) -> set[str]:
+    """What a generation names: parts and the objects of files by key, sets by id."""
+
+    def of_part(digest: str) -> set[str]:
+        project = index.part(digest, ProjectState)
+        return {key for file in project.files for key in objects_of(file)}
+
+    parts = {keys.part_key(index.name, digest) for digest in (*found.projects.values(), *found.sets.values())}
+    files = side_by_side(of_part, found.projects.values(), jobs=_AT_ONCE)
+    return parts.union(found.sets, *files)
+
+
+def _set_of(key: str) -> str:
+    """The id of the set that a key is of; empty for others."""
+    return key.split("/")[1] if key.startswith("sets/") else ""
+
+
+def _is_left(now_there: Snapshot, key: str) -> bool:
+    """Whether a page is of a project that is gone, and offers nothing."""
+    project, slash, _ = key.removeprefix(keys.simple_prefix(now_there.index.name)).partition("/")
+    return (
+        bool(slash)
+        and project not in now_there.generation.projects
+        and write.is_empty_page(now_there.index.store, key)
+    )
+
+
+def _still_old(store: Store, key: str, since: datetime) -> bool:
+    """Whether an object was not written since; nor the `set.json` of its set, which a publisher renews."""
+    whole = [key, keys.set_key(_set_of(key), SET_FILE)] if _set_of(key) else [key]
+    found = [store.stat(one) for one in whole]
+    return all(one is None or one.modified < since for one in found)
+
+
+def _write_pages_again(store: Store, removed: Iterable[ListedObject]) -> None:
+    """Make the pages of projects that came again while their empty ones were removed."""
+    projects: dict[str, set[str]] = {}
+    for found in removed:
+        name = keys.index_of(found.key)
+        if name is not None and keys.kind_of(found.key) == "page":
+            project = found.key.removeprefix(keys.simple_prefix(name)).partition("/")[0]
+            projects.setdefault(name, set()).add(project)
+    for name, names in projects.items():
+        index = Index(store, name)
+        back = names & index.load().generation.projects.keys()
+        write.write_project_pages(index, sorted(back))
+
+
+def _shown(stray: Stray) -> str:
+    return stray.name.encode("utf-8", "backslashreplace").decode()
