@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from typing import Protocol
 
+from cairn.errors import StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import FileEntry, IndexSet, ProvenanceKind
 from cairn.release.index.snapshot import MANIFEST_FILE, Snapshot
@@ -53,7 +54,8 @@ def attest(
         The provenance of each wheel, by file name.
 
     Raises:
-        StoreError: the set's manifest is missing or was changed.
+        StoreError: the set's manifest, or what a wheel has already, is missing, was changed, or is of another
+            kind.
         NetworkError: Sigstore could not be reached.
     """
     key = keys.set_key(wheel_set.id, MANIFEST_FILE)
@@ -71,7 +73,8 @@ def attest(
     made = {}
     for wheel in wheel_set.wheels:
         present = there.project(wheel.distribution).file(wheel.file_name)
-        previous = _previous(store, present, attester.kind) if present else None
+        others = {*present.sets} & {*there.set_ids} - {wheel_set.id} if present else ()
+        previous = _previous(store, present, attester.kind) if present and others else None
         data = attester.add(previous, circumstances.claims(wheel.file_name, wheel.sha256))
         new = hashlib.sha256(data).hexdigest()
         store.write(keys.provenance_key(wheel.sha256, wheel.file_name, new), data)
@@ -80,6 +83,18 @@ def attest(
 
 
 def _previous(store: Store, file: FileEntry, kind: ProvenanceKind) -> bytes | None:
-    if file.provenance is None or file.provenance_kind != kind:
+    """What is vouched for the file as one of other sets, which stays."""
+    if file.provenance is None:
         return None
-    return store.read(keys.provenance_key(file.sha256, file.filename, file.provenance)).data
+    if file.provenance_kind != kind:
+        raise StoreError(
+            f"{file.filename} is also of a set that was signed in another way, which would be lost",
+            tip="sign both as a workflow, or both with a key",
+        )
+    data = store.read(keys.provenance_key(file.sha256, file.filename, file.provenance)).data
+    if hashlib.sha256(data).hexdigest() != file.provenance:
+        raise StoreError(
+            f"the provenance of {file.filename} was changed: what others signed for it would be lost",
+            tip="restore it from a copy of the store",
+        )
+    return data

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from cairn import datafile
-from cairn.errors import NetworkError
+from cairn.errors import NetworkError, StoreError
 from cairn.release.index import generation, keys
 from cairn.release.index.generation import Generation, IndexSet, Pointer, ProjectState, digest_of
 from cairn.release.index.snapshot import Index
@@ -487,6 +487,23 @@ def test_a_wheel_of_two_sets_has_a_statement_for_each(tmp_path: Path) -> None:
         first.made.id,
         second.made.id,
     }
+
+
+def test_a_statement_of_others_is_not_dropped_unseen(tmp_path: Path) -> None:
+    first = released(tmp_path)
+    key = first.key(_provenance_of(first))
+    first.store.objects[key] = b'{"schema": "cairn.provenance/1", "envelopes": []}'
+    with pytest.raises(StoreError, match="was changed"):
+        _second_set(first)
+
+
+def test_a_statement_of_another_kind_is_not_dropped_unseen(tmp_path: Path) -> None:
+    first = released(tmp_path)
+    rewrite(first, file=lambda plain: plain.update(provenance_kind="pep740"))
+    with pytest.raises(StoreError, match="signed in another way"):
+        _second_set(first)
+    offer(first.store, first.made, first.listed, KeyAttester(RELEASER))  # of the same set alone
+    assert not first.check().broken
 
 
 def _second_set(first: Released, attester: KeyAttester | None = None) -> Released:
