@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command
+from cairn.cli.parser import Subparsers, add_command, add_commands
 from cairn.errors import StoreError, UsageError
 from cairn.output import console
 
@@ -15,70 +15,108 @@ if TYPE_CHECKING:
     from cairn.release.publish.mirror_lock import MirrorLock
     from cairn.stack import Stack
 
-_LOCK, _SYNC, _VERIFY = "lock", "sync", "verify"
-
 
 def add_to(commands: Subparsers) -> None:
-    """Add the command."""
+    """Add the group to `cairn index`."""
+    about = "have an index hold what sets need of other indexes, by hash"
+    parser = commands.add_parser("mirror", help=about)
+    group = add_commands(
+        parser,
+        description="Have an index hold what sets need of other indexes, by hash. A lock, which is reviewed, "
+        "names every file for all Pythons and platforms of a stack.",
+        example="cairn index mirror sync --stack external-builds/pytorch --store ./store",
+        default="fetch",
+    )
+    _add_lock(group)
+    _add_sync(group)
+    _add_verify(group)
+    _add_fetch(group)
+
+
+def _add_lock(commands: Subparsers) -> None:
     parser = add_command(
         commands,
-        "mirror",
-        _mirror,
-        about="have an index hold what sets need of other indexes, by hash",
-        more="`lock` writes what the stack needs for all its Pythons and platforms into mirror.lock.toml, "
-        "to be reviewed; `sync` fetches what that names and the index lacks; `verify` says where the two "
-        "differ. With files alone, what they need on this machine is fetched without a lock.",
-        example="cairn index mirror sync --stack external-builds/pytorch --store ./store --index staging",
+        "lock",
+        _lock,
+        about="write what a stack needs of other indexes into mirror.lock.toml, to be reviewed",
+        more="What the wheels require is kept in it, so that later runs need none.",
+        example="cairn index mirror lock --stack external-builds/pytorch dist/*.whl",
     )
     parser.add_argument(
-        "files",
-        nargs="*",
-        type=_word_or_file,
-        metavar="lock|sync|verify|FILE",
-        help="what to do, and for `lock` whose requirements count; or files whose requirements to fetch",
+        "files", nargs="*", type=arguments.file, metavar="FILE", help="a wheel or an sdist of the stack"
     )
-    arguments.add_repeated(parser, "--require", "REQUIREMENT", "lock or fetch this too")
-    arguments.add_stack(parser, required=False)
+    arguments.add_repeated(parser, "--require", "REQUIREMENT", "lock this too")
+    _add_stack(parser)
     parser.add_argument(
-        "--lock", type=arguments.any_path, metavar="FILE", help="the lock (default: beside the stack.toml)"
+        "--upgrade", action="store_true", help="take the newest versions, not those that are locked"
     )
-    parser.add_argument(
-        "--upgrade", action="store_true", help="with `lock`: the newest versions, not those that are locked"
-    )
-    arguments.add_store(parser, required=False)
-    arguments.add_index(parser, default="staging")
     arguments.add_dry_run(parser)
     arguments.add_json(parser)
 
 
-def _word_or_file(text: str) -> str | Path:
-    return text if text in (_LOCK, _SYNC, _VERIFY) else arguments.file(text)
+def _add_sync(commands: Subparsers) -> None:
+    parser = add_command(
+        commands,
+        "sync",
+        _sync,
+        about="fetch what a lock names and an index lacks",
+        more="Other bytes than the lock names are refused, and then nothing is published.",
+        example="cairn index mirror sync --stack external-builds/pytorch --store ./store",
+    )
+    _add_stack(parser)
+    _add_place(parser)
+    arguments.add_dry_run(parser)
 
 
-def _mirror(options: argparse.Namespace) -> int:
-    word = options.files[0] if options.files and isinstance(options.files[0], str) else None
-    given = options.files[1:] if word else options.files
-    if any(isinstance(item, str) for item in given):
-        raise UsageError("lock, sync and verify are three commands", tip="give the first argument alone")
-    if word is not None and options.stack is None:
-        raise UsageError(f"mirror {word} needs a stack", tip="name one with --stack")
-    if word != _LOCK and options.store is None:
-        raise UsageError("no store is named", tip="name one with --store")
-    if word in (_SYNC, _VERIFY) and (given or options.require):
-        raise UsageError(f"mirror {word} goes by the lock alone", tip="put them into it with mirror lock")
-    if word == _LOCK:
-        return _lock(options, given)
-    if word == _SYNC:
-        return _sync(options)
-    return _verify(options) if word == _VERIFY else _fetch(options, given)
+def _add_verify(commands: Subparsers) -> None:
+    parser = add_command(
+        commands,
+        "verify",
+        _verify,
+        about="say where a lock does not cover its stack, and where lock and index differ",
+        more="Nothing is changed.",
+        example="cairn index mirror verify --stack external-builds/pytorch --store ./store",
+    )
+    _add_stack(parser)
+    _add_place(parser)
 
 
-def _lock(options: argparse.Namespace, given: list[Path]) -> int:
+def _add_fetch(commands: Subparsers) -> None:
+    parser = add_command(
+        commands,
+        "fetch",
+        _fetch,
+        about="fetch what distributions need on this machine and an index lacks, without a lock",
+        more="The word may be left out: cairn index mirror FILE …",
+        example="cairn index mirror fetch dist/*.whl --store ./store",
+    )
+    parser.add_argument(
+        "files", nargs="*", type=arguments.file, metavar="FILE", help="whose requirements to fetch"
+    )
+    arguments.add_repeated(parser, "--require", "REQUIREMENT", "fetch this too")
+    _add_place(parser)
+    arguments.add_dry_run(parser)
+
+
+def _add_stack(parser: argparse.ArgumentParser) -> None:
+    arguments.add_stack(parser)
+    parser.add_argument(
+        "--lock", type=arguments.any_path, metavar="FILE", help="the lock (default: beside the stack.toml)"
+    )
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    arguments.add_store(parser)
+    arguments.add_index(parser, default="staging")
+    arguments.add_json(parser)
+
+
+def _lock(options: argparse.Namespace) -> int:
     from cairn.release.publish import distribution, mirror_lock, mirror_resolve, pip_settings
 
     stack, path = _lock_of(options)
     before = mirror_lock.read(path) if path.exists() else None
-    new = mirror_resolve.asked_by(map(distribution.read, given), options.require, stack=stack)
+    new = mirror_resolve.asked_by(map(distribution.read, options.files), options.require, stack=stack)
     asked = mirror_resolve.merged(before.asked if before else (), new, stack=stack)
     if not asked:
         raise UsageError(
@@ -141,12 +179,12 @@ def _verify(options: argparse.Namespace) -> int:
     return 0
 
 
-def _fetch(options: argparse.Namespace, given: list[Path]) -> int:
+def _fetch(options: argparse.Namespace) -> int:
     from cairn.release.publish.mirror import mirror, missing
 
-    if not given and not options.require:
+    if not options.files and not options.require:
         raise UsageError("nothing to mirror", tip="name distributions, or give --require")
-    store, wanted = arguments.open_store(options), {"dists": given, "requirements": options.require}
+    store, wanted = arguments.open_store(options), {"dists": options.files, "requirements": options.require}
     if options.dry_run:
         _say_added([item.requirement for item in missing(store, options.index, **wanted)], options)
         return 0

@@ -29,6 +29,9 @@ class Parser(argparse.ArgumentParser):
     below of the same class.
     """
 
+    default_command: str | None = None
+    """The command below that is meant where none is named: `mirror FILE` is `mirror fetch FILE`."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - whatever argparse takes
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
         group = self.add_argument_group("general options")
@@ -55,6 +58,7 @@ class Parser(argparse.ArgumentParser):
         words = list(sys.argv[1:] if args is None else args)
         if completion_asked():  # a line that is not finished may still be wrong
             return super().parse_known_args(words, namespace)
+        words = self._with_command(words)
         self._refuse_unknown(words)
         namespace, left = super().parse_known_args(words, namespace)
         # argparse reports what is left over from the top, under the name of the whole program: too far away.
@@ -102,6 +106,17 @@ class Parser(argparse.ArgumentParser):
     def _fail(self, message: str, *, tip: str) -> NoReturn:
         console.current().error(f"{self.prog}: {message}", tip=tip)
         sys.exit(UsageError.exit_code)
+
+    def _with_command(self, words: list[str]) -> list[str]:
+        """The words, with the default command before them where they name no other."""
+        commands = self._commands()
+        if self.default_command is None or commands is None:
+            return words
+        # Options of the program, which have no values, may stand before a command.
+        first = next((word for word in words if word not in self._option_string_actions), None)
+        # One that is mistyped is not the first argument of the default.
+        meant = first is None or wording.nearest(first, list(commands.choices))
+        return words if meant else [self.default_command, *words]
 
     def _commands(self) -> Subparsers | None:
         found = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))  # noqa: SLF001
@@ -164,9 +179,13 @@ def completion_asked() -> bool:
     return "_ARGCOMPLETE" in os.environ
 
 
-def add_commands(parser: argparse.ArgumentParser, *, description: str, example: str) -> Subparsers:
-    """Make a group of commands of a parser."""
+def add_commands(
+    parser: argparse.ArgumentParser, *, description: str, example: str, default: str | None = None
+) -> Subparsers:
+    """Make a group of commands of a parser; `default` is meant where none is named."""
     parser.description, parser.epilog = description, f"example: {example}"
+    if isinstance(parser, Parser):
+        parser.default_command = default
     return parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
 

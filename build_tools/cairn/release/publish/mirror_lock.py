@@ -90,7 +90,7 @@ def read(path: Path) -> MirrorLock:
     Raises:
         UsageError: there is none, or it is malformed, or it names what no mirror may hold.
     """
-    lock = datafile.read(path, MirrorLock, tip="make it: cairn index mirror lock --stack … WHEEL …")
+    lock = datafile.read(path, MirrorLock, tip="make it: cairn index mirror lock --stack STACK WHEEL …")
     for file in lock.files:
         if problem := _problem(file):
             raise UsageError(f"{path}: {problem}", tip="restore the file, or make it again")
