@@ -1,6 +1,6 @@
-"""A channel of the index as it is stored: its state, its pages, and the one write that changes it.
+"""An index as it is stored: generations that never change, the pointer to the one that counts, and its pages.
 
-It takes a store and a `commit.ChannelChange`, and gives pages that pip and uv read. `snapshot.Channel(store,
-name).load()` is the channel at one moment; `commit.commit` changes it so that a crash anywhere can be
-finished or undone. Keys are spelt in `keys` alone, pages made in `render` and written by `write`.
+It takes a store and a `snapshot.Change`, and gives pages that pip, uv and people read. `snapshot.Index(store,
+name).load()` is the index at one moment; `commit.commit` makes the next generation, so that a crash anywhere
+can be finished or undone. Keys are spelt in `keys` alone, pages made in `render` and written by `write`.
 """
