@@ -136,7 +136,8 @@ def _offered(report: Report, found: Offer) -> FileEntry | None:
             )
         if file.build in (MIRRORED, PUBLISHED):
             raise StoreError(
-                f"{file.filename} came into {report.index} as {file.build}: Cairn did not build it"
+                f"{file.filename} came into {report.index} as {file.build}, not by a build of ours; sets that need "
+                "it name it by its hash in their set.json: verify a wheel of such a set"
             )
         if not found.sets:
             raise StoreError(f"{report.index} has no set with {file.filename} any more")

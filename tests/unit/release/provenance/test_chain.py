@@ -232,7 +232,7 @@ def test_so_does_a_set_that_was_made_around_it(there: Released, tmp_path: Path) 
         ({"provenance_kind": "pep740"}, "provenance", "is of kind local-key"),
         ({"sets": ["0" * 64]}, "wheel", "has no set"),
         ({"sets": []}, "wheel", "has no set"),
-        ({"build": "mirrored"}, "wheel", "Cairn did not build it"),
+        ({"build": "mirrored"}, "wheel", "came into release as mirrored, not by a build of ours"),
         ({"build": "0" * 64}, "set", "different things of the metadata"),
         ({"metadata_sha256": "0" * 64}, "set", "different things of the metadata"),
         ({"metadata_sha256": ""}, "set", "different things of the metadata"),
