@@ -135,10 +135,8 @@ def _offered(report: Report, found: Offer) -> FileEntry | None:
                 f"this file has sha256 {report.sha256}, and what {report.index} offers has {file.sha256}"
             )
         if file.build in (MIRRORED, PUBLISHED):
-            raise StoreError(
-                f"{file.filename} came into {report.index} as {file.build}, not by a build of ours; sets that need "
-                "it name it by its hash in their set.json: verify a wheel of such a set"
-            )
+            came = f"{file.filename} came into {report.index} as {file.build}, not by a build of ours"
+            raise StoreError(f"{came}; sets that need it name it by its hash: verify a wheel of such a set")
         if not found.sets:
             raise StoreError(f"{report.index} has no set with {file.filename} any more")
         said.append(f"sha256 {file.sha256}, {file.size:,} bytes")
