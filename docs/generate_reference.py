@@ -28,7 +28,7 @@ from cairn.cli.upstream import (
     pytorch_repo,
     run_pytorch_smoke_tests,
 )
-from cairn.release import records
+from cairn.release import notify, records
 from cairn.release.gate import judgement
 from cairn.release.index import generation
 from cairn.release.pages import targets_file, view
@@ -127,6 +127,11 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         "provenance.json",
         objects.Provenance,
         "Beside a wheel that a key vouches for, around in-toto statements; `cairn index verify` reads it.",
+    )
+    yield (
+        "notice.json",
+        notify.Notice,
+        "`cairn release promote` gives it to the command of `--notify`, or of `[gate] notify`.",
     )
     yield "state.json", generation.Pointer, "The one file of an index that changes: which generation counts."
     yield "generation.json", generation.Generation, "A whole state of an index; it never changes."

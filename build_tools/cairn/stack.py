@@ -156,6 +156,41 @@ class Feature(datafile.Value):
     targets: tuple[str, ...] = ()
 
 
+RecordKind = Literal["smoke", "suite"]
+"""What a test record is of: the smoke tests, or a project's own suite."""
+
+
+class Floor(datafile.Value):
+    """The fewest tests that a record must have to count as passed.
+
+    Attributes:
+        tests: fewest that ran.
+        device_tests: fewest that passed on a GPU; of no account in a set for the CPU.
+    """
+
+    tests: int = 1
+    device_tests: int = 1
+
+
+class Gate(datafile.Value):
+    """What a set of the stack must have to be promoted, besides what every set must have.
+
+    Attributes:
+        required: names of the projects that each set must have; where empty, all of the stack, but those of
+            `rocm_only` in a set for the CPU.
+        records: the kinds of test record that each target must have a passed one of, with their floors.
+        allow: a file that says which findings of `verify` are known and let through
+            (`schema = "cairn.allow/1"`), seen from the stack's folder.
+        notify: a command that is told of each promotion and refusal, as JSON on its standard input
+            (`cairn.release.notify`); its working folder is the stack's.
+    """
+
+    required: tuple[str, ...] = ()
+    records: Mapping[RecordKind, Floor] = msgspec.field(default_factory=lambda: {"smoke": Floor()})
+    allow: str | None = None
+    notify: tuple[str, ...] = ()
+
+
 class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
     """The projects, the edges between them, and the defaults of a run.
 
@@ -174,6 +209,7 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
         projects: in any order.
         install: distributions that users ask pip for; the others come with them. All when empty.
         features: name to when it is on, for `{on_or_off:NAME}`.
+        gate: what promotion demands of its sets.
         pythons: versions of Python that its sets are built for, such as `3.11`; the build's where empty.
         platforms: such as `linux_x86_64`; the build's where empty.
         disk: bytes that a first run of the trail leaves in its work folder; None where it was not measured.
@@ -192,6 +228,7 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
     smoke_tests: tuple[str, ...] = ()
     install: tuple[str, ...] = ()
     features: Mapping[str, Feature] = msgspec.field(default_factory=dict)
+    gate: Gate = msgspec.field(default_factory=Gate)
     pythons: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
     disk: int | None = None
@@ -303,6 +340,7 @@ def _validate(stack: Stack, path: Path) -> None:
     for text in (*stack.extra_wheels, *(line for p in stack.projects for line in p.build_requires)):
         _validate_requirement(text, path)
     _validate_places(stack, path)
+    _validate_gate(stack, path)
     _validate_order(stack, path)
 
 
@@ -313,6 +351,19 @@ def _validate_places(stack: Stack, path: Path) -> None:
     ):
         if wrong := next((value for value in values if not pattern.fullmatch(value)), None):
             raise UsageError(f"{path}: {wrong!r} is not a {kind}", tip="write 3.11 and linux_x86_64")
+
+
+def _validate_gate(stack: Stack, path: Path) -> None:
+    names = [p.name for p in stack.projects]
+    if unknown := next((name for name in stack.gate.required if name not in names), None):
+        raise UsageError(
+            f"{path}: the gate requires the project {unknown!r}, which the stack does not have",
+            tip=wording.did_you_mean(unknown, names, what="its projects are"),
+        )
+    if not stack.gate.records:
+        raise UsageError(f"{path}: the gate demands no test record", tip="leave `records` out: smoke tests")
+    if any(floor.tests < 1 or floor.device_tests < 0 for floor in stack.gate.records.values()):
+        raise UsageError(f"{path}: a floor of the gate is too low: at least one test must have run")
 
 
 def _validate_requirement(text: str, path: Path) -> None:
@@ -422,6 +473,7 @@ def _absolute(stack: Stack, root: Path) -> Stack:
         stack,
         folder=str(root),
         sdk=sdk,
+        gate=msgspec.structs.replace(stack.gate, allow=stack.gate.allow and str(root / stack.gate.allow)),
         smoke_tests=tuple(str(root / folder) for folder in stack.smoke_tests),
         projects=tuple(projects),
     )

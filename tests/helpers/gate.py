@@ -1,35 +1,46 @@
-"""Test records and sets for the gate, and a gate that is asked without promoting."""
+"""Test records and stacks for the gate, and a gate that is asked without promoting."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from cairn import datafile
+from cairn.release import records as kept_records
 from cairn.release.gate import gate
-from cairn.release.gate.evidence import Bypass
-from cairn.release.gate.gate import Case
-from cairn.release.gate.judgement import GateReport
+from cairn.release.gate.case import Case
+from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.index.snapshot import Index
 from cairn.release.publish.wheel_set import index_set, promotion
-from cairn.release.records import KeptRecord
+from cairn.release.records import Kept, KeptRecord
+from cairn.stack import Gate, Origin, Project, Stack
 from cairn.store.protocol import Store
 from cairn.testing.record import Counts, TestedWheel, TestRecord
 from cairn.wheels.wheelset import WheelSet
 
+AWAY = {"python": "3.11", "platform": "win_amd64"}
+"""Where no test runs: a set for this place is resolved, and not installed."""
+
+
+def at(minutes: float) -> str:
+    """The time so many minutes from now."""
+    return f"{datetime.now(UTC) + timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%S.%fZ}"
+
 
 def record_of(made: WheelSet, **changes: Any) -> TestRecord:
-    """A passed record of a set, with `changes` in place of some of its fields."""
+    """A passed record of a set that has just begun, with `changes` in place of some of its fields."""
     values: dict[str, Any] = {
         "set_id": made.set_id,
-        "wheels": tuple(TestedWheel(file_name=w.file_name, sha256=w.sha256) for w in made.wheels),
+        "wheels": tuple(TestedWheel(file_name=f.file_name, sha256=f.sha256) for f in made.files),
         "kind": "smoke",
         "family": made.family,
         "targets": made.targets,
         "hardware": (),
         "counts": Counts(passed=5, device_passed=2 if changes.get("hardware") else 0),
         "junit_sha256": None,
-        "started": "2025-01-02T03:04:05Z",
+        "started": at(0),
         "duration_seconds": 1.0,
         "verdict": "passed",
         "reason": "",
@@ -42,18 +53,65 @@ def data_of(record: TestRecord) -> bytes:
     return datafile.dumps(record).encode()
 
 
-def judge(
-    store: Store, made: WheelSet, *, records: Sequence[TestRecord] = (), bypass: Bypass | None = None
-) -> GateReport:
-    """What the gate says of a set of staging that is to go into release, given only these records."""
-    source, target = Index(store, "staging").load(), Index(store, "release").load()
-    return gate.check(
-        Case(
-            source=source,
-            target=target,
-            after=target.with_change(promotion(source, target, made, entry=index_set(made))),
-            wheel_set=made,
-            records=[KeptRecord(digest=f"{n:064}", record=record) for n, record in enumerate(records)],
-            bypass=bypass,
-        )
+def kept(*records: TestRecord) -> Kept:
+    """These records as if they lay in a store."""
+    return Kept(
+        records=tuple(KeptRecord(digest=f"{n:064}", record=record) for n, record in enumerate(records))
     )
+
+
+def stack_of(made: WheelSet, *, device_code: Sequence[str] = (), **gate_fields: Any) -> Stack:
+    """The stack that a set is all of; the distributions of `device_code` have some."""
+    projects = tuple(
+        Project(
+            name=wheel.distribution,
+            distribution=wheel.distribution,
+            checkout_dir=wheel.distribution,
+            origin=Origin(url="https://example.org/nothing.git"),
+            hashtag="main",
+            device_code=wheel.distribution in device_code,
+        )
+        for wheel in made.wheels
+    )
+    return Stack(
+        name=made.stack, line=made.line, targets=made.targets, projects=projects, gate=Gate(**gate_fields)
+    )
+
+
+def write_stack(folder: Path, made: WheelSet, more: str = "") -> Path:
+    """The `stack.toml` of `stack_of`, with `more` before its projects."""
+    lines = ['schema = "cairn.stack/1"', f'name = "{made.stack}"', f'line = "{made.line}"']
+    lines += [f"targets = {list(made.targets)}", more]
+    for wheel in made.wheels:
+        name = wheel.distribution
+        lines += ["[[projects]]", f'name = "{name}"', f'distribution = "{name}"', f'checkout_dir = "{name}"']
+        lines += ['hashtag = "main"', 'origin = { url = "https://example.org/nothing.git" }']
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "stack.toml"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def case_of(store: Store, made: WheelSet, *, target: str = "release", **changes: Any) -> Case:
+    """The case of a set of staging, with `changes` in place of some of its fields."""
+    source, there = Index(store, "staging").load(), Index(store, target).load()
+    values: dict[str, Any] = {
+        "source": source,
+        "target": there,
+        "after": there.with_change(promotion(source, there, made, entry=index_set(made))),
+        "wheel_set": made,
+        "stack": stack_of(made),
+        "kept": kept_records.read(store, made.id),
+    }
+    return Case(**(values | changes))
+
+
+def judge(store: Store, made: WheelSet, *, records: Sequence[TestRecord] = (), **changes: Any) -> GateReport:
+    """What the gate says of a set of staging that is to go into release, given only these records."""
+    given = {"kept": kept(*records), **changes} if records else changes
+    return gate.check(case_of(store, made, **given))
+
+
+def demand(report: GateReport, number: int) -> Demand:
+    """One of the six."""
+    return next(found for found in report.demands if found.number == number)

@@ -51,7 +51,11 @@ MANIFEST = json.dumps(
             }
             for name, commit_id in (("triton", "a"), ("torch", "b"))
         ],
+        "platform": "linux_x86_64",
+        "pythons": ["3.11"],
         "schema": "cairn.manifest/1",
+        "stack": "sample",
+        "targets": ["cpu"],
     },
     sort_keys=True,
     separators=(",", ":"),
@@ -111,6 +115,7 @@ def released(
         store.write(record_signatures.signature_key(made.id, digest), signature)
     report = GateReport(
         set_id=made.id,
+        target=target,
         judged="2026-11-22T01:02:03.000000Z",
         demands=(Demand(number=1, name="whole", outcome="met", reason="it is"),),
         untested=(),

@@ -168,7 +168,7 @@ def make_set(
     """The set of these wheels, for Python 3.11 on Linux unless it says otherwise."""
     return wheels_to_set.make(
         wheels,
-        manifest_sha256=hashlib.sha256(MANIFEST).hexdigest(),
+        manifest_sha256=hashlib.sha256(manifest_of(python, platform)).hexdigest(),
         stack="sample",
         line="main",
         python=python,
@@ -178,17 +178,29 @@ def make_set(
     )
 
 
-MANIFEST = Manifest(
-    stack="sample", line="main", projects=(), targets=("cpu",), pythons=("3.11",), platform="linux_x86_64"
-).canonical()
-"""What every set of these tests was built from."""
+def manifest_of(python: str = "3.11", platform: str = "linux_x86_64") -> bytes:
+    """A manifest of the stack `sample`, for one Python and platform and many targets."""
+    gpus = ("gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1103")
+    return Manifest(
+        stack="sample",
+        line="main",
+        projects=(),
+        targets=("cpu", *gpus),
+        pythons=(python,),
+        platform=platform,
+    ).canonical()
+
+
+MANIFEST = manifest_of()
+"""What the sets of these tests were built from, unless they are for a different place."""
 
 
 def stage_set(
     store: Store, index: str, made: WheelSet, wheels: Sequence[Path], *, requirements: Sequence[str] = ()
 ) -> WheelSet:
     """Seal and publish a set that `make_set` made."""
-    return wheel_set.stage_set(store, index, made, wheels, manifest=MANIFEST, requirements=requirements)
+    manifest = manifest_of(made.python, made.platform)
+    return wheel_set.stage_set(store, index, made, wheels, manifest=manifest, requirements=requirements)
 
 
 def move(

@@ -1,13 +1,14 @@
-"""`cairn release`: promote, key; what takes something back is in `history`."""
+"""`cairn release`: promote, record, key; what takes something back is in `history`."""
 
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments, history, signing
+from cairn.cli import arguments, history, release_record, signing
 from cairn.cli.parser import add_command, add_commands
 from cairn.errors import UsageError
 from cairn.output import console
@@ -15,8 +16,10 @@ from cairn.output import console
 if TYPE_CHECKING:
     from cairn.release.gate.judgement import GateReport, Outcome
     from cairn.release.promote import Promotion
+    from cairn.release.publish.mirror_lock import MirrorLock
+    from cairn.stack import Stack
 
-_EXAMPLE = "cairn release promote SET --store ./store --record record.json"
+_EXAMPLE = "cairn release promote SET --stack external-builds/pytorch --store ./store"
 _MARKS: Mapping[Outcome, console.Mark] = {"met": "done", "bypassed": "bypassed", "not met": "failed"}
 
 
@@ -31,6 +34,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         example=_EXAMPLE,
     )
     promote.add_argument("set_id", metavar="SET", help="its set.json, or its id: the first digits will do")
+    arguments.add_stack(promote)
     arguments.add_store(promote)
     for flag, dest, usual, text in (
         ("--from", "source", "staging", "the index that has it"),
@@ -46,59 +50,96 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         default=[],
         type=arguments.file,
         metavar="FILE",
-        help="a test record; may be repeated",
+        help="a test record to add first (`cairn release record add`); may be repeated",
     )
+    signing.add_trust(promote, what="whose signature each test record must have to count")
     promote.add_argument(
         "--bypass", metavar="WHO", help="promote without a passed record; WHO vouches for it"
     )
     promote.add_argument("--reason", help="with --bypass: why; the pages show it")
-    arguments.add_python(promote, what="to try the installation with")
+    promote.add_argument(
+        "--mirror-lock",
+        type=arguments.file,
+        metavar="FILE",
+        help="what a mirror may hold, by hash (default: the stack's own mirror.lock.toml, where it has one)",
+    )
+    promote.add_argument(
+        "--python",
+        type=arguments.program,
+        metavar="FILE",
+        help="interpreter to try the installation with (default: one of the set's Python, if it is here)",
+    )
+    promote.add_argument(
+        "--notify",
+        type=arguments.nonempty,
+        metavar="COMMAND",
+        help="run this with the outcome as JSON on its standard input (default: `notify` of the stack)",
+    )
     signing.add_attesting(promote)
     arguments.add_dry_run(promote)
     arguments.add_json(promote)
+    release_record.add_to(commands)
     history.add_history(commands)
     signing.add_key(commands)
 
 
 def _promote(options: argparse.Namespace) -> int:
     from cairn.release.gate.evidence import Bypass
-    from cairn.release.promote import promote
+    from cairn.release.promote import RefusedError, promote
 
     if options.reason is not None and options.bypass is None:
         raise UsageError("--reason belongs to --bypass", tip="say who vouches: --bypass WHO")
     bypass = Bypass(who=options.bypass, reason=options.reason or "") if options.bypass is not None else None
+    stack = arguments.read_stack(options)
     screen = console.current()
-    with screen.stage(f"promote to {options.target}") as stage, signing.attester(options) as attester:
-        done = promote(
-            arguments.open_existing_store(options),
-            _set_id(options.set_id),
-            source=options.source,
-            target=options.target,
-            records=[path.read_bytes() for path in options.record],
-            bypass=bypass,
-            python=options.python,
-            attester=attester,
-            dry_run=options.dry_run,
-            on_step=stage.update,
-        )
+    try:
+        with screen.stage(f"promote to {options.target}") as stage, signing.attester(options) as attester:
+            done = promote(
+                arguments.open_existing_store(options),
+                release_record.set_id_of(options.set_id),
+                stack=stack,
+                source=options.source,
+                target=options.target,
+                records=[path.read_bytes() for path in options.record],
+                bypass=bypass,
+                lock=_lock(options, stack),
+                trust=signing.trust(options) if options.trust else None,
+                python=options.python,
+                attester=attester,
+                dry_run=options.dry_run,
+                on_step=stage.update,
+            )
+    except RefusedError as error:
+        if options.json:
+            screen.json({"set": error.report.set_id, **plain_demands(error.report)})
+        _notify(error.report, options, stack)
+        raise
     if options.json:
         screen.json(_plain(done))
     else:
         _show(done, options.target)
+    if done.report is not None and not done.kept:
+        _notify(done.report, options, stack)
     return 0
 
 
-def _set_id(text: str) -> str:
-    """The id that a set.json has, or the beginning of one as it was given."""
-    from cairn.wheels import wheelset
+def _lock(options: argparse.Namespace, stack: Stack) -> MirrorLock | None:
+    from cairn.release.publish import mirror_lock
 
-    if text and Path(text).is_dir():
-        raise UsageError(f"{text} is a folder, not a set.json", tip=f"did you mean {Path(text, 'set.json')}?")
-    if Path(text).is_file():
-        return wheelset.read(Path(text)).id
-    if Path(text).suffix or "/" in text:
-        raise UsageError(f"there is no file {text}", tip="name a set.json, or the id of a set")
-    return text
+    path = options.mirror_lock or mirror_lock.path_of(stack)
+    return mirror_lock.read(path) if options.mirror_lock or path.exists() else None
+
+
+def _notify(report: GateReport, options: argparse.Namespace, stack: Stack) -> None:
+    """Tell whom the options or the stack name; a dry run tells nobody."""
+    from cairn.release import notify
+
+    command = shlex.split(options.notify) if options.notify else stack.gate.notify
+    if not command or options.dry_run:
+        return
+    folder = Path.cwd() if options.notify else Path(stack.folder)
+    if problem := notify.send(command, notify.notice(report), folder=folder):
+        console.current().warn(problem)
 
 
 def _show(done: Promotion, target: str) -> None:
@@ -109,6 +150,8 @@ def _show(done: Promotion, target: str) -> None:
         show_demands(done.report, kept=done.kept)
     elif done.untested is not None:
         screen.item("bypassed", done.untested)
+    for line in done.standing:
+        screen.item("failed", f"since then: {line}")
     if done.kept:
         return
     for name in done.added:
@@ -125,6 +168,7 @@ def _plain(done: Promotion) -> dict[str, object]:
         "dry_run": done.dry_run,
         **plain_demands(done.report),
         "untested_note": done.untested,
+        "standing": list(done.standing),
     }
 
 
@@ -141,8 +185,9 @@ def show_demands(report: GateReport, *, kept: bool = False) -> None:
     for demand in report.demands:
         text = f"{demand.outcome:8} {demand.number}. {demand.name}: {demand.why}"
         screen.item(_MARKS[demand.outcome], text)
-    if note := report.untested_note:
-        screen.item("bypassed", note)
+    for note in (report.untested_note, *report.answered):
+        if note is not None:
+            screen.item("bypassed", note)
 
 
 def plain_demands(report: GateReport | None) -> dict[str, object]:
@@ -158,4 +203,12 @@ def plain_demands(report: GateReport | None) -> dict[str, object]:
         }
         for d in (report.demands if report else ())
     ]
-    return {"demands": found, "untested": list(report.untested) if report else []}
+    if report is None:
+        return {"demands": [], "untested": []}
+    return {
+        "demands": found,
+        "untested": list(report.untested),
+        "answered": list(report.answered),
+        "size": report.size,
+        "installed_with": list(report.installed_with),
+    }

@@ -29,7 +29,7 @@ from cairn.pipeline.report import page
 from cairn.pipeline.request import TrailRequest, TrailResult
 from cairn.pipeline.timeline import Timeline
 from cairn.release import promote
-from cairn.release.gate import evidence, install_check, judgement
+from cairn.release.gate import evidence, install_check
 from cairn.release.index import keys
 from cairn.release.publish import files as publish_files
 from cairn.release.publish import mirror
@@ -148,7 +148,7 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
             stage_set = functools.partial(_stage, opened, request.wheels_dir, wheels)
             wheel_set = _in_fresh_store_where_taken(opened, stage_set, before=publish_sdk)
         record = _smoke(request, opened, wheel_set, server.url, timeline)
-    promotion = _promote(opened, wheel_set, record, timeline)
+    promotion = _promote(request, opened, wheel_set, record, timeline)
     _install(request, opened, wheel_set, timeline)
     names = stack.install or tuple(stack.project(wheel.project).distribution for wheel in wheels)
     release_url = keys.index_url(request.store_dir.as_uri(), RELEASE)
@@ -159,7 +159,7 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
         rocm_version=installed.info.version if installed else None,
         record=record,
         promotion=promotion,
-        untested_note=_untested_note(promotion, wheel_set, record),
+        untested_note=_untested_note(promotion),
         installers=_INSTALLERS,
         pip_line=shlex.join(["pip", "install", "--index-url", release_url, *names]),
         uv_line=shlex.join(["uv", "pip", "install", "--index-url", release_url, *names]),
@@ -295,7 +295,11 @@ def _smoke(
 
 
 def _promote(
-    opened: store_folder.LocalStore, wheel_set: WheelSet, record: records.TestRecord, timeline: Timeline
+    request: TrailRequest,
+    opened: store_folder.LocalStore,
+    wheel_set: WheelSet,
+    record: records.TestRecord,
+    timeline: Timeline,
 ) -> promote.Promotion:
     bypass = None
     if wheel_set.targets != (gpu.CPU,) and not record.counts.device_passed:
@@ -306,13 +310,14 @@ def _promote(
         done = promote.promote(
             opened,
             wheel_set.id,
+            stack=request.stack,
             source=STAGING,
             target=RELEASE,
             records=(datafile.dumps(record).encode(),),
             bypass=bypass,
             on_step=stage.update,
         )
-        if (note := _untested_note(done, wheel_set, record)) is not None:
+        if (note := _untested_note(done)) is not None:
             stage.end_as("bypassed", note)
         elif done.kept:
             stage.end_as("kept", f"in {RELEASE} already")
@@ -350,10 +355,6 @@ def install_from_release(request: TrailRequest, wheel_set: WheelSet) -> None:
             )
 
 
-def _untested_note(
-    promotion: promote.Promotion, wheel_set: WheelSet, record: records.TestRecord
-) -> str | None:
-    """What the set was not tested on: as the gate judged it, else (an older store) by the record."""
-    if promotion.report is not None:
-        return promotion.report.untested_note
-    return promotion.untested or judgement.untested_note(evidence.untested(wheel_set, (record,)))
+def _untested_note(promotion: promote.Promotion) -> str | None:
+    """What the set was not tested on, as the gate judged it."""
+    return promotion.report.untested_note if promotion.report is not None else promotion.untested

@@ -17,8 +17,8 @@ from cairn.errors import GateError, StoreError, UsageError
 from cairn.output import Progress
 from cairn.release import records as kept_records
 from cairn.release.gate import gate
+from cairn.release.gate.case import Case
 from cairn.release.gate.evidence import Bypass
-from cairn.release.gate.gate import Case
 from cairn.release.gate.judgement import GateReport
 from cairn.release.history.yank import refuse_yanked
 from cairn.release.index import keys, write
@@ -27,8 +27,11 @@ from cairn.release.index.generation import IndexSet, project_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, read_set, refs_of, whole_id
 from cairn.release.provenance.attest import Attester, attest
 from cairn.release.provenance.attested import Attested
+from cairn.release.provenance.trust import Trust
 from cairn.release.publish import rules
+from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.release.publish.wheel_set import index_set, promotion
+from cairn.stack import Stack
 from cairn.store.protocol import Store
 
 _JUDGEMENTS = 10  # each but the first follows a change of the target by a different writer
@@ -46,6 +49,7 @@ class Promotion:
         untested: what the pages say of a set that was let in without a passed test, or None.
         judgement: digest of the report, under which the store keeps it; None for a dry run.
         kept: the set was there already, and nothing was done.
+        standing: for such a set, what stands against it by now.
         dry_run: whether nothing was written.
     """
 
@@ -57,20 +61,40 @@ class Promotion:
     untested: str | None
     dry_run: bool
     kept: bool = False
+    standing: tuple[str, ...] = ()
+
+
+class RefusedError(GateError):
+    """The gate says no.
+
+    Attributes:
+        report: what it found.
+    """
+
+    def __init__(self, report: GateReport) -> None:
+        super().__init__(
+            f"the set {report.set_id[:12]} may not go to {report.target}",
+            reasons=report.reasons,
+            tip="fix what is named above and promote again; nothing was changed",
+        )
+        self.report = report
 
 
 class _MovedError(Exception):
-    """The target is not what the gate has judged."""
+    """What is there now is not what the gate has judged."""
 
 
 def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of the request
     store: Store,
     set_id: str,
     *,
+    stack: Stack,
     source: str = "staging",
     target: str = "release",
     records: Sequence[bytes] = (),
     bypass: Bypass | None = None,
+    lock: MirrorLock | None = None,
+    trust: Trust | None = None,
     python: Path | None = None,
     attester: Attester | None = None,
     dry_run: bool = False,
@@ -81,13 +105,16 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     Args:
         store: where both indexes live.
         set_id: the set; the beginning of its id will do.
+        stack: the stack that it must be of, on its release line.
         source: the index that has it.
         target: the index that is to have it.
         records: test records to put beside the set first; the gate reads all that are there.
         bypass: a named user's word in place of a record.
-        python: the interpreter that the gate installs with; None is ours.
+        lock: what a mirror may hold; None asks for no lock.
+        trust: whose signature each test record must have; None asks for none.
+        python: the interpreter that the gate installs with; None takes one that is at hand.
         attester: who vouches for the wheels and for what let them in; None for nobody.
-        dry_run: judge and say what would be added, and write nothing but the records.
+        dry_run: judge and say what would be added, and write nothing.
         on_step: called with what is being done.
 
     Raises:
@@ -102,46 +129,48 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     set_id = whole_id(set_id, offered.load(), there.load())
     if not dry_run and (recovered := recover(there)):
         on_step(f"wrote pages that an earlier run had left: {', '.join(recovered)}")
-    for data in records:
-        kept_records.add(store, data, name="the record")
+    given = [kept_records.add(store, data, set_id=set_id, dry_run=dry_run) for data in records]
     wheel_set = read_set(store, set_id)
     rules.refuse_other_family(target, wheel_set)
     for _ in range(_JUDGEMENTS):
         before, now_there = offered.load(), there.load()
-        if set_id in now_there.set_ids:
-            return _kept(now_there, set_id, dry_run=dry_run)
-        refuse_yanked(store, set_id)
-        on_step("asking the gate")
-        entry = index_set(wheel_set)
+        entry, is_there = index_set(wheel_set), set_id in now_there.set_ids
+        change = Change() if is_there else promotion(before, now_there, wheel_set, entry=entry)
         case = Case(
             source=before,
             target=now_there,
-            after=now_there.with_change(promotion(before, now_there, wheel_set, entry=entry)),
+            after=now_there.with_change(change),
             wheel_set=wheel_set,
-            records=tuple(kept_records.of_set(store, set_id)),
+            stack=stack,
+            kept=kept_records.read(store, set_id, trust=trust).having(given),
             bypass=bypass,
+            lock=lock,
             python=python,
         )
+        if is_there:
+            return _kept(case, dry_run=dry_run)
+        refuse_yanked(store, set_id)
+        on_step("asking the gate")
         report = gate.check(case)
         if not report.holds:
-            tip = "fix what is named above and promote again; nothing was changed"
-            raise GateError(f"the set {set_id[:12]} may not go to {target}", reasons=report.reasons, tip=tip)
+            raise RefusedError(report)
         try:
             return _transfer(case, entry, report, attester, dry_run=dry_run, on_step=on_step)
-        except _MovedError:
-            on_step(f"{target} changed meanwhile, asking the gate again")
+        except _MovedError as moved:
+            on_step(f"{moved}, asking the gate again")
     raise StoreError(
         f"others changed {target} {_JUDGEMENTS} times while the gate was asked", tip="run it again"
     )
 
 
-def _kept(there: Snapshot, set_id: str, *, dry_run: bool) -> Promotion:
+def _kept(case: Case, *, dry_run: bool) -> Promotion:
     """What there is to say of a set that an index has already, with what the gate said when it was let in.
 
     Raises:
         StoreError: the store has lost the gate's judgement, or it was changed.
     """
-    store, entry = there.index.store, there.set(set_id)
+    store, set_id = case.store, case.wheel_set.id
+    entry = case.target.set(set_id)
     report = None
     if entry.judgement is not None:
         key = keys.set_key(set_id, f"judgements/{entry.judgement}.json")
@@ -152,12 +181,13 @@ def _kept(there: Snapshot, set_id: str, *, dry_run: bool) -> Promotion:
     return Promotion(
         set_id=set_id,
         added=(),
-        already=tuple(ref.filename for ref in refs_of(read_set(store, set_id))),
+        already=tuple(sorted(case.wheel_set.sha256s)),
         report=report,
         judgement=entry.judgement,
         untested=entry.untested,
         dry_run=dry_run,
         kept=True,
+        standing=gate.weigh(case).standing if set_id in case.source.set_ids else (),
     )
 
 
@@ -178,21 +208,24 @@ def _transfer(
     store, set_id = case.store, case.wheel_set.id
     judgement = datafile.dumps(report).encode()
     digest = hashlib.sha256(judgement).hexdigest()
-    words = [report.untested_note, *(str(demand.bypass) for demand in report.bypassed)]
+    of_set = (k.digest for k in case.kept.records if not kept_records.disagreement(k.record, case.wheel_set))
     entry = msgspec.structs.replace(
         entry,
-        records=tuple(kept.digest for kept in case.records),
+        records=tuple(of_set),
         judgement=digest,
-        untested="; ".join(word for word in words if word) or None,
+        untested=report.word,
         untested_targets=report.untested,
+        installed_with=report.installed_with,
     )
 
     attested: Mapping[str, Attested] = {}
 
     def plan(now_there: Snapshot) -> Change:
         if now_there.digest != case.target.digest:
-            raise _MovedError
-        refuse_yanked(store, case.wheel_set.id)  # it may have been while the gate was asked
+            raise _MovedError(f"{now_there.index.name} changed meanwhile")
+        if kept_records.read(store, set_id).keys != case.kept.keys:
+            raise _MovedError("there are other test records by now")
+        refuse_yanked(store, set_id)  # it may have been while the gate was asked
         return promotion(case.source, now_there, case.wheel_set, entry=entry, attested=attested)
 
     if not dry_run:

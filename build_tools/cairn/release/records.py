@@ -6,27 +6,45 @@ a later record or by a named user's word, never by leaving it out.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from cairn import datafile
-from cairn.errors import StoreError, UsageError
+from cairn.errors import CairnError, StoreError, UsageError
 from cairn.release.index import keys, write
+from cairn.release.index.generation import now
 from cairn.release.index.snapshot import read_set
+from cairn.release.provenance import record_signatures
+from cairn.release.provenance.signing_key import Signer
+from cairn.release.provenance.trust import Trust
 from cairn.store.protocol import MissingKeyError, Store
 from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord
+from cairn.wheels.wheelset import WheelSet
+
+SKEW = timedelta(minutes=5)
+"""How far the clocks of two machines may differ."""
+
+_SHORT = 12  # digits of a digest that are shown
+_FEWEST = 4  # digits of a digest that stand for it
 
 
 class Answer(datafile.Value, tag_field="schema", tag="cairn.answer/1"):
-    """A named user's word on a failed record: why the set may be released all the same.
+    """A named user's word on a record that stands against its set: why it may be released all the same.
 
     Attributes:
         set_id: the set.
-        record: digest of the failed record.
+        record: digest of the record.
         who: whom to ask.
         reason: why the failure does not count.
         when: RFC 3339 in UTC.
+
+    Raises:
+        UsageError: who or why is blank, or has what a page or a terminal would not show as it is.
     """
 
     set_id: str
@@ -35,25 +53,77 @@ class Answer(datafile.Value, tag_field="schema", tag="cairn.answer/1"):
     reason: str
     when: str
 
+    def __post_init__(self) -> None:
+        if not all(text.strip() and text.isprintable() for text in (self.who, self.reason)):
+            raise UsageError(
+                "an answer needs a name and a reason, each on one line without control characters",
+                tip="--who WHO --reason WHY",
+            )
+
 
 class KeptRecord(datafile.Value):
-    """A test record in a store, with the digest of its bytes."""
+    """A test record in a store.
+
+    Attributes:
+        digest: of its bytes.
+        record: what it says.
+        doubt: why its signature does not prove where it comes from; None where it does, or none was asked.
+    """
 
     digest: str
     record: TestRecord
+    doubt: str | None = None
 
 
-def add(store: Store, data: bytes, *, name: str) -> KeptRecord:
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """Everything that a store has on the tests of a set.
+
+    Attributes:
+        records: those that can be read, by digest.
+        answers: those that can be read, each with the digest of its own bytes.
+        unusable: the digest in the name of what cannot be read or was changed, and what is wrong with it.
+    """
+
+    records: tuple[KeptRecord, ...] = ()
+    answers: tuple[tuple[str, Answer], ...] = ()
+    unusable: tuple[tuple[str, str], ...] = ()
+
+    def having(self, given: Sequence[KeptRecord]) -> Kept:
+        """This, and records that are not in the store yet."""
+        there = {kept.digest for kept in self.records}
+        return replace(self, records=(*self.records, *(item for item in given if item.digest not in there)))
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """What there is, to tell whether it is still the same."""
+        records = (kept.digest for kept in self.records)
+        return frozenset((*records, *(digest for digest, _ in (*self.answers, *self.unusable))))
+
+
+def add(
+    store: Store,
+    data: bytes,
+    *,
+    name: str = "the record",
+    set_id: str | None = None,
+    signer: Signer | None = None,
+    dry_run: bool = False,
+) -> KeptRecord:
     """Put the bytes of a record beside its set.
 
     Args:
         store: the store that has the set.
         data: the record, as the test run wrote it.
         name: stands for it in errors.
+        set_id: the set that it must be of; None takes the one that it names.
+        signer: signs it, so that an edited one shows.
+        dry_run: refuse what would be refused, and write nothing.
 
     Raises:
         StoreError: the store does not have the set.
-        UsageError: it is not a record, contradicts itself, or is of an open set or of other bytes.
+        UsageError: it is not a record, contradicts itself, is from the future, or is of an open set or of
+            other bytes.
     """
     record = test_record.loads(data, name=name)
     if record.set_id is None:
@@ -61,35 +131,151 @@ def add(store: Store, data: bytes, *, name: str) -> KeptRecord:
             f"{name} is of a set that was not sealed: it says nothing of what is published",
             tip="seal the set with cairn index publish --set, and test that one",
         )
-    try:
-        wheel_set = read_set(store, record.set_id)
-    except MissingKeyError as error:
-        raise StoreError(
-            f"{store.url} has no set {record.set_id}", tip="publish the set first: cairn index publish --set"
-        ) from error
-    if problem := test_record.disagreement(
-        record, wheel_set.sha256s, [w.file_name for w in wheel_set.wheels]
-    ):
-        raise UsageError(f"{name} is not of the set {record.set_id[:12]}: {problem}")
+    wheel_set = _set(store, set_id or record.set_id)
+    if problem := disagreement(record, wheel_set):
+        raise UsageError(
+            f"{name} is not of the set {wheel_set.id[:_SHORT]}: {problem}",
+            tip=f"test that set from its own index: {keys.set_url(store.url, wheel_set.id)}",
+        )
+    if record.verdict == "passed" and (problem := from_the_future(record, datetime.now(UTC))):
+        raise UsageError(f"{name}: {problem}", tip="set the clock of the machine that tests, and test again")
     digest = hashlib.sha256(data).hexdigest()
-    write.create(store, keys.set_key(record.set_id, f"records/{digest}.json"), data)
+    if not dry_run:
+        if signer is not None:
+            signature = record_signatures.sign(data, signer)
+            store.write(record_signatures.signature_key(wheel_set.id, digest), signature)
+        write.create(store, keys.set_key(wheel_set.id, f"records/{digest}.json"), data)
     return KeptRecord(digest=digest, record=record)
 
 
-def of_set(store: Store, set_id: str) -> Iterator[KeptRecord]:
-    """Every record of a set, by digest.
+def answer(store: Store, set_id: str, digest: str, *, who: str, reason: str, dry_run: bool = False) -> Answer:
+    """Answer a record that stands against its set.
+
+    Args:
+        store: where both lie.
+        set_id: the set.
+        digest: of the record; see `find`.
+        who: whom to ask.
+        reason: why it does not count.
+        dry_run: refuse what would be refused, and write nothing.
 
     Raises:
-        StoreError: one was changed.
+        StoreError: the set has no such record.
+        UsageError: it has passed, or who or why is blank.
     """
-    prefix = keys.set_key(set_id, "records/")
-    for found in store.list(prefix):
-        if found.key.endswith(".dsse.json"):
+    kept = read(store, set_id)
+    found = next((item for item in kept.records if item.digest == digest), None)
+    if found is None and digest not in dict(kept.unusable):
+        raise StoreError(
+            f"the set {set_id[:_SHORT]} has no record {digest[:_SHORT]}",
+            tip=f"see which it has: cairn release record list {set_id[:_SHORT]}",
+        )
+    if found is not None and found.record.verdict != "failed":
+        raise UsageError(
+            f"the record {digest[:_SHORT]} is {found.record.verdict}: only what failed is answered",
+            tip="where tests are missing: cairn release promote --bypass WHO --reason WHY",
+        )
+    said = Answer(set_id=set_id, record=digest, who=who, reason=reason, when=now())
+    data = datafile.dumps(said).encode()
+    if not dry_run:
+        write.create(store, keys.set_key(set_id, f"answers/{hashlib.sha256(data).hexdigest()}.json"), data)
+    return said
+
+
+def find(store: Store, given: str) -> tuple[str, str]:
+    """The set and the digest of the one record that `given` is: its file, or the beginning of its digest.
+
+    Raises:
+        StoreError: there is no such record.
+        UsageError: several digests begin so, or none can.
+    """
+    path = Path(given)
+    wanted = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else given.lower()
+    if len(wanted) < _FEWEST or set(wanted) - set("0123456789abcdef"):
+        raise UsageError(f"{given!r} is neither a record nor the digest of one", tip="give 4 digits or more")
+    sets = [key.removesuffix("/") for key in store.folders("sets/")]
+    found = [(name, digest) for name in sets for digest in _digests(store, name) if digest.startswith(wanted)]
+    if not found:
+        raise StoreError(f"{store.url} has no record {given}", tip="cairn release record list SET shows them")
+    if len(found) > 1:
+        raise UsageError(f"{given} is the beginning of {len(found)} digests", tip="give more of it")
+    return found[0]
+
+
+def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
+    """All that a store has on the tests of a set; what cannot be read is told, not left out.
+
+    Args:
+        store: the store.
+        set_id: the set.
+        trust: whose signature each record must have; None asks for none.
+    """
+    records, answers, unusable = [], [], []
+    for digest in _digests(store, set_id):
+        name = f"the record {digest[:_SHORT]}"
+        try:
+            data = _unchanged(store, keys.set_key(set_id, f"records/{digest}.json"), digest, name)
+            record = test_record.loads(data, name=name)
+        except CairnError as error:
+            unusable.append((digest, str(error)))
             continue
-        digest = found.key.removeprefix(prefix).removesuffix(".json")
-        data = store.read(found.key).data
-        if hashlib.sha256(data).hexdigest() != digest:
-            raise StoreError(
-                f"{store.url}/{found.key} was changed", tip="restore it from a copy of the store"
-            )
-        yield KeptRecord(digest=digest, record=test_record.loads(data, name=found.key))
+        records.append(KeptRecord(digest=digest, record=record, doubt=_doubt(store, set_id, data, trust)))
+    for found in store.list(keys.set_key(set_id, "answers/")):
+        digest = _name(found.key)
+        try:
+            data = _unchanged(store, found.key, digest, f"the answer {digest[:_SHORT]}")
+            answers.append((digest, datafile.loads(data, Answer, name=f"the answer {digest[:_SHORT]}")))
+        except CairnError as error:
+            unusable.append((digest, str(error)))
+    return Kept(records=tuple(records), answers=tuple(answers), unusable=tuple(unusable))
+
+
+def disagreement(record: TestRecord, wheel_set: WheelSet) -> str | None:
+    """Why a record is not of a set, or None."""
+    if record.set_id != wheel_set.id:
+        return f"it is of the set {str(record.set_id)[:_SHORT]}"
+    own = [wheel.file_name for wheel in wheel_set.wheels]
+    return test_record.disagreement(record, wheel_set.sha256s, own)
+
+
+def from_the_future(record: TestRecord, moment: datetime) -> str | None:
+    """Why a record cannot have been made yet, or None."""
+    if record.ended <= moment + SKEW:
+        return None
+    return f"it ended at {record.ended.astimezone(UTC):%Y-%m-%d %H:%M} UTC, which is yet to come"
+
+
+def _doubt(store: Store, set_id: str, data: bytes, trust: Trust | None) -> str | None:
+    if trust is None:
+        return None
+    try:
+        record_signatures.signed_by(store, set_id, data, trust)
+    except CairnError as error:
+        return str(error)
+    return None
+
+
+def _digests(store: Store, set_id: str) -> Iterator[str]:
+    """The digests in the names of a set's records."""
+    for found in store.list(keys.set_key(set_id, "records/")):
+        if not found.key.endswith(".dsse.json"):
+            yield _name(found.key)
+
+
+def _name(key: str) -> str:
+    return key.rpartition("/")[2].removesuffix(".json")
+
+
+def _unchanged(store: Store, key: str, digest: str, name: str) -> bytes:
+    data = store.read(key).data
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise StoreError(f"{name} was changed", tip="restore it from a copy of the store")
+    return data
+
+
+def _set(store: Store, set_id: str) -> WheelSet:
+    with contextlib.suppress(MissingKeyError):
+        return read_set(store, set_id)
+    raise StoreError(
+        f"{store.url} has no set {set_id}", tip="publish the set first: cairn index publish --set"
+    )

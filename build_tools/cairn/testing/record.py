@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
-from packaging.utils import canonicalize_name
-
 from cairn import datafile
 from cairn.errors import UsageError
+from cairn.stack import RecordKind
 
-Kind = Literal["smoke", "suite"]
 Verdict = Literal["passed", "failed", "invalid", "untested"]
 
 _HEX_DIGITS = 64  # of a sha256
+_SHOWN = 3  # files, where many are wrong
+_TEXT = 40  # characters, likewise
 
 
 class TestedWheel(datafile.Value):
@@ -74,7 +75,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/2"):
         hardware: one gfx name for each GPU of the machine; empty where there is none.
         counts: of the tests.
         junit_sha256: of the JUnit XML; None where the run left none.
-        started: ISO 8601, UTC.
+        started: RFC 3339, with its zone.
         duration_seconds: wall time of installing and testing.
         verdict: `invalid` is a run that proves nothing (wrong hardware), `untested` one that did not
             take place.
@@ -87,7 +88,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/2"):
     __test__ = False  # pytest would collect the name
     set_id: str | None
     wheels: tuple[TestedWheel, ...]
-    kind: Kind
+    kind: RecordKind
     family: str
     targets: tuple[str, ...]
     hardware: tuple[str, ...]
@@ -104,6 +105,16 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/2"):
     def sha256s(self) -> frozenset[str]:
         """The bytes that the verdict is about."""
         return frozenset(wheel.sha256 for wheel in self.wheels)
+
+    @property
+    def began(self) -> datetime:
+        """When the run started."""
+        return datetime.fromisoformat(self.started)
+
+    @property
+    def ended(self) -> datetime:
+        """When it was over."""
+        return self.began + timedelta(seconds=self.duration_seconds)
 
 
 def write(path: Path, record: TestRecord) -> None:
@@ -134,23 +145,15 @@ def disagreement(record: TestRecord, files: Mapping[str, str], own: Sequence[str
         files: all that the set may install: file name to sha256.
         own: the file names of its own wheels, each of which must have been tested.
     """
-    # What tests need besides, such as pytest, is in no set; but nothing of the set's may be of other bytes.
-    projects = {_project(name) for name in files}
-    other = sorted(
-        wheel.file_name
-        for wheel in record.wheels
-        if files.get(wheel.file_name) != wheel.sha256 and _project(wheel.file_name) in projects
-    )
-    if other:
-        return f"it is of other bytes: {', '.join(other[:3])}"
-    left = sorted(set(own) - {wheel.file_name for wheel in record.wheels})
-    return f"it does not cover {', '.join(left[:3])}" if left else None
-
-
-def _project(file_name: str) -> str:
-    """The normalised name that a wheel's or sdist's file name begins with."""
-    name = file_name.partition("-")[0] if file_name.endswith(".whl") else file_name.rpartition("-")[0]
-    return str(canonicalize_name(name))
+    tested = {wheel.file_name: wheel.sha256 for wheel in record.wheels}
+    if other := sorted(name for name, sha256 in tested.items() if files.get(name, sha256) != sha256):
+        return f"it is of other bytes: {', '.join(other[:_SHOWN])}"
+    # A test says nothing of how the set works without what was beside it: tests get what they need, such as
+    # pytest, from outside of the environment.
+    if strange := sorted(set(tested) - set(files)):
+        return f"it was made with what the set does not have: {', '.join(strange[:_SHOWN])}"
+    left = sorted(set(own) - set(tested))
+    return f"it does not cover {', '.join(left[:_SHOWN])}" if left else None
 
 
 def _checked(record: TestRecord, name: str) -> TestRecord:
@@ -163,10 +166,11 @@ def _checked(record: TestRecord, name: str) -> TestRecord:
 
 def _contradiction(record: TestRecord) -> str | None:
     # The gate trusts records: one that is well-formed and cannot be true must not reach it.
-    counts = record.counts
+    counts, names = record.counts, [wheel.file_name for wheel in record.wheels]
     digests = [*filter(None, (record.set_id, record.junit_sha256)), *record.sha256s]
     impossible = {
         "it names no wheel": not record.wheels,
+        "it names a file twice": len(set(names)) != len(names),
         "one of its digests is not a sha256": not all(map(_is_digest, digests)),
         "a count is negative": any(count < 0 for count in datafile.to_plain(counts).values()),
         "more tests passed on a device than passed": counts.device_passed > counts.passed,
@@ -174,7 +178,18 @@ def _contradiction(record: TestRecord) -> str | None:
         "it passed with failures": record.verdict == "passed" and counts.failed + counts.errors,
         "it passed without a passed test": record.verdict == "passed" and not counts.passed,
     }
-    return next((problem for problem, holds in impossible.items() if holds), None)
+    problem = next((problem for problem, holds in impossible.items() if holds), None)
+    return problem or _impossible_time(record)
+
+
+def _impossible_time(record: TestRecord) -> str | None:
+    if record.duration_seconds < 0:
+        return "it took less than no time"
+    try:
+        _ = record.ended
+    except (ValueError, OverflowError):
+        return f"it does not say when it was made: {record.started[:_TEXT]!r}"
+    return "the time when it was made has no zone" if record.began.tzinfo is None else None
 
 
 def _is_digest(text: str) -> bool:

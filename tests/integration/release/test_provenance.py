@@ -15,7 +15,7 @@ from cairn.release.provenance.objects import KeyAttester
 from cairn.release.provenance.signing_key import PRIVATE_NAME, PUBLIC_NAME
 from cairn.release.publish import wheel_set as sets
 from cairn.store.folder import LocalStore
-from helpers.gate import data_of, record_of
+from helpers.gate import data_of, record_of, stack_of
 from helpers.provenance import MANIFEST
 from helpers.release import audit, make_set, make_wheel
 
@@ -33,7 +33,7 @@ def test_a_signed_release_is_checked_by_whoever_installs_it(store: LocalStore, t
     attester = KeyAttester(signer)
     made = sets.stage_set(store, "staging", given, wheels, manifest=MANIFEST, attester=attester)
     record = data_of(record_of(made))
-    done = promote(store, made.id, records=[record], attester=attester)
+    done = promote(store, made.id, stack=stack_of(made), records=[record], attester=attester)
     assert done.judgement is not None
     key = record_signatures.signature_key(made.id, hashlib.sha256(record).hexdigest())
     store.write(key, record_signatures.sign(record, signer))
@@ -43,7 +43,7 @@ def test_a_signed_release_is_checked_by_whoever_installs_it(store: LocalStore, t
     for index in ("staging", "release"):
         assert main(["index", "verify", *named, "--store", store.url, "--index", index, *trust]) == 0
         assert audit(store, index, hashes=True) == ()
-    assert promote(store, made.id, attester=attester).kept
+    assert promote(store, made.id, stack=stack_of(made), attester=attester).kept
     # What the gate has found is part of what was signed.
     judgement = store.path / "sets" / made.id / "judgements" / f"{done.judgement}.json"
     judgement.write_bytes(judgement.read_bytes().replace(b'"met"', b'"met "'))

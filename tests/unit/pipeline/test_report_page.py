@@ -36,6 +36,7 @@ REQUEST = TrailRequest(
 )
 GATE = GateReport(
     set_id=SET_ID,
+    target="release",
     judged="2026-01-02T03:03:00.000000Z",
     untested=("gfx942", "gfx1100"),
     demands=(

@@ -1,37 +1,202 @@
+"""What the records of a set come to, and what is said to them."""
+
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
 
 from cairn.release.gate import evidence
+from cairn.release.gate.evidence import Asked, Evidence
+from cairn.release.records import Answer, Kept, KeptRecord
+from cairn.stack import Floor
 from cairn.testing.record import Counts, TestedWheel, TestRecord
 from cairn.wheels import wheelset
+from cairn.wheels.wheelset import ClosureFile, WheelSet
+from helpers.gate import at, kept, record_of
 from helpers.release import make_set, make_wheel
 
+GPU = {"family": "gfx94X-dcgpu", "targets": ("gfx942",)}
 
-def test_a_record_of_selected_tests_proves_nothing_and_its_failures_count(tmp_path: Path) -> None:
-    made = wheelset.seal(make_set([make_wheel(tmp_path, "torch", "2.9.0")]), [])
-    whole = TestRecord(
-        set_id=made.set_id,
-        wheels=tuple(TestedWheel(file_name=w.file_name, sha256=w.sha256) for w in made.wheels),
-        kind="smoke",
-        family=made.family,
-        targets=made.targets,
-        hardware=(),
-        counts=Counts(passed=5),
-        junit_sha256=None,
-        started="2025-01-02T03:04:05Z",
-        duration_seconds=1.0,
-        verdict="passed",
-        reason="5 tests passed",
+
+def sealed(tmp_path: Path, **place: Any) -> WheelSet:
+    closure = ClosureFile(file_name="numpy-2.0-py3-none-any.whl", sha256="a" * 64, size=1, origin="mirrored")
+    return wheelset.seal(make_set([make_wheel(tmp_path, "torch", "2.9.0")], **place), [closure])
+
+
+def weigh(made: WheelSet, *records: TestRecord, **asked: Any) -> Evidence:
+    values: dict[str, Any] = {"wheel_set": made, "records": {"smoke": Floor()}, "moment": datetime.now(UTC)}
+    return evidence.weigh(Asked(**(values | asked)), kept(*records))
+
+
+def test_a_passed_record_of_a_set_for_the_cpu_is_enough(tmp_path: Path) -> None:
+    made = sealed(tmp_path)
+    found = weigh(made, record_of(made))
+    assert (found.standing, found.missing, found.untested) == ((), (), ())
+    assert found.passed == ("smoke passed on a CPU",)
+    nothing = weigh(made)
+    assert (nothing.missing, nothing.untested) == (("there is no test record",), ("cpu",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"verdict": "untested", "reason": "translated"}, "untested: translated"),
+        ({"verdict": "invalid"}, "invalid"),
+        ({"family": "gfx110X-all"}, "it is of gfx110X-all (gfx942), not of gfx94X-dcgpu"),
+        ({"targets": ("gfx942", "gfx950")}, "it is of gfx94X-dcgpu (gfx942, gfx950), not of gfx94X-dcgpu"),
+        ({"hardware": (), "counts": Counts(passed=5)}, "without any hardware of gfx94X-dcgpu"),
+        ({"hardware": ("gfx942", "gfx1100")}, "on gfx942, gfx1100, not on gfx94X-dcgpu"),
+        ({"hardware": ("gfx1100",)}, "on gfx1100, not on gfx94X-dcgpu"),
+        ({"counts": Counts(passed=5)}, "none of its tests used the GPU"),
+        ({"counts": Counts(passed=19, device_passed=9)}, "19 tests ran, fewer than the floor of 20"),
+        (
+            {"counts": Counts(passed=30, device_passed=7)},
+            "7 tests passed on a GPU, fewer than the floor of 8",
+        ),
+        ({"pytest_args": ("-k", "one or two")}, "pytest was given -k 'one or two'"),
+        ({"started": at(600)}, "which is yet to come"),
+        ({"started": at(-3), "duration_seconds": 60000.0}, "which is yet to come"),
+        ({"started": at(-66)}, "before the set was staged"),
+        ({"kind": "suite"}, "the stack demands no suite record"),
+        ({"set_id": "b" * 64}, "it is of the set bbbbbbbbbbbb"),
+    ],
+)
+def test_a_record_that_proves_nothing_does_not_count(
+    tmp_path: Path, changes: Mapping[str, Any], said: str
+) -> None:
+    made = sealed(tmp_path, **GPU)
+    asked = {
+        "records": {"smoke": Floor(tests=20, device_tests=8)},
+        "since": datetime.now(UTC) - timedelta(hours=1),
+    }
+    good = record_of(made, hardware=("gfx942",), counts=Counts(passed=30, device_passed=8))
+    assert weigh(made, good, **asked).missing == ()
+    found = weigh(made, msgspec.structs.replace(good, **changes), **asked)
+    assert found.untested == ("gfx942",)
+    assert said in "; ".join(found.missing)
+    # Beside one that counts, it does no harm: nothing of it says that the set is bad.
+    both = weigh(made, good, msgspec.structs.replace(good, **changes), **asked)
+    assert (both.standing, both.missing) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("wheels", "said"),
+    [
+        ({"torch-2.9.0-py3-none-any.whl": "0" * 64}, "it is of other bytes: torch-2.9.0"),
+        ({"numpy-2.0-py3-none-any.whl": "0" * 64}, "it is of other bytes: numpy-2.0"),
+        ({"numpy-2.1-py3-none-any.whl": "0" * 64}, "what the set does not have: numpy-2.1"),
+        ({"evil-1.0-py3-none-any.whl": "0" * 64}, "what the set does not have: evil-1.0"),
+        ({"torch-2.9.0-py3-none-any.whl": None}, "it does not cover torch-2.9.0"),
+        ({"numpy-2.0-py3-none-any.whl": None}, "it does not say which numpy it was made with"),
+    ],
+)
+def test_a_record_of_other_files_does_not_count(
+    tmp_path: Path, wheels: Mapping[str, str | None], said: str
+) -> None:
+    made = sealed(tmp_path)
+    tested = {**made.sha256s, **wheels}
+    record = record_of(
+        made, wheels=tuple(TestedWheel(file_name=n, sha256=s) for n, s in tested.items() if s is not None)
     )
-    part = msgspec.structs.replace(whole, pytest_args=("-k", "one or two"))
-    assert evidence.problems(made, [whole]) == ()
-    assert evidence.problems(made, [part]) == (
-        "smoke record: perhaps not every test ran: pytest was given -k 'one or two'",
-    )
-    assert evidence.untested(made, [part]) == ("cpu",)
-    assert evidence.problems(made, [part, whole]) == ()
-    failed = msgspec.structs.replace(part, verdict="failed", reason="one failed")
-    assert evidence.failures(made, [whole, failed]) == ("smoke record: failed: one failed",)
+    installed = {"numpy": frozenset({"numpy-2.0-py3-none-any.whl"})}
+    assert said in "; ".join(weigh(made, record, installed=installed).missing)
+
+
+def test_each_target_and_each_kind_is_asked_for(tmp_path: Path) -> None:
+    made = sealed(tmp_path, family="gfx94X-dcgpu", targets=("gfx942", "gfx950"))
+    asked = {"records": {"smoke": Floor(), "suite": Floor()}}
+    on = {name: record_of(made, hardware=(name,)) for name in made.targets}
+    suites = [msgspec.structs.replace(record, kind="suite") for record in on.values()]
+    found = weigh(made, on["gfx942"], suites[0], **asked)
+    assert found.untested == ("gfx950",)
+    assert found.missing == ("no smoke record has passed on gfx950", "no suite record has passed on gfx950")
+    found = weigh(made, *on.values(), suites[0], **asked)
+    assert found.missing == ("no suite record has passed on gfx950",)
+    assert weigh(made, *on.values(), *suites, **asked).untested == ()
+
+
+def failed(made: WheelSet, minutes: float, **changes: Any) -> TestRecord:
+    return record_of(made, started=at(minutes), verdict="failed", reason="1 failed", **changes)
+
+
+def test_a_failed_record_stands_however_many_have_passed(tmp_path: Path) -> None:
+    made = sealed(tmp_path, **GPU)
+    passed = [record_of(made, hardware=("gfx942",), started=at(-20 + n)) for n in range(9)]
+    found = weigh(made, *passed, failed(made, -10, hardware=("gfx942",)))
+    assert [line.partition(": ")[2] for line in found.standing] == ["failed: 1 failed"]
+    # Also one of selected tests, from the future, or of a kind that is not demanded.
+    for changes in ({"pytest_args": ("-k", "x")}, {"started": at(99)}, {"kind": "suite"}):
+        bad = msgspec.structs.replace(failed(made, -10, hardware=("gfx942",)), **changes)
+        assert weigh(made, *passed, bad).standing
+
+
+@pytest.mark.parametrize(
+    ("changes", "overtaken"),
+    [
+        ({}, True),
+        ({"hardware": ("gfx942:xnack+",)}, True),
+        ({"started": at(-11)}, False),
+        ({"kind": "suite"}, False),
+        ({"hardware": ("gfx950",)}, False),
+        ({"pytest_args": ("-k", "x")}, False),
+        ({"counts": Counts(passed=9, device_passed=0)}, False),
+        ({"started": at(600)}, False),
+    ],
+)
+def test_a_later_record_of_the_same_kind_and_hardware_answers(
+    tmp_path: Path, changes: Mapping[str, Any], *, overtaken: bool
+) -> None:
+    made = sealed(tmp_path, family="gfx94X-dcgpu", targets=("gfx942", "gfx950"))
+    later = msgspec.structs.replace(record_of(made, hardware=("gfx942",), started=at(-5)), **changes)
+    found = weigh(made, failed(made, -10, hardware=("gfx942",)), later)
+    assert (found.standing == ()) is overtaken
+    assert weigh(made, later, failed(made, -1, hardware=("gfx942",))).standing
+
+
+def answer(made: WheelSet, digest: str, set_id: str | None = None) -> tuple[str, Answer]:
+    said = Answer(set_id=set_id or made.id, record=digest, who="ann", reason="a full disk", when=at(0))
+    return hashlib.sha256(repr(said).encode()).hexdigest(), said
+
+
+def test_an_answer_lets_through_what_it_names_and_is_shown(tmp_path: Path) -> None:
+    made = sealed(tmp_path)
+    bad = KeptRecord(digest="e" * 64, record=failed(made, -10))
+    good = KeptRecord(digest="f" * 64, record=record_of(made, started=at(-20)))
+    asked = Asked(wheel_set=made, records={"smoke": Floor()}, moment=datetime.now(UTC))
+    found = evidence.weigh(asked, Kept(records=(bad, good), answers=(answer(made, bad.digest),)))
+    assert found.standing == ()
+    assert found.answered == ("smoke record eeeeeeeeeeee: failed: 1 failed; answered by ann: a full disk",)
+    other = evidence.weigh(asked, Kept(records=(bad, good), answers=(answer(made, bad.digest, "b" * 64),)))
+    assert other.standing
+
+
+def test_an_answer_to_what_is_not_there_tells_of_a_removal(tmp_path: Path) -> None:
+    made = sealed(tmp_path)
+    good = KeptRecord(digest="f" * 64, record=record_of(made))
+    asked = Asked(wheel_set=made, records={"smoke": Floor()}, moment=datetime.now(UTC))
+    found = evidence.weigh(asked, Kept(records=(good,), answers=(answer(made, "e" * 64),)))
+    assert found.standing == ("the record eeeeeeeeeeee, which ann has answered, is not there any more",)
+
+
+def test_what_cannot_be_read_stands_until_it_is_answered(tmp_path: Path) -> None:
+    made = sealed(tmp_path)
+    good = KeptRecord(digest="f" * 64, record=record_of(made))
+    asked = Asked(wheel_set=made, records={"smoke": Floor()}, moment=datetime.now(UTC))
+    changed = (("e" * 64, "the record eeeeeeeeeeee was changed"),)
+    assert evidence.weigh(asked, Kept(records=(good,), unusable=changed)).standing == (changed[0][1],)
+    answers = (answer(made, "e" * 64),)
+    assert evidence.weigh(asked, Kept(records=(good,), unusable=changed, answers=answers)).standing == ()
+
+
+def test_a_record_without_the_signature_that_is_asked_for_does_not_count(tmp_path: Path) -> None:
+    made = sealed(tmp_path)
+    unsigned = KeptRecord(digest="f" * 64, record=record_of(made), doubt="the record ffff is not signed")
+    asked = Asked(wheel_set=made, records={"smoke": Floor()}, moment=datetime.now(UTC))
+    found = evidence.weigh(asked, Kept(records=(unsigned,)))
+    assert "is not signed" in "; ".join(found.missing)

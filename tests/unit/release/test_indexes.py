@@ -15,6 +15,7 @@ from cairn.release.promote import promote
 from cairn.release.publish.files import publish
 from cairn.release.publish.mirror import mirror
 from cairn.store.folder import LocalStore
+from helpers.gate import stack_of, write_stack
 from helpers.release import audit, keys_of, make_set, make_wheel, stage_set
 
 A, B, C = "abcd" * 16, "abce" * 16, "1234" * 16
@@ -114,7 +115,7 @@ def test_a_set_is_not_put_into_the_index_of_a_different_family(
     assert existing(store) == ()
     made = stage_set(store, "staging", made, [wheel])
     with pytest.raises(GateError, match=f"for {family}, not for gfx110X-all"):
-        promote(store, made.id, target="release/gfx110X-all", bypass=Bypass(who="ann", reason="hurry"))
+        promote(store, made.id, stack=stack_of(made), target="release/gfx110X-all")
     assert existing(store) == ("staging",)
 
 
@@ -171,7 +172,7 @@ def test_promotion_takes_the_beginning_of_a_set_id_or_a_set_file(
     wheel = make_wheel(tmp_path, "a", "1.0")
     made = make_set([wheel])  # fmt: skip
     made = stage_set(store, "staging", made, [wheel])
-    at = ["--store", str(store.path), "--dry-run"]
+    at = ["--store", str(store.path), "--dry-run", "--stack", str(write_stack(tmp_path / "stack", made))]
     assert main(["release", "promote", made.id[:8], *at]) == 10
     assert made.id[:12] in capsys.readouterr().err
     assert main(["release", "promote", str(tmp_path), *at]) == 2
@@ -201,8 +202,9 @@ def test_the_word_of_a_person_can_be_read_on_every_page(text: str) -> None:
     ],
 )
 def test_a_variable_that_is_empty_bypasses_and_names_nothing(
-    store: LocalStore, capsys: pytest.CaptureFixture[str], more: list[str], said: str
+    store: LocalStore, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str
 ) -> None:
     store.path.mkdir()
-    assert main(["release", "promote", *more, "--store", str(store.path)]) == 2
+    stack = write_stack(tmp_path / "stack", make_set([make_wheel(tmp_path, "a", "1.0")]))
+    assert main(["release", "promote", *more, "--store", str(store.path), "--stack", str(stack)]) == 2
     assert said in capsys.readouterr().err

@@ -16,6 +16,7 @@ from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
+from helpers.gate import write_stack
 from helpers.release import Breaking, Broken, audit, contents, keys_of, make_set, make_wheel, move, stage_set
 
 Stage = Callable[..., WheelSet]
@@ -129,8 +130,9 @@ def test_promotion_says_untested_of_a_set_of_which_no_judgement_was_kept(
     store = LocalStore(tmp_path / "store")
     made = stage(store, "2.9.0")
     move(store, made, untested="untested; bypassed by ann: no GPU")
+    at = ["--store", str(store.path), "--stack", str(write_stack(tmp_path / "stack", made))]
     for more in ([], ["--json"]):
-        assert main(["release", "promote", made.set_id, "--store", str(store.path), *more]) == 0
+        assert main(["release", "promote", made.id, *at, *more]) == 0
         assert "untested; bypassed by ann: no GPU" in capsys.readouterr().out
 
 

@@ -1,16 +1,28 @@
-"""Whether a set was tested: by a record for exactly its bytes, or by the word of a named user."""
+"""Whether a set was tested: by records for exactly its bytes, or by the word of a named user.
+
+What failed stands against the set, however much has passed: until a later record of the same kind, on the
+same hardware, has passed, or somebody has answered it by name. No bypass overrides it; that is for tests that
+could not run.
+"""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from cairn import datafile
 from cairn.errors import UsageError
+from cairn.release import records as kept_records
+from cairn.release.records import SKEW, Kept, KeptRecord
+from cairn.stack import Floor, RecordKind
 from cairn.targets import CPU, in_order
 from cairn.testing import gpus
-from cairn.testing.record import TestRecord, disagreement
+from cairn.testing.record import TestRecord
 from cairn.wheels.wheelset import WheelSet
+
+_SHORT = 12  # digits of a digest that are shown
 
 
 class Bypass(datafile.Value):
@@ -38,74 +50,182 @@ class Bypass(datafile.Value):
         return f"bypassed by {self.who}: {self.reason}"
 
 
-def problems(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[str, ...]:
-    """Why a set counts as untested; nothing where records of each of its targets have passed."""
-    # Failures come first: a passed record beside a failed one of the same bytes proves nothing.
-    if failed := failures(wheel_set, records):
-        return failed
-    missing = untested(wheel_set, records)
-    if not missing:
-        return ()
-    if not records:
-        return ("there is no test record",)
-    found = ((record, _objection(wheel_set, record)) for record in records)
-    objections = tuple(f"{record.kind} record: {objection}" for record, objection in found if objection)
-    return objections or (f"no record is of {', '.join(missing)}",)
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the records of a set must show.
+
+    Attributes:
+        wheel_set: the set.
+        records: kinds of record, each with its floor; every target must have a passed one of each.
+        installed: project to its files in the set, for what is installed in any case: each must be in a
+            record.
+        since: when the set was staged, so that no test of it can have begun before; None where that is not
+            known.
+        moment: now.
+    """
+
+    wheel_set: WheelSet
+    records: Mapping[RecordKind, Floor]
+    moment: datetime
+    installed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    since: datetime | None = None
+
+    @property
+    def for_cpu(self) -> bool:
+        """Whether the set is for no GPU."""
+        return self.wheel_set.targets in ((), (CPU,))
 
 
-def failures(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[str, ...]:
-    """What failed of these very bytes; no bypass overrides it."""
-    about = (r for r in records if r.verdict == "failed" and _same_bytes(wheel_set, r))
-    return tuple(f"{r.kind} record: failed: {r.reason}" for r in about)
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What the records of a set come to.
+
+    Attributes:
+        standing: what stands against the set, a sentence each; no bypass helps.
+        missing: why it counts as untested, a sentence each; nothing where each target was tested.
+        untested: the targets that were not tested with every kind of record, in order; `cpu` for a set
+            without targets.
+        answered: whose word stands for a failed record, and why, a sentence each.
+        passed: what was tested on what.
+        ineffective: digest of a record that counts neither for nor against the set, to the reason.
+    """
+
+    standing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    untested: tuple[str, ...] = ()
+    answered: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
+    ineffective: Mapping[str, str] = field(default_factory=dict)
 
 
-def passing(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[TestRecord, ...]:
-    """The records that prove the set tested on some hardware, provided that none says it failed."""
-    if failures(wheel_set, records):
-        return ()
-    return tuple(record for record in records if _objection(wheel_set, record) is None)
+def weigh(asked: Asked, kept: Kept) -> Evidence:
+    """What the records of a set, with the answers to them, come to."""
+    objections = {item.digest: objection(asked, item) for item in kept.records}
+    good = [item.record for item in kept.records if objections[item.digest] is None]
+    standing, answered = _against(asked, kept, good)
+    by_kind = {kind: [record for record in good if record.kind == kind] for kind in asked.records}
+    untested = {kind: _untested(asked, passed) for kind, passed in by_kind.items()}
+    left = in_order(target for targets in untested.values() for target in targets)
+    ineffective = {
+        item.digest: objections[item.digest] or f"the stack demands no {item.record.kind} record"
+        for item in kept.records
+        if item.record.verdict != "failed"
+        and (objections[item.digest] or item.record.kind not in asked.records)
+    }
+    missing = [
+        f"no {kind} record has passed on {', '.join(names)}" for kind, names in untested.items() if names
+    ]
+    if missing and not kept.records:
+        missing = ["there is no test record"]
+    if missing:
+        kinds = {item.digest: item.record.kind for item in kept.records}
+        missing += [f"{kinds[digest]} record {digest[:_SHORT]}: {why}" for digest, why in ineffective.items()]
+    return Evidence(
+        standing=standing,
+        missing=tuple(missing),
+        untested=left,
+        answered=answered,
+        passed=tuple(
+            f"{record.kind} passed on {', '.join(dict.fromkeys(record.hardware)) or 'a CPU'}"
+            for passed in by_kind.values()
+            for record in passed
+        ),
+        ineffective=ineffective,
+    )
 
 
-def untested(wheel_set: WheelSet, records: Sequence[TestRecord]) -> tuple[str, ...]:
-    """The targets that no record of the set has passed on, in order; `cpu` for a set without targets."""
-    passed = passing(wheel_set, records)
-    if wheel_set.targets in ((), (CPU,)):
+def _against(asked: Asked, kept: Kept, good: list[TestRecord]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What stands against a set, and what would but for somebody's word."""
+    answers = {said.record: said for _, said in kept.answers if said.set_id == asked.wheel_set.id}
+    problems = dict(kept.unusable)
+    for item in kept.records:
+        record = item.record
+        if (
+            record.verdict == "failed"
+            and record.set_id == asked.wheel_set.id
+            and not _overtaken(record, good)
+        ):
+            problems[item.digest] = f"{record.kind} record {item.digest[:_SHORT]}: failed: {record.reason}"
+    there = {item.digest for item in kept.records} | problems.keys()
+    standing = [problem for digest, problem in problems.items() if digest not in answers]
+    # An answer outlives its record only where somebody has taken the record away.
+    standing += [
+        f"the record {digest[:_SHORT]}, which {said.who} has answered, is not there any more"
+        for digest, said in answers.items()
+        if digest not in there
+    ]
+    answered = [
+        f"{problem}; answered by {answers[digest].who}: {answers[digest].reason}"
+        for digest, problem in problems.items()
+        if digest in answers
+    ]
+    return tuple(standing), tuple(answered)
+
+
+def _overtaken(failed: TestRecord, good: list[TestRecord]) -> bool:
+    """Whether a later record of the same kind has passed on the same hardware."""
+    return any(
+        later.kind == failed.kind
+        and later.began > failed.began
+        and all(gpus.covers(later.hardware, target) for target in failed.hardware)
+        for later in good
+    )
+
+
+def _untested(asked: Asked, passed: list[TestRecord]) -> tuple[str, ...]:
+    if asked.for_cpu:
         return () if passed else (CPU,)
     # Records add up: each target may have been tested on a different machine.
     seen = {name for record in passed for name in record.hardware}
-    return in_order(target for target in wheel_set.targets if not gpus.covers(seen, target))
+    return in_order(target for target in asked.wheel_set.targets if not gpus.covers(seen, target))
 
 
-def why(wheel_set: WheelSet, records: Sequence[TestRecord]) -> str:
-    """What was tested on what, as text for the user."""
-    passed = passing(wheel_set, records)
-    return "; ".join(f"{r.kind} passed on {', '.join(r.hardware) or 'a CPU'}" for r in passed)
+def objection(asked: Asked, item: KeptRecord) -> str | None:
+    """Why a record does not show that its set works, or None."""
+    return next(_objections(asked, item), None)
 
 
-def _objection(wheel_set: WheelSet, record: TestRecord) -> str | None:
-    if not _same_bytes(wheel_set, record):
-        return "it is of other wheels"
+def _objections(asked: Asked, item: KeptRecord) -> Iterator[str]:
+    wheel_set, record = asked.wheel_set, item.record
+    if item.doubt:
+        yield item.doubt
+    if problem := kept_records.disagreement(record, wheel_set):
+        yield problem
     if record.verdict != "passed":
-        return f"{record.verdict}: {record.reason}" if record.reason else record.verdict
+        yield f"{record.verdict}: {record.reason}" if record.reason else record.verdict
+    if (record.family, record.targets) != (wheel_set.family, wheel_set.targets):
+        yield f"it is of {record.family} ({', '.join(record.targets)}), not of {wheel_set.family}"
+    tested = {wheel.file_name for wheel in record.wheels}
+    if unsaid := sorted(name for name, found in asked.installed.items() if not found & tested):
+        yield f"it does not say which {', '.join(unsaid)} it was made with"
     if record.pytest_args:  # such as `-k one_test`: what was not selected is not even among the skips
-        return f"perhaps not every test ran: pytest was given {shlex.join(record.pytest_args)}"
-    if record.family != wheel_set.family:
-        return f"it is of {record.family}, not of {wheel_set.family}"
-    return None if wheel_set.targets in ((), (CPU,)) else _hardware_objection(wheel_set, record)
+        yield f"perhaps not every test ran: pytest was given {shlex.join(record.pytest_args)}"
+    yield from _time_objections(asked, record)
+    if not asked.for_cpu:
+        yield from _hardware_objections(wheel_set, record)
+    yield from _floor_objections(asked, record)
 
 
-def _hardware_objection(wheel_set: WheelSet, record: TestRecord) -> str | None:
+def _time_objections(asked: Asked, record: TestRecord) -> Iterator[str]:
+    if problem := kept_records.from_the_future(record, asked.moment):
+        yield problem
+    if asked.since is not None and record.began < asked.since - SKEW:
+        yield f"it began at {record.started}, before the set was staged ({asked.since:%Y-%m-%d %H:%M} UTC)"
+
+
+def _hardware_objections(wheel_set: WheelSet, record: TestRecord) -> Iterator[str]:
     if not record.hardware:
-        return f"it was made without any hardware of {wheel_set.family}"
+        yield f"it was made without any hardware of {wheel_set.family}"
     if not gpus.matches(record.hardware, wheel_set.targets):
-        return f"it was made on {', '.join(record.hardware)}, not on {wheel_set.family}"
+        yield f"it was made on {', '.join(record.hardware)}, not on {wheel_set.family}"
     # A run that skips every test which needs the GPU passes, and proves nothing of it.
     if not record.counts.device_passed:
-        return "none of its tests used the GPU"
-    return None
+        yield "none of its tests used the GPU"
 
 
-def _same_bytes(wheel_set: WheelSet, record: TestRecord) -> bool:
-    # All of the set: a record of a part says nothing of how the rest works with it.
-    own = [wheel.file_name for wheel in wheel_set.wheels]
-    return record.set_id == wheel_set.set_id and disagreement(record, wheel_set.sha256s, own) is None
+def _floor_objections(asked: Asked, record: TestRecord) -> Iterator[str]:
+    floor, counts = asked.records.get(record.kind, Floor()), record.counts
+    if counts.executed < floor.tests:
+        yield f"{counts.executed} tests ran, fewer than the floor of {floor.tests}"
+    if not asked.for_cpu and counts.device_passed < floor.device_tests:
+        yield f"{counts.device_passed} tests passed on a GPU, fewer than the floor of {floor.device_tests}"

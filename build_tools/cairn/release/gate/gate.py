@@ -1,179 +1,158 @@
-"""What promotion demands of a set. The default is no: what is missing, skipped or cancelled does not hold."""
+"""What promotion demands of a set. The default is no: what is missing, skipped or cancelled does not hold.
+
+All six demands are asked, whatever the first say, and each of their parts: a user is told of everything at
+once. What cannot be judged does not hold.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 
-from packaging.version import Version
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from cairn.errors import CairnError
-from cairn.formats.zip.reader import Archive
-from cairn.release.gate import evidence, install_check
-from cairn.release.gate.evidence import Bypass
+from cairn.release.gate import completeness, evidence, findings, installation
+from cairn.release.gate.case import Case, Files, opened, ref
+from cairn.release.gate.evidence import Asked, Evidence
+from cairn.release.gate.installation import Installation
 from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.index import keys
-from cairn.release.index.generation import FileRef, now
-from cairn.release.index.snapshot import Snapshot, refs_of
-from cairn.release.publish.rules import file_problems, sorting_below
-from cairn.release.publish.set_resolution import resolve_set
-from cairn.release.records import KeptRecord
-from cairn.release.serve.server import serving
-from cairn.store import transfer
-from cairn.store.protocol import Store, sha256_of
-from cairn.wheels.contents import providers
-from cairn.wheels.metadata import wheel_info
-from cairn.wheels.verify import Expectation, verify
-from cairn.wheels.wheelset import SetWheel, WheelSet
+from cairn.release.index.generation import project_of
+from cairn.release.index.snapshot import refs_of
+from cairn.release.publish import distribution, rules
+from cairn.release.publish.compatibility import Platform
+from cairn.store.protocol import MissingKeyError
 
-_TESTED = "tested on hardware of each target"  # the one demand that a bypass may stand in for
+_Judge = Callable[[Case, Files], Iterable[str]]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """What the gate judges.
-
-    Attributes:
-        source: the index that has the set.
-        target: the index that is to have it.
-        after: `target` as it will be.
-        wheel_set: the set.
-        records: every test record of it.
-        bypass: a named user's word in place of a passed record.
-        python: the interpreter to install with; None is ours.
-    """
-
-    source: Snapshot
-    target: Snapshot
-    after: Snapshot
-    wheel_set: WheelSet
-    records: Sequence[KeptRecord] = ()
-    bypass: Bypass | None = None
-    python: Path | None = None
-
-    @property
-    def store(self) -> Store:
-        """Where both indexes live."""
-        return self.source.index.store
+VERIFIED = "every file passes verify"
+TESTED = "tested on hardware of each target"
+INSTALLS = "uv resolves it, pip and uv install it, from the index as it will be"
+SORTS = "versions sort above what is there"
+ONE_BUILD = "no version is of another build"
+COMPLETE = "the set is complete"
 
 
 def check(case: Case) -> GateReport:
     """Judge a set; nothing is changed."""
-    records = [kept.record for kept in case.records]
-    return GateReport(
-        set_id=case.wheel_set.id,
-        judged=now(),
-        demands=tuple(_judged(case)),
-        untested=evidence.untested(case.wheel_set, records),
+    with opened(case) as files:
+        found = weigh(case)
+        installed = _guarded(installation.judge, case, files)
+        return GateReport(
+            set_id=case.wheel_set.id,
+            target=case.target.index.name,
+            judged=f"{case.moment:%Y-%m-%dT%H:%M:%S.%fZ}",
+            demands=tuple(_demands(case, files, found, installed)),
+            untested=found.untested,
+            answered=found.answered,
+            records=tuple(kept.digest for kept in case.kept.records),
+            answers=tuple(digest for digest, _ in case.kept.answers),
+            size=sum(file.size for file in case.wheel_set.files),
+            metadata_size=installed.metadata_size,
+            installed_with=installed.installed_with,
+        )
+
+
+def weigh(case: Case) -> Evidence:
+    """What the test records of the set come to."""
+    try:
+        asked = Asked(
+            wheel_set=case.wheel_set,
+            records=case.stack.gate.records,
+            installed=_always_installed(case),
+            since=datetime.fromisoformat(case.source.set(case.wheel_set.id).added),
+            moment=case.moment,
+        )
+    except CairnError as error:
+        return Evidence(standing=(str(error),), untested=case.wheel_set.targets)
+    return evidence.weigh(asked, case.kept)
+
+
+def _demands(case: Case, files: Files, found: Evidence, installed: Installation) -> Iterator[Demand]:
+    yield _demand(1, VERIFIED, _all(case, files, (findings.problems, findings.unreviewed)), "no finding")
+    yield _tested(case, found)
+    yield _demand(3, INSTALLS, installed.problems, installed.note)
+    yield _demand(4, SORTS, _all(case, files, (_sorting_below,)), "they do")
+    yield _demand(5, ONE_BUILD, _all(case, files, (_other_builds,)), "none is")
+    whole = (completeness.of_stack, completeness.of_manifest, completeness.of_store)
+    yield _demand(
+        6, COMPLETE, _all(case, files, whole), "every project is there, and every file with its sha256"
     )
 
 
-def _judged(case: Case) -> Iterator[Demand]:
-    wheel_set, records = case.wheel_set, [kept.record for kept in case.records]
-    # What is demanded, who looks for problems, and what to say where there are none.
-    demands: Sequence[tuple[str, Callable[[Case], Sequence[str]], str]] = (
-        ("every file passes verify", _findings, "no finding"),
-        (_TESTED, lambda c: evidence.problems(c.wheel_set, records), evidence.why(wheel_set, records)),
-        ("pip and uv install it, every extra, from the index as it will be", _uninstallable, "they do"),
-        (
-            "versions sort above what is there",
-            lambda c: sorting_below(c.target, [_ref(wheel) for wheel in c.wheel_set.wheels]),
-            "they do",
-        ),
-        ("no version is of another build", _other_builds, "none is"),
-        ("the set is complete", _incomplete, "every file is there with its sha256"),
+def _demand(number: int, name: str, problems: Sequence[str], good: str) -> Demand:
+    # Two demands may meet the same problem; one demand names it once.
+    reason = "; ".join(dict.fromkeys(problems)) or good
+    return Demand(number=number, name=name, outcome="not met" if problems else "met", reason=reason)
+
+
+def _tested(case: Case, found: Evidence) -> Demand:
+    # A bypass stands for tests that could not run, and the pages then say untested. Where tests of these very
+    # bytes failed, no bypass helps.
+    problems = (*found.standing, *found.missing)
+    bypass = case.bypass if problems and not found.standing else None
+    return Demand(
+        number=2,
+        name=TESTED,
+        outcome="bypassed" if bypass else "not met" if problems else "met",
+        reason="; ".join((*problems, *found.answered) if problems else (*found.passed, *found.answered)),
+        bypass=bypass,
     )
-    for number, (name, judge, good) in enumerate(demands, start=1):
+
+
+def _all(case: Case, files: Files, judges: Sequence[_Judge]) -> tuple[str, ...]:
+    """All that any of the judges has to say; one that cannot judge says why, and does not hold up others."""
+    problems: list[str] = []
+    for judge in judges:
         try:
-            problems = judge(case)
+            problems.extend(judge(case, files))
         except (CairnError, OSError) as error:
-            problems = (str(error),)  # what cannot be judged does not hold
-        # A bypass stands for tests that could not run, and the pages then say untested. Where tests of these
-        # very bytes failed, no word helps.
-        may_bypass = name == _TESTED and not evidence.failures(wheel_set, records)
-        bypass = case.bypass if problems and may_bypass else None
-        yield Demand(
-            number=number,
-            name=name,
-            outcome="met" if not problems else "bypassed" if bypass else "not met",
-            reason="; ".join(problems) or good,
-            bypass=bypass,
-        )
-
-
-def _findings(case: Case) -> tuple[str, ...]:
-    problems = []
-    wheels = [ref for ref in refs_of(case.wheel_set) if ref.filename.endswith(".whl")]
-    with transfer.as_files(case.store, [keys.file_key(ref.sha256, ref.filename) for ref in wheels]) as paths:
-        here = {path.name: path for path in paths.values()}
-        shipped: set[str] = set()  # the shared libraries in the wheels of the closure, by file name
-        for path in here.values():
-            with Archive.open(path) as archive:
-                shipped |= providers.library_names(archive)
-        base = Expectation(
-            targets=None,
-            siblings={wheel.distribution: wheel.version for wheel in case.wheel_set.wheels},
-            provided_libraries=tuple(sorted(shipped)),
-            python=case.wheel_set.python,
-            forbidden_strings=(),
-        )
-        for wheel in case.wheel_set.wheels:
-            expected = replace(
-                base,
-                # set.json says what was found when the set was made: a wheel without device code stays one.
-                targets=case.wheel_set.targets if wheel.targets else ("cpu",),
-                require_device_code=bool(wheel.targets),
-            )
-            for finding in verify(here[wheel.file_name], expected):
-                where = f" ({finding.member})" if finding.member else ""
-                problems.append(f"{wheel.file_name}{where}: {finding.reason}")
+            problems.append(str(error))
     return tuple(problems)
 
 
-def _uninstallable(case: Case) -> tuple[str, ...]:
-    requirements = []
-    for wheel in case.wheel_set.wheels:
-        with case.store.as_file(keys.file_key(wheel.sha256, wheel.file_name)) as path:
-            extras = ",".join(wheel_info.read(path).extras)
-        requirements.append(f"{wheel.distribution}{f'[{extras}]' if extras else ''}=={wheel.version}")
-    wanted = {(wheel.distribution, Version(wheel.version)) for wheel in case.wheel_set.wheels}
-    problems = list(resolve_set(case.after, case.wheel_set).problems)
-    with serving(case.store) as server:
-        url = keys.set_url(server.url, case.wheel_set.id)
-        for installer in ("pip", "uv"):
-            done = install_check.install(
-                installer,
-                requirements,
-                index_url=url,
-                python=case.python,
-                # The `rocm` sdist chooses its libraries for this, where there is no GPU to ask.
-                environment={"ROCM_SDK_TARGET_FAMILY": case.wheel_set.family},
-            )
-            if done.problem:
-                problems.append(f"{installer}: {done.problem}")
-            elif not wanted <= done.versions:
-                problems.append(f"{installer} installed something else: {', '.join(done.installed)}")
-    return tuple(problems)
+def _guarded(judge: Callable[[Case, Files], Installation], case: Case, files: Files) -> Installation:
+    try:
+        return judge(case, files)
+    except (CairnError, OSError) as error:
+        return Installation(problems=(str(error),))
 
 
-def _other_builds(case: Case) -> tuple[str, ...]:
-    return file_problems(case.target, [case.source.entry(ref) for ref in refs_of(case.wheel_set)])
+def _sorting_below(case: Case, files: Files) -> Iterable[str]:  # noqa: ARG001 - as every demand is asked
+    return rules.sorting_below(case.target, [ref(w.file_name, w.sha256) for w in case.wheel_set.wheels])
 
 
-def _incomplete(case: Case) -> tuple[str, ...]:
-    problems = []
-    for file in case.wheel_set.files:
-        entry = case.source.entry(FileRef(filename=file.file_name, sha256=file.sha256))
-        if (entry.metadata_sha256, entry.requires_python) != (file.metadata_sha256, file.requires_python):
-            problems.append(
-                f"{file.file_name}: set.json and {case.source.index.name} say different things of it"
-            )
-        with case.store.open(keys.file_key(file.sha256, file.file_name)) as stream:
-            if sha256_of(stream) != file.sha256:
-                problems.append(f"{file.file_name} was changed in the store")
-    return tuple(problems)
+def _other_builds(case: Case, files: Files) -> Iterable[str]:  # noqa: ARG001 - likewise
+    return rules.file_problems(case.target, [case.source.entry(ref) for ref in refs_of(case.wheel_set)])
 
 
-def _ref(wheel: SetWheel) -> FileRef:
-    return FileRef(filename=wheel.file_name, sha256=wheel.sha256)
+def _always_installed(case: Case) -> dict[str, frozenset[str]]:
+    """The projects that come with the set however it is installed, each with its files in the set."""
+    by_project: dict[str, set[str]] = {}
+    for name in case.wheel_set.sha256s:
+        by_project.setdefault(project_of(name), set()).add(name)
+    markers = Platform(python=case.wheel_set.python, tag=case.wheel_set.platform).markers()
+    waiting = [(wheel.distribution, frozenset[str]()) for wheel in case.wheel_set.wheels]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while waiting:
+        project, extras = asked = waiting.pop()
+        if asked in seen or project not in by_project:
+            continue
+        seen.add(asked)
+        for wanted in _needs(case, min(by_project[project])):
+            values = [markers | {"extra": extra} for extra in ("", *extras)]
+            if wanted.marker is None or any(wanted.marker.evaluate(value) for value in values):
+                waiting.append((str(canonicalize_name(wanted.name)), frozenset(wanted.extras)))
+    return {project: frozenset(by_project[project]) for project, _ in seen}
+
+
+def _needs(case: Case, name: str) -> tuple[Requirement, ...]:
+    """What a file of the set requires, as far as that can be relied on."""
+    try:
+        data = case.store.read(keys.sidecar_key(case.wheel_set.sha256s[name], name)).data
+    except MissingKeyError:
+        return ()  # the set is not complete then, which is a demand of its own
+    needs = distribution.needs_of(data, filename=name)
+    return needs.requires if needs.reliable else ()

@@ -45,19 +45,34 @@ class Demand(datafile.Value):
 
 
 class GateReport(datafile.Value, tag_field="schema", tag="cairn.gate/1"):
-    """All demands on one set, kept beside it in the channel that it was promoted to.
+    """All demands on one set, kept beside it in the store.
 
     Attributes:
         set_id: the set.
+        target: the index that it was to go into.
         judged: when, RFC 3339 in UTC.
         demands: the six.
         untested: the targets of the set that no passed record is of, in natural order.
+        answered: failed records that stand against the set, each with whose word lets it through and why.
+        records: digests of the records that were weighed.
+        answers: digests of the answers to them.
+        size: bytes of all the files that the set installs.
+        metadata_size: bytes of pages and metadata that an installer reads to choose them; None where it
+            cannot.
+        installed_with: the installers that installed it; the others could not be tried.
     """
 
     set_id: str
+    target: str
     judged: str
     demands: tuple[Demand, ...]
     untested: tuple[str, ...]
+    answered: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    size: int = 0
+    metadata_size: int | None = None
+    installed_with: tuple[str, ...] = ()
 
     @property
     def holds(self) -> bool:
@@ -78,6 +93,12 @@ class GateReport(datafile.Value, tag_field="schema", tag="cairn.gate/1"):
     def untested_note(self) -> str | None:
         """`untested on hardware: gfx942`; None for a set that was tested on all that it is for."""
         return untested_note(self.untested)
+
+    @property
+    def word(self) -> str | None:
+        """What pages say of the set: on what it was not tested, and on whose word it is there."""
+        words = [self.untested_note, *(str(d.bypass) for d in self.bypassed), *self.answered]
+        return "; ".join(word for word in words if word) or None
 
 
 def untested_note(targets: tuple[str, ...]) -> str | None:

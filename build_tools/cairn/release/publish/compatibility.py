@@ -77,6 +77,10 @@ class Platform:
     def __str__(self) -> str:
         return f"Python {self.python} on {self.tag}"
 
+    def is_same_machine(self, other: Platform) -> bool:
+        """Whether both are of one system and one machine."""
+        return _place(self.tag) == _place(other.tag)
+
     def uv_options(self, *, anywhere: bool = False) -> tuple[str, ...]:
         """What tells uv to resolve for this platform.
 

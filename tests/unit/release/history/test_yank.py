@@ -16,6 +16,7 @@ from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.promote import promote
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
+from helpers.gate import stack_of
 from helpers.nights import stage_night
 from helpers.release import Breaking, Broken, audit, contents, make_set, make_wheel, move, stage_set
 
@@ -111,7 +112,9 @@ def test_a_set_that_is_yanked_anywhere_is_not_promoted(store: MemoryStore, sets:
     yank(store, where, made.id, reason="wrong results")
     before = contents(store)
     with pytest.raises(GateError, match="was yanked") as caught:
-        promote(store, made.id, target="release", bypass=Bypass(who="ann", reason="hurry"))
+        promote(
+            store, made.id, stack=stack_of(made), target="release", bypass=Bypass(who="ann", reason="hurry")
+        )
     assert caught.value.reasons == (f"it was yanked in {where}: wrong results",)
     assert contents(store) == before
     yank(store, where, made.id, reason=None)

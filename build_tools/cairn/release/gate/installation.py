@@ -1,0 +1,204 @@
+"""The third demand: what installers make of the index as it will be.
+
+uv resolves for any Python and platform, so it always has an answer. pip and uv install where an interpreter
+of the set is at hand; where none is, the judgement and the pages say that it was not tried.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import Version
+
+from cairn import process, venv
+from cairn.errors import CairnError, ProcessError, UsageError
+from cairn.output.console import size as readable_size
+from cairn.release.gate import install_check
+from cairn.release.gate.case import Case, Files
+from cairn.release.index import keys, render
+from cairn.release.index.generation import project_of, version_of
+from cairn.release.publish.compatibility import Platform
+from cairn.release.publish.set_resolution import resolve_set
+from cairn.release.serve.server import serving
+from cairn.store.overlay import OverlayStore
+from cairn.store.protocol import Store
+from cairn.targets import CPU
+from cairn.wheels.metadata import wheel_info
+
+_INSTALLERS: tuple[install_check.Installer, ...] = ("pip", "uv")
+_VERSION = re.compile(r"[0-9]+\.[0-9]+")
+_ASK = "import sys, sysconfig; print('%d.%d' % sys.version_info[:2], sysconfig.get_platform())"
+_ANSWER_TIMEOUT = 60.0  # seconds that an interpreter may take to say which it is
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installation:
+    """What came of it.
+
+    Attributes:
+        problems: why it cannot be installed as it was tested, a sentence each.
+        metadata_size: bytes that an installer reads to choose the files; None where it cannot.
+        installed_with: the installers that did it.
+        note: what was done, or why something could not be tried.
+    """
+
+    problems: tuple[str, ...]
+    metadata_size: int | None = None
+    installed_with: tuple[str, ...] = ()
+    note: str = ""
+
+
+def judge(case: Case, files: Files) -> Installation:
+    """Resolve the set from the index as it will be, and install it where that can be tried."""
+    asked = requirements(case, files)
+    problems, read = _resolved(case)
+    count, size = len(case.wheel_set.files), readable_size(sum(file.size for file in case.wheel_set.files))
+    note = f"uv chooses the {count} files of the set, {size}, after reading {readable_size(read or 0)}"
+    try:
+        python = interpreter(case)
+    except CairnError as error:
+        return Installation(problems=(*problems, str(error)), metadata_size=read)
+    if python is None:
+        place = f"Python {case.wheel_set.python} for {case.wheel_set.platform}"
+        note = f"{note}; not installed, since no {place} is at hand"
+        return Installation(problems=problems, metadata_size=read, note=note)
+    failed, done = _installed(case, asked, python)
+    return Installation(
+        problems=(*problems, *failed),
+        metadata_size=read,
+        installed_with=done,
+        note=f"{note}; {' and '.join(done)} installed them",
+    )
+
+
+def requirements(case: Case, files: Files) -> tuple[str, ...]:
+    """What a user would ask an installer for: each wheel of the set, by its version, with every extra.
+
+    Raises:
+        WheelError: one of them cannot be read.
+    """
+    lines = []
+    for wheel in case.wheel_set.wheels:
+        path = files.paths.get(wheel.file_name)
+        extras = ",".join(wheel_info.read(path).extras) if path is not None else ""
+        lines.append(f"{wheel.distribution}{f'[{extras}]' if extras else ''}=={wheel.version}")
+    return tuple(lines)
+
+
+def _resolved(case: Case) -> tuple[tuple[str, ...], int | None]:
+    """How what uv chooses differs from the set, and the bytes that it reads to choose."""
+    try:
+        found = resolve_set(case.after, case.wheel_set)
+    except CairnError as error:
+        return (str(error),), None
+    return found.problems, None if found.problems else found.metadata_bytes
+
+
+def interpreter(case: Case) -> Path | None:
+    """A Python that the set is for, on this machine; None where there is none.
+
+    Raises:
+        UsageError: the one that was named is a different one.
+    """
+    wanted, here = Platform(python=case.wheel_set.python, tag=case.wheel_set.platform), Platform.here()
+    if case.python is not None:
+        found = _described(case.python)
+        if found is None or not _same_place(found, wanted):
+            raise UsageError(
+                f"{case.python} is not {wanted}, which the set is for",
+                tip="name one that is, or leave --python out",
+            )
+        return case.python
+    if _same_place(here, wanted):
+        return Path(sys.executable)
+    for candidate in _candidates(wanted.python):
+        found = _described(candidate)
+        if found is not None and _same_place(found, wanted):
+            return candidate
+    return None
+
+
+def _candidates(version: str) -> list[Path]:
+    """Interpreters that may be of a version: on the PATH, and where uv looks; nothing is downloaded."""
+    found = [Path(path) for path in [shutil.which(f"python{version}")] if path is not None]
+    command = [
+        venv.uv_program(),
+        "python",
+        "find",
+        version,
+        "--no-python-downloads",
+        "--no-config",
+        "--system",
+    ]
+    with contextlib.suppress(ProcessError):
+        done = process.run(command, env=venv.variables(venv.Isolation.INSTALLER), timeout=_ANSWER_TIMEOUT)
+        found += [Path(line) for line in done.output.splitlines() if line.strip()]
+    return found
+
+
+def _described(python: Path) -> Platform | None:
+    """What an interpreter says that it is; None where it says nothing that can be understood."""
+    try:
+        done = process.run([python, "-I", "-c", _ASK], timeout=_ANSWER_TIMEOUT)
+    except (ProcessError, OSError):
+        return None
+    version, _, tag = done.output.strip().partition(" ")
+    if not _VERSION.fullmatch(version) or not tag:
+        return None
+    return Platform(python=version, tag=tag.replace("-", "_").replace(".", "_"))
+
+
+def _same_place(one: Platform, other: Platform) -> bool:
+    return one.python == other.python and one.is_same_machine(other)
+
+
+def as_it_will_be(case: Case) -> Store:
+    """The store with the pages that the target will have, over those that it has."""
+    prefix = keys.simple_prefix(case.target.index.name)
+    names = {project_of(name) for name in case.wheel_set.sha256s} | case.after.changed.projects.keys()
+    pages: dict[str, bytes] = {}
+    for name in sorted(names):
+        page = render.project_page(case.after.project(name), prefix=prefix)
+        pages |= {f"{prefix}{name}/index.json": page.json, f"{prefix}{name}/index.html": page.html}
+    return OverlayStore(case.store, pages)
+
+
+def _installed(case: Case, asked: Sequence[str], python: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Why installers could not install the set, and which could."""
+    of_set: Mapping[str, frozenset[Version]] = {
+        project_of(name): frozenset(
+            Version(version_of(other))
+            for other in case.wheel_set.sha256s
+            if project_of(other) == project_of(name)
+        )
+        for name in case.wheel_set.sha256s
+    }
+    own = {(wheel.distribution, Version(wheel.version)) for wheel in case.wheel_set.wheels}
+    family = case.wheel_set.family
+    problems, done = [], []
+    with serving(as_it_will_be(case)) as server:
+        for installer in _INSTALLERS:
+            trial = install_check.install(
+                installer,
+                asked,
+                index_url=keys.index_url(server.url, case.target.index.name),
+                python=python,
+                # The `rocm` sdist chooses its libraries for this, where there is no GPU to ask.
+                environment={} if family == CPU else {"ROCM_SDK_TARGET_FAMILY": family},
+            )
+            strange = sorted(f"{n} {v}" for n, v in trial.versions if v not in of_set.get(n, ()))
+            if trial.problem:
+                problems.append(f"{installer}: {trial.problem}")
+            elif strange or not own <= trial.versions:
+                problems.append(
+                    f"{installer} installed something else: {', '.join(strange or trial.installed)}"
+                )
+            else:
+                done.append(installer)
+    return tuple(problems), tuple(done)
