@@ -28,6 +28,7 @@ from cairn.release.index.commit import commit
 from cairn.release.index.generation import PUBLISHED, FileEntry, ProjectState
 from cairn.release.index.snapshot import Change, Index
 from cairn.store.folder import LocalStore
+from cairn.store.protocol import Store
 
 RUNS = 3
 
@@ -55,7 +56,7 @@ def entries(project: str, count: int) -> tuple[FileEntry, ...]:
     return tuple(made)
 
 
-def filled(store: LocalStore, projects: int, files: int) -> None:
+def filled(store: Store, projects: int, files: int) -> None:
     """Have `staging` hold so many projects of so many files; their bytes are not there."""
     states = {
         f"project{n}": ProjectState(name=f"project{n}", files=entries(f"project{n}", files))
