@@ -78,6 +78,10 @@ class OverlayStore:
         """Refused."""
         self._refuse(key)
 
+    def renew(self, key: str) -> NoReturn:
+        """Refused."""
+        self._refuse(key)
+
     def discard(self, stray: Stray) -> NoReturn:
         """Refused."""
         self._refuse(stray.name)
