@@ -36,7 +36,7 @@ def signer(number: int) -> Signer:
 
 
 RELEASER, TESTER, STRANGER = signer(1), signer(2), signer(3)
-TRUST = Trust(keys={key.key_id: key.public for key in (RELEASER, TESTER)})
+TRUST = Trust(keys={RELEASER.key_id: RELEASER.public}, testers={TESTER.key_id: TESTER.public})
 
 MANIFEST = json.dumps(
     {

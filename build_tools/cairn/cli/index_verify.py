@@ -53,6 +53,13 @@ def add_to(commands: Subparsers, *, audit: Run) -> None:
     arguments.add_endpoint_url(parser)
     arguments.add_index(parser, default="release", told=True)
     signing.add_trust(parser, what="whose signature must be on each wheel")
+    arguments.add_repeated(
+        parser,
+        "--trust-tester",
+        "FILE",
+        "public key of a machine that tests, for its test records alone",
+        kind=arguments.file,
+    )
     parser.add_argument(
         "--allow-unsigned",
         action="store_true",
@@ -94,7 +101,7 @@ def _verify(options: argparse.Namespace) -> int:
 
 def _trust(options: argparse.Namespace) -> Trust | None:
     """Whose signatures count; None for nobody's, where the user has said so."""
-    trust = signing.trust(options)
+    trust = signing.trust(options, testers=options.trust_tester)
     if options.allow_unsigned and trust:
         raise UsageError(
             "--allow-unsigned checks no signature, and --trust asks for one", tip="give one of them"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import arguments
@@ -91,11 +92,11 @@ def attester(options: argparse.Namespace) -> Iterator[Attester | None]:
     yield KeyAttester(key) if key else None
 
 
-def trust(options: argparse.Namespace) -> Trust:
-    """Whose signatures count."""
+def trust(options: argparse.Namespace, *, testers: Sequence[Path] = ()) -> Trust:
+    """Whose signatures count; those of `testers` for test records alone."""
     from cairn.release.provenance import trust as trusted
 
-    return trusted.read(options.trust)
+    return trusted.read(options.trust, testers)
 
 
 def _create(options: argparse.Namespace) -> int:

@@ -51,7 +51,7 @@ def cairn(capsys: pytest.CaptureFixture[str]) -> Run:
 def test_a_good_wheel_is_followed_to_its_commits(
     cairn: Run, made: Released, store: Path, trusted: Path
 ) -> None:
-    trust = ("--trust", trusted / "releaser.pub", "--trust", trusted / "tester.pub")
+    trust = ("--trust", trusted / "releaser.pub", "--trust-tester", trusted / "tester.pub")
     code, out, err = cairn("index", "verify", *made.wheels, "--store", store, *trust)
     assert (code, err) == (0, "")
     lines = out.splitlines()

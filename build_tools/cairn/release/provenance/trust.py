@@ -40,16 +40,18 @@ class Trust:
     Attributes:
         keys: public keys, by id.
         workflows: those whose certificates count.
+        testers: keys that count for test records alone: a machine that tests must not vouch for wheels.
     """
 
     keys: Mapping[str, PublicKey] = field(default_factory=dict)
     workflows: tuple[Workflow, ...] = ()
+    testers: Mapping[str, PublicKey] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.keys or self.workflows)
 
 
-def read(names: Sequence[str]) -> Trust:
+def read(names: Sequence[str], testers: Sequence[Path] = ()) -> Trust:
     """Whom these names stand for: each a public key's file, or `github:OWNER/NAME/WORKFLOW.yml[@REF]`.
 
     Raises:
@@ -64,4 +66,8 @@ def read(names: Sequence[str]) -> Trust:
             raise UsageError(f"{name} names no workflow", tip=tip)
         else:
             keys.append(Path(name))
-    return Trust(keys=signing_key.public_keys(keys), workflows=tuple(workflows))
+    return Trust(
+        keys=signing_key.public_keys(keys),
+        workflows=tuple(workflows),
+        testers=signing_key.public_keys(testers),
+    )

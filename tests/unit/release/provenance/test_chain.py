@@ -370,7 +370,7 @@ DOCUMENTS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     ),
     "key id of the tester": (
         lambda d: d["envelopes"][0]["signatures"][0].update(keyid=TESTER.key_id),
-        "is not what key",
+        "which is not trusted",
     ),
     "unknown field": (lambda d: d.update(publisher="PyPI"), "unknown field"),
     "schema of another version": (
@@ -451,6 +451,12 @@ def test_a_tester_whom_the_user_does_not_know_is_told(made: Released) -> None:
     report = made.check(trust=Trust(keys={RELEASER.key_id: RELEASER.public}))
     assert not report.broken
     assert [TESTER.key_id[:16] in warning for warning in report.warnings] == [True]
+
+
+def test_a_machine_that_tests_does_not_vouch_for_wheels(tmp_path: Path) -> None:
+    report = released(tmp_path, attester=KeyAttester(TESTER)).check()
+    assert broken(report) == ["provenance"]
+    assert f"signed by {TESTER.key_id[:16]}, which is not trusted" in said(report)
 
 
 def test_a_record_that_nobody_signed_is_told(tmp_path: Path) -> None:

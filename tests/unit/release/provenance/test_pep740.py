@@ -25,7 +25,7 @@ from helpers.sigstore import OwnSigner, OwnSigstore
 
 WORKFLOW = Workflow(repository="ROCm/TheRock", file="release.yml")
 BUILDER = Builder(id="https://github.com/ROCm/TheRock/.github/workflows/release.yml@refs/heads/main")
-TRUSTED = Trust(keys={TESTER.key_id: TESTER.public}, workflows=(WORKFLOW,))
+TRUSTED = Trust(workflows=(WORKFLOW,), testers={TESTER.key_id: TESTER.public})
 
 
 @pytest.fixture(scope="module")
