@@ -53,6 +53,7 @@ SEVERAL_MEANINGS = {
     "--rocm-version": "of what is packaged, and in a version",
     "--set": "to be published, and to be tested",
     "--to": "an index, and a generation",
+    "--trust": "signers of wheels, and of test records",
     "--version": "of the program, and of a wheel",
 }
 
