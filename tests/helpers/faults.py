@@ -131,6 +131,9 @@ class FaultyStore:
     def delete(self, key: str) -> None:
         self._asked("delete", key, lambda: self.inner.delete(key))
 
+    def renew(self, key: str) -> None:
+        self._asked("renew", key, lambda: self.inner.renew(key))
+
     def strays(self) -> Iterator[Stray]:
         yield from self._asked("strays", "", lambda: list(self.inner.strays()))
 

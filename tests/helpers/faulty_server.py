@@ -25,6 +25,7 @@ class FaultyServer(http.server.ThreadingHTTPServer):
     Attributes:
         backend: host and port of the server.
         plan: which request breaks; a different one may be put in its place at any time.
+        dropped: headers that do not get through, in lower case.
         before: called with the number of each request before it is passed on; a test may kill something.
     """
 
@@ -35,6 +36,7 @@ class FaultyServer(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.backend = urllib.parse.urlsplit(endpoint).netloc
         self.plan = Plan()
+        self.dropped: set[str] = set()
         self.before: Callable[[int], None] = lambda _number: None
         self.gave_up = threading.Event()
 
@@ -89,7 +91,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             # The host too as it came: it is signed.
             line.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
-                if name.lower() not in ("connection", "expect"):
+                if name.lower() not in {"connection", "expect", *self.server.dropped}:
                     line.putheader(name, value)
             line.endheaders(body)
             answer = line.getresponse()

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import StoreError
-from cairn.store.protocol import MissingKeyError, Store
+from cairn.store.protocol import MissingKeyError, Store, write_once
+from helpers.faults import Fault, FaultyStore, Plan
 from helpers.release import keys_of
 
 PARTS = [
@@ -95,6 +96,17 @@ class StoreContract:
         assert store.write_if("state", b"2", etag=etag)
         assert not store.write_if("state", b"x", etag=etag)
         assert store.read("state").data == b"2"
+
+    def test_what_is_written_once_is_mended_and_never_lost(self, store: Store) -> None:
+        write_once(store, "parts/1", b"1")
+        write_once(store, "parts/1", b"1")
+        assert store.read("parts/1").data == b"1"
+        store.write("parts/1", b"damaged")
+        write_once(store, "parts/1", b"1")
+        assert store.read("parts/1").data == b"1"
+        refusing = FaultyStore(store, Plan(Fault.REFUSED, 1))
+        write_once(refusing, "parts/2", b"2")
+        assert store.read("parts/2").data == b"2"
 
     def test_what_was_deleted_has_no_etag_any_more(self, store: Store) -> None:
         store.write("state", b"1")

@@ -204,6 +204,26 @@ class Store(Protocol):
         """Remove a stray, if it is still there."""
 
 
+def write_once(store: Store, key: str, data: bytes) -> bool:
+    """Put `data` under a key that never stands for anything else, such as one with its digest.
+
+    What is there already is left as it is, and mended where it is something else. A refusal is not believed
+    before what is there was read: a server may say that someone was first, and nobody was.
+
+    Returns:
+        False where it was there already.
+    """
+    if store.write_if(key, data, etag=None):
+        return True
+    try:
+        if store.read(key).data == data:
+            return False
+    except (MissingKeyError, DamagedObjectError):
+        pass  # it is written all the same
+    store.write(key, data)
+    return True
+
+
 def checked(key: str) -> str:
     """`key`, if an object can have it.
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cairn.errors import NetworkError
+from cairn.errors import NetworkError, StoreError
 from cairn.store.s3.bucket import BucketStore
+from helpers.buckets import ENDPOINT
 from helpers.faults import Fault, Plan
 from helpers.faulty_server import FaultyServer
 from helpers.release import keys_of
@@ -98,6 +99,7 @@ def test_a_conditional_write_is_tried_again_until_its_answer_is_true(
         if begun:
             store.write(key, b"0")
         etag = store.read(key).etag if begun else None
+        behind.write_if("tried", b"", etag=None)
         line.plan = Plan(fault, 1)
         assert behind.write_if(key, b"1", etag=etag)
         assert line.plan.happened
@@ -107,6 +109,7 @@ def test_a_conditional_write_is_tried_again_until_its_answer_is_true(
 def test_a_conditional_write_whose_answer_was_lost_is_found_by_reading(
     store: BucketStore, behind: BucketStore, line: FaultyServer
 ) -> None:
+    behind.write_if("tried", b"", etag=None)
     line.plan = Plan(Fault.LOST, 1)
     assert not behind.write_if("state.json", b"1", etag=None)
     assert store.read("state.json").data == b"1"
@@ -135,3 +138,27 @@ def test_in_the_end_it_is_said_what_failed(behind: BucketStore, line: FaultyServ
     assert raised.value.tip
     assert len(line.plan.requests) == behind.bucket.policy.attempts
     assert [f"({n} of 2)" in line for n, line in enumerate(said, start=1)] == [True, True]
+
+
+def test_a_server_that_ignores_conditions_is_refused_before_anything_is_lost(
+    store: BucketStore, behind: BucketStore, line: FaultyServer
+) -> None:
+    if ENDPOINT in os.environ:
+        pytest.skip("this server signs its headers, so that none can be dropped")
+    line.plan = Plan()
+    line.dropped = {"if-none-match"}
+    try:
+        with pytest.raises(StoreError, match="ignores If-None-Match: two writers at once would lose changes"):
+            behind.write_if("state.json", b"1", etag=None)
+        line.dropped = {"if-match"}
+        with pytest.raises(StoreError, match="ignores If-Match"):
+            behind.write_if("state.json", b"1", etag=None)
+    finally:
+        line.dropped = set()
+    assert keys_of(store) == []
+    assert list(store.strays()) == []
+    assert behind.write_if("state.json", b"1", etag=None)
+    line.plan = Plan()
+    assert BucketStore(behind.bucket).write_if("a", b"1", etag=None)
+    assert [kind for kind, _ in line.plan.requests] == ["HEAD", "PUT"]
+    assert list(store.strays()) == []

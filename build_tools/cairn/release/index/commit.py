@@ -32,6 +32,7 @@ from cairn.errors import CairnError, StoreError
 from cairn.release.index import generation, keys, write
 from cairn.release.index.generation import RECENT, Action, Generation, LogEntry, Pointer, digest_of, now
 from cairn.release.index.snapshot import Change, Index, Snapshot, empty
+from cairn.store.protocol import write_once
 
 # Each attempt that fails means that a different writer got through, so 200 of them need 200 other changes.
 _ATTEMPTS = 200
@@ -71,7 +72,7 @@ def commit(
         made = _next(before, change, action, change_id=change_id, when=started, why=why)
         data = generation.encode(made)
         digest = digest_of(data)
-        index.store.write_if(keys.generation_key(index.name, made.number, digest), data, etag=None)
+        write_once(index.store, keys.generation_key(index.name, made.number, digest), data)
         pointer = msgspec.structs.replace(before.pointer, generation=made.number, digest=digest)
         # Only if nothing came between: else the change was made from a state that is no longer there, and
         # writing it would undo what the other writer did.

@@ -25,7 +25,7 @@ from cairn.release.index.generation import (
     project_of,
 )
 from cairn.store.age import keep_young
-from cairn.store.protocol import MissingKeyError, Store
+from cairn.store.protocol import MissingKeyError, Store, write_once
 from cairn.wheels import wheelset
 from cairn.wheels.wheelset import WheelSet
 
@@ -242,9 +242,7 @@ class Index:
         digest = digest_of(data)
         # The key has the digest of the bytes: what is there is the same, unless it was damaged.
         key = keys.part_key(self.name, digest)
-        if not self.store.write_if(key, data, etag=None):
-            if self.store.read(key).data != data:
-                self.store.write(key, data)
+        if not write_once(self.store, key, data):
             keep_young(self.store, key)
         self._parts[digest] = value
         return digest

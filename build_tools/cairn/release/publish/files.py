@@ -23,7 +23,7 @@ from cairn.release.publish import distribution, file_rules, rules
 from cairn.release.publish.distribution import Dist
 from cairn.store import transfer
 from cairn.store.age import keep_young
-from cairn.store.protocol import Store
+from cairn.store.protocol import Store, write_once
 
 
 class NameTakenError(StoreError):
@@ -181,14 +181,12 @@ def _entry(item: Dist, taken: str, build: str) -> FileEntry:
 def _put_files(store: Store, dists: Sequence[Dist], on_step: Progress) -> None:
     """Put files and their metadata; publishing a file again repairs what was damaged in the store."""
     sources = {keys.file_key(item.sha256, item.path.name): item.path for item in dists}
-    transfer.put_files(store, sources, on_progress=lambda progress: on_step(str(progress)))
-    side_by_side(lambda key: keep_young(store, key), sources)
+    done = transfer.put_files(store, sources, on_progress=lambda progress: on_step(str(progress)))
+    side_by_side(lambda key: keep_young(store, key), done.already)
     side_by_side(lambda item: _put_sidecar(store, item), dists)
 
 
 def _put_sidecar(store: Store, item: Dist) -> None:
     key = keys.sidecar_key(item.sha256, item.path.name)
-    # The key has the digest of the file, whose metadata this is: what is there is the same, unless damaged.
-    if not store.write_if(key, item.metadata, etag=None) and store.read(key).data != item.metadata:
-        store.write(key, item.metadata)
-    keep_young(store, key)
+    if not write_once(store, key, item.metadata):
+        keep_young(store, key)

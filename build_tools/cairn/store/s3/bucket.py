@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import threading
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -23,7 +24,7 @@ from cairn.store.protocol import (
     checked,
     ignored,
 )
-from cairn.store.s3 import download, upload
+from cairn.store.s3 import conditions, download, upload
 from cairn.store.s3.client import Answer, Bucket
 from cairn.store.s3.errors import ChangedError
 
@@ -46,6 +47,8 @@ class BucketStore:
     def __init__(self, bucket: Bucket, *, parts: upload.Parts | None = None) -> None:
         self.bucket = bucket
         self.parts = parts or upload.Parts()
+        self._lock = threading.Lock()
+        self._tried = False  # whether conditional writes are known to work
 
     @property
     def url(self) -> str:
@@ -99,9 +102,14 @@ class BucketStore:
 
     def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
         """See `Store.write_if`."""
+        checked(key)
+        with self._lock:
+            if not self._tried:
+                conditions.require(self.bucket)
+                self._tried = True
         condition = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
         try:
-            self.bucket.ask("put_object", checked(key), **upload.put(key, data), **condition)
+            self.bucket.ask("put_object", key, **upload.put(key, data), **condition)
         except (ChangedError, MissingKeyError):  # nothing to match: 404 from Amazon, 412 from Ceph
             return False
         return True
@@ -111,25 +119,32 @@ class BucketStore:
         checked(key)
         before = source.stat()
         sha256 = files.sha256_of(source)
-        there = self.stat(key)
-        if there is not None and (there.size, there.sha256) == (before.st_size, sha256):
-            on_bytes(before.st_size)
-            return False
-        sending = upload.Upload(
-            bucket=self.bucket,
-            key=key,
-            source=source,
-            size=before.st_size,
-            sha256=sha256,
-            new=there is None,
-            parts=self.parts,
-            on_bytes=on_bytes,
-        )
-        try:
-            sending.send()
-        except ChangedError as error:
-            if not sending.arrived():
-                raise StoreError(f"{self.url}/{key} was written by someone else, with other bytes") from error
+        for _ in range(self.bucket.policy.attempts):
+            there = self.stat(key)
+            if there is not None and (there.size, there.sha256) == (before.st_size, sha256):
+                on_bytes(before.st_size)
+                return False
+            sending = upload.Upload(
+                bucket=self.bucket,
+                key=key,
+                source=source,
+                size=before.st_size,
+                sha256=sha256,
+                new=there is None,
+                parts=self.parts,
+                on_bytes=on_bytes,
+            )
+            try:
+                sending.send()
+            except ChangedError as error:
+                if sending.arrived():
+                    break
+                if self.exists(key):
+                    raise StoreError(
+                        f"{self.url}/{key} was written by someone else, with other bytes"
+                    ) from error
+                continue  # what stood in the way has gone again
+            break
         after = source.stat()
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             raise StoreError(f"{source} was changed while it was sent", tip="send it again")
@@ -166,7 +181,7 @@ class BucketStore:
     def strays(self) -> Iterator[Stray]:
         """See `Store.strays`."""
         for found in self._contents(""):
-            if _hidden(found.key):
+            if _hidden(found.key) and found.key != conditions.PASSED:
                 yield Stray(name=found.key, kind="foreign", size=found.size, modified=found.modified)
         for name, begun in upload.under_way(self.bucket, ""):
             yield Stray(name=_UPLOAD.join(name), kind="temporary", size=0, modified=begun)
