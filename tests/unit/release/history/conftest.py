@@ -3,34 +3,9 @@ from __future__ import annotations
 import pytest
 
 from cairn.store.memory import MemoryStore
-from cairn.wheels.wheelset import WheelSet
-from helpers.nights import stage_nights
-from helpers.release import move
-
-Nights = tuple[MemoryStore, dict[str, WheelSet]]
-
-
-@pytest.fixture(scope="session")
-def staged(tmp_path_factory: pytest.TempPathFactory) -> Nights:
-    """Three nights in staging, which no test changes."""
-    return stage_nights(tmp_path_factory.mktemp("nights"))
 
 
 @pytest.fixture
-def sets(staged: Nights) -> dict[str, WheelSet]:
-    """The sets by the version of torch."""
-    return staged[1]
-
-
-@pytest.fixture
-def store(staged: Nights) -> MemoryStore:
+def store(nights: MemoryStore) -> MemoryStore:
     """Three nights in staging, and nothing released."""
-    return MemoryStore(staged[0].objects)
-
-
-@pytest.fixture
-def released(store: MemoryStore, sets: dict[str, WheelSet]) -> MemoryStore:
-    """Three nights in staging, each promoted: generation 1, 2 and 3 of the release."""
-    for made in sets.values():
-        move(store, made)
-    return store
+    return nights
