@@ -67,6 +67,7 @@ LINES = [
 def test_the_page_has_lines_for_pip_and_for_uv() -> None:
     assert sum(line.startswith("pip ") for line in LINES) >= 5
     assert sum(line.startswith("uv ") for line in LINES) >= 4
+    assert any("uv pip compile" in line for line in LINES)
 
 
 @pytest.mark.slow
@@ -81,12 +82,18 @@ def test_every_line_does_what_it_says(
         done = subprocess.run(
             ["bash", "-c", before + filled(line, values)],
             env=env,
+            cwd=tmp_path,
             capture_output=True,
             text=True,
             check=False,
         )
         assert done.returncode == 0, (line, done.stdout + done.stderr)
         ask = "import importlib.util as u; print(*(n for n in ('torch', 'triton') if u.find_spec(n)))"
+        if " lock " in line or " compile " in line:
+            lock = done.stdout if "compile" in line else (tmp_path / "pylock.toml").read_text()
+            assert "2.9.0+rocm7.10.0" in lock
+            assert "sha256" in lock
+            continue
         there = subprocess.run(["python", "-c", ask], env=env, capture_output=True, text=True, check=True)
         assert there.stdout.split() == ([] if "uninstall" in line else ["torch", "triton"]), line
 
