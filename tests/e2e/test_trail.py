@@ -67,6 +67,18 @@ def test_a_bypassed_gate_looks_like_one_and_untested_is_said_everywhere(trail: T
         assert demand["name"] in report
 
 
+def test_whoever_has_the_key_follows_each_wheel_to_its_commits(trail: Trail) -> None:
+    words = ("index", "verify", *trail.wheels, "--store", trail.work / "index", "--json")
+    done = cairn(*words, "--trust", trail.public_key, env=trail.environment())
+    assert done.returncode == 0, done.stdout + done.stderr
+    manifest = json.loads((trail.work / "wheels" / "manifest.json").read_text("utf-8"))
+    commits = {project["name"]: project["commit"] for project in manifest["projects"]}
+    for report in json.loads(done.stdout):
+        assert {source["name"]: source["commit"] for source in report["sources"]} == commits
+        (warning,) = report["warnings"]
+        assert warning.startswith("untested on hardware: gfx942, gfx1100")
+
+
 def test_wheels_hold_exactly_the_targets_and_pins(trail: Trail) -> None:
     wheels = {w["distribution"]: w for w in trail.answer["set"]["wheels"]}
     assert wheels["torch"]["version"] == "2.9.0+rocm7.10.0"

@@ -33,6 +33,7 @@ class Trail:
         progress: what it wrote to stderr.
         temporary: the folder that it was given for temporary files.
         path: its PATH, without compilers.
+        public_key: the public half of the key that it signed with.
     """
 
     work: Path
@@ -41,6 +42,7 @@ class Trail:
     progress: str
     temporary: Path
     path: str
+    public_key: Path
 
     @property
     def wheels(self) -> list[Path]:

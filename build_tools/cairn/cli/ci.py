@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments
+from cairn.cli import arguments, signing
 from cairn.cli.parser import add_command, add_commands
 from cairn.cli.release import plain_demands, show_demands
 from cairn.output import console
@@ -43,6 +43,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     arguments.add_targets(run, default="the stack's")
     arguments.add_jobs(run, what="compile jobs")
     arguments.add_build_env(run)
+    signing.add_sign_key(run)
     arguments.add_force(run)
     arguments.add_json(run)
 
@@ -71,6 +72,7 @@ def _request(options: argparse.Namespace) -> TrailRequest:
         work_dir=options.work_dir.absolute(),
         force=options.force,
         build_env=tuple(options.build_env),
+        signer=signing.signer(options),
         **given,
     )
 

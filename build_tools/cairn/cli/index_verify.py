@@ -189,7 +189,8 @@ def _show(report: Report) -> None:
     for link in report.links:
         screen.item(_MARKS[link.state], f"{link.name:10} {link.text}")
     for source in report.sources:
-        screen.out(f"    {source.name}: {source.commit} of {source.origin} ({source.hashtag})")
+        asked = f" ({source.hashtag})" if source.hashtag != source.commit else ""
+        screen.out(f"    {source.name}: {source.commit} of {source.origin}{asked}")
     for warning in report.warnings:
         screen.item("bypassed", warning)
 

@@ -10,6 +10,7 @@ from cairn import targets as gpu
 from cairn.build.model import BuiltWheel
 from cairn.pipeline.timeline import StageSpan
 from cairn.release.promote import Promotion
+from cairn.release.provenance.signing_key import Signer
 from cairn.sources.checkout.describe import Checkout
 from cairn.stack import Stack
 from cairn.testing.record import TestRecord
@@ -27,6 +28,7 @@ class TrailRequest:
         jobs: compile jobs at once.
         build_env: variables for the builds, as the user wrote them (`cairn.build.inputs.overrides`).
         force: drop local edits in the checkouts.
+        signer: the key that vouches for the wheels and the test record; None for nobody.
     """
 
     stack: Stack
@@ -35,6 +37,7 @@ class TrailRequest:
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     force: bool = False
     build_env: tuple[str, ...] = ()
+    signer: Signer | None = None
 
     @property
     def with_rocm(self) -> bool:

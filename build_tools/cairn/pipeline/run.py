@@ -29,8 +29,10 @@ from cairn.pipeline.report import page
 from cairn.pipeline.request import TrailRequest, TrailResult
 from cairn.pipeline.timeline import Timeline
 from cairn.release import promote
+from cairn.release import records as kept_records
 from cairn.release.gate import evidence, install_check
 from cairn.release.index import keys
+from cairn.release.provenance.objects import KeyAttester
 from cairn.release.publish import files as publish_files
 from cairn.release.publish import mirror
 from cairn.release.publish import wheel_set as staging
@@ -145,7 +147,7 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
             detail = "from the cache" if wheel.cached else ""
             timeline.add(f"build {wheel.project}", wheel.started, wheel.ended, mark=mark, detail=detail)
         with timeline.stage("stage the set"):
-            stage_set = functools.partial(_stage, opened, request.wheels_dir, wheels)
+            stage_set = functools.partial(_stage, opened, request, wheels)
             wheel_set = _in_fresh_store_where_taken(opened, stage_set, before=publish_sdk)
         record = _smoke(request, opened, wheel_set, server.url, timeline)
     promotion = _promote(request, opened, wheel_set, record, timeline)
@@ -250,13 +252,18 @@ def _install_sdk(
     return installed
 
 
-def _stage(opened: store_folder.LocalStore, folder: Path, wheels: Sequence[BuiltWheel]) -> WheelSet:
-    """Seal the set that a build has left in a folder, and publish it."""
-    paths = [wheel.wheel for wheel in wheels]
+def _stage(opened: store_folder.LocalStore, request: TrailRequest, wheels: Sequence[BuiltWheel]) -> WheelSet:
+    """Seal the set that the build has left in its folder, and publish it."""
+    folder, paths = request.wheels_dir, [wheel.wheel for wheel in wheels]
     mirror.mirror(opened, STAGING, dists=paths)
     frozen = manifest.read(folder / "manifest.json")
     sealed = staging.stage_set(
-        opened, STAGING, wheel_sets.read(folder / "set.json"), paths, manifest=frozen.canonical()
+        opened,
+        STAGING,
+        wheel_sets.read(folder / "set.json"),
+        paths,
+        manifest=frozen.canonical(),
+        attester=KeyAttester(request.signer) if request.signer else None,
     )
     wheel_sets.write(folder / "set.json", sealed)
     return sealed
@@ -307,14 +314,16 @@ def _promote(
         reason = "no GPU was used: the smoke tests passed, and their device tests were skipped"
         bypass = evidence.Bypass(who="cairn ci run", reason=reason)
     with timeline.stage("pass the gate and promote") as stage:
+        data = datafile.dumps(record).encode()
+        kept_records.add(opened, data, name="the record of the smoke tests", signer=request.signer)
         done = promote.promote(
             opened,
             wheel_set.id,
             stack=request.stack,
             source=STAGING,
             target=RELEASE,
-            records=(datafile.dumps(record).encode(),),
             bypass=bypass,
+            attester=KeyAttester(request.signer) if request.signer else None,
             on_step=stage.update,
         )
         if (note := _untested_note(done)) is not None:

@@ -25,7 +25,7 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
     ".metadata": "text/plain; charset=utf-8",
-    ".provenance": "application/vnd.pypi.integrity.v1+json",  # PEP 740
+    ".provenance": "application/json",  # of PEP 740, or signed by a key: both are JSON
     ".whl": "application/zip",
     ".zip": "application/zip",
     # Not `Content-Encoding: gzip`: a client would unpack it, and its hash would be of something else.
