@@ -126,8 +126,7 @@ def _promote(options: argparse.Namespace) -> int:
 def _lock(options: argparse.Namespace, stack: Stack) -> MirrorLock | None:
     from cairn.release.publish import mirror_lock
 
-    path = options.mirror_lock or mirror_lock.path_of(stack)
-    return mirror_lock.read(path) if options.mirror_lock or path.exists() else None
+    return mirror_lock.read(options.mirror_lock) if options.mirror_lock else mirror_lock.of(stack)
 
 
 def _notify(report: GateReport, options: argparse.Namespace, stack: Stack) -> None:

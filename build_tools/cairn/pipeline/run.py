@@ -34,8 +34,9 @@ from cairn.release.gate import evidence, install_check
 from cairn.release.index import keys
 from cairn.release.provenance.objects import KeyAttester
 from cairn.release.publish import files as publish_files
-from cairn.release.publish import mirror
+from cairn.release.publish import mirror, mirror_lock, mirror_sync
 from cairn.release.publish import wheel_set as staging
+from cairn.release.publish.compatibility import Platform
 from cairn.release.serve import server as serve_server
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
@@ -255,6 +256,9 @@ def _install_sdk(
 def _stage(opened: store_folder.LocalStore, request: TrailRequest, wheels: Sequence[BuiltWheel]) -> WheelSet:
     """Seal the set that the build has left in its folder, and publish it."""
     folder, paths = request.wheels_dir, [wheel.wheel for wheel in wheels]
+    # What was reviewed comes first; what the wheels need besides, the gate then names.
+    if (lock := mirror_lock.of(request.stack)) is not None:
+        mirror_sync.sync(opened, STAGING, lock, only=Platform.here())
     mirror.mirror(opened, STAGING, dists=paths)
     frozen = manifest.read(folder / "manifest.json")
     sealed = staging.stage_set(
@@ -324,6 +328,7 @@ def _promote(
             target=RELEASE,
             bypass=bypass,
             attester=KeyAttester(request.signer) if request.signer else None,
+            lock=mirror_lock.of(request.stack),
             on_step=stage.update,
         )
         if (note := _untested_note(done)) is not None:

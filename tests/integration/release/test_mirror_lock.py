@@ -17,6 +17,7 @@ from cairn.release.index.generation import MIRRORED
 from cairn.release.index.keys import index_url
 from cairn.release.index.snapshot import Index
 from cairn.release.publish import distribution, mirror_lock, mirror_sync
+from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.files import publish, publish_dists
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.store.folder import LocalStore
@@ -116,6 +117,13 @@ def test_what_the_store_has_for_another_index_is_not_fetched_again(
     held = {file.filename: file.sha256 for p in Index(store, "dev").load().projects() for file in p.files}
     assert held == {file.file_name: file.sha256 for file in lock.files}
     assert damaged.read_bytes() == kept.read_bytes()
+
+
+def test_one_machine_fetches_what_fits_there_alone(lock: MirrorLock, store: LocalStore) -> None:
+    mirror_sync.sync(store, "staging", lock, only=Platform(python="3.12", tag="win_amd64"))
+    held = [file.filename for p in Index(store, "staging").load().projects() for file in p.files]
+    assert [name for name in held if name.startswith("fast")] == ["fast-1.0-cp312-cp312-win_amd64.whl"]
+    assert len(held) == 4
 
 
 def test_a_poisoned_file_is_refused_by_name_and_nothing_is_published(

@@ -106,6 +106,12 @@ def read(path: Path) -> MirrorLock:
     return lock
 
 
+def of(stack: Stack) -> MirrorLock | None:
+    """The lock beside a stack.toml; None where there is none. Raises like `read`."""
+    path = path_of(stack)
+    return read(path) if path.exists() else None
+
+
 def write(path: Path, lock: MirrorLock) -> None:
     """Write a lock atomically."""
     files.write_text(path, dumps(lock))

@@ -28,7 +28,14 @@ from cairn.wheels.metadata.wheel_info import parse_file_name, platforms_of
 _TIMEOUT = 3600.0  # seconds
 
 
-def sync(store: Store, index: str, lock: MirrorLock, *, dry_run: bool = False) -> tuple[LockedFile, ...]:
+def sync(
+    store: Store,
+    index: str,
+    lock: MirrorLock,
+    *,
+    only: Platform | None = None,
+    dry_run: bool = False,
+) -> tuple[LockedFile, ...]:
     """Publish what a lock names and an index lacks, fetched from the index that pip is set up for.
 
     What the store has already, for another of its indexes, is not fetched again. Everything is published in
@@ -38,6 +45,7 @@ def sync(store: Store, index: str, lock: MirrorLock, *, dry_run: bool = False) -
         store: where the index lives.
         index: its name.
         lock: what it is to hold.
+        only: leave out what does not fit there; None leaves out nothing.
         dry_run: say what is lacking, and fetch nothing.
 
     Returns:
@@ -55,7 +63,7 @@ def sync(store: Store, index: str, lock: MirrorLock, *, dry_run: bool = False) -
             f"{index} contradicts the lock: {'; '.join(wrong)}",
             tip="a published name never changes its bytes: lock a different version",
         )
-    lacking = tuple(_lacking(lock, snapshot))
+    lacking = tuple(f for f in _lacking(lock, snapshot) if only is None or only.takes(f.file_name, None))
     if dry_run or not lacking:
         return lacking
     there = {key: file for file in lacking if store.exists(key := keys.file_key(file.sha256, file.file_name))}
