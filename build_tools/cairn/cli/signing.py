@@ -36,7 +36,7 @@ def add_key(commands: Subparsers) -> None:
     arguments.add_json(create)
 
 
-def add_sign_key(parser: argparse.ArgumentParser) -> None:
+def add_sign_key(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
     """`--sign-key`."""
     parser.add_argument(
         "--sign-key",
@@ -49,7 +49,7 @@ def add_sign_key(parser: argparse.ArgumentParser) -> None:
 def add_attesting(parser: argparse.ArgumentParser) -> None:
     """What vouches for wheels: `--sign-key`, `--sign-as-workflow`."""
     one = parser.add_mutually_exclusive_group()
-    add_sign_key(one)  # type: ignore[arg-type]  # a group takes arguments as a parser does
+    add_sign_key(one)
     one.add_argument(
         "--sign-as-workflow",
         action="store_true",
