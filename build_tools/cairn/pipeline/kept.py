@@ -74,12 +74,20 @@ def write(path: Path, key: str, evidence: Iterable[Path] = ()) -> None:
     datafile.write(path, KeptVerdict(key=key, when=when, evidence=digests))
 
 
-def key_of_smoke(store: Store, asked: SmokeRequest) -> str:
-    """The digest of what the verdict of a smoke test rests on, the set's own index included."""
+def key_of_smoke(store: Store, asked: SmokeRequest, *, staged: str) -> str:
+    """The digest of what the verdict of a smoke test rests on, the set's own index included.
+
+    Args:
+        store: what has the set.
+        asked: the tests.
+        staged: when the set was published.
+    """
     wheel_set = asked.wheel_set
     return key(
         program=digest_of_trees([_PACKAGE]),
         set=wheel_set.id,
+        # The gate takes no record from before the set was staged, as after somebody has removed the store.
+        staged=staged,
         bytes=bytes_of(store, wheel_set),
         pages=digest_of_objects(store, keys.set_simple_prefix(wheel_set.id)),
         tests=digest_of_trees(asked.smoke_tests),

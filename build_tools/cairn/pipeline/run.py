@@ -32,6 +32,7 @@ from cairn.release import promote
 from cairn.release import records as kept_records
 from cairn.release.gate import evidence, install_check
 from cairn.release.index import keys
+from cairn.release.index.snapshot import Index
 from cairn.release.provenance.objects import KeyAttester
 from cairn.release.publish import files as publish_files
 from cairn.release.publish import mirror, mirror_lock, mirror_sync
@@ -293,7 +294,7 @@ def _smoke(
     # The verdict of an earlier run is taken where nothing that it rests on has changed. Its note is removed
     # before the tests run again, so that a run that fails, or is killed, leaves none behind.
     marker = request.work_dir / "kept" / "smoke.json"
-    key = kept.key_of_smoke(opened, asked)
+    key = kept.key_of_smoke(opened, asked, staged=Index(opened, STAGING).load().set(wheel_set.id).added)
     if (found := kept.find(marker, key)) is not None:
         timeline.kept(name, f"record of {found.when}")
         return records.read(work_dir / "record.json")

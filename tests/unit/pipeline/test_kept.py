@@ -19,6 +19,7 @@ from cairn.wheels.wheelset import SetWheel, WheelSet
 SHA = "ab" * 32
 NAME = "torch-2.9.0-py3-none-any.whl"
 FILE = keys.file_key(SHA, NAME)
+WHEN = "2026-01-02T03:04:05Z"
 
 
 def wheel_set(targets: tuple[str, ...] = ("gfx942",)) -> WheelSet:
@@ -102,10 +103,10 @@ CHANGES: dict[str, Callable[[LocalStore, Path, pytest.MonkeyPatch], object]] = {
 def test_a_smoke_test_runs_again_after_a_change_of(
     change: str, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = kept.key_of_smoke(store, asked(tmp_path))
-    assert kept.key_of_smoke(store, asked(tmp_path)) == before
+    before = kept.key_of_smoke(store, asked(tmp_path), staged=WHEN)
+    assert kept.key_of_smoke(store, asked(tmp_path), staged=WHEN) == before
     CHANGES[change](store, tmp_path, monkeypatch)
-    assert kept.key_of_smoke(store, asked(tmp_path)) != before
+    assert kept.key_of_smoke(store, asked(tmp_path), staged=WHEN) != before
 
 
 @pytest.mark.parametrize("change", ["a byte of a wheel", "a wheel that is gone", "Python", "a page"])
@@ -151,3 +152,8 @@ def test_a_change_of_cairn_itself_has_everything_done_again(
     assert kept.key_of_install(store, "staging", wheel_set()) == before
     (package / "gate.py").write_text("holds = True")
     assert kept.key_of_install(store, "staging", wheel_set()) != before
+
+
+def test_a_smoke_test_runs_again_after_the_set_was_staged_again(store: LocalStore, tmp_path: Path) -> None:
+    before = kept.key_of_smoke(store, asked(tmp_path), staged=WHEN)
+    assert kept.key_of_smoke(store, asked(tmp_path), staged="2026-01-03T03:04:05Z") != before
