@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from cairn import files
+from cairn.errors import StoreError
 from cairn.store.protocol import (
     ListedObject,
     MissingKeyError,
@@ -105,18 +106,18 @@ class LocalStore:
 
     def write(self, key: str, data: bytes) -> None:
         """See `Store.write`."""
-        files.write_bytes(self._path(key), data)
+        files.write_bytes(self._place_for(key), data)
 
     def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
         """See `Store.write_if`."""
-        path = self._path(key)
+        path = self._place_for(key)
         # A file system has no conditional write. The lock makes look and write one step for every process
         # that writes this key by `write_if`. Readers need none: a rename replaces the file. The system takes
         # the lock from a process that dies, and what was there stays.
         # Keys share 256 locks: as many files as keys would be left there otherwise.
         lock = self.path / _LOCKS / hashlib.sha256(key.encode()).hexdigest()[:2]
         with files.locked(lock):
-            found = etag_of(path.read_bytes()) if path.is_file() else None
+            found = etag_of(path.read_bytes()) if self._status(key) is not None else None
             if found != etag:
                 return False
             files.write_bytes(path, data)
@@ -124,7 +125,7 @@ class LocalStore:
 
     def put_file(self, key: str, source: Path, *, on_bytes: OnBytes = ignored) -> bool:
         """See `Store.put_file`; no hard link, through which an edit of `source` would edit the store."""
-        path, there = self._path(key), self.stat(key)
+        path, there = self._place_for(key), self.stat(key)
         size = source.stat().st_size
         same = there is not None and there.size == size and there.sha256 == files.sha256_of(source)
         if not same:
@@ -141,12 +142,13 @@ class LocalStore:
 
     def delete(self, key: str) -> None:
         """See `Store.delete`."""
-        self._path(key).unlink(missing_ok=True)
+        with contextlib.suppress(NotADirectoryError):
+            self._own_path(key).unlink(missing_ok=True)
 
     def renew(self, key: str) -> None:
         """See `Store.renew`."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            os.utime(self._path(key))
+            os.utime(self._own_path(key), follow_symlinks=False)
 
     def strays(self) -> Iterator[Stray]:
         """See `Store.strays`: hidden files and links; not our locks, which stay."""
@@ -170,6 +172,42 @@ class LocalStore:
 
     def _path(self, key: str) -> Path:
         return self.path / checked(key)
+
+    def _own_path(self, key: str) -> Path:
+        """Where `key` is to be changed.
+
+        Raises:
+            StoreError: a link on the way leads out of the store, or to a different key.
+        """
+        place = self.path
+        for part in checked(key).split("/")[:-1]:
+            place /= part
+            if place.is_symlink():
+                raise StoreError(
+                    f"{place} is a symbolic link, and what lies behind it is not in the store",
+                    tip="move what it leads to into its place",
+                )
+        return self._path(key)
+
+    def _place_for(self, key: str) -> Path:
+        """Where `key` is to be written, and a file may be.
+
+        Raises:
+            StoreError: there is a folder, or a file on the way; see `_own_path` too.
+        """
+        path = self._own_path(key)
+        if path.is_dir() and not path.is_symlink():
+            raise StoreError(
+                f"{path} is a folder, in the way of an object", tip="see what it holds, and move it"
+            )
+        for parent in path.parents:
+            if parent.is_dir():
+                break
+            if parent.exists():
+                raise StoreError(
+                    f"{parent} is a file, in the way of a folder", tip="see what it is, and move it"
+                )
+        return path
 
     def _status(self, key: str) -> os.stat_result | None:
         """Of the plain file under `key`; None where there is none, or a link on the way."""

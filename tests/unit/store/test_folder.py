@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn.errors import StoreError
 from cairn.store.folder import LocalStore
 from cairn.store.protocol import MissingKeyError
 from helpers.release import keys_of
@@ -75,6 +76,57 @@ def test_nothing_is_reached_through_a_link(tmp_path: Path) -> None:
     # The folder itself may be reached in any way.
     (tmp_path / "elsewhere").symlink_to(store.path)
     assert LocalStore(tmp_path / "elsewhere").read("a/b").data == b"one"
+
+
+@pytest.mark.parametrize("target", ["secret", "nothing", "loop"])
+def test_a_link_under_a_key_is_replaced_and_what_it_leads_to_stays(
+    store: LocalStore, tmp_path: Path, target: str
+) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    (tmp_path / "file").write_bytes(b"new")
+    for key in ("one", "two", "three"):
+        store.write("other", b"")
+        (store.path / key).symlink_to(store.path / key if target == "loop" else tmp_path / target)
+    assert store.write_if("one", b"new", etag=None)
+    store.write("two", b"new")
+    assert store.put_file("three", tmp_path / "file")
+    for key in ("one", "two", "three"):
+        assert store.read(key).data == b"new"
+    assert (tmp_path / "secret").read_bytes() == b"secret"
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_nothing_is_written_or_removed_through_a_link(store: LocalStore, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "there").write_bytes(b"theirs")
+    (tmp_path / "file").write_bytes(b"new")
+    store.write("other", b"")
+    (store.path / "link").symlink_to(tmp_path / "elsewhere")
+    for act in (
+        lambda: store.write("link/a", b"new"),
+        lambda: store.write_if("link/a/b", b"new", etag=None),
+        lambda: store.put_file("link/a", tmp_path / "file"),
+        lambda: store.delete("link/there"),
+        lambda: store.renew("link/there"),
+    ):
+        with pytest.raises(StoreError, match="link is a symbolic link"):
+            act()
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["there"]
+    assert (tmp_path / "elsewhere" / "there").read_bytes() == b"theirs"
+
+
+def test_a_folder_in_the_place_of_an_object_is_named(store: LocalStore, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"new")
+    store.write("a/b", b"1")
+    for key in ("a", "a/b/c"):
+        for act in (
+            lambda key=key: store.write(key, b"new"),
+            lambda key=key: store.write_if(key, b"new", etag=None),
+            lambda key=key: store.put_file(key, tmp_path / "file"),
+        ):
+            with pytest.raises(StoreError, match="in the way"):
+                act()
+    assert keys_of(store) == ["a/b"]
 
 
 def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
