@@ -52,6 +52,21 @@ def test_a_name_never_gets_other_bytes(store: MemoryStore, tmp_path: Path) -> No
     assert keys_of(store, "") == before
 
 
+def test_two_files_of_one_name_in_one_run_are_refused(store: MemoryStore, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "1", "a", "1.0")
+    other = make_wheel(tmp_path / "2", "a", "1.0", content="OTHER = 1\n")
+    with pytest.raises(StoreError, match=r"a-1\.0-py3-none-any\.whl .*more than once, with different bytes"):
+        publish(store, "staging", [wheel, other])
+    assert not store.objects
+
+
+def test_a_file_that_is_given_twice_is_offered_once(store: MemoryStore, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, "a", "1.0")
+    assert [e.filename for e in publish(store, "staging", [wheel, wheel]).added] == [wheel.name]
+    assert filenames(store, "staging", "a") == [wheel.name]
+    assert publish(store, "staging", [wheel, wheel]).already == (wheel.name,)
+
+
 def test_a_dry_run_says_what_it_would_do_and_writes_nothing(store: MemoryStore, tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, "a", "1.0")
     assert [e.filename for e in publish(store, "staging", [wheel], dry_run=True).added] == [wheel.name]
@@ -210,6 +225,13 @@ def test_metadata_that_no_installer_can_evaluate_is_refused(
     wheel = make_wheel(tmp_path, "a", "1.0", **about)
     with pytest.raises(StoreError, match=why):
         publish(store, "staging", [wheel])
+    assert not store.objects
+
+
+@pytest.mark.parametrize("extra", ["a b", "<>", "\N{LATIN SMALL LETTER E WITH ACUTE}", "-x", "x]"])
+def test_an_extra_that_nobody_can_ask_for_is_refused(store: MemoryStore, tmp_path: Path, extra: str) -> None:
+    with pytest.raises(StoreError, match=r"a-1\.0-py3-none-any\.whl has an extra that cannot be asked for"):
+        publish(store, "staging", [make_wheel(tmp_path, "a", "1.0", extras=["good", extra])])
     assert not store.objects
 
 

@@ -73,6 +73,17 @@ def test_a_set_is_staged_from_its_own_files_alone(store: MemoryStore, stage: Sta
         )
 
 
+def test_no_file_slips_in_beside_one_of_the_set_under_its_name(
+    store: MemoryStore, stage: Stage, tmp_path: Path
+) -> None:
+    made = stage(MemoryStore(), "2.9.0")
+    wheels = [tmp_path / "dist-2.9.0" / wheel.file_name for wheel in made.wheels]
+    other = make_wheel(tmp_path / "evil", "torch", "2.9.0", content="EVIL = 1\n")
+    with pytest.raises(StoreError, match=r"not those of the set: torch-2\.9\.0"):
+        stage_set(store, "staging", make_set(wheels), [other, *wheels])
+    assert not store.objects
+
+
 def test_a_set_that_is_refused_leaves_nothing(store: MemoryStore, stage: Stage, tmp_path: Path) -> None:
     publish(store, "staging", [make_wheel(tmp_path / "x", "torch", "2.9.0", content="OTHER = 1\n")])
     with pytest.raises(StoreError, match=r"other bytes under torch-2\.9\.0"):

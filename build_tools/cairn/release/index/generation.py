@@ -111,10 +111,10 @@ class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/2"):
 
     def with_files(self, entries: tuple[FileEntry, ...]) -> ProjectState:
         """This project with `entries` added, each in place of one of the same name."""
-        new = {entry.filename for entry in entries}
+        new = {entry.filename: entry for entry in entries}
         files = [file for file in self.files if file.filename not in new]
         # The files are sorted already: to find a place takes a dozen versions of thousands.
-        for entry in entries:
+        for entry in new.values():
             bisect.insort(files, entry, key=_order)
         return msgspec.structs.replace(self, files=tuple(files))
 

@@ -95,6 +95,7 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
         dry_run: say what would be added, and write nothing.
         on_step: called with what is being done.
     """
+    dists = _each_once(dists)
     _check(dists, build)
     taken = now()
     published = Published(added=())
@@ -138,6 +139,23 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
         attested = before_commit()
         commit(index, action, plan)
     return published
+
+
+def _each_once(dists: Sequence[Dist]) -> tuple[Dist, ...]:
+    """The distributions without repetitions.
+
+    Raises:
+        NameTakenError: one name has different bytes, of which an installer would take either.
+    """
+    by_name: dict[str, Dist] = {}
+    for item in dists:
+        first = by_name.setdefault(item.path.name, item)
+        if first.sha256 != item.sha256:
+            raise NameTakenError(
+                f"{item.path.name} is given more than once, with different bytes: {first.path}, {item.path}",
+                tip="give the one that is meant",
+            )
+    return tuple(by_name.values())
 
 
 def _check(dists: Sequence[Dist], build: str) -> None:

@@ -186,9 +186,9 @@ def _closure_file(snapshot: Snapshot, ref: FileRef) -> ClosureFile:
 
 def _files_of(wheel_set: WheelSet, wheels: Sequence[Path]) -> tuple[Dist, ...]:
     dists = tuple(distribution.read(path) for path in wheels)
-    given = {item.path.name: item.sha256 for item in dists}
-    wanted = {wheel.file_name: wheel.sha256 for wheel in wheel_set.wheels}
-    wrong = sorted({name for name, _ in given.items() ^ wanted.items()})
+    given = {(item.path.name, item.sha256) for item in dists}  # by both: a name may be given twice
+    wanted = {(wheel.file_name, wheel.sha256) for wheel in wheel_set.wheels}
+    wrong = sorted({name for name, _ in given ^ wanted})
     if wrong:
         raise StoreError(
             f"these files are not those of the set: {', '.join(wrong)}",
