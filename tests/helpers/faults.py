@@ -2,8 +2,8 @@
 
 On the line to a server of buckets there is `faulty_server`, which tries what our client does about them.
 
-    for store in every_request(Fault.LOST, fresh, act):
-        check(store.inner)  # `act` was run on a new store, and its 1st, 2nd, … request broke
+    for store in every_request(DIFFERENT, fresh, act):
+        check(store)  # `act` was run on a new store, and its 1st, 2nd, … request broke
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from __future__ import annotations
 import contextlib
 import enum
 import io
-import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,19 +148,39 @@ class FaultyStore:
 
 
 def every_request(
-    fault: Fault, fresh: Callable[[], Store], act: Callable[[Store], object]
-) -> Iterator[FaultyStore]:
-    """`act` on new stores, with a fault at its first request, then at its second, to the last.
+    faults: Iterable[Fault], fresh: Callable[[], Store], act: Callable[[Store], object]
+) -> Iterator[Store]:
+    """New stores on which `act` was tried, with each fault at each request that it can happen to.
 
     Failures that a user would be told (`CairnError`) are what is expected of `act`; others are raised.
     """
-    for at in itertools.count(1):
-        store = FaultyStore(fresh(), Plan(fault, at))
-        with contextlib.suppress(CairnError):
-            act(store)
-        if not store.plan.happened:
-            return
-        yield store
+    counted = FaultyStore(fresh(), Plan())
+    act(counted)
+    kinds = [kind for kind, _ in counted.plan.requests]
+    for fault in faults:
+        for at in (number for number, kind in enumerate(kinds, start=1) if kind in _HAPPENS_TO[fault]):
+            store = FaultyStore(fresh(), Plan(fault, at))
+            with contextlib.suppress(CairnError):
+                act(store)
+            yield store.inner
+
+
+_CONDITIONAL = frozenset({"write_if"})
+_WRITES = frozenset({"write", "write_if", "put_file", "delete", "renew", "discard"})
+_READS = frozenset({"read", "open", "as_file", "list", "folders", "strays"})
+# A question whose reply is lost might as well not have been asked.
+_HAPPENS_TO = {
+    Fault.LOST: _WRITES,
+    Fault.LOST_AND_REPEATED: _CONDITIONAL,
+    Fault.REFUSED: _CONDITIONAL,
+    Fault.TRUNCATED: _READS,
+    **dict.fromkeys(
+        (Fault.CONFLICT, Fault.FAILED, Fault.BUSY, Fault.TIMEOUT), _WRITES | _READS | {"stat", "exists"}
+    ),
+}
+
+DIFFERENT = (Fault.LOST, Fault.LOST_AND_REPEATED, Fault.REFUSED, Fault.FAILED, Fault.TRUNCATED)
+"""The others are the same as `FAILED` in front of a store: what was asked is not done, and that is said."""
 
 
 def _before(fault: Fault | None) -> None:
