@@ -34,41 +34,55 @@ FAST = [
 ]
 
 
-@pytest.fixture
-def upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
-    """The index that the user's pip is set up for: files for every Python, platform and one for musl."""
-    store, folder = LocalStore(tmp_path / "upstream"), tmp_path / "up"
+def _use(monkeypatch: pytest.MonkeyPatch, upstream: Path) -> None:
+    """Have pip set up for an index of ours, and for nothing else."""
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", index_url(upstream.as_uri(), "dev"))
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index with files for every Python and platform, and the lock of a torch that needs some of them."""
+    base = tmp_path_factory.mktemp("locked")
+    folder, stack_file = base / "up", base / "stack/stack.toml"
     tags = [name.removeprefix("fast-1.0-").removesuffix(".whl") for name in FAST]
     wheels = [make_wheel(folder, "fast", "1.0", tag=tag, requires=["deep"]) for tag in tags]
     wheels += [make_wheel(folder, "fast", "1.0", tag="cp311-cp311-musllinux_1_2_x86_64", requires=["deep"])]
     wheels += [make_wheel(folder, "deep", "1.1"), make_wheel(folder, "new", "1.0", python=">=3.12")]
     wheels += [make_wheel(folder, "opt", "1.0"), make_wheel(folder, "unasked", "1.0")]
-    publish(store, "dev", wheels)
-    for name in [name for name in os.environ if name.startswith("PIP_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_INDEX_URL", index_url(store.path.as_uri(), "dev"))
-    return store
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A stack for two Pythons on two platforms."""
-    folder = tmp_path / "stack"
-    shutil.copytree(SAMPLE, folder)
-    text = (folder / "stack.toml").read_text(encoding="utf-8")
+    publish(LocalStore(base / "upstream"), "dev", wheels)
+    shutil.copytree(SAMPLE, stack_file.parent)
+    text = stack_file.read_text(encoding="utf-8")
     places = f"pythons = {json.dumps(PYTHONS)}\nplatforms = {json.dumps(PLATFORMS)}\n"
-    (folder / "stack.toml").write_text(text.replace("\nline = ", f"\n{places}line = ", 1), encoding="utf-8")
-    return folder
+    stack_file.write_text(text.replace("\nline = ", f"\n{places}line = ", 1), encoding="utf-8")
+    requires = ["fast", 'new; python_version >= "3.12"', 'opt; extra == "x"', "triton==3.5", "rocm==7.10.0"]
+    torch = make_wheel(base, "torch", "2.9.0", requires=requires, extras=["x"])
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        _use(monkeypatch, base / "upstream")
+        assert main(["index", "mirror", "lock", "--stack", str(stack_file), str(torch)]) == 0
+    return base
 
 
 @pytest.fixture
-def lock(upstream: LocalStore, project: Path, tmp_path: Path) -> MirrorLock:
+def upstream(locked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
+    """The index that the user's pip is set up for, for the test to change."""
+    shutil.copytree(locked / "upstream", tmp_path / "upstream")
+    _use(monkeypatch, tmp_path / "upstream")
+    return LocalStore(tmp_path / "upstream")
+
+
+@pytest.fixture
+def project(locked: Path, tmp_path: Path) -> Path:
+    """A stack for two Pythons on two platforms, with its lock."""
+    return Path(shutil.copytree(locked / "stack", tmp_path / "stack"))
+
+
+@pytest.fixture
+def lock(upstream: LocalStore, project: Path) -> MirrorLock:
     """The lock of a torch that needs what is on `upstream`."""
     assert upstream.path.is_dir()
-    requires = ["fast", 'new; python_version >= "3.12"', 'opt; extra == "x"', "triton==3.5", "rocm==7.10.0"]
-    torch = make_wheel(tmp_path, "torch", "2.9.0", requires=requires, extras=["x"])
-    assert main(["index", "mirror", "lock", str(torch), "--stack", str(project)]) == 0
     return mirror_lock.read(project / mirror_lock.FILE)
 
 
@@ -219,7 +233,8 @@ def test_locking_again_keeps_versions_until_an_upgrade_is_asked_for(
 def test_what_cannot_be_locked_is_explained_for_its_platform(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    before = mirror_lock.read(project / mirror_lock.FILE)
     command = ["index", "mirror", "lock", "--stack", str(project), "--require", "nowhere"]
     assert main(command) != 0
     assert "uv cannot resolve what is asked for Python 3.11 on linux_x86_64" in capsys.readouterr().err
-    assert not (project / mirror_lock.FILE).exists()
+    assert mirror_lock.read(project / mirror_lock.FILE) == before
