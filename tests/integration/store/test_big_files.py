@@ -130,6 +130,23 @@ def test_what_someone_else_put_meanwhile_is_not_replaced(
         line.before = lambda _number: None
 
 
+def test_a_file_that_changes_while_it_is_sent_does_not_stay(
+    behind: BucketStore, store: BucketStore, line: FaultyServer, source: Path
+) -> None:
+    def change(number: int) -> None:
+        if number == 5:
+            with source.open("r+b") as file:
+                file.write(b"changed")
+
+    line.plan, line.before = Plan(), change
+    try:
+        with pytest.raises(StoreError, match="was changed while it was sent"):
+            behind.put_file(KEY, source)
+    finally:
+        line.before = lambda _number: None
+    assert not store.exists(KEY)
+
+
 def test_a_download_that_was_interrupted_is_resumed(
     store: BucketStore, behind: BucketStore, line: FaultyServer, source: Path, cache: Path
 ) -> None:

@@ -137,18 +137,16 @@ class BucketStore:
             try:
                 sending.send()
             except ChangedError as error:
-                if sending.arrived():
-                    break
-                if self.exists(key):
-                    raise StoreError(
-                        f"{self.url}/{key} was written by someone else, with other bytes"
-                    ) from error
-                continue  # what stood in the way has gone again
-            break
-        after = source.stat()
-        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-            raise StoreError(f"{source} was changed while it was sent", tip="send it again")
-        return True
+                if self.exists(key) and not sending.arrived():
+                    said = f"{self.url}/{key} was written by someone else, with other bytes"
+                    raise StoreError(said) from error
+                continue  # ours has arrived, or what stood in the way has gone again
+            after = source.stat()
+            if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+                self.delete(key)  # it is neither what the file was nor what it is
+                raise StoreError(f"{source} was changed while it was sent", tip="send it again")
+            return True
+        raise StoreError(f"{self.url}/{key}: the server says that it is there, and it is not")
 
     @contextlib.contextmanager
     def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> Iterator[Path]:
