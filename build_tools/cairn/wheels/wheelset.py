@@ -84,6 +84,7 @@ class WheelSet(datafile.Value, tag_field="schema", tag="cairn.set/2"):
         requirements: what the set needs and no METADATA says, such as the packages that the `rocm` sdist
             chooses when it is installed.
         closure: every other file that the set installs, by file name; empty while the set is open.
+        derived_from: the id of the set whose wheels these are under different versions; None for a build.
         set_id: sha256 over all the above, as `canonical` writes it; None while the set is open.
     """
 
@@ -97,6 +98,7 @@ class WheelSet(datafile.Value, tag_field="schema", tag="cairn.set/2"):
     wheels: tuple[SetWheel, ...]
     requirements: tuple[str, ...] = ()
     closure: tuple[ClosureFile, ...] = ()
+    derived_from: str | None = None
     set_id: str | None = None
 
     @property
@@ -209,5 +211,6 @@ def check(wheel_set: WheelSet, name: str) -> None:
     if wheel_set.set_id is None and wheel_set.closure:
         raise WheelError(f"{name} has a closure and no id", tip="seal it: cairn index publish … --set")
     digests = [file.sha256 for file in wheel_set.files] + [wheel_set.manifest_sha256]
+    digests += [wheel_set.derived_from] if wheel_set.derived_from is not None else []
     if not all(_SHA256.fullmatch(digest) for digest in digests):
         raise WheelError(f"{name} has a digest that is not a sha256", tip="build the set again")

@@ -1,0 +1,68 @@
+"""The wheels of a set under the versions of its next stage: a nightly as a candidate, then as the release.
+
+They are new bytes, so they are a new set, with test records to be made anew; it names the set that it comes
+from.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from cairn import files
+from cairn.errors import UsageError
+from cairn.release.index import keys
+from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, read_set
+from cairn.requirements import requirement
+from cairn.store import transfer
+from cairn.store.protocol import Store
+from cairn.wheels import wheels_to_set, wheelset
+from cairn.wheels.rewrite import repin
+from cairn.wheels.rewrite.set_version import Change, Wanted, set_versions
+from cairn.wheels.wheelset import WheelSet
+
+
+def next_stage(
+    store: Store, set_id: str, stage: str, output_dir: Path, *, dry_run: bool = False
+) -> tuple[WheelSet | None, tuple[Change, ...]]:
+    """Write the wheels of a set under the versions of a stage, with their open set and its manifest.
+
+    Args:
+        store: what has the set.
+        set_id: the set.
+        stage: `rc1`, `rc2`, … or `final`.
+        output_dir: where the files go.
+        dry_run: say which versions they would have, and write nothing.
+
+    Returns:
+        The open set (None for a dry run), and what changes in each wheel.
+
+    Raises:
+        UsageError: the folder has a set already.
+        WheelError: a version cannot go to that stage, or a pin or a file in a wheel cannot follow it.
+    """
+    if (output_dir / SET_FILE).exists():
+        raise UsageError(f"{output_dir} has a set already", tip="choose an empty folder")
+    old = read_set(store, set_id)
+    own = [keys.file_key(wheel.sha256, wheel.file_name) for wheel in old.wheels]
+    with transfer.as_files(store, own) as paths:
+        changes = set_versions([paths[key] for key in own], Wanted(stage=stage), output_dir, dry_run=dry_run)
+    if dry_run:
+        return None, changes
+    made = wheels_to_set.make(
+        [change.target for change in changes],
+        manifest_sha256=old.manifest_sha256,
+        stack=old.stack,
+        line=old.line,
+        python=old.python,
+        platform=old.platform,
+        family=old.family,
+        targets=old.targets,
+        # What the `rocm` sdist chooses is of the SDK's version, which may be a different one now.
+        requirements=[text for text in old.requirements if not repin.is_sdk(requirement(text).name)],
+    )
+    made = msgspec.structs.replace(made, derived_from=old.id)
+    files.write_bytes(output_dir / MANIFEST_FILE, store.read(keys.set_key(old.id, MANIFEST_FILE)).data)
+    wheelset.write(output_dir / SET_FILE, made)
+    return made, changes
