@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import http.client
 import io
@@ -296,6 +297,16 @@ def test_the_server_ends_whatever_its_clients_do(anywhere: Store) -> None:
             assert answered(running.port)
         with pytest.raises(ConnectionRefusedError):
             connect(running.port)
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_a_server_that_ends_forgets_no_client_that_it_was_taking(anywhere: Store) -> None:
+    for _ in range(20):
+        with contextlib.ExitStack() as opened:
+            with serving(anywhere) as running:
+                for _ in range(5):
+                    opened.enter_context(connect(running.port))
+            gc.collect()  # what was left open is found now
 
 
 @pytest.fixture(autouse=True)
