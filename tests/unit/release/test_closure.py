@@ -326,7 +326,8 @@ def test_an_extra_that_cannot_be_asked_for_spoils_nothing(
     store: MemoryStore, tmp_path: Path, extra: str
 ) -> None:
     needy = make_wheel(tmp_path, "a", "1.0", requires=["b", f"gone; extra == '{extra}'"], extras=[extra])
-    publish(store, "staging", [needy, make_wheel(tmp_path, "b", "1.0")])
+    dists = [distribution.read(path) for path in (needy, make_wheel(tmp_path, "b", "1.0"))]
+    publish_dists(Index(store, "staging"), dists, "mirror", build=MIRRORED)
     assert names(resolved(store, [], "a")) == ["a-1.0-py3-none-any.whl", "b-1.0-py3-none-any.whl"]
     assert "b-1.0-py3-none-any.whl" in names(resolved(store, [needy]))
 

@@ -16,7 +16,6 @@ from typing import BinaryIO
 from packaging.metadata import RawMetadata
 from packaging.requirements import Requirement
 from packaging.utils import (
-    InvalidName,
     canonicalize_name,
     canonicalize_version,
     is_normalized_name,
@@ -127,13 +126,15 @@ def needs_of(data: bytes, *, filename: str) -> Needs:
     """What a `METADATA` or `PKG-INFO` says about other projects.
 
     Raises:
-        StoreError: a requirement or an extra in it cannot be read.
+        StoreError: a requirement in it cannot be read.
     """
     raw = _raw(data, filename)
+    extras = {canonicalize_name(extra) for extra in raw.get("provides_extra", ())}
     requires = _requirements(raw.get("requires_dist", ()), filename)
     return Needs(
         requires=requires,
-        extras=_extras(raw.get("provides_extra", ()), filename),
+        # Old metadata has others, such as `*`, which nobody can ask for.
+        extras=tuple(sorted(extra for extra in extras if is_normalized_name(extra))),
         reliable=filename.endswith(".whl") or _is_static(raw),
     )
 
@@ -156,15 +157,6 @@ def _requirements(lines: Iterable[str], filename: str) -> tuple[Requirement, ...
         return tuple(map(requirements.requirement, lines))
     except ValueError as error:
         raise StoreError(f"{filename} requires something unreadable: {error}") from error
-
-
-def _extras(names: Iterable[str], filename: str) -> tuple[str, ...]:
-    try:
-        return tuple(sorted({str(canonicalize_name(name, validate=True)) for name in names}))
-    except InvalidName as error:
-        raise StoreError(
-            f"{filename} has an extra that cannot be asked for: {error}", tip=_CORRECT
-        ) from error
 
 
 def _is_static(raw: RawMetadata) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from packaging.metadata import RawMetadata
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, is_normalized_name
 from packaging.version import Version
 
 from cairn import requirements
@@ -49,10 +49,26 @@ def name_problems(filename: str, *, build: str) -> tuple[str, ...]:
         return (str(error),)
 
 
-def metadata_problems(filename: str, metadata: bytes) -> tuple[str, ...]:
-    """Why the metadata of a file cannot be shown on a page: of each field, what is wrong with it."""
+def metadata_problems(filename: str, metadata: bytes, *, build: str) -> tuple[str, ...]:
+    """Why the metadata of a file cannot be shown on a page, or not be used, of all that is wrong with it.
+
+    Args:
+        filename: of a wheel or an sdist.
+        metadata: its METADATA or PKG-INFO.
+        build: see `name_problems`.
+    """
     raw = core_metadata(metadata, name=f"the metadata of {filename}")
-    return tuple(
+    extras = raw.get("provides_extra", ()) if build != MIRRORED else ()
+    unusable = (
+        f"{filename} has an extra that cannot be asked for: {requirements.shown(extra)}"
+        for extra in extras
+        if not is_normalized_name(canonicalize_name(extra))
+    )
+    return (*unusable, *_unshowable(filename, raw))
+
+
+def _unshowable(filename: str, raw: RawMetadata) -> Iterator[str]:
+    yield from (
         f"{filename}: {field.replace('_', '-').title()} {problem}: {requirements.shown(value)}"
         for field in (*_ONE_LINE, *_TEXTS)
         for value in _values(raw, field)
@@ -72,27 +88,20 @@ def _name_problems(filename: str, build: str) -> Iterator[str]:
             yield f"no installer knows its tags {', '.join(unknown)}"
     else:
         prefix, _, spelt = filename.removesuffix(".tar.gz").removesuffix(".zip").rpartition("-")
-    yield from _spelling(prefix, spelt, build)
-    yield from _version(version, build)
+    if build != MIRRORED:
+        yield from _spelling(prefix, spelt, build)
+        if version.epoch:
+            yield f"version {version} has an epoch, above which no later version of the project would sort"
 
 
 def _spelling(prefix: str, version: str, build: str) -> Iterator[str]:
     """PEP 427 and 625: the normalised name with `_` for `-`, and the normalised version."""
-    if build == MIRRORED:
-        return
     # The ROCm SDK writes a family into names as it is spelt: rocm_sdk_libraries_gfx94X_dcgpu.
     given = prefix.lower() if build == PUBLISHED else prefix
     if given != (wanted := canonicalize_name(prefix).replace("-", "_")):
         yield f"the name is to be spelt {wanted}"
     if version != str(Version(version)):
         yield f"the version is to be spelt {Version(version)}"
-
-
-def _version(version: Version, build: str) -> Iterator[str]:
-    if version.epoch and build != MIRRORED:
-        yield f"version {version} has an epoch, above which no later version of the project would sort"
-    if version.local and build == MIRRORED:
-        yield f"version {version} has a local part, which versions of other indexes do not have (PEP 440)"
 
 
 def _values(raw: RawMetadata, field: str) -> Iterator[str]:

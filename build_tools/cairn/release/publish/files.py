@@ -165,7 +165,7 @@ def _check(dists: Sequence[Dist], build: str) -> None:
         for item in dists
         for problem in (
             *file_rules.name_problems(item.path.name, build=build),
-            *file_rules.metadata_problems(item.path.name, item.metadata),
+            *file_rules.metadata_problems(item.path.name, item.metadata, build=build),
         )
     ]
     if problems:
