@@ -12,9 +12,9 @@ from cairn.wheels.metadata.tag_words import platform_words
 
 _CHANGES = 20
 CHANNELS = {
-    "release": "tested sets, for everyone",
-    "prerelease": "tested sets of what is to be released next",
-    "nightly": "tested sets of each night",
+    "release": "released sets, each with what was tested on which GPU",
+    "prerelease": "what is to be released next",
+    "nightly": "the sets of each night",
     "staging": "sets that wait for their tests; not for use",
     "dev": "what developers try; not for use",
 }
