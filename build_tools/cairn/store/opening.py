@@ -26,6 +26,9 @@ def open_store(url: str, *, endpoint_url: str | None = None, say: Progress = sil
     """
     scheme, separator, rest = url.partition("://")
     scheme = scheme.lower() if separator else ""
+    if not separator and url.lower().startswith(("s3:", "file:")):
+        # It would be a folder called `s3:`.
+        raise UsageError(f"{url} names no store", tip="write s3://bucket/prefix, file:///… or a path")
     if scheme == "s3":
         return _bucket(url, endpoint_url, say)
     if endpoint_url is not None:

@@ -49,6 +49,10 @@ def test_a_file_is_not_a_store(tmp_path: Path) -> None:
         ("s3:///prefix", "names no bucket"),
         ("s3://key:secret@bucket", "names no bucket"),
         ("s3://bucket/x?versionId=1", "names no bucket"),
+        ("s3://Not A Bucket/x", "names no bucket"),
+        ("s3:/bucket/x", "names no store"),
+        ("s3:bucket", "names no store"),
+        ("file:/store", "names no store"),
         ("s3://bucket/../x", "cannot name"),
     ],
 )

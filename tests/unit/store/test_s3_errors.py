@@ -33,9 +33,11 @@ def answer(status: int, code: str, message: str = "") -> boto.ClientError:
         (answer(418, "Teapot", "short\nand stout"), StoreError, "418 Teapot short", "--endpoint-url"),
         (boto.NoCredentialsError(), PrerequisiteError, "no credentials for https://s3", "AWS_ACCESS_KEY_ID"),
         (
-            boto.EndpointConnectionError(endpoint_url="https://s3.example", error="refused"),
+            boto.EndpointConnectionError(
+                endpoint_url="https://s3.example", error="HTTPSConnection(…): [Errno 111] Connection refused"
+            ),
             NetworkError,
-            "no answer from https://s3.example",
+            "no answer from https://s3.example: Connection refused",
             "--endpoint-url",
         ),
         (
@@ -76,6 +78,13 @@ def test_what_failed_is_said_in_one_line_with_what_to_do(
 )
 def test_what_a_store_acts_on_has_its_own_error(status: int, code: str, kind: type[StoreError]) -> None:
     assert type(translated(answer(status, code), PLACE)) is kind
+
+
+def test_a_web_server_that_knows_no_bucket_is_told_from_one_that_lacks_an_object() -> None:
+    place = Place(url="s3://wheels", bucket="wheels", endpoint="https://example", whole=True)
+    found = translated(answer(404, "404"), place)
+    assert str(found) == "there is no bucket wheels at https://example"
+    assert "--endpoint-url" in (found.tip or "")
 
 
 @pytest.mark.parametrize(

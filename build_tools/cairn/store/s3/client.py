@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,6 +30,9 @@ JOBS = 8
 _CONNECTIONS = 64  # that are kept; several transfers may run at once
 _CONNECT_TIMEOUT = 10.0  # seconds
 _READ_TIMEOUT = 60.0  # seconds without a byte
+
+# What boto3 takes; Amazon and others allow less, and say so.
+_NAME = re.compile(r"[a-zA-Z0-9.\-_]{1,255}")
 
 Answer = dict[str, Any]
 
@@ -85,6 +89,7 @@ class Bucket:
                 url=self.url if key is None else f"s3://{self.name}/{self.prefix}{key}",
                 bucket=self.name,
                 endpoint=self.client.meta.endpoint_url,
+                whole=key is None,
             )
             raise translated(error, place) from error
 
@@ -107,7 +112,7 @@ def connect(url: str, *, endpoint_url: str | None = None, say: Progress = silent
     """
     name, _, prefix = url.partition("://")[2].partition("/")
     prefix = prefix.strip("/")
-    if not name or "@" in name or "?" in prefix:
+    if not _NAME.fullmatch(name) or "?" in prefix:
         raise UsageError(f"{url} names no bucket", tip="write s3://bucket or s3://bucket/prefix")
     if prefix:
         checked(prefix)

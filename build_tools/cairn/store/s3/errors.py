@@ -5,6 +5,7 @@ The codes are those of "Error responses" in Amazon's S3 API reference; other ser
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from cairn.errors import CairnError, NetworkError, PrerequisiteError, StoreError
 from cairn.output import safe_text
 from cairn.store.protocol import MissingKeyError
 
+_ERRNO = re.compile(r"\[Errno -?\d+\] ")
 _SHOWN = 300  # characters of a server's own words
 
 
@@ -37,11 +39,13 @@ class Place:
         url: of the object.
         bucket: its bucket.
         endpoint: the server.
+        whole: it is the bucket, and no object in it.
     """
 
     url: str
     bucket: str
     endpoint: str
+    whole: bool = False
 
 
 # The server, or what stands before it, could not do it now; of two writes at once, one has to come again.
@@ -71,7 +75,10 @@ _NOT_S3 = "{endpoint} does not do what an S3 server does"
 _ELSEWHERE = "the bucket {bucket} is in a different region"
 _EXPIRED = "the credentials for {endpoint} have expired"
 _REFUSED: Mapping[str, tuple[str, str]] = {
-    "NoSuchBucket": ("there is no bucket {bucket} at {endpoint}", "create it, or correct --store"),
+    "NoSuchBucket": (
+        "there is no bucket {bucket} at {endpoint}",
+        "create it, or correct --store or --endpoint-url",
+    ),
     "AccessDenied": (
         "access to {url} is denied",
         "the credentials need s3:ListBucket, GetObject, PutObject and DeleteObject there",
@@ -119,8 +126,10 @@ def _of_connection(error: Exception, place: Place) -> CairnError:
         return StoreError(
             f"the certificate of {place.endpoint} is not trusted", tip="name who signed it in AWS_CA_BUNDLE"
         )
+    # What of a long text is the system's own word for it, such as "Connection refused".
+    reason = str(error.kwargs.get("error", error)) if isinstance(error, boto.BotoCoreError) else str(error)
     return NetworkError(
-        f"no answer from {place.endpoint}: {_words(error)}",
+        f"no answer from {place.endpoint}: {_ERRNO.split(_words(reason))[-1]}",
         tip="check the network, --endpoint-url and the server, then run the same command again",
     )
 
@@ -129,7 +138,8 @@ def _of_answer(error: boto.ClientError, place: Place) -> CairnError:
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     code = str(error.response.get("Error", {}).get("Code", ""))
     if code == str(status):
-        code = _BY_STATUS.get(status, code)
+        # Of a bucket, any web server may say that it is not there.
+        code = "NoSuchBucket" if place.whole and code == "404" else _BY_STATUS.get(status, code)
     if code in _TRANSIENT or status in _TRANSIENT_STATUS:
         return NetworkError(
             f"{place.endpoint} answers {status} {code} for {place.url}",
@@ -148,6 +158,6 @@ def _of_answer(error: boto.ClientError, place: Place) -> CairnError:
     )
 
 
-def _words(error: Exception) -> str:
+def _words(error: object) -> str:
     # Over several lines where botocore shows the beginning of what it could not read.
     return safe_text.mask(safe_text.visible(" ".join(str(error).split())))[:_SHOWN]
