@@ -143,7 +143,7 @@ def test_port_in_use(tmp_path: Path) -> None:
         (("ci", "run", "--stack", SAMPLE, "--line", "release/0.1"), 2, "release/0.1"),
         (("ci", "run", "--stack", "no-such-stack"), 2, "--stack"),
         (("index", "publish", "--store", "store", "absent-1-py3-none-any.whl"), 2, "absent-1-py3"),
-        (("release", "promote", "0" * 64, "--store", "no-store"), 9, "no-store"),
+        (("release", "promote", "0" * 64, "--stack", SAMPLE, "--store", "no-store"), 9, "no-store"),
         (("wheel", "show", "no-such.whl"), 2, "there is no file no-such.whl"),
     ],
 )
