@@ -12,6 +12,7 @@ import pytest
 from cairn.cli.main import main
 from cairn.errors import GateError, StoreError, UsageError
 from cairn.release.gate.evidence import Bypass
+from cairn.release.index.snapshot import Index
 from cairn.release.promote import promote
 from cairn.release.publish.files import publish
 from cairn.store.folder import LocalStore
@@ -166,14 +167,22 @@ def test_an_interpreter_of_a_different_python_is_not_taken(
     assert demand(judge(store, made, python=Path(sys.executable)), 3).outcome == "met"
 
 
-def test_a_bypass_is_named_and_shown(store: LocalStore, stage: Stage) -> None:
+@pytest.mark.parametrize("target", ["release", "release/gfx94X-dcgpu"])
+def test_a_bypass_is_named_and_shown(store: LocalStore, stage: Stage, target: str) -> None:
     made = stage(family="gfx94X-dcgpu")
-    bypass = Bypass(who="ann", reason="no GPU here")
-    promote(store, made.id, stack=stack_of(made), records=[data_of(record_of(made))], bypass=bypass)
-    page = json.loads(store.read("release/simple/torch/index.json").data)
+    promote(
+        store,
+        made.id,
+        stack=stack_of(made),
+        target=target,
+        records=[data_of(record_of(made))],
+        bypass=Bypass(who="ann", reason="no GPU here"),
+    )
+    page = json.loads(store.read(f"{target}/simple/torch/index.json").data)
     said = "untested on hardware: gfx942; bypassed by ann: no GPU here"
     assert page["files"][0]["_untested"] == said
-    assert said.encode() in store.read("release/simple/torch/index.html").data
+    assert said.encode() in store.read(f"{target}/simple/torch/index.html").data
+    assert Index(store, target).load().set(made.id).installed_with == ("pip", "uv")
 
 
 def test_the_command_shows_a_bypass_as_one(
