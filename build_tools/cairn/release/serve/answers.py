@@ -56,11 +56,11 @@ class Site:
         place = address.find(request.target)
         if place.key is not None and (found := self._object(request, place.key)) is not None:
             return found
-        if place.add_slash is not None and any(map(self._store.exists, place.pages.values())):
+        if place.add_slash is None:
+            return self._folder(request, dict(place.pages))
+        if any(map(self._store.exists, place.pages.values())):
             raise RefusedError(HTTPStatus.MOVED_PERMANENTLY, {"Location": place.add_slash})
-        if place.add_slash is not None:
-            raise RefusedError(HTTPStatus.NOT_FOUND)
-        return self._folder(request, dict(place.pages))
+        raise RefusedError(HTTPStatus.NOT_FOUND)
 
     def _folder(self, request: Request, pages: dict[str, str]) -> Answer:
         """The page of a folder that the client prefers, of those that are there."""
