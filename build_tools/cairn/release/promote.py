@@ -130,6 +130,8 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     if not dry_run and (recovered := recover(there)):
         on_step(f"wrote pages that an earlier run had left: {', '.join(recovered)}")
     given = [kept_records.add(store, data, set_id=set_id, dry_run=dry_run) for data in records]
+    if trust is not None:  # what a dry run does not keep has no signature beside it
+        given = [msgspec.structs.replace(item, doubt="it is not signed") for item in given]
     wheel_set = read_set(store, set_id)
     rules.refuse_other_family(target, wheel_set)
     for _ in range(_JUDGEMENTS):

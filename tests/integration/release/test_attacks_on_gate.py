@@ -309,6 +309,14 @@ def dependency_not_in_the_lock(scene: Scene) -> None:
     stage_again(scene)
 
 
+def dependency_by_the_name_of_the_sdk(scene: Scene) -> None:
+    publish(scene.store, "staging", [make_wheel(scene.folder / "x", "rocm-helper", "1.0")])
+    needs = ["numpy", "rocm-helper", 'filelock; extra == "locks"']
+    lock_what_is_mirrored(scene)
+    scene.wheels = [make_wheel(scene.folder / "y", "torch", "2.9.1", requires=needs, extras=["locks"])]
+    stage_again(scene)
+
+
 def dependency_newer_in_the_target(scene: Scene) -> None:
     put(scene.store, "release", [make_wheel(scene.folder / "x", "numpy", "2.9", content="EVIL = 1\n")])
 
@@ -510,6 +518,12 @@ ATTACKS = (
     Attack(dependency_that_fails_verify, "A dependency that fails verify", 1, "numpy-2.1-py3-none-any.whl"),
     Attack(dependency_put_by_hand, "A dependency put into staging by hand", 1, "not in the lock"),
     Attack(dependency_not_in_the_lock, "A mirrored dependency that nobody reviewed", 1, "not in the lock"),
+    Attack(
+        dependency_by_the_name_of_the_sdk,
+        "A dependency that is called as if ROCm's",
+        1,
+        "rocm_helper-1.0-py3-none-any.whl with sha256",
+    ),
     Attack(dependency_newer_in_the_target, "A newer dependency waiting in the target", 3, "takes numpy-2.9"),
     Attack(same_name_other_bytes, "Other bytes under a name that is there", 5, "is there with sha256"),
     Attack(

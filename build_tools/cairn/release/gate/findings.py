@@ -13,10 +13,10 @@ from cairn.formats.zip.reader import Archive
 from cairn.release.gate.case import Case, Files, ref
 from cairn.release.index.generation import MIRRORED, PUBLISHED, project_of, version_of
 from cairn.release.publish import distribution
+from cairn.release.publish.mirror_lock import is_of_sdk
 from cairn.targets import CPU
 from cairn.wheels.contents import providers
 from cairn.wheels.verify import Expectation, Finding, allowed, verify
-from cairn.wheels.wheelset import ClosureFile
 
 _BUILD_OF = {"mirrored": (MIRRORED,), "published": (PUBLISHED,), "rocm-sdk": (PUBLISHED, MIRRORED)}
 
@@ -51,13 +51,10 @@ def unreviewed(case: Case, files: Files) -> Iterator[str]:  # noqa: ARG001 - as 
             continue
         if build not in _BUILD_OF[file.origin]:
             yield f"{file.file_name} is {build} in {case.source.index.name}, and the set says {file.origin}"
-        if case.lock is not None and not _in_lock(file, locked):
+        # The SDK comes from ROCm, and no lock has it.
+        reviewed = is_of_sdk(project_of(file.file_name)) or locked.get(file.file_name) == file.sha256
+        if case.lock is not None and not reviewed:
             yield f"{file.file_name} with sha256 {file.sha256} is not in the lock of the mirror"
-
-
-def _in_lock(file: ClosureFile, locked: Mapping[str, str]) -> bool:
-    # The SDK comes from ROCm, and no lock has it.
-    return file.origin == "rocm-sdk" or locked.get(file.file_name) == file.sha256
 
 
 def _libraries(wheels: Mapping[str, Path]) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -20,6 +20,7 @@ from cairn.release.publish import distribution, locks, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist
 from cairn.release.publish.files import publish_dists
+from cairn.release.publish.mirror_lock import is_of_sdk
 from cairn.release.publish.resolve import closure
 from cairn.store.protocol import Store
 from cairn.wheels import wheelset
@@ -173,7 +174,7 @@ def _closure(snapshot: Snapshot, wheel_set: WheelSet, dists: Sequence[Dist]) -> 
 
 def _closure_file(snapshot: Snapshot, ref: FileRef) -> ClosureFile:
     entry = snapshot.entry(ref)
-    of_sdk = project_of(ref.filename).partition("-")[0] == "rocm"
+    of_sdk = is_of_sdk(project_of(ref.filename))
     return ClosureFile(
         file_name=ref.filename,
         sha256=ref.sha256,
