@@ -30,6 +30,7 @@ _GROUPS: Mapping[str, str] = {
     "test": "smoke-test wheels, read test results",
     "index": "serve, publish, audit, verify, mirror or look after an index",
     "release": "promote sets, and take them back",
+    "bisect": "find the first bad set between two nights, and the commits that came with it",
     "install": "print the lines that install a release on this machine",
     "ci": "run a stack end to end",
 }
@@ -88,6 +89,8 @@ def _add_commands(group: str, parser: argparse.ArgumentParser) -> None:  # noqa:
         from cairn.cli.index import add_to
     elif group == "release":
         from cairn.cli.release import add_to
+    elif group == "bisect":
+        from cairn.cli.bisect import add_to
     elif group == "install":
         from cairn.cli.install import add_to
     else:

@@ -1,0 +1,325 @@
+"""Which of the sets between a good night and a bad one is the first bad one, found by running a command.
+
+Each set is installed from its own immutable index into an environment that is thrown away. The command says
+how it is as `git bisect run` has it: 0 is good, 125 cannot be told, anything else is bad. What was run is
+written down after each run, and a search that was interrupted goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from cairn import datafile, files, process, venv
+from cairn.errors import ProcessError, StoreError, UsageError
+from cairn.output import Progress, wording
+from cairn.release.index import keys
+from cairn.release.index.generation import IndexSet, now
+from cairn.release.index.snapshot import MANIFEST_FILE, Index, Snapshot, missing, read_set, whole_id
+from cairn.release.serve.server import serving
+from cairn.sources.manifest import changelog, manifest
+from cairn.sources.manifest.changelog import Changelog
+from cairn.store.protocol import Store
+
+LOG = "bisect.json"
+"""The name of the log in the output folder."""
+
+SKIP = 125
+"""What a command exits with where it cannot tell; git's own number (git-bisect(1))."""
+
+Verdict = Literal["good", "bad", "skip"]
+_TIMEOUT = 3600.0  # seconds for installing; a torch wheel of gigabytes on a slow disk takes minutes
+_DAY = len("2026-11-20")
+
+
+class Try(datafile.Value):
+    """One set that was tried.
+
+    Attributes:
+        set_id: the set.
+        verdict: `skip` where the command could not tell, or the set could not be installed.
+        exit_code: what the command exited with; None where it was not run.
+        when: when that ended, RFC 3339 in UTC.
+        seconds: how long it took, installing included.
+        log: the file with its output, seen from the output folder.
+    """
+
+    set_id: str
+    verdict: Verdict
+    exit_code: int | None
+    when: str
+    seconds: float
+    log: str
+
+
+class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
+    """A search and what was tried in it so far.
+
+    Attributes:
+        store: the store's URL.
+        index: the index whose sets are searched.
+        sets: the ids of the sets from the good one to the bad one, in the order in which they came.
+        command: what tells good from bad.
+        python: the interpreter that environments are made from.
+        tries: what was tried, in order.
+    """
+
+    store: str
+    index: str
+    sets: tuple[str, ...]
+    command: tuple[str, ...]
+    python: str
+    tries: tuple[Try, ...] = ()
+
+    @property
+    def good(self) -> int:
+        """The place of the last set that is known to be good, before which none counts."""
+        first_bad = self.bad
+        return max(p for p, verdict in self._known().items() if verdict == "good" and p < first_bad)
+
+    @property
+    def bad(self) -> int:
+        """The place of the first set that is known to be bad."""
+        return min(place for place, verdict in self._known().items() if verdict == "bad")
+
+    @property
+    def open(self) -> tuple[int, ...]:
+        """The places between them of which nothing is known yet."""
+        return tuple(place for place in range(self.good + 1, self.bad) if place not in self._known())
+
+    @property
+    def suspects(self) -> tuple[str, ...]:
+        """The sets one of which is the first bad one: several where those between could not be told."""
+        return self.sets[self.good + 1 : self.bad + 1]
+
+    @property
+    def next(self) -> str | None:
+        """The set to try next: in the middle of what is open; None once nothing is."""
+        middle = (self.good + self.bad) / 2
+        return self.sets[min(self.open, key=lambda place: abs(place - middle))] if self.open else None
+
+    def _known(self) -> dict[int, Verdict]:
+        known: dict[int, Verdict] = {0: "good", len(self.sets) - 1: "bad"}
+        return known | {self.sets.index(one.set_id): one.verdict for one in self.tries}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a search came to.
+
+    Attributes:
+        search: all that was tried.
+        last_good: the set before the first bad one.
+        suspects: the first bad set, or those of which one is it.
+        changes: what changed between the manifests of the last good and the first bad one.
+    """
+
+    search: Search
+    last_good: IndexSet
+    suspects: tuple[IndexSet, ...]
+    changes: Changelog
+
+
+def prepare(
+    store: Store, index: str, *, good: str, bad: str, command: Sequence[str], python: Path
+) -> tuple[Search, tuple[IndexSet, ...]]:
+    """The search that is asked for, and the sets that it goes through.
+
+    Args:
+        store: where the index lives.
+        index: its name.
+        good: a set that is good: the beginning of its id, or a date, for the last set of that day or before.
+        bad: a later one that is bad, named likewise.
+        command: what tells good from bad.
+        python: the interpreter to make environments from.
+
+    Raises:
+        StoreError: the index has no such sets.
+        UsageError: they are of different kinds, or not in this order.
+    """
+    now_there = Index(store, index).load()
+    if not now_there.exists:
+        raise missing(store, index)
+    every = sorted(now_there.sets(), key=lambda one: (one.added, one.set_id))
+    named = [_by_id(now_there, text) for text in (good, bad)]
+    kinds = {_kind(one) for one in named if one} or {_kind(one) for one in every}
+    if len(kinds) > 1:
+        raise UsageError(
+            f"{index} has sets of different lines, families, Pythons or platforms",
+            tip=f"name the good and the bad set by their ids: {'; '.join(sorted(map(' '.join, kinds)))}",
+        )
+    alike = [one for one in every if {_kind(one)} == kinds]
+    first, last = (
+        alike.index(one or _by_date(alike, text, index)) for one, text in zip(named, (good, bad), strict=True)
+    )
+    if first >= last:
+        raise UsageError("the good set must have come before the bad one", tip="see cairn release log")
+    sets = tuple(alike[first : last + 1])
+    search = Search(
+        store=store.url,
+        index=index,
+        sets=tuple(one.set_id for one in sets),
+        command=tuple(command),
+        python=str(python),
+    )
+    return search, sets
+
+
+def resumed(search: Search, output_dir: Path) -> Search:
+    """The search with what an earlier run of it has tried.
+
+    Raises:
+        UsageError: the folder has the log of a different search.
+    """
+    path = output_dir / LOG
+    if not path.is_file():
+        return search
+    there = datafile.read(path, Search)
+    if (there.store, there.index, there.command, there.python) != (
+        search.store,
+        search.index,
+        search.command,
+        search.python,
+    ) or (there.sets[0], there.sets[-1]) != (search.sets[0], search.sets[-1]):
+        raise UsageError(
+            f"{path} is the log of a different search", tip="give a different --output-dir, or remove it"
+        )
+    return there
+
+
+def run(
+    store: Store, search: Search, output_dir: Path, *, on_try: Progress, on_line: Progress | None = None
+) -> Search:
+    """Try sets until the first bad one is found; the log is written after each.
+
+    Args:
+        store: what the search is in.
+        search: as `resumed` gives it.
+        output_dir: gets the log, and the output of each run.
+        on_try: told of what is tried, and of what came of it.
+        on_line: called with each line of installers and of the command.
+    """
+    output_dir.mkdir(parents=True, exist_ok=True)
+    with serving(store) as server:
+        while (set_id := search.next) is not None:
+            left = wording.count(search.open, "set")
+            on_try(f"{set_id[:12]}: trying; of {left} nothing is known yet")
+            index_url = keys.set_url(server.url, set_id)
+            done = _try(store, search, set_id, index_url, output_dir, on_line)
+            on_try(f"{set_id[:12]}: {done.verdict}")
+            search = _with(search, done)
+            datafile.write(output_dir / LOG, search)
+    return search
+
+
+def found(store: Store, search: Search, *, commits: bool, say: Progress) -> Found:
+    """What a search that has come to its end says.
+
+    Args:
+        store: what the search was in.
+        search: it.
+        commits: name the commits too, which needs their origins.
+        say: progress callback.
+    """
+    now_there = Index(store, search.index).load()
+    last_good = search.sets[search.good]
+    manifests = [_manifest_of(store, set_id) for set_id in (last_good, search.suspects[-1])]
+    return Found(
+        search=search,
+        last_good=now_there.set(last_good),
+        suspects=tuple(now_there.set(set_id) for set_id in search.suspects),
+        changes=changelog.between(*manifests, commits=commits, say=say),
+    )
+
+
+def _by_id(now_there: Snapshot, text: str) -> IndexSet | None:
+    """The set that a user names by its id; None for a date."""
+    if _moment(text) is not None:
+        return None
+    return now_there.set(whole_id(text, now_there))
+
+
+def _by_date(sets: Sequence[IndexSet], text: str, index: str) -> IndexSet:
+    moment = _moment(text)
+    there = [one for one in sets if moment is not None and datetime.fromisoformat(one.added) < moment]
+    if not there:
+        raise StoreError(f"{index} has no set of {text} or before", tip="see cairn release log")
+    return there[-1]
+
+
+def _moment(text: str) -> datetime | None:
+    """Where the sets that a date or a moment names end; None for what is neither."""
+    if text.count("-") < len("--"):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return moment + (timedelta(days=1) if len(text) == _DAY else timedelta(microseconds=1))
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"{text[:60]!r} is no date", tip="write 2026-11-20, or the id of a set") from error
+
+
+def _kind(one: IndexSet) -> tuple[str, ...]:
+    return one.stack, one.line, one.family, one.python, one.platform
+
+
+def _try(
+    store: Store, search: Search, set_id: str, index_url: str, output_dir: Path, on_line: Progress | None
+) -> Try:
+    log = output_dir / "logs" / f"{set_id}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
+    begun = datetime.now(UTC)
+    wheels = read_set(store, set_id).wheels
+    exit_code: int | None = None
+    with tempfile.TemporaryDirectory(prefix="cairn-bisect-") as folder:
+        env = venv.variables(venv.Isolation.INSTALLER)
+        try:
+            made = venv.create(Path(folder, "venv"), python=Path(search.python), environ=env)
+            installing: list[str | Path] = [
+                venv.uv_program(),
+                "pip",
+                "install",
+                "--no-config",
+                "--python",
+                made.python,
+            ]
+            pins = [f"{wheel.distribution}=={wheel.version}" for wheel in wheels]
+            process.run(
+                [*installing, "--index-url", index_url, *pins],
+                env=env, log=log, on_line=on_line, timeout=_TIMEOUT,
+            )  # fmt: skip
+        except ProcessError as error:
+            files.write_text(log, f"{log.read_text() if log.is_file() else ''}not installed: {error}\n")
+        else:
+            inside = env | {
+                "PATH": os.pathsep.join((str(made.bin), env.get("PATH", os.defpath))),
+                "VIRTUAL_ENV": str(made.path),
+                "CAIRN_SET": set_id,
+            }
+            done = process.run(search.command, env=inside, log=log, on_line=on_line, check=False)
+            exit_code = done.returncode
+    return Try(
+        set_id=set_id,
+        verdict="skip" if exit_code in (None, SKIP) else "bad" if exit_code else "good",
+        exit_code=exit_code,
+        when=now(),
+        seconds=round((datetime.now(UTC) - begun).total_seconds(), 1),
+        log=str(log.relative_to(output_dir)),
+    )
+
+
+def _with(search: Search, done: Try) -> Search:
+    return msgspec.structs.replace(search, tries=(*search.tries, done))
+
+
+def _manifest_of(store: Store, set_id: str) -> manifest.Manifest:
+    key = keys.set_key(set_id, MANIFEST_FILE)
+    return datafile.loads(store.read(key).data, manifest.Manifest, name=f"{store.url}/{key}")

@@ -1,0 +1,82 @@
+"""`cairn bisect` on real sets: installed, run, named, and gone on with after an interruption."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cairn.cli.main import main
+from cairn.store.folder import LocalStore
+from helpers.release import make_set, make_wheel, stage_set
+
+pytestmark = pytest.mark.slow
+
+BAD = 4  # the first bad night of seven
+CHECK = f"""
+import sys, torch
+minor = int(torch.VERSION.split(".")[2])
+print("torch", torch.VERSION)
+sys.exit(125 if minor == 2 else minor >= {BAD})
+"""
+
+
+@pytest.fixture
+def nights(store: LocalStore, tmp_path: Path) -> list[str]:
+    """Seven sets, one a night; their ids."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    ids = []
+    for n in range(7):
+        wheels = [make_wheel(tmp_path / f"night{n}", "torch", f"2.9.{n}")]
+        ids.append(stage_set(store, "staging", make_set(wheels, python=python), wheels).id)
+    return ids
+
+
+def test_the_first_bad_night_is_named_and_a_search_goes_on(
+    store: LocalStore, nights: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask = ["bisect", "--store", str(store.path), "--good", nights[0], "--bad", nights[-1]]
+    ask += ["--output-dir", str(tmp_path / "bisect"), "--no-commits"]
+    assert main([*ask, "--dry-run"]) == 0
+    assert "torch 2.9.3" in capsys.readouterr().out
+    assert main([*ask, "--", "python", "-c", CHECK]) == 0
+    out = capsys.readouterr().out
+    assert f"the first bad set is {nights[BAD][:12]} of " in out
+    assert f"the last good one is {nights[BAD - 1][:12]} of " in out
+    log = json.loads((tmp_path / "bisect" / "bisect.json").read_text())
+    assert [(nights.index(one["set_id"]), one["verdict"]) for one in log["tries"]] == [
+        *((3, "good"), (4, "bad"))
+    ]
+    assert "torch 2.9.3" in (tmp_path / "bisect" / log["tries"][0]["log"]).read_text()
+
+    log["tries"] = log["tries"][:1]
+    (tmp_path / "bisect" / "bisect.json").write_text(json.dumps(log))
+    assert main([*ask, "--json", "--", "python", "-c", CHECK]) == 0
+    captured = capsys.readouterr()
+    assert "going on after 1 run" in captured.err
+    assert json.loads(captured.out)["first_bad"] == [nights[BAD]]
+    assert main([*ask, "--", "python", "-c", "pass"]) == 2
+    assert "is the log of a different search" in capsys.readouterr().err
+
+
+def test_what_is_killed_on_its_way_goes_on_where_it_was(
+    store: LocalStore, nights: list[str], tmp_path: Path
+) -> None:
+    ask = [sys.executable, "-m", "cairn", "bisect", "--store", str(store.path), "--good", nights[0]]
+    ask += ["--bad", nights[-1], "--output-dir", str(tmp_path / "bisect"), "--no-commits", "--"]
+    flag = tmp_path / "flag"
+    check = (
+        f"import os, pathlib, signal, sys, torch\nn = int(torch.VERSION[4:])\n"
+        f"if n == {BAD} and not os.path.exists({str(flag)!r}):\n"
+        f"    pathlib.Path({str(flag)!r}).touch()\n    os.kill({{}}, signal.SIGKILL)\n"
+        f"sys.exit(n >= {BAD})\n"
+    ).replace("{}", "int(pathlib.Path('/proc/self/stat').read_text().split()[3])")
+    first = subprocess.run([*ask, "python", "-c", check], capture_output=True, text=True, check=False)
+    assert first.returncode == -9
+    again = subprocess.run([*ask, "python", "-c", check], capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    assert "going on after 1 run" in again.stderr
+    assert f"the first bad set is {nights[BAD][:12]}" in again.stdout

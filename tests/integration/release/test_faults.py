@@ -1,0 +1,238 @@
+"""Each command that changes an index, with a fault at each of its requests, and dead from each of them on.
+
+Afterwards an installer finds whole sets, `recover` leaves a store that the audit finds nothing wrong with,
+every generation is true, and the same command again does what it was to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn.errors import CairnError
+from cairn.release.audit.audit import audit
+from cairn.release.gc import collect
+from cairn.release.history.retain import Rule, retain
+from cairn.release.history.rollback import rollback
+from cairn.release.history.yank import yank
+from cairn.release.index.commit import recover
+from cairn.release.index.snapshot import Index, existing
+from cairn.release.publish import wheel_set as wheel_sets
+from cairn.release.publish.files import publish
+from cairn.release.publish.resolve import Closure, closure
+from cairn.store.folder import LocalStore
+from cairn.store.memory import MemoryStore
+from cairn.store.protocol import Store
+from cairn.wheels.wheelset import WheelSet
+from helpers.faults import Fault, FaultyStore, Plan
+from helpers.nights import NEEDS, stage_night, stage_nights
+from helpers.release import keys_of, make_wheel, move
+
+pytestmark = pytest.mark.slow
+
+# What may happen to a write. On the line there is more, and `test_faults` of the stores tries what our client
+# makes of it; to what is above that, each is one of these.
+OF_WRITES = (Fault.LOST, Fault.LOST_AND_REPEATED, Fault.REFUSED, Fault.FAILED)
+WRITES = ("write", "write_if", "put_file", "delete", "renew", "discard")
+FOR_GOOD = 1_000_000  # requests that break once a process is dead
+
+
+Sets = dict[str, WheelSet]
+Run = Callable[[Store], bool | None]
+"""A command; it gives whether it says that it has changed anything, or None where it says nothing."""
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory) -> tuple[MemoryStore, Sets]:
+    store, sets = stage_nights(tmp_path_factory.mktemp("nights"))
+    for version in ("2.8.0", "2.9.0"):
+        move(store, sets[version])
+    return store, sets
+
+
+@pytest.fixture
+def quick_closure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """uv is asked once what a set needs: the index that it is asked about is always the same."""
+    known: dict[tuple[str, ...], Closure] = {}
+
+    def remembered(snapshot: object, **asked: object) -> Closure:
+        name = tuple(root.path.name for root in asked["roots"])  # type: ignore[attr-defined]
+        if name not in known:
+            known[name] = closure(snapshot, **asked)  # type: ignore[arg-type]
+        return known[name]
+
+    monkeypatch.setattr(wheel_sets, "closure", remembered)
+
+
+def publishing(_store: MemoryStore, _sets: Sets, folder: Path) -> Run:
+    wheels = [
+        make_wheel(folder, "tool", "1.0", requires=["helper==1.0"]),
+        make_wheel(folder, "helper", "1.0"),
+    ]
+    return lambda store: bool(publish(store, "staging", wheels).added)
+
+
+def staging(_store: MemoryStore, _sets: Sets, folder: Path) -> Run:
+    def run(store: Store) -> None:
+        stage_night(store, folder, "2.11.0")
+
+    return run
+
+
+def promoting(_store: MemoryStore, sets: Sets, _folder: Path) -> Run:
+    return lambda store: bool(move(store, sets["2.10.0"]))
+
+
+def rolling_back(_store: MemoryStore, _sets: Sets, _folder: Path) -> Run:
+    return lambda store: rollback(store, "release", "1").changed
+
+
+def rolling_back_and_forth(before: MemoryStore, sets: Sets, _folder: Path) -> Run:
+    """Something goes and something comes back, by two generations."""
+    rollback(before, "release", "0")
+    move(before, sets["2.10.0"])
+    return lambda store: rollback(store, "release", "1").changed
+
+
+def yanking(_store: MemoryStore, sets: Sets, _folder: Path) -> Run:
+    return lambda store: yank(store, "release", sets["2.8.0"].id, reason="wrong").changed
+
+
+def retaining(_store: MemoryStore, _sets: Sets, _folder: Path) -> Run:
+    return lambda store: retain(store, "release", Rule(last=1)).changed
+
+
+def collecting(before: MemoryStore, _sets: Sets, _folder: Path) -> Run:
+    """Empty pages go, and a file that nothing names."""
+    rollback(before, "release", "0")
+    old = f"files/ab/{'ab' * 32}/old-1.0-py3-none-any.whl"
+    before.write(old, b"")
+    for key in (old, *keys_of(before, "release/simple/")):
+        before.modified[key] -= timedelta(days=99)
+    return lambda store: bool(collect(store, older_than=timedelta(days=30)).keys)
+
+
+def recovering(before: MemoryStore, sets: Sets, _folder: Path) -> Run:
+    """A promotion has died after it counted, before its pages."""
+    counted = FaultyStore(MemoryStore(before.objects), Plan())
+    move(counted, sets["2.10.0"])
+    pointed = counted.plan.requests.index(("write_if", "release/state.json"))
+    with contextlib.suppress(CairnError):
+        move(FaultyStore(before, Plan(Fault.FAILED, pointed + 2, FOR_GOOD)), sets["2.10.0"])
+    return lambda store: bool(recover(Index(store, "release")))
+
+
+COMMANDS = {
+    "publish": publishing,
+    "stage": staging,
+    "promote": promoting,
+    "roll back": rolling_back,
+    "roll back and forth": rolling_back_and_forth,
+    "yank": yanking,
+    "retain": retaining,
+    "collect": collecting,
+    "recover": recovering,
+}
+
+
+def plans(requests: list[tuple[str, str]], *, reads: bool) -> Iterator[Plan]:
+    """Every request that may break, in every way that it may, and a death at each write."""
+    for at, (kind, _) in enumerate(requests, start=1):
+        if kind in WRITES:
+            yield from (Plan(fault, at) for fault in OF_WRITES)
+            yield Plan(Fault.FAILED, at, FOR_GOOD)
+        elif reads:
+            yield Plan(Fault.FAILED, at)
+
+
+def offers(store: Store) -> dict[str, Any]:
+    """What the indexes offer, whenever they came to."""
+    found: dict[str, Any] = {}
+    for name in existing(store):
+        now = Index(store, name).load()
+        for project in now.projects():
+            found[f"{name} {project.name}"] = [(f.ref, f.yanked, f.sets) for f in project.files]
+        found[name] = {one.set_id: one.yanked for one in now.sets()}
+    return found
+
+
+def mixed(store: Store) -> list[str]:
+    """The torches on the pages of the release that lack what they need there."""
+    found = []
+    for kind in ("json", "html"):
+        page = {n: text_of(store, f"release/simple/{n}/index.{kind}") for n in ("torch", "triton", "numpy")}
+        for version, (triton, numpy) in NEEDS.items():
+            if f"torch-{version}-py3" in page["torch"] and not (
+                f"triton-{triton}-py3" in page["triton"] and f"numpy-{numpy}-py3" in page["numpy"]
+            ):
+                found.append(f"torch {version} in {kind}")
+    return found
+
+
+def text_of(store: Store, key: str) -> str:
+    return store.read(key).data.decode() if store.exists(key) else ""
+
+
+@pytest.mark.usefixtures("quick_closure")
+@pytest.mark.parametrize("name", COMMANDS)
+def test_nothing_is_lost_or_mixed_whatever_happens_to_a_request(
+    staged: tuple[MemoryStore, Sets], tmp_path: Path, name: str
+) -> None:
+    before = MemoryStore(staged[0].objects)
+    run = COMMANDS[name](before, staged[1], tmp_path)
+
+    def fresh() -> MemoryStore:
+        store = MemoryStore(before.objects)
+        store.modified = dict(before.modified)
+        return store
+
+    check_every_request(run, fresh, reads=True)
+
+
+@pytest.mark.parametrize("name", ["publish", "promote", "roll back"])
+def test_nothing_is_lost_or_mixed_in_a_folder(
+    staged: tuple[MemoryStore, Sets], tmp_path: Path, name: str
+) -> None:
+    before = MemoryStore(staged[0].objects)
+    run = COMMANDS[name](before, staged[1], tmp_path / "wheels")
+    first = LocalStore(tmp_path / "first")
+    for key, data in before.objects.items():
+        first.write(key, data)
+
+    def fresh() -> LocalStore:
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+        return LocalStore(shutil.copytree(first.path, tmp_path / "copy"))
+
+    check_every_request(run, fresh, reads=False)
+
+
+def check_every_request(run: Run, fresh: Callable[[], Store], *, reads: bool) -> None:
+    counted = FaultyStore(fresh(), Plan())
+    before = offers(counted.inner)
+    run(counted)
+    expected = offers(counted.inner)
+    tried = 0
+    for plan in plans(counted.plan.requests, reads=reads):
+        what = f"{plan.fault} at {plan.at} x {plan.times}: {counted.plan.requests[plan.at - 1]}"
+        store = FaultyStore(fresh(), plan)
+        with contextlib.suppress(CairnError):
+            said = run(store)
+            assert said in (True, None), f"{what}: it says that there was nothing to do"
+            assert offers(store.inner) == expected, what
+        assert mixed(store.inner) == [], what
+        half = offers(store.inner)
+        # What takes two generations may have made the first, in which all that is to be there is.
+        assert half in (before, expected) or expected["release"].items() <= half["release"].items(), what
+        for index in existing(store.inner):
+            recover(Index(store.inner, index))
+        assert audit(store.inner).problems == (), what
+        run(store.inner)
+        assert offers(store.inner) == expected, what
+        tried += plan.happened > 0
+    assert tried > 20

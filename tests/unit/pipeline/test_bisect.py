@@ -1,0 +1,131 @@
+"""Which set to try next, and what is known when a search ends."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn import datafile
+from cairn.errors import StoreError, UsageError
+from cairn.pipeline.bisect import LOG, Search, Try, Verdict, prepare, resumed
+from cairn.release.index.commit import commit
+from cairn.release.index.generation import IndexSet
+from cairn.release.index.snapshot import Change, Index
+from cairn.store.memory import MemoryStore
+
+IDS = tuple(f"{n:064x}" for n in range(1, 65))
+
+
+def search(count: int) -> Search:
+    return Search(store="memory:", index="staging", sets=IDS[:count], command=("true",), python="python")
+
+
+def tried(found: Search, set_id: str, verdict: Verdict) -> Search:
+    one = Try(set_id=set_id, verdict=verdict, exit_code=0, when="", seconds=0, log="")
+    return msgspec.structs.replace(found, tries=(*found.tries, one))
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 7, 33, 64])
+def test_every_first_bad_set_is_found_in_as_few_runs_as_can_be(count: int) -> None:
+    for first_bad in range(1, count):
+        found = search(count)
+        while (set_id := found.next) is not None:
+            place = found.sets.index(set_id)
+            found = tried(found, set_id, "bad" if place >= first_bad else "good")
+        assert found.suspects == (IDS[first_bad],)
+        assert found.sets[found.good] == IDS[first_bad - 1]
+        assert len(found.tries) <= math.ceil(math.log2(max(count - 1, 1)))
+
+
+def test_what_cannot_be_told_is_gone_around() -> None:
+    """The first bad set is number 5 of 9, and 4 and 5 cannot be told."""
+    found = search(9)
+    while (set_id := found.next) is not None:
+        place = found.sets.index(set_id)
+        found = tried(found, set_id, "skip" if place in (4, 5) else "bad" if place > 5 else "good")
+    assert found.suspects == IDS[4:7]
+    assert found.good == 3
+
+
+def test_nothing_is_tried_where_the_sets_are_neighbours() -> None:
+    assert search(2).next is None
+    assert search(2).suspects == (IDS[1],)
+
+
+def listed(number: int, **changes: object) -> IndexSet:
+    one = IndexSet(
+        set_id=IDS[number], stack="sample", line="main", python="3.11", platform="linux_x86_64",
+        family="cpu", targets=("cpu",), manifest_sha256="0" * 64, projects={"torch": f"2.9.{number}"},
+        added=(datetime(2026, 11, 1 + number, 3, tzinfo=UTC)).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    )  # fmt: skip
+    return msgspec.structs.replace(one, **changes)
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    """Ten nights of one kind."""
+    store = MemoryStore()
+    sets = {IDS[n]: listed(n) for n in range(10)}
+    commit(Index(store, "dev"), "stage", lambda _: Change(sets=sets))
+    return store
+
+
+def asked(store: MemoryStore, good: str, bad: str) -> tuple[str, ...]:
+    found, sets = prepare(store, "dev", good=good, bad=bad, command=["true"], python=Path("python"))
+    assert found.sets == tuple(one.set_id for one in sets)
+    return found.sets
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        (IDS[2], IDS[6]),
+        ("2026-11-03", "2026-11-07"),
+        ("2026-11-03T12:00:00Z", "2026-11-07T03:00:00+00:00"),
+        (IDS[2], "2026-11-07"),
+    ],
+)
+def test_nights_are_named_by_id_or_date(store: MemoryStore, good: str, bad: str) -> None:
+    assert asked(store, good, bad) == IDS[2:7]
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "kind", "said"),
+    [
+        (IDS[6], IDS[2], UsageError, "must have come before"),
+        (IDS[2], IDS[2], UsageError, "must have come before"),
+        ("2026-10-01", IDS[2], StoreError, "no set of 2026-10-01 or before"),
+        ("2026-99-01", IDS[2], UsageError, "is no date"),
+        ("ffff", IDS[2], StoreError, "has no set ffff"),
+        ("yesterday", IDS[2], UsageError, "neither a set.json nor the id of a set"),
+    ],
+)
+def test_what_names_no_nights_is_refused(
+    store: MemoryStore, good: str, bad: str, kind: type[Exception], said: str
+) -> None:
+    with pytest.raises(kind, match=said):
+        asked(store, good, bad)
+
+
+def test_sets_of_a_different_kind_are_not_between(store: MemoryStore) -> None:
+    other = listed(4, python="3.12")
+    commit(Index(store, "dev"), "stage", lambda _: Change(sets={other.set_id: other}))
+    assert asked(store, IDS[2], IDS[6]) == (IDS[2], IDS[3], IDS[5], IDS[6])
+    with pytest.raises(UsageError, match="different lines, families, Pythons or platforms"):
+        asked(store, "2026-11-02", "2026-11-09")
+    with pytest.raises(UsageError, match="different lines"):
+        asked(store, IDS[2], IDS[4])
+
+
+def test_an_interrupted_search_goes_on_and_a_different_one_is_not_taken_for_it(tmp_path: Path) -> None:
+    begun = tried(search(9), IDS[4], "good")
+    datafile.write(tmp_path / LOG, begun)
+    assert resumed(search(9), tmp_path) == begun
+    assert resumed(search(9), tmp_path / "none") == search(9)
+    for changes in ({"command": ("false",)}, {"index": "dev"}, {"sets": IDS[1:9]}, {"python": "other"}):
+        with pytest.raises(UsageError, match="log of a different search"):
+            resumed(msgspec.structs.replace(search(9), **changes), tmp_path)
