@@ -48,7 +48,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--commits",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="name the commits, which needs their origins",
+        help="name the commits between, which are fetched from their origins",
     )
     arguments.add_output_dir(parser, default=_FOLDER)
     arguments.add_dry_run(parser)

@@ -127,15 +127,14 @@ def _rollback(options: argparse.Namespace) -> int:
         screen.json(datafile.to_plain(done) | {"index": options.index, "dry_run": options.dry_run})
         return 0
     if not done.changed:
-        screen.out(f"{options.index} is as it was in generation {done.to} of {done.to_when} already")
+        screen.out(f"{options.index} is as it was in generation {done.to} already")
         return 0
     _show(done.difference, dry_run=options.dry_run)
     for set_id in done.still_yanked:
         screen.item("bypassed", f"set {set_id[:_SHORT]} was yanked since, and stays so")
     made = "would be" if options.dry_run else "is"
-    screen.out(
-        f"generation {done.generation} of {options.index} {made} what {done.to} was, of {done.to_when}"
-    )
+    was = f"what {done.to} was, of {done.to_when}" if done.to else "empty, as it began"
+    screen.out(f"generation {done.generation} of {options.index} {made} {was}")
     return 0
 
 
