@@ -112,10 +112,15 @@ def link_or_copy(source: Path, target: Path) -> None:
 def copy(source: Path, target: Path) -> None:
     """Put the bytes of `source` at `target` atomically, copy-on-write where the file system can."""
     with writing_beside(target) as part:
-        try:
-            _copy_range(source, part)
-        except (AttributeError, OSError):  # no such call on this system, or not between these file systems
-            shutil.copyfile(source, part)
+        copy_into(source, part)
+
+
+def copy_into(source: Path, target: Path) -> None:
+    """Put the bytes of `source` into the file `target`, copy-on-write where the file system can."""
+    try:
+        _copy_range(source, target)
+    except (AttributeError, OSError):  # no such call on this system, or not between these file systems
+        shutil.copyfile(source, target)
 
 
 def walk(folder: Path) -> Iterator[Path]:

@@ -119,8 +119,12 @@ class FaultyStore:
         _after(fault)
         return written and fault is not Fault.LOST_AND_REPEATED
 
-    def put_file(self, key: str, source: Path, *, on_bytes: OnBytes = ignored) -> bool:
-        return self._asked("put_file", key, lambda: self.inner.put_file(key, source, on_bytes=on_bytes))
+    def put_file(
+        self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = ignored
+    ) -> bool:
+        return self._asked(
+            "put_file", key, lambda: self.inner.put_file(key, source, sha256=sha256, on_bytes=on_bytes)
+        )
 
     def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> AbstractContextManager[Path]:
         fault = self.plan.next("as_file", key)

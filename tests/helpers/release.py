@@ -248,7 +248,14 @@ class Breaking(MemoryStore):
         self._count(key)
         return super().write_if(key, data, etag=etag)
 
-    def put_file(self, key: str, source: Path, *, on_bytes: OnBytes = ignored) -> bool:
+    def put_file(
+        self,
+        key: str,
+        source: Path,
+        *,
+        sha256: str | None = None,  # noqa: ARG002 - as the protocol has it
+        on_bytes: OnBytes = ignored,
+    ) -> bool:
         self._count(key)
         super().write(key, source.read_bytes())
         on_bytes(source.stat().st_size)

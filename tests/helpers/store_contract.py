@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import time
@@ -184,6 +185,19 @@ class StoreContract:
         with source.open("r+b") as file:
             file.write(b"edits")
         assert store.read("files/wheel").data == b"bytes"
+
+    def test_a_file_that_is_not_what_it_was_is_not_put(self, store: Store, tmp_path: Path) -> None:
+        source = tmp_path / "wheel"
+        source.write_bytes(b"bytes")
+        looked_at = hashlib.sha256(b"bytes").hexdigest()
+        assert store.put_file("files/good", source, sha256=looked_at)
+        source.write_bytes(b"edits")
+        for key in ("files/good", "files/new"):
+            with contextlib.suppress(StoreError):
+                assert not store.put_file(key, source, sha256=looked_at)
+        assert store.read("files/good").data == b"bytes"
+        assert not store.exists("files/new")
+        assert list(store.strays()) == []
 
     def test_putting_again_mends_what_is_there(self, store: Store, tmp_path: Path) -> None:
         source = tmp_path / "wheel"

@@ -22,6 +22,7 @@ from cairn.store.protocol import (
     OnBytes,
     StoredObject,
     Stray,
+    changed,
     checked,
     etag_of,
     ignored,
@@ -123,13 +124,21 @@ class LocalStore:
             files.write_bytes(path, data)
         return True
 
-    def put_file(self, key: str, source: Path, *, on_bytes: OnBytes = ignored) -> bool:
+    def put_file(
+        self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = ignored
+    ) -> bool:
         """See `Store.put_file`; no hard link, through which an edit of `source` would edit the store."""
         path, there = self._place_for(key), self.stat(key)
         size = source.stat().st_size
-        same = there is not None and there.size == size and there.sha256 == files.sha256_of(source)
+        same = (
+            there is not None and there.size == size and there.sha256 == (sha256 or files.sha256_of(source))
+        )
         if not same:
-            files.copy(source, path)
+            with files.writing_beside(path) as part:
+                files.copy_into(source, part)
+                # The copy is asked, not the file: that may change at any moment.
+                if sha256 is not None and files.sha256_of(part) != sha256:
+                    raise changed(source)
         on_bytes(size)
         return not same
 

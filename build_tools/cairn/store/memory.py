@@ -18,6 +18,7 @@ from cairn.store.protocol import (
     OnBytes,
     StoredObject,
     Stray,
+    changed,
     checked,
     etag_of,
     ignored,
@@ -100,9 +101,13 @@ class MemoryStore:
             self._put(key, data)
         return True
 
-    def put_file(self, key: str, source: Path, *, on_bytes: OnBytes = ignored) -> bool:
+    def put_file(
+        self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = ignored
+    ) -> bool:
         """See `Store.put_file`."""
         data = source.read_bytes()
+        if sha256 is not None and etag_of(data) != sha256:
+            raise changed(source)
         same = self.objects.get(checked(key)) == data
         if not same:
             self.write(key, data)

@@ -70,7 +70,14 @@ class OverlayStore:
         """Refused."""
         self._refuse(key)
 
-    def put_file(self, key: str, source: Path, *, on_bytes: OnBytes = ignored) -> NoReturn:  # noqa: ARG002 - likewise
+    def put_file(
+        self,
+        key: str,
+        source: Path,  # noqa: ARG002 - likewise
+        *,
+        sha256: str | None = None,  # noqa: ARG002
+        on_bytes: OnBytes = ignored,  # noqa: ARG002
+    ) -> NoReturn:
         """Refused."""
         self._refuse(key)
 

@@ -164,19 +164,23 @@ class Store(Protocol):
             reply was lost: the caller finds out by reading.
         """
 
-    def put_file(self, key: str, source: Path, *, on_bytes: OnBytes = ignored) -> bool:
+    def put_file(
+        self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = ignored
+    ) -> bool:
         """Put the bytes of a local file under `key`; later changes of the file do not reach the store.
 
         Args:
             key: where it goes.
             source: the file.
+            sha256: what it had when it was looked at; None takes it as it is.
             on_bytes: told of the progress.
 
         Returns:
             False where these bytes are there already, by size and sha256; then nothing was written.
 
         Raises:
-            StoreError: while it was sent, a different writer put other bytes under the key.
+            StoreError: it has a different sha256 by now, and what was there is unchanged; or, while it was
+                sent, a different writer put other bytes under the key.
         """
 
     def as_file(self, key: str, *, on_bytes: OnBytes = ignored) -> AbstractContextManager[Path]:
@@ -222,6 +226,14 @@ def write_once(store: Store, key: str, data: bytes) -> bool:
         pass  # it is written all the same
     store.write(key, data)
     return True
+
+
+def changed(source: Path) -> StoreError:
+    """What to raise where a file is not what it was when its sha256 was taken."""
+    return StoreError(
+        f"{source} was changed while it was sent",
+        tip="send it again when nothing writes to it any more",
+    )
 
 
 def checked(key: str) -> str:

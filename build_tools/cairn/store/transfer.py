@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeAlias
 
 from cairn import files
@@ -67,6 +68,7 @@ def put_files(
     store: Store,
     sources: Mapping[str, Path],
     *,
+    sha256s: Mapping[str, str] = MappingProxyType({}),
     jobs: int = _JOBS,
     on_progress: OnProgress = lambda _: None,
     dry_run: bool = False,
@@ -76,19 +78,21 @@ def put_files(
     Args:
         store: where they go.
         sources: the files by key.
+        sha256s: what they had when they were looked at, by key; without, they are taken as they are.
         jobs: how many at once.
         on_progress: called from time to time, and at the end.
         dry_run: find out what would be sent, and send nothing.
 
     Raises:
-        StoreError: a different writer put other bytes under a key meanwhile.
+        StoreError: a file was changed since then, or a different writer put other bytes under a key
+            meanwhile.
     """
     sizes = {key: path.stat().st_size for key, path in sources.items()}
 
     def put(key: str, on_bytes: OnBytes) -> bool:
         if dry_run:
             return not _same(store.stat(key), sources[key])
-        return store.put_file(key, sources[key], on_bytes=on_bytes)
+        return store.put_file(key, sources[key], sha256=sha256s.get(key), on_bytes=on_bytes)
 
     return _moved(sizes, put, jobs=jobs, on_progress=on_progress)
 

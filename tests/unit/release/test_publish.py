@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,8 +14,10 @@ from cairn.errors import StoreError, UsageError
 from cairn.release.index import keys
 from cairn.release.index.commit import recover
 from cairn.release.index.snapshot import Index
-from cairn.release.publish import distribution
+from cairn.release.publish import distribution, files
 from cairn.release.publish.files import publish
+from cairn.store import transfer
+from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from helpers import release
 from helpers.release import Breaking, Broken, audit, contents, keys_of, make_sdist, make_wheel, metadata
@@ -65,6 +70,28 @@ def test_a_file_that_is_given_twice_is_offered_once(store: MemoryStore, tmp_path
     assert [e.filename for e in publish(store, "staging", [wheel, wheel]).added] == [wheel.name]
     assert filenames(store, "staging", "a") == [wheel.name]
     assert publish(store, "staging", [wheel, wheel]).already == (wheel.name,)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_file_that_is_written_to_meanwhile_is_not_published(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, there: bool
+) -> None:
+    store = LocalStore(tmp_path / "store")
+    wheel = make_wheel(tmp_path, "a", "1.0")
+    good = wheel.read_bytes()
+    if there:
+        publish(store, "staging", [wheel])
+    before = contents(store)
+
+    def put_files(*given: Any, **more: Any) -> object:
+        wheel.write_bytes(good + b"more")  # such as by a build that goes on
+        return transfer.put_files(*given, **more)
+
+    monkeypatch.setattr(files, "transfer", SimpleNamespace(put_files=put_files))
+    with contextlib.suppress(StoreError):
+        publish(store, "staging", [wheel])
+        assert there
+    assert contents(store) == before
 
 
 def test_a_dry_run_says_what_it_would_do_and_writes_nothing(store: MemoryStore, tmp_path: Path) -> None:

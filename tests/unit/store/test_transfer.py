@@ -64,10 +64,12 @@ def test_files_travel_side_by_side(sources: dict[str, Path]) -> None:
     together = threading.Barrier(4, timeout=20)
 
     class Slow(MemoryStore):
-        def put_file(self, key: str, source: Path, *, on_bytes: OnBytes = ignored) -> bool:
+        def put_file(
+            self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = ignored
+        ) -> bool:
             if key < "files/4":
                 together.wait()  # breaks unless four are under way at once
-            return super().put_file(key, source, on_bytes=on_bytes)
+            return super().put_file(key, source, sha256=sha256, on_bytes=on_bytes)
 
     store = Slow()
     put_files(store, sources)

@@ -199,7 +199,11 @@ def _entry(item: Dist, taken: str, build: str) -> FileEntry:
 def _put_files(store: Store, dists: Sequence[Dist], on_step: Progress) -> None:
     """Put files and their metadata; publishing a file again repairs what was damaged in the store."""
     sources = {keys.file_key(item.sha256, item.path.name): item.path for item in dists}
-    done = transfer.put_files(store, sources, on_progress=lambda progress: on_step(str(progress)))
+    # A file that somebody has written to since it was checked is refused: its key says what was checked.
+    sha256s = {keys.file_key(item.sha256, item.path.name): item.sha256 for item in dists}
+    done = transfer.put_files(
+        store, sources, sha256s=sha256s, on_progress=lambda progress: on_step(str(progress))
+    )
     side_by_side(lambda key: keep_young(store, key), done.already)
     side_by_side(lambda item: _put_sidecar(store, item), dists)
 

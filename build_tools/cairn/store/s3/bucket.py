@@ -21,6 +21,7 @@ from cairn.store.protocol import (
     OnBytes,
     StoredObject,
     Stray,
+    changed,
     checked,
     ignored,
 )
@@ -114,11 +115,16 @@ class BucketStore:
             return False
         return True
 
-    def put_file(self, key: str, source: Path, *, on_bytes: OnBytes = ignored) -> bool:
+    def put_file(
+        self, key: str, source: Path, *, sha256: str | None = None, on_bytes: OnBytes = ignored
+    ) -> bool:
         """See `Store.put_file`."""
         checked(key)
         before = source.stat()
-        sha256 = files.sha256_of(source)
+        found = files.sha256_of(source)
+        if sha256 not in (None, found):
+            raise changed(source)
+        sha256 = found
         for _ in range(self.bucket.policy.attempts):
             there = self.stat(key)
             if there is not None and (there.size, there.sha256) == (before.st_size, sha256):
@@ -144,7 +150,7 @@ class BucketStore:
             after = source.stat()
             if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
                 self.delete(key)  # it is neither what the file was nor what it is
-                raise StoreError(f"{source} was changed while it was sent", tip="send it again")
+                raise changed(source)
             return True
         raise StoreError(f"{self.url}/{key}: the server says that it is there, and it is not")
 
