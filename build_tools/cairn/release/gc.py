@@ -117,16 +117,17 @@ def _named(snapshot: Snapshot, since: datetime) -> set[str]:
     A generation that is young and does not count may be about to.
     """
     index = snapshot.index
+    listed = index.store.list(keys.generations_prefix(index.name))
+    young = [named for one in listed if one.modified >= since and (named := keys.generation_of(one.key))]
     found: set[str] = set()
-    for _, counted in index.chain(snapshot):
+    for digest, counted in index.chain(snapshot):
         found |= _names(index, counted)
-        # The one before it counted until this one was made.
-        if datetime.fromisoformat(counted.when) < since:
+        # The one before it counted until this one was made: by the clock of its writer, or by that of the
+        # store if that says later. A writer whose clock is slow must not make what it took away look old.
+        if datetime.fromisoformat(counted.when) < since and (counted.number, digest) not in young:
             break
-    for listed in index.store.list(keys.generations_prefix(index.name)):
-        young = keys.generation_of(listed.key)
-        if young is not None and listed.modified >= since:
-            found |= _names(index, index.generation(*young))
+    for named in young:
+        found |= _names(index, index.generation(*named))
     return found
 
 

@@ -14,7 +14,7 @@ from cairn.release.audit.audit import audit
 from cairn.release.gc import collect
 from cairn.release.history.retain import Rule, retain
 from cairn.release.history.rollback import rollback
-from cairn.release.index import generation, keys
+from cairn.release.index import commit, generation, keys
 from cairn.release.index.generation import digest_of
 from cairn.release.index.snapshot import Index
 from cairn.release.publish.files import publish
@@ -98,6 +98,20 @@ def test_what_can_still_be_rolled_back_to_stays(released: MemoryStore) -> None:
     age(released, 20)
     collect(released, older_than=MONTH)
     rollback(released, "release", "3")
+    assert audit(released, hashes=True).good
+
+
+def test_a_writer_whose_clock_is_slow_does_not_make_the_past_look_older(
+    released: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everything_is_a_year_old(released)
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "now", lambda: "2001-01-01T00:00:00.000000Z")
+        for index in ("release", "staging"):
+            retain(released, index, Rule(last=1))
+    collect(released, older_than=MONTH)
+    rollback(released, "release", "3")
+    rollback(released, "staging", "5")
     assert audit(released, hashes=True).good
 
 
