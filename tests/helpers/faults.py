@@ -1,24 +1,20 @@
 """Faults at one request of many, in front of any store: shown as a store shows them in the end.
 
 On the line to a server of buckets there is `faulty_server`, which tries what our client does about them.
-
-    for store in every_request(DIFFERENT, fresh, act):
-        check(store)  # `act` was run on a new store, and its 1st, 2nd, … request broke
 """
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import io
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
-from cairn.errors import CairnError, NetworkError
+from cairn.errors import NetworkError
 from cairn.store.protocol import ListedObject, ObjectInfo, OnBytes, Store, StoredObject, Stray, ignored
 
 T = TypeVar("T")
@@ -149,42 +145,6 @@ class FaultyStore:
         done = work()
         _after(fault, reads=kind in ("read", "list", "folders", "strays"))
         return done
-
-
-def every_request(
-    faults: Iterable[Fault], fresh: Callable[[], Store], act: Callable[[Store], object]
-) -> Iterator[Store]:
-    """New stores on which `act` was tried, with each fault at each request that it can happen to.
-
-    Failures that a user would be told (`CairnError`) are what is expected of `act`; others are raised.
-    """
-    counted = FaultyStore(fresh(), Plan())
-    act(counted)
-    kinds = [kind for kind, _ in counted.plan.requests]
-    for fault in faults:
-        for at in (number for number, kind in enumerate(kinds, start=1) if kind in _HAPPENS_TO[fault]):
-            store = FaultyStore(fresh(), Plan(fault, at))
-            with contextlib.suppress(CairnError):
-                act(store)
-            yield store.inner
-
-
-_CONDITIONAL = frozenset({"write_if"})
-_WRITES = frozenset({"write", "write_if", "put_file", "delete", "renew", "discard"})
-_READS = frozenset({"read", "open", "as_file", "list", "folders", "strays"})
-# A question whose reply is lost might as well not have been asked.
-_HAPPENS_TO = {
-    Fault.LOST: _WRITES,
-    Fault.LOST_AND_REPEATED: _CONDITIONAL,
-    Fault.REFUSED: _CONDITIONAL,
-    Fault.TRUNCATED: _READS,
-    **dict.fromkeys(
-        (Fault.CONFLICT, Fault.FAILED, Fault.BUSY, Fault.TIMEOUT), _WRITES | _READS | {"stat", "exists"}
-    ),
-}
-
-DIFFERENT = (Fault.LOST, Fault.LOST_AND_REPEATED, Fault.REFUSED, Fault.FAILED, Fault.TRUNCATED)
-"""The others are the same as `FAILED` in front of a store: what was asked is not done, and that is said."""
 
 
 def _before(fault: Fault | None) -> None:
