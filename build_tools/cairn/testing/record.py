@@ -10,6 +10,7 @@ from typing import Literal
 from cairn import datafile
 from cairn.errors import UsageError
 from cairn.stack import RecordKind
+from cairn.targets import parse_target_id
 
 Verdict = Literal["passed", "failed", "invalid", "untested"]
 
@@ -172,6 +173,7 @@ def _contradiction(record: TestRecord) -> str | None:
         "it names no wheel": not record.wheels,
         "it names a file twice": len(set(names)) != len(names),
         "one of its digests is not a sha256": not all(map(_is_digest, digests)),
+        "its hardware is called what no GPU is": not all(map(_is_target, record.hardware)),
         "a count is negative": any(count < 0 for count in datafile.to_plain(counts).values()),
         "more tests passed on a device than passed": counts.device_passed > counts.passed,
         "tests passed on a device, and there was none": counts.device_passed and not record.hardware,
@@ -190,6 +192,14 @@ def _impossible_time(record: TestRecord) -> str | None:
     except (ValueError, OverflowError):
         return f"it does not say when it was made: {record.started[:_TEXT]!r}"
     return "the time when it was made has no zone" if record.began.tzinfo is None else None
+
+
+def _is_target(text: str) -> bool:
+    try:
+        parse_target_id(text)
+    except UsageError:
+        return False
+    return True
 
 
 def _is_digest(text: str) -> bool:

@@ -200,3 +200,9 @@ def test_a_record_without_the_signature_that_is_asked_for_does_not_count(tmp_pat
     asked = Asked(wheel_set=made, records={"smoke": Floor()}, moment=datetime.now(UTC))
     found = evidence.weigh(asked, Kept(records=(unsigned,)))
     assert "is not signed" in "; ".join(found.missing)
+
+
+def test_what_a_record_says_is_shown_without_what_a_terminal_would_obey(tmp_path: Path) -> None:
+    made = sealed(tmp_path)
+    bad = record_of(made, verdict="failed", reason="1 failed\x1b[2J\u202e\nmet")
+    assert weigh(made, bad).standing[0].endswith(r"failed: 1 failed\x1b[2J\u202e\nmet")

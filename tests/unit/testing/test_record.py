@@ -41,6 +41,11 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
         ({"counts": Counts(passed=1, skipped=-1)}, "negative"),
         ({"hardware": ()}, "there was none"),
         ({"wheels": ()}, "names no wheel"),
+        ({"wheels": RECORD.wheels * 2}, "names a file twice"),
+        ({"hardware": ("gfx942", "RX 7900")}, "called what no GPU is"),
+        ({"duration_seconds": -0.5}, "less than no time"),
+        ({"started": "today"}, "does not say when"),
+        ({"started": "2026-01-02T03:04:05"}, "has no zone"),
         ({"set_id": "A" * 64}, "not a sha256"),
         ({"junit_sha256": "abc"}, "not a sha256"),
     ],
@@ -76,3 +81,30 @@ def test_a_file_of_another_shape_is_refused(tmp_path: Path, old: str, new: str) 
 def test_counts_add_up() -> None:
     counts = Counts(passed=4, failed=3, errors=2, skipped=1)
     assert (counts.executed, counts.total) == (9, 10)
+
+
+def test_a_record_knows_when_it_began_and_ended() -> None:
+    assert (RECORD.ended - RECORD.began).total_seconds() == 1.5
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"torch-2.9.0-py3-none-any.whl": "b" * 64}, None),
+        ({"torch-2.9.0-py3-none-any.whl": "b" * 64, "numpy-2.0-py3-none-any.whl": "c" * 64}, None),
+        ({"torch-2.9.0-py3-none-any.whl": "c" * 64}, "of other bytes: torch-2.9.0-py3-none-any.whl"),
+        (
+            {"torch-2.9.1-py3-none-any.whl": "b" * 64},
+            "what the set does not have: torch-2.9.0-py3-none-any.whl",
+        ),
+    ],
+)
+def test_a_record_is_of_the_files_that_it_names(files: dict[str, str], said: str | None) -> None:
+    found = record.disagreement(RECORD, files, [name for name in files if name.startswith("torch")])
+    assert (found is None) is (said is None)
+    assert (said or "") in (found or "")
+
+
+def test_a_record_covers_all_that_is_the_sets_own() -> None:
+    files = {"torch-2.9.0-py3-none-any.whl": "b" * 64, "triton-3.5-py3-none-any.whl": "c" * 64}
+    assert record.disagreement(RECORD, files, list(files)) == "it does not cover triton-3.5-py3-none-any.whl"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from cairn import datafile, targets
+import msgspec
+
+from cairn import targets
 from cairn.errors import CairnError
 from cairn.files import sha256_of
 from cairn.release.gate.case import Case, Files, ref
@@ -14,6 +16,16 @@ from cairn.release.index.snapshot import MANIFEST_FILE
 from cairn.release.index.write import set_objects
 from cairn.wheels import wheels_to_set
 from cairn.wheels.wheelset import ClosureFile, SetWheel
+
+
+class _Manifest(msgspec.Struct, frozen=True):
+    """What matters here of a manifest, whichever version of Cairn wrote it."""
+
+    stack: str
+    line: str
+    platform: str
+    pythons: tuple[str, ...]
+    targets: tuple[str, ...]
 
 
 def of_stack(case: Case, files: Files) -> Iterator[str]:  # noqa: ARG001 - as every demand is asked
@@ -60,13 +72,17 @@ def of_manifest(case: Case, files: Files) -> Iterator[str]:  # noqa: ARG001 - as
     if hashlib.sha256(data).hexdigest() != made.manifest_sha256:
         yield "its manifest was changed"
         return
-    manifest = datafile.parse_json(data, name=key)
-    for name, value in (("stack", made.stack), ("line", made.line), ("platform", made.platform)):
-        if manifest.get(name) != value:
-            yield f"the {name} of its manifest is {manifest.get(name)}, and not {value}"
-    if made.python not in manifest.get("pythons", ()):
+    try:
+        manifest = msgspec.json.decode(data, type=_Manifest)
+    except msgspec.DecodeError as error:
+        yield f"its manifest cannot be read: {error}"
+        return
+    for name in ("stack", "line", "platform"):
+        if getattr(manifest, name) != getattr(made, name):
+            yield f"the {name} of its manifest is {getattr(manifest, name)}, and not {getattr(made, name)}"
+    if made.python not in manifest.pythons:
         yield f"its manifest is not for Python {made.python}"
-    if lacking := [name for name in made.targets if name not in manifest.get("targets", ())]:
+    if lacking := [name for name in made.targets if name not in manifest.targets]:
         yield f"its manifest is not for {', '.join(lacking)}"
 
 

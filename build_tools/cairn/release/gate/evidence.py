@@ -14,6 +14,7 @@ from datetime import datetime
 
 from cairn import datafile
 from cairn.errors import UsageError
+from cairn.output.safe_text import visible
 from cairn.release import records as kept_records
 from cairn.release.records import SKEW, Kept, KeptRecord
 from cairn.stack import Floor, RecordKind
@@ -120,17 +121,19 @@ def weigh(asked: Asked, kept: Kept) -> Evidence:
     if missing:
         kinds = {item.digest: item.record.kind for item in kept.records}
         missing += [f"{kinds[digest]} record {digest[:_SHORT]}: {why}" for digest, why in ineffective.items()]
+    passed = (
+        f"{record.kind} passed on {', '.join(dict.fromkeys(record.hardware)) or 'a CPU'}"
+        for passed in by_kind.values()
+        for record in passed
+    )
     return Evidence(
-        standing=standing,
-        missing=tuple(missing),
+        # A record may hold any text, and these sentences come to pages and terminals.
+        standing=tuple(map(visible, standing)),
+        missing=tuple(map(visible, missing)),
         untested=left,
-        answered=answered,
-        passed=tuple(
-            f"{record.kind} passed on {', '.join(dict.fromkeys(record.hardware)) or 'a CPU'}"
-            for passed in by_kind.values()
-            for record in passed
-        ),
-        ineffective=ineffective,
+        answered=tuple(map(visible, answered)),
+        passed=tuple(map(visible, passed)),
+        ineffective={digest: visible(why) for digest, why in ineffective.items()},
     )
 
 

@@ -65,9 +65,9 @@ def weigh(case: Case) -> Evidence:
             since=datetime.fromisoformat(case.source.set(case.wheel_set.id).added),
             moment=case.moment,
         )
+        return evidence.weigh(asked, case.kept)
     except CairnError as error:
         return Evidence(standing=(str(error),), untested=case.wheel_set.targets)
-    return evidence.weigh(asked, case.kept)
 
 
 def _demands(case: Case, files: Files, found: Evidence, installed: Installation) -> Iterator[Demand]:
@@ -141,11 +141,19 @@ def _always_installed(case: Case) -> dict[str, frozenset[str]]:
         if asked in seen or project not in by_project:
             continue
         seen.add(asked)
-        for wanted in _needs(case, min(by_project[project])):
-            values = [markers | {"extra": extra} for extra in ("", *extras)]
-            if wanted.marker is None or any(wanted.marker.evaluate(value) for value in values):
-                waiting.append((str(canonicalize_name(wanted.name)), frozenset(wanted.extras)))
+        waiting += [
+            (str(canonicalize_name(wanted.name)), frozenset(wanted.extras))
+            for wanted in _needs(case, min(by_project[project]))
+            if any(_applies(wanted, markers | {"extra": extra}) for extra in ("", *extras))
+        ]
     return {project: frozenset(by_project[project]) for project, _ in seen}
+
+
+def _applies(wanted: Requirement, values: dict[str, str]) -> bool:
+    try:
+        return wanted.marker is None or wanted.marker.evaluate(values)
+    except ValueError:  # it compares what cannot be compared; installers then differ
+        return False
 
 
 def _needs(case: Case, name: str) -> tuple[Requirement, ...]:
