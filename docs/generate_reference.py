@@ -28,7 +28,9 @@ from cairn.cli.upstream import (
     pytorch_repo,
     run_pytorch_smoke_tests,
 )
+from cairn.pipeline import bisect
 from cairn.release import notify, records
+from cairn.release.audit import report
 from cairn.release.gate import judgement
 from cairn.release.index import generation
 from cairn.release.pages import targets_file, view
@@ -117,6 +119,8 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         view.Night,
         "Below `status/` of an index: how the last run of a line, family, Python and platform ended.",
     )
+    yield "audit.json", report.AuditReport, "What `cairn index audit --json` prints."
+    yield "bisect.json", bisect.Search, "`cairn bisect` writes it after each run, and goes on from it."
     yield "judgement.json", judgement.GateReport, "`cairn release promote` keeps it beside the set."
     yield (
         "answer.json",

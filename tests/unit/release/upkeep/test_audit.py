@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -28,6 +29,7 @@ Tamper = Callable[[MemoryStore, Sets], object]
 
 TORCH = "torch-2.9.0-py3-none-any.whl"
 ZERO = "0" * 64
+PAGE = Path(__file__).parents[4] / "docs" / "explanation" / "audit.md"
 
 
 def one(store: MemoryStore, beginning: str) -> str:
@@ -427,6 +429,19 @@ TAMPERING: list[tuple[str, Tamper, str]] = [
         "torch-2.9.0.* is .* where capital letters do not count",
     ),
 ]
+
+
+def rows() -> Iterator[str]:
+    """The table of the page on the audit."""
+    yield "| somebody has done this | the audit says (a regular expression) |"
+    yield "| --- | --- |"
+    for what, _, said in TAMPERING:
+        yield f"| {what} | `{said.replace('|', '&#124;')}` |"
+
+
+def test_the_page_on_the_audit_has_every_row() -> None:
+    shown = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    assert shown[-len(TAMPERING) - 2 :] == list(rows()), "put `rows()` into docs/explanation/audit.md"
 
 
 @pytest.mark.parametrize(("act", "said"), [pytest.param(*row[1:], id=row[0]) for row in TAMPERING])
