@@ -95,7 +95,9 @@ def _add_new_version(commands: Subparsers) -> None:
         example="cairn release new-version SET --promote rc1 --store ./store --output-dir rc1",
     )
     parser.add_argument("set_id", metavar="SET", help="its set.json, or its id: the first digits will do")
-    parser.add_argument("--promote", metavar="STAGE", required=True, help="rc1, rc2, … or final")
+    parser.add_argument(
+        "--promote", metavar="STAGE", required=True, help="one stage further: rc1, rc2, … or final"
+    )
     arguments.add_store(parser)
     arguments.add_index(parser, default="staging")
     arguments.add_output_dir(parser)
