@@ -4,13 +4,14 @@ import contextlib
 import io
 import json
 import tarfile
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from cairn.errors import StoreError, UsageError
+from cairn.errors import StoreError, UsageError, WheelError
 from cairn.release.index import keys
 from cairn.release.index.commit import recover
 from cairn.release.index.snapshot import Index
@@ -197,6 +198,16 @@ def test_what_is_no_distribution_is_refused_in_one_line(
     with pytest.raises(StoreError, match=name):
         publish(store, "staging", [tmp_path / name])
     assert not store.objects
+
+
+def test_of_many_wheels_the_bad_one_is_named(store: MemoryStore, tmp_path: Path) -> None:
+    wheels = [make_wheel(tmp_path, name, "1.0") for name in ("a", "b")]
+    with zipfile.ZipFile(wheels[1], "w") as archive:
+        archive.writestr("b-1.0.dist-info/METADATA", "Metadata-Version: 2.1\n")
+        archive.writestr("b-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\n")
+        archive.writestr("b-1.0.dist-info/RECORD", "")
+    with pytest.raises(WheelError, match=r"METADATA of b-1\.0-py3-none-any\.whl has no single Name"):
+        publish(store, "staging", wheels)
 
 
 def test_metadata_of_another_project_is_refused(store: MemoryStore, tmp_path: Path) -> None:

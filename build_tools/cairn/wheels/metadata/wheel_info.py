@@ -136,8 +136,8 @@ def read_archive(archive: Archive, name: FileName) -> WheelInfo:
         path=archive.path,
         file_name=archive.path.name,
         distribution=name.distribution,
-        name=_required(raw.get("name"), "Name"),
-        version=_required(raw.get("version"), "Version"),
+        name=_required(raw.get("name"), "Name", archive),
+        version=_required(raw.get("version"), "Version", archive),
         build=name.build,
         tags=name.tags,
         dist_info=folder,
@@ -235,7 +235,10 @@ def find_dist_info(archive: Archive, distribution: str) -> str:
     # The folder spells the name as the build tool did: names are compared in canonical form (PEP 503).
     owner = found[0].removesuffix(_DIST_INFO).rpartition("-")[0]
     if canonicalize_name(owner) != distribution:
-        raise WheelError(f"the folder {found[0]} is not that of {distribution}")
+        raise WheelError(
+            f"{archive.path.name}: the folder {found[0]} is not that of {distribution}",
+            tip="a wheel cannot be renamed: build it under the name that it is to have",
+        )
     return found[0]
 
 
@@ -284,9 +287,11 @@ def _tags(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def _required(value: _T | None, name: str) -> _T:
+def _required(value: _T | None, name: str, archive: Archive) -> _T:
     if value is None:
-        raise WheelError(f"METADATA has no single {name}")
+        raise WheelError(
+            f"the METADATA of {archive.path.name} has no single {name}", tip="build the wheel again"
+        )
     return value
 
 
