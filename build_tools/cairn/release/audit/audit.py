@@ -54,6 +54,9 @@ def audit(
         if keys.checked_index(name) not in there:
             raise missing(store, name)
     problems = list(inventory.problems)
+    if not there:  # perhaps the disk that it should be on: nothing must not look like nothing wrong
+        said = f"{store.url} has no index: nothing was ever published into it, or all of it was lost"
+        problems.append(Problem(code="pointer", index=None, where=store.url, said=said))
     counting: dict[str, int | None] = {}
     for name in indexes or there:
         snapshot, found = _index(name, inventory, hashes=hashes, trust=trust, on_step=on_step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterator, Mapping
 
 from cairn.concurrency import side_by_side
@@ -10,7 +11,7 @@ from cairn.output import Progress
 from cairn.release.audit.inventory import Inventory
 from cairn.release.audit.report import Problem
 from cairn.release.index import keys, people, render, write
-from cairn.release.index.generation import FileEntry, ProjectState
+from cairn.release.index.generation import FileEntry, ProjectState, project_of
 from cairn.release.index.snapshot import Snapshot, objects_of
 from cairn.store.protocol import MissingKeyError, Store, sha256_of
 
@@ -30,6 +31,8 @@ def check(snapshot: Snapshot, inventory: Inventory, *, hashes: bool, on_step: Pr
             yield Problem(code="generation", index=name, where=project_name, said=found)
         else:
             projects.append(found)
+            for said in _strange_names(name, found):
+                yield Problem(code="generation", index=name, where=project_name, said=said)
     on_step(f"{name}: files")
     entries = [file for project in projects for file in project.files]
     for problems in side_by_side(
@@ -45,6 +48,18 @@ def _project(snapshot: Snapshot, name: str) -> ProjectState | str:
         return snapshot.project(name)
     except (CairnError, OSError) as error:
         return f"the state of {name} cannot be read: {error}"
+
+
+def _strange_names(index: str, project: ProjectState) -> Iterator[str]:
+    """Files that the page of a project must not have, whoever made the generation that says so."""
+    counts = collections.Counter(file.filename for file in project.files)
+    yield from (f"{index} offers two files called {name}" for name, count in counts.items() if count > 1)
+    for name in counts:
+        try:
+            if project_of(name) != project.name:
+                yield f"{index} offers {name} as {project.name}"
+        except CairnError as error:
+            yield f"{index} offers as {project.name}: {error}"
 
 
 def file_problems(inventory: Inventory, file: FileEntry, *, index: str, hashes: bool) -> tuple[Problem, ...]:

@@ -18,7 +18,7 @@ from cairn.release.audit.report import AuditReport
 from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import yank
 from cairn.release.index import generation, keys
-from cairn.release.index.generation import Generation, Pointer, digest_of
+from cairn.release.index.generation import FileEntry, Generation, Pointer, digest_of
 from cairn.release.index.snapshot import Index
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
@@ -102,6 +102,16 @@ def change_entry(store: MemoryStore, sets: Sets, **changes: object) -> None:
     there = Index(store, "release").load().set(sets["2.9.0"].id)
     digest = Index(store, "release").put_part(msgspec.structs.replace(there, **changes))
     forge(store, sets={**now(store).sets, there.set_id: digest})
+
+
+def add_to_torch(store: MemoryStore, act: Callable[[FileEntry], FileEntry]) -> None:
+    """Have the release offer one file more of torch, in a generation that fits."""
+    index = Index(store, "release")
+    torch = index.load().project("torch")
+    found = torch.file(TORCH)
+    assert found is not None
+    digest = index.put_part(msgspec.structs.replace(torch, files=(*torch.files, act(found))))
+    forge(store, projects={**now(store).projects, "torch": digest})
 
 
 def add_record(store: MemoryStore, sets: Sets) -> str:
@@ -360,6 +370,18 @@ TAMPERING: list[tuple[str, Tamper, str]] = [
         lambda s, x: s.delete(of_set(x, "locks/pylock.toml")),
         "locks/pylock.toml is missing",
     ),
+    (
+        "a project has two files of one name",
+        lambda s, _: add_to_torch(s, lambda f: msgspec.structs.replace(f, sha256="1" * 64)),
+        "release offers two files called torch-2.9.0-py3-none-any.whl",
+    ),
+    (
+        "a project has a file of another one",
+        lambda s, _: add_to_torch(
+            s, lambda f: msgspec.structs.replace(f, filename="evil-2.9.0-py3-none-any.whl")
+        ),
+        "release offers evil-2.9.0-py3-none-any.whl as torch",
+    ),
     # what was said of sets
     ("a record is edited", lambda s, x: edit(s, add_record(s, x), b"{}", b"[]"), "records/.* was changed"),
     (
@@ -539,6 +561,11 @@ def test_an_index_that_is_not_there_is_not_good(released: MemoryStore) -> None:
         audit(released, ("nightly",))
     with pytest.raises(UsageError, match="not a channel"):
         audit(released, ("nope",))
+
+
+def test_a_store_of_which_nothing_is_left_is_not_good() -> None:
+    (problem,) = audit(MemoryStore()).problems
+    assert "has no index" in problem.said
 
 
 def test_the_report_is_for_programs_too(released: MemoryStore) -> None:
