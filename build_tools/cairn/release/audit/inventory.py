@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import collections
 import re
 from collections.abc import Iterable, Iterator
@@ -12,6 +13,7 @@ from cairn.release.audit.report import SHOWN, Counted, KeyClass, Problem
 from cairn.release.index import keys
 from cairn.store.protocol import ListedObject, Store, Stray
 
+_LAST = "\U0010ffff"  # the last character there is: what begins with a prefix sorts before it with this
 _FILE = re.compile(r"files/([0-9a-f]{2})/([0-9a-f]{64})/[^/]+")
 
 
@@ -42,6 +44,7 @@ class Inventory:
         except (CairnError, OSError) as error:
             said = f"the store cannot be listed to its end: {error}"
             self.problems.append(Problem(code="key", index=None, where=store.url, said=said))
+        self._sorted = sorted(self.objects)  # asked for what is below a prefix once for each set
 
     def size(self, key: str) -> int | None:
         """The size of an object; None where there is none, also not since the store was listed."""
@@ -51,8 +54,9 @@ class Inventory:
         return found.size if found else None
 
     def below(self, prefix: str) -> list[str]:
-        """The keys that begin so."""
-        return sorted(key for key in self.objects if key.startswith(prefix))
+        """The keys that begin so, sorted."""
+        first, last = (bisect.bisect_left(self._sorted, text) for text in (prefix, f"{prefix}{_LAST}"))
+        return self._sorted[first:last]
 
     def indexes(self) -> tuple[str, ...]:
         """Every index that anything is left of, also one whose pointer was lost."""
