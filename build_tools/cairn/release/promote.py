@@ -6,7 +6,7 @@ Indexes of a store share their files, so nothing is copied: what is promoted is 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from cairn.release.gate.judgement import GateReport
 from cairn.release.history.yank import refuse_yanked
 from cairn.release.index import keys, write
 from cairn.release.index.commit import commit, recover
-from cairn.release.index.generation import IndexSet, project_of
+from cairn.release.index.generation import project_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, read_set, refs_of, whole_id
 from cairn.release.provenance.attest import Attester, attest
 from cairn.release.provenance.attested import Attested
@@ -134,11 +134,14 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         given = [msgspec.structs.replace(item, doubt="it is not signed") for item in given]
     wheel_set = read_set(store, set_id)
     rules.refuse_other_family(target, wheel_set)
-    for _ in range(_JUDGEMENTS):
+
+    def case() -> Case:
+        """What there is to judge at this moment."""
         before, now_there = offered.load(), there.load()
-        entry, is_there = index_set(wheel_set), set_id in now_there.set_ids
-        change = Change() if is_there else promotion(before, now_there, wheel_set, entry=entry)
-        case = Case(
+        change = Change()
+        if set_id not in now_there.set_ids:
+            change = promotion(before, now_there, wheel_set, entry=index_set(wheel_set))
+        return Case(
             source=before,
             target=now_there,
             after=now_there.with_change(change),
@@ -149,19 +152,30 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
             lock=lock,
             python=python,
         )
-        if is_there:
+
+    return _through_the_gate(case, attester, dry_run=dry_run, on_step=on_step)
+
+
+def _through_the_gate(
+    look: Callable[[], Case], attester: Attester | None, *, dry_run: bool, on_step: Progress
+) -> Promotion:
+    """Judge what there is and commit just that; where it changes meanwhile, judge it again."""
+    for _ in range(_JUDGEMENTS):
+        case = look()
+        if case.wheel_set.id in case.target.set_ids:
             return _kept(case, dry_run=dry_run)
-        refuse_yanked(store, set_id)
+        refuse_yanked(case.store, case.wheel_set.id)
         on_step("asking the gate")
         report = gate.check(case)
         if not report.holds:
             raise RefusedError(report)
         try:
-            return _transfer(case, entry, report, attester, dry_run=dry_run, on_step=on_step)
+            return _transfer(case, report, attester, dry_run=dry_run, on_step=on_step)
         except _MovedError as moved:
             on_step(f"{moved}, asking the gate again")
     raise StoreError(
-        f"others changed {target} {_JUDGEMENTS} times while the gate was asked", tip="run it again"
+        f"others changed {case.target.index.name} {_JUDGEMENTS} times while the gate was asked",
+        tip="run it again",
     )
 
 
@@ -194,13 +208,7 @@ def _kept(case: Case, *, dry_run: bool) -> Promotion:
 
 
 def _transfer(
-    case: Case,
-    entry: IndexSet,
-    report: GateReport,
-    attester: Attester | None,
-    *,
-    dry_run: bool,
-    on_step: Progress,
+    case: Case, report: GateReport, attester: Attester | None, *, dry_run: bool, on_step: Progress
 ) -> Promotion:
     """Offer the set, and what it needs, in the very state of the target that the gate has judged.
 
@@ -212,7 +220,7 @@ def _transfer(
     digest = hashlib.sha256(judgement).hexdigest()
     of_set = (k.digest for k in case.kept.records if not kept_records.disagreement(k.record, case.wheel_set))
     entry = msgspec.structs.replace(
-        entry,
+        index_set(case.wheel_set),
         records=tuple(of_set),
         judgement=digest,
         untested=report.word,
