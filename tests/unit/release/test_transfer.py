@@ -140,7 +140,7 @@ def test_promotion_says_untested_of_a_set_of_which_no_judgement_was_kept(
 ) -> None:
     store = LocalStore(tmp_path / "store")
     made = stage(store, "2.9.0")
-    move(store, made, untested="untested; bypassed by ann: no GPU")
+    move(store, made, judged=False, untested="untested; bypassed by ann: no GPU")
     at = ["--store", str(store.path), "--stack", str(write_stack(tmp_path / "stack", made))]
     for more in ([], ["--json"]):
         assert main(["release", "promote", made.id, *at, *more]) == 0

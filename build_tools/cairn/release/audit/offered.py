@@ -43,6 +43,14 @@ def check(snapshot: Snapshot, inventory: Inventory, *, hashes: bool, on_step: Pr
     yield from _pages(snapshot, projects, inventory)
 
 
+def readable_projects(snapshot: Snapshot) -> Iterator[ProjectState]:
+    """The projects of an index whose parts are there and true."""
+    for name in snapshot.project_names:
+        project = _project(snapshot, name)
+        if not isinstance(project, str):
+            yield project
+
+
 def _project(snapshot: Snapshot, name: str) -> ProjectState | str:
     try:
         return snapshot.project(name)

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 from packaging.utils import canonicalize_name
 
+from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
 from cairn.output import Progress
 from cairn.release.audit.inventory import Inventory
-from cairn.release.audit.offered import differences
+from cairn.release.audit.offered import differences, readable_projects
 from cairn.release.audit.report import Code, Problem
 from cairn.release.index import keys, write
-from cairn.release.index.generation import FileRef, IndexSet, project_of, version_of
+from cairn.release.index.generation import FileEntry, FileRef, IndexSet, project_of, version_of
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Snapshot, read_set
 from cairn.release.provenance import chain
 from cairn.release.provenance.trust import Trust
@@ -47,6 +48,29 @@ def check(
     for number, problems in enumerate(side_by_side(one, ids, jobs=_AT_ONCE), start=1):
         on_step(f"{name}: set {number} of {len(ids)}")
         yield from problems
+    if keys.is_gated(name):
+        for file in _of_no_set(snapshot, inventory):
+            said = f"{file.filename} is of no set that the gate let into {name}"
+            yield Problem(code="file", index=name, where=file.filename, said=said)
+
+
+def _of_no_set(snapshot: Snapshot, inventory: Inventory) -> Iterator[FileEntry]:
+    """The files of an index that none of its sets has, but for what `retain` may have left."""
+    left = {file.ref: file for project in readable_projects(snapshot) for file in project.files}
+    of_index = set(snapshot.set_ids)
+    others = {key.split("/")[1] for key in inventory.below("sets/") if key.endswith(f"/{SET_FILE}")}
+    for set_id in (*sorted(of_index), *sorted(others - of_index)):
+        if not left:
+            return
+        try:
+            wheel_set = read_set(inventory.store, set_id)
+        except (CairnError, OSError):
+            continue  # that it is damaged is said of it already
+        # What came for other sets may stay when they go; their own wheels may not.
+        files = wheel_set.files if set_id in of_index else wheel_set.closure
+        for file in files:
+            left.pop(FileRef(filename=file.file_name, sha256=file.sha256), None)
+    yield from left.values()
 
 
 def _problems(
@@ -64,6 +88,8 @@ def _problems(
         return
     yield from (("set", said) for said in _entry(snapshot, entry, wheel_set))
     yield from (("evidence", said) for said in _named_evidence(inventory, entry))
+    if keys.is_gated(snapshot.index.name):
+        yield from (("evidence", said) for said in _judgement(snapshot, entry))
     yield from (("set", said) for said in _objects(inventory, wheel_set))
     try:
         metadata = locks.metadata_of(store, wheel_set)
@@ -119,6 +145,25 @@ def _named_evidence(inventory: Inventory, entry: IndexSet) -> Iterator[str]:
         key = keys.set_key(entry.set_id, name)
         if inventory.size(key) is None:
             yield f"{key} is missing"
+
+
+def _judgement(snapshot: Snapshot, entry: IndexSet) -> Iterator[str]:
+    """Why no gate let a set into an index that sets reach through the gate alone."""
+    name = snapshot.index.name
+    if entry.judgement is None:
+        yield f"{name} has it without a judgement of the gate"
+        return
+    key = keys.set_key(entry.set_id, f"judgements/{entry.judgement}.json")
+    try:
+        said = datafile.parse_json(snapshot.index.store.read(key).data, name=key)
+        about = (said["set_id"], said["target"])
+        refused = [demand["name"] for demand in said["demands"] if demand["outcome"] == "not met"]
+    except (CairnError, OSError, KeyError, TypeError):
+        return  # that it is missing or changed is said of it already
+    if about != (entry.set_id, name):
+        yield f"{key} is of the set {str(about[0])[:_SHORT]} for {str(about[1])[:64]}, not for {name}"
+    if refused or not said["demands"]:
+        yield f"{key} refused it: {', '.join(map(str, refused)) or 'nothing was asked'}"
 
 
 def _evidence(inventory: Inventory, set_id: str) -> Iterator[str]:

@@ -12,9 +12,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cairn import datafile
 from cairn.errors import StoreError, UsageError
 from cairn.release.audit.audit import audit
 from cairn.release.audit.report import AuditReport
+from cairn.release.gate.judgement import Demand, GateReport, Outcome
 from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import yank
 from cairn.release.index import generation, keys
@@ -30,6 +32,9 @@ Tamper = Callable[[MemoryStore, Sets], object]
 TORCH = "torch-2.9.0-py3-none-any.whl"
 ZERO = "0" * 64
 PAGE = Path(__file__).parents[4] / "docs" / "explanation" / "audit.md"
+
+
+EVIL = "torch-6.6-py3-none-any.whl"
 
 
 def one(store: MemoryStore, beginning: str) -> str:
@@ -112,6 +117,17 @@ def add_to_torch(store: MemoryStore, act: Callable[[FileEntry], FileEntry]) -> N
     assert found is not None
     digest = index.put_part(msgspec.structs.replace(torch, files=(*torch.files, act(found))))
     forge(store, projects={**now(store).projects, "torch": digest})
+
+
+def judge(store: MemoryStore, sets: Sets, *, target: str = "release", outcome: Outcome = "met") -> str:
+    """Put the judgement of a gate beside the set; its digest."""
+    set_id = sets["2.9.0"].id
+    demand = Demand(number=1, name="anything", outcome=outcome, reason="none")
+    said = GateReport(set_id=set_id, target=target, judged="", demands=(demand,), untested=())
+    data = datafile.dumps(said).encode()
+    digest = hashlib.sha256(data).hexdigest()
+    store.write(keys.set_key(set_id, f"judgements/{digest}.json"), data)
+    return digest
 
 
 def add_record(store: MemoryStore, sets: Sets) -> str:
@@ -403,6 +419,28 @@ TAMPERING: list[tuple[str, Tamper, str]] = [
         "the judgement is removed",
         lambda s, x: change_entry(s, x, judgement="2" * 64),
         "judgements/2+.json is missing",
+    ),
+    (
+        "a set is put past the gate",
+        lambda s, x: change_entry(s, x, judgement=None),
+        "release has it without a judgement of the gate",
+    ),
+    (
+        "a set is let in by the judgement of a different index",
+        lambda s, x: change_entry(s, x, judgement=judge(s, x, target="staging")),
+        "is of the set [0-9a-f]{12} for staging, not for release",
+    ),
+    (
+        "a set is let in by a judgement that refused it",
+        lambda s, x: change_entry(s, x, judgement=judge(s, x, outcome="not met")),
+        "refused it: anything",
+    ),
+    (
+        "a file is put past the gate",
+        lambda s, _: add_to_torch(
+            s, lambda f: msgspec.structs.replace(f, filename=EVIL, version="6.6", sets=())
+        ),
+        "torch-6.6-py3-none-any.whl is of no set that the gate let into release",
     ),
     (
         "a record is removed, and its signature is not",
