@@ -15,12 +15,17 @@ from cairn.errors import CairnError, UsageError
 from cairn.release.gate import installation
 from cairn.release.gate.case import Case
 from cairn.release.gate.judgement import GateReport
+from cairn.release.index.generation import MIRRORED, PUBLISHED
 from cairn.release.index.snapshot import Index
+from cairn.release.publish import distribution
+from cairn.release.publish.files import publish_dists
 from cairn.release.records import Answer, Kept
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import SetWheel, WheelSet
+from helpers.formats import make_elf
 from helpers.gate import AWAY, at, case_of, demand, judge, kept, record_of, stack_of
 from helpers.release import make_set, make_wheel, stage_set
+from helpers.wheels import build_wheel
 
 Stage = Callable[..., WheelSet]
 
@@ -90,6 +95,22 @@ def test_a_finding_is_let_through_by_a_reviewed_file_alone(store: MemoryStore, t
     assert demand(judge(store, made, stack=stack_of(made, allow=str(allow))), 1).outcome == "met"
     gone = demand(judge(store, made, stack=stack_of(made, allow=str(tmp_path / "gone.toml"))), 1)
     assert (gone.outcome, "gone.toml" in gone.reason) == ("not met", True)
+
+
+@pytest.mark.parametrize(("build", "outcome"), [(MIRRORED, "met"), (PUBLISHED, "not met")])
+def test_how_others_link_what_is_mirrored_is_theirs(
+    store: MemoryStore, tmp_path: Path, build: str, outcome: str
+) -> None:
+    library = make_elf(runpath="/opt/_internal/lib")
+    tag = "cp311-cp311-manylinux_2_28_x86_64"
+    scipy = build_wheel(
+        tmp_path, name="scipy", tags=[tag], requires=[], pure=False, files={"scipy/x.so": library}
+    )
+    publish_dists(Index(store, "staging"), [distribution.read(scipy)], "mirror", build=build)
+    torch = make_wheel(tmp_path, "torch", "2.9.0", requires=["scipy"])
+    made = stage_set(store, "staging", make_set([torch]), [torch])
+    found = demand(judge(store, made), 1)
+    assert (found.outcome, "/opt/_internal" in found.reason) == (outcome, outcome == "not met"), found.reason
 
 
 def wheel_of(distribution: str) -> SetWheel:
