@@ -210,12 +210,16 @@ class LocalStore:
                 f"{path} is a folder, in the way of an object", tip="see what it holds, and move it"
             )
         for parent in path.parents:
-            if parent.is_dir():
-                break
-            if parent.exists():
+            try:
+                # Asked once: a different writer may make the folder between one question and the next.
+                found = parent.stat()
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            if not stat.S_ISDIR(found.st_mode):
                 raise StoreError(
                     f"{parent} is a file, in the way of a folder", tip="see what it is, and move it"
                 )
+            break
         return path
 
     def _status(self, key: str) -> os.stat_result | None:

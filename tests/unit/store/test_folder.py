@@ -135,3 +135,21 @@ def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
     assert not store.exists("pipe")
     with pytest.raises(MissingKeyError):
         store.read("pipe")
+
+
+def test_a_folder_that_another_writer_makes_meanwhile_is_not_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path / "store")
+    real = Path.stat
+
+    def slow(path: Path, **options: bool) -> os.stat_result:
+        try:
+            return real(path, **options)
+        finally:
+            if path == store.path / "files":  # made right after it was looked for
+                os.makedirs(path, exist_ok=True)  # noqa: PTH103 - `Path.mkdir` would ask again
+
+    monkeypatch.setattr(Path, "stat", slow)
+    store.write("files/ab/wheel", b"bytes")
+    assert store.read("files/ab/wheel").data == b"bytes"
