@@ -294,7 +294,16 @@ WHEEL = "wheels/alpha-1.0-py3-none-any.whl"
 SET_VERSION = ("cairn", "wheel", "set-version", WHEEL, "--version", "2.0", "--output-dir", "out")
 PUBLISH = ("cairn", "index", "publish", "--store", "store", "--index", "staging")
 SMOKE = ("cairn", "test", "smoke", "--set", "set.json", "--find-links", "wheels", "--output-dir", "out")
-PROMOTE = ("cairn", "release", "promote", "--store", "store", "set.json")
+PROMOTE = (
+    "cairn",
+    "release",
+    "promote",
+    "--stack",
+    str(Path(__file__).parents[2] / "external-builds" / "sample"),
+    "--store",
+    "store",
+    "set.json",
+)
 CI = ("cairn", "ci", "run", "--stack", "stack", "--work-dir", "work")
 
 

@@ -43,6 +43,7 @@ def test_a_wheel_built_for_cuda_does_not_pass_beside_the_cpu_torch(tmp_path: Pat
         [wheel],
         manifest_sha256="0" * 64,
         stack="vision",
+        line="2.13",
         python="3.11",
         platform="linux_x86_64",
         family="cpu",
