@@ -22,6 +22,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what takes minutes, unless it was asked for."""
+    if not os.environ.get("CAIRN_TEST_ALL"):
+        for item in items:
+            if item.get_closest_marker("by_hand"):
+                item.add_marker(pytest.mark.skip(reason="takes minutes: CAIRN_TEST_ALL=1 runs it"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def temporary_files_of_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Whatever a killed program, or clang, leaves behind goes with the other files of the tests."""
