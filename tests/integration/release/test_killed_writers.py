@@ -22,6 +22,9 @@ from cairn.release.index.keys import index_url
 from cairn.release.index.snapshot import Index, existing, read_set
 from cairn.release.serve.server import serving
 from cairn.store.folder import LocalStore
+from cairn.store.opening import open_store
+from cairn.store.protocol import Store
+from helpers.buckets import Server
 from helpers.release import make_set, make_wheel, move, stage_set
 
 pytestmark = pytest.mark.slow
@@ -38,6 +41,7 @@ SETS = 3  # of each promoter
 WRITERS = {
     "promote": """
 from cairn.release.index.snapshot import read_set
+from helpers.buckets import Server
 from helpers.release import move
 for set_id in itertools.cycle(words):
     move(store, read_set(store, set_id))
@@ -57,12 +61,21 @@ while True:
 HEAD = """
 import itertools, random, sys, time
 from pathlib import Path
-from cairn.store.folder import LocalStore
-store, words = LocalStore(Path(sys.argv[1])), sys.argv[2:]
+from cairn.store.opening import open_store
+store, words = open_store(sys.argv[1]), sys.argv[2:]
 """
 
 
-def stage(store: LocalStore, folder: Path, version: str) -> str:
+@pytest.fixture(params=["folder", pytest.param("bucket", marks=pytest.mark.by_hand)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """A new store, which other processes open by its URL."""
+    if request.param == "folder":
+        return LocalStore(tmp_path / "store")
+    server: Server = request.getfixturevalue("s3_server")
+    return open_store(f"s3://{server.new_bucket()}/below")
+
+
+def stage(store: Store, folder: Path, version: str) -> str:
     """Stage a set whose wheels all have one version; its id."""
     wheels = [
         make_wheel(folder, "triton", version),
@@ -75,8 +88,8 @@ def stage(store: LocalStore, folder: Path, version: str) -> str:
 class Writer:
     """A process that writes to the store, begun again whenever it was killed, until all is over."""
 
-    def __init__(self, kind: str, store: LocalStore, *words: str) -> None:
-        self.command = [sys.executable, "-c", HEAD + WRITERS[kind], str(store.path), *words]
+    def __init__(self, kind: str, store: Store, *words: str) -> None:
+        self.command = [sys.executable, "-c", HEAD + WRITERS[kind], store.url, *words]
         self.env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
         self.kills = 0
         self.failures: list[str] = []
@@ -127,8 +140,9 @@ def killed_again_and_again(writers: list[Writer]) -> Iterator[None]:
 
 
 def test_clients_install_whole_sets_while_writers_are_killed(
-    store: LocalStore, tmp_path: Path, install: Install
+    place: Store, tmp_path: Path, install: Install
 ) -> None:
+    store = place
     ids = [stage(store, tmp_path / f"set{n}", f"2.9.{n}") for n in range(1 + PROMOTERS * SETS)]
     move(store, read_set(store, ids[0]))
     wheels = [[str(make_wheel(tmp_path / f"by{n}", "tool", f"{n}.{m}")) for m in range(12)] for n in range(2)]
@@ -157,7 +171,7 @@ def test_clients_install_whole_sets_while_writers_are_killed(
     check_store(store, [Path(path).name for share in wheels for path in share])
 
 
-def check_store(store: LocalStore, published: list[str]) -> None:
+def check_store(store: Store, published: list[str]) -> None:
     """Nothing is lost, every generation is true, and all pages say what counts."""
     for name in existing(store):
         recover(Index(store, name))

@@ -109,7 +109,10 @@ def read(path: Path) -> Dist:
     except ValueError as error:
         raise StoreError(f"the metadata of {path.name}: {error}", tip=_CORRECT) from error
     if (canonicalize_name(raw["name"]), _normal(raw["version"])) != (name, _normal(version)):
-        raise StoreError(f"{path.name} holds the metadata of {raw['name']} {raw['version']}")
+        raise StoreError(
+            f"{path.name} holds the metadata of {raw['name']} {raw['version']}",
+            tip="a file that was renamed by hand has the wrong metadata: build it under its name",
+        )
     return Dist(
         path=path,
         name=name,
@@ -156,7 +159,7 @@ def _requirements(lines: Iterable[str], filename: str) -> tuple[Requirement, ...
     try:
         return tuple(map(requirements.requirement, lines))
     except ValueError as error:
-        raise StoreError(f"{filename} requires something unreadable: {error}") from error
+        raise StoreError(f"{filename} requires something unreadable: {error}", tip=_CORRECT) from error
 
 
 def _is_static(raw: RawMetadata) -> bool:
@@ -171,7 +174,7 @@ def _is_static(raw: RawMetadata) -> bool:
 def _raw(data: bytes, filename: str) -> RawMetadata:
     raw = core_metadata(data, name=f"the metadata of {filename}")
     if not raw.get("name") or not raw.get("version"):
-        raise StoreError(f"{filename} has no readable metadata")
+        raise StoreError(f"{filename} has no readable metadata", tip=_CORRECT)
     return raw
 
 
@@ -194,9 +197,9 @@ def _sdist(path: Path) -> tuple[str, str, bytes]:
     with path.open("rb") as stream:
         data = _sdist_member(stream, path.name, "PKG-INFO")
     if not is_normalized_name(name):
-        raise StoreError(f"{path.name[:200]!r} has a name that no project can have (PEP 508)")
+        raise StoreError(f"{path.name[:200]!r} has a name that no project can have (PEP 508)", tip=_CORRECT)
     if data is None:
-        raise StoreError(f"{path.name} has no PKG-INFO")
+        raise StoreError(f"{path.name} has no PKG-INFO", tip="build it again: python3 -m build --sdist")
     return str(name), str(version), data
 
 
@@ -205,7 +208,11 @@ def _sdist_member(stream: BinaryIO, filename: str, member: str) -> bytes | None:
     try:
         return read(stream, member)
     except _BROKEN as error:
-        raise StoreError(f"{filename} cannot be read: {error}") from error
+        # tarfile says a line for each kind of compression that it has tried.
+        said = "; ".join(str(error).splitlines()) or type(error).__name__
+        raise StoreError(
+            f"{filename} cannot be read: {said}", tip="build it again, or fetch it again"
+        ) from error
 
 
 def _at_top(name: str, member: str) -> bool:

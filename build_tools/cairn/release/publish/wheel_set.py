@@ -83,17 +83,16 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         write.write_set(store, sealed, manifest, locks.of_set(sealed, locks.metadata_of(store, sealed)))
         return attest(store, sealed, entry, attester, there=target.load()) if attester else {}
 
-    for act in (True, dry_run):  # refuse before anything is written
-        publish_dists(
-            target,
-            dists,
-            "stage",
-            build=sealed.manifest_sha256,
-            entry=entry,
-            before_commit=write_set,
-            dry_run=act,
-            on_step=on_step,
-        )
+    publish_dists(
+        target,
+        dists,
+        "stage",
+        build=sealed.manifest_sha256,
+        entry=entry,
+        before_commit=write_set,
+        dry_run=dry_run,
+        on_step=on_step,
+    )
     return sealed
 
 
