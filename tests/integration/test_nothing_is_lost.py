@@ -438,13 +438,14 @@ def foreign_smoke(world: World) -> None:
 
 MAKE_SET = """
 from pathlib import Path
-from cairn.build.model import platform_tag, python_version
+from cairn import interpreters
 from cairn.sources.manifest import manifest
 from cairn.wheels import wheels_to_set, wheelset
-about = dict(stack="small", line="main", platform=platform_tag(), targets=("cpu",))
-frozen = manifest.create((), pythons=(python_version(),), sdk_version=None, **about)
+here = interpreters.own()
+about = dict(stack="small", line="main", platform=here.platform, targets=("cpu",))
+frozen = manifest.create((), pythons=(here.version,), sdk_version=None, **about)
 manifest.write(Path("manifest.json"), frozen)
-made = wheels_to_set.make([Path("{wheel}")], manifest_sha256=frozen.digest(), python=python_version(),
+made = wheels_to_set.make([Path("{wheel}")], manifest_sha256=frozen.digest(), python=here.version,
                           family="cpu", **about)
 wheelset.write(Path("set.json"), made)
 """

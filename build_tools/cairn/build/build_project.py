@@ -103,7 +103,7 @@ def _environment(
 ) -> VirtualEnvironment:
     """A new environment with the project's build requirements, the SDK and the wheels it is built against."""
     say("making its environment")
-    env = venv.create(folder)
+    env = venv.create(folder, python=request.python.path)
     if request.sdk is not None:
         venv.share(env, venv.describe(request.sdk.environment))
     links = (*request.pip.find_links, str(request.output_dir))

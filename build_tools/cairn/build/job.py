@@ -21,8 +21,6 @@ from cairn.build.model import (
     BuiltWheel,
     InstalledSdk,
     Job,
-    platform_tag,
-    python_version,
 )
 from cairn.errors import UsageError
 from cairn.output import console
@@ -131,6 +129,7 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
         build_number=job.build_number,
         features=features(job.stack, targets, checkouts, job.features),
         jobs=job.jobs or os.cpu_count() or 1,
+        python=job.python,
         clean=job.clean,
         compiler_cache=job.compiler_cache,
         build_env=overrides.parse(job.build_env, job.stack),
@@ -187,7 +186,9 @@ def _existing_sdk(job: Job) -> InstalledSdk | None:
 def _install(job: Job, log: Path | None) -> InstalledSdk:
     log = log or job.environments() / "logs" / "install-rocm.log"
     with console.current().stage("install the ROCm SDK") as stage:
-        return rocm_sdk.install(job.environments() / "sdk", job.sdk, log=log, say=stage.update)
+        return rocm_sdk.install(
+            job.environments() / "sdk", job.sdk, python=job.python, log=log, say=stage.update
+        )
 
 
 def write_outputs(request: BuildRequest, wheels: Sequence[BuiltWheel], checkouts: Sequence[Checkout]) -> None:
@@ -197,11 +198,11 @@ def write_outputs(request: BuildRequest, wheels: Sequence[BuiltWheel], checkouts
         stack=request.stack.name,
         line=request.stack.line,
         targets=request.targets,
-        pythons=(python_version(),),
-        platform=platform_tag(),
+        pythons=(request.python.version,),
+        platform=request.python.platform,
         sdk_version=request.sdk.info.version if request.sdk else None,
         build_env=request.build_env,
-        toolchain=toolchain.of_manifest(host_compiler=request.sdk is None),
+        toolchain=toolchain.of_manifest(request.python, host_compiler=request.sdk is None),
     )
     manifest.write(request.output_dir / "manifest.json", frozen)
     wheel_set = wheels_to_set.make(
@@ -209,8 +210,8 @@ def write_outputs(request: BuildRequest, wheels: Sequence[BuiltWheel], checkouts
         manifest_sha256=frozen.digest(),
         stack=request.stack.name,
         line=request.stack.line,
-        python=python_version(),
-        platform=platform_tag(),
+        python=request.python.version,
+        platform=request.python.platform,
         family=gpu.family_of(request.targets),
         targets=request.targets,
         requirements=rocm_sdk.runtime_requirements(request.sdk) if request.sdk else (),

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-import platform
 import re
-import sys
-import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from cairn import files
+from cairn import files, interpreters
 from cairn import targets as gpu
 from cairn.errors import UsageError
+from cairn.interpreters import Interpreter
 from cairn.rocm.install import SdkInfo
 from cairn.stack import Project, Stack
 from cairn.venv import PackageSource
@@ -88,6 +86,7 @@ class Job:
         compiler_cache: program put in front of the compilers.
         build_env: variables for builds, as the user wrote them (`cairn.build.inputs.overrides`).
         env_dir: where environments are kept; None is a folder in the cache that belongs to the stack.
+        python: the interpreter that the wheels are built with and for.
     """
 
     stack: Stack
@@ -107,6 +106,7 @@ class Job:
     compiler_cache: CompilerCache | None = None
     build_env: tuple[str, ...] = ()
     env_dir: Path | None = None
+    python: Interpreter = field(default_factory=interpreters.own)
 
     def __post_init__(self) -> None:
         if self.version_suffix:
@@ -122,7 +122,7 @@ class Job:
             return self.env_dir.absolute()
         # Two copies of one stack, in different folders, must not share environments.
         name = hashlib.sha256(os.fsencode(self.stack.folder)).hexdigest()[:12]
-        return files.cache_dir() / "envs" / f"{self.stack.name}-{name}-{python_tag()}"
+        return files.cache_dir() / "envs" / f"{self.stack.name}-{name}-{self.python.tag}"
 
     def for_cpu(self) -> bool:
         """Whether this job is without ROCm; targets that cannot be read are not `cpu`."""
@@ -154,6 +154,7 @@ class BuildRequest:
         clean: throw away what earlier builds left in the trees, and do not read the cache.
         compiler_cache: program put in front of the compilers.
         pip: where build requirements come from.
+        python: the interpreter that the wheels are built with and for.
     """
 
     stack: Stack
@@ -171,6 +172,7 @@ class BuildRequest:
     clean: bool = False
     compiler_cache: CompilerCache | None = None
     pip: PackageSource = field(default_factory=PackageSource)
+    python: Interpreter = field(default_factory=interpreters.own)
 
     @property
     def for_cpu(self) -> bool:
@@ -213,19 +215,3 @@ class BuiltWheel:
     started: float
     ended: float
     cached: bool
-
-
-def python_version() -> str:
-    """The Python that builds, such as `3.11`."""
-    return f"{sys.version_info.major}.{sys.version_info.minor}"
-
-
-def python_tag() -> str:
-    """The tag of the interpreter that builds, such as `cp311` (PEP 425)."""
-    return f"cp{sys.version_info.major}{sys.version_info.minor}"
-
-
-def platform_tag() -> str:
-    """The platform of the machine that builds, such as `linux_x86_64`."""
-    # PEP 425, "Platform Tag": distutils' name with - and . as underscores.
-    return sysconfig.get_platform().replace("-", "_").replace(".", "_") or platform.machine()

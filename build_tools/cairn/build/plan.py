@@ -18,7 +18,7 @@ from pathlib import Path
 
 from cairn.build import cache
 from cairn.build.inputs import leftovers, source_tree, toolchain, variables
-from cairn.build.model import BuildRequest, platform_tag, python_tag
+from cairn.build.model import BuildRequest
 from cairn.errors import SourceError
 from cairn.sources.git.repository import root_at
 from cairn.sources.worktree import contents
@@ -178,7 +178,7 @@ def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
         "version_suffix": request.version_suffix,
         "build_number": request.build_number,
         "features": sorted(request.features),
-        "python": python_tag(),
-        "platform": platform_tag(),
-        "toolchain": toolchain.identity(host_compiler=request.sdk is None),
+        "python": request.python.tag,
+        "platform": request.python.platform,
+        "toolchain": toolchain.identity(request.python, host_compiler=request.sdk is None),
     }

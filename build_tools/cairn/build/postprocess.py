@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from cairn import targets as gpu
 from cairn import venv
 from cairn.build.inputs import source_tree, variables
-from cairn.build.model import BuildRequest, BuiltWheel, python_version
+from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.build.plan import BuildStep
 from cairn.errors import WheelError
 from cairn.output import console
@@ -128,7 +128,7 @@ def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
         require_device_code=step.project.device_code and not request.for_cpu,
         siblings={request.stack.project(n).distribution: w.version for n, w in context.built.items()},
         provided_libraries=tuple(provided),
-        python=python_version(),
+        python=request.python.version,
         forbidden_strings=(str(step.checkout), str(request.work_dir)),
     )
     findings = verify(wheel, expected)

@@ -18,6 +18,7 @@ from cairn.build.inputs import variables
 from cairn.build.model import InstalledSdk, WantedSdk
 from cairn.build.pip_install import pip_install
 from cairn.errors import PrerequisiteError, UsageError
+from cairn.interpreters import Interpreter
 from cairn.output import Progress
 from cairn.rocm import install as rocm
 from cairn.rocm import package
@@ -101,12 +102,15 @@ def make(
     return tuple(sorted((folder / "dists").iterdir()))
 
 
-def install(env_dir: Path, wanted: WantedSdk, *, log: Path, say: Progress) -> InstalledSdk:
+def install(
+    env_dir: Path, wanted: WantedSdk, *, python: Interpreter, log: Path, say: Progress
+) -> InstalledSdk:
     """Install the SDK into the environment at `env_dir`, unless just this is installed there.
 
     Args:
         env_dir: the folder of the virtual environment; what was there is replaced.
         wanted: which SDK.
+        python: the interpreter of the environment.
         log: receives pip's output.
         say: called with a line of progress.
     """
@@ -114,7 +118,7 @@ def install(env_dir: Path, wanted: WantedSdk, *, log: Path, say: Progress) -> In
     # Which version is the newest, only the index knows: one that is not named is installed again.
     if wanted.version is not None and (found := _found(env_dir, marker, wanted.identity())) is not None:
         return found
-    env = venv.create(env_dir)
+    env = venv.create(env_dir, python=python.path)
     source = wanted.source
     say(f"pip install rocm[{','.join(wanted.extras)}]")
     rocm.install(

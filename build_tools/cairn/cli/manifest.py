@@ -127,11 +127,10 @@ def _add_checkouts(parser: argparse.ArgumentParser) -> None:
 
 
 def _create(options: argparse.Namespace) -> int:
-    from cairn import datafile
+    from cairn import datafile, interpreters
     from cairn import stack as stacks
     from cairn import targets as gpu
     from cairn.build.inputs import overrides, toolchain
-    from cairn.build.model import platform_tag
     from cairn.sources.checkout import release_line
     from cairn.sources.manifest import manifest
 
@@ -147,10 +146,10 @@ def _create(options: argparse.Namespace) -> int:
         line=line,
         targets=targets,
         pythons=pythons,
-        platform=platform_tag(),
+        platform=interpreters.own().platform,
         sdk_version=sdk_version,
         build_env=overrides.parse(options.build_env, stack),
-        toolchain=toolchain.of_manifest(host_compiler=targets == (gpu.CPU,)),
+        toolchain=toolchain.of_manifest(interpreters.own(), host_compiler=targets == (gpu.CPU,)),
     )
     manifest.write(options.output, made)
     if options.json:
@@ -161,9 +160,11 @@ def _create(options: argparse.Namespace) -> int:
 
 
 def _pythons(text: str | None) -> tuple[str, ...]:
-    from cairn.build.model import python_version
+    from cairn import interpreters
 
-    found = tuple(word.strip() for word in text.split(",")) if text is not None else (python_version(),)
+    found = (
+        tuple(word.strip() for word in text.split(",")) if text is not None else (interpreters.own().version,)
+    )
     if wrong := [word for word in found if not _PYTHON.fullmatch(word)]:
         raise UsageError(f"{wrong[0]!r} is not a valid version of Python", tip="write --python 3.11,3.12")
     return found

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cairn import interpreters
 from cairn.build import plan
 from cairn.build.inputs import toolchain
 from cairn.build.model import BuildRequest, InstalledSdk
@@ -87,7 +88,9 @@ def test_an_unused_feature_of_the_stack_is_not_in_the_key(request_for: MakeReque
 
 
 def test_what_packs_wheels_is_named_in_manifests_and_is_no_reason_to_build_again() -> None:
-    keyed, frozen = (name(host_compiler=False) for name in (toolchain.identity, toolchain.of_manifest))
+    keyed, frozen = (
+        name(interpreters.own(), host_compiler=False) for name in (toolchain.identity, toolchain.of_manifest)
+    )
     assert {**keyed, "deflate": deflate.engine()} == frozen
     assert "deflate" not in keyed
     assert re.fullmatch(r"(isal|zlib_ng|zlib) \d+\.\d+.*", frozen["deflate"])

@@ -7,11 +7,11 @@ import os
 import platform
 import shlex
 import shutil
-import sys
 
 from cairn import process
 from cairn.errors import PrerequisiteError, ProcessError
 from cairn.formats.zip import deflate
+from cairn.interpreters import Interpreter
 
 # Compilers, their flags and search paths (GCC manual, "Environment Variables"; hipcc's own), and the switches
 # of torch's setup.py that reach builds from the caller's environment.
@@ -22,21 +22,23 @@ _VARIABLES = (
 )
 
 
-def identity(*, host_compiler: bool) -> dict[str, str]:
+def identity(python: Interpreter, *, host_compiler: bool) -> dict[str, str]:
     """What names the toolchain in cache keys.
 
     Args:
+        python: the interpreter that builds.
         host_compiler: ask the machine's own C++ compiler too; a build with the ROCm SDK brings one.
     """
-    found = {name: os.environ[name] for name in _VARIABLES if name in os.environ} | {"python": sys.version}
+    found = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+    found["python"] = python.release
     # What is linked against a newer one does not load with an older one (PEP 600); containers share a cache.
     found["libc"] = " ".join(platform.libc_ver())
     return found | {"c++": _version(_compiler())} if host_compiler else found
 
 
-def of_manifest(*, host_compiler: bool) -> dict[str, str]:
+def of_manifest(python: Interpreter, *, host_compiler: bool) -> dict[str, str]:
     """Like `identity`, with what deflates wheels: it changes their bytes, but must not cause a rebuild."""
-    return identity(host_compiler=host_compiler) | {"deflate": deflate.engine()}
+    return identity(python, host_compiler=host_compiler) | {"deflate": deflate.engine()}
 
 
 def require_host_compiler() -> str:

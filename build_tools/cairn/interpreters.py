@@ -1,0 +1,178 @@
+"""The Pythons of the machine: found by what a user calls them, and asked what they are.
+
+`find` takes a version (`3.12`) or a path and gives an `Interpreter`; `own` is the one that
+runs Cairn. Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import re
+import shutil
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import files, process, venv
+from cairn.errors import PrerequisiteError, ProcessError, UsageError
+
+VERSION = re.compile(r"3\.[0-9]{1,2}")
+"""How a version of Python is written: `3.12`."""
+
+_TIMEOUT = 60.0  # seconds that an interpreter may take to say what it is
+# What `_described` makes an `Interpreter` of. A free-threaded Python (PEP 703) has its own ABI.
+_ASK = """
+import json, platform, sys, sysconfig
+print(json.dumps({
+    "release": sys.version,
+    "version": "%d.%d" % sys.version_info[:2],
+    "platform": sysconfig.get_platform(),
+    "implementation": platform.python_implementation(),
+    "free": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+}))
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interpreter:
+    """A CPython of the machine.
+
+    Attributes:
+        path: its program.
+        version: such as `3.12`.
+        release: all that it says of itself (`sys.version`): release, build, compiler.
+        platform: what its wheels are for (PEP 425), such as `linux_x86_64`.
+    """
+
+    path: Path
+    version: str
+    release: str
+    platform: str
+
+    @property
+    def tag(self) -> str:
+        """The tag of its wheels, such as `cp312` (PEP 425)."""
+        return f"cp{self.version.replace('.', '')}"
+
+
+@functools.cache
+def own() -> Interpreter:
+    """The interpreter that runs Cairn."""
+    return Interpreter(
+        path=Path(sys.executable),
+        version=f"{sys.version_info.major}.{sys.version_info.minor}",
+        release=sys.version,
+        platform=_tag(sysconfig.get_platform()),
+    )
+
+
+def find(word: str) -> Interpreter:
+    """The interpreter that a user names: by its version, `3.12`, or by its path.
+
+    A version is looked for in this order: Cairn's own interpreter, `PATH`, the versions of pyenv, where uv
+    looks (its own Pythons, the registry of Windows).
+
+    Raises:
+        UsageError: it is neither, or not an interpreter that wheels can be built for.
+        PrerequisiteError: the machine has no such Python.
+    """
+    if not VERSION.fullmatch(word):
+        return _at(word)
+    if word == own().version:
+        return own()
+    for candidate in _candidates(word):
+        with contextlib.suppress(
+            UsageError
+        ):  # such as pyenv's stand-ins for versions that are not switched on
+            found = ask(candidate)
+            if found.version == word:
+                return found
+    raise PrerequisiteError(
+        f"this machine has no Python {word}",
+        tip=f"install it, as with: uv python install {word}; or give the path of its program",
+    )
+
+
+def find_all(words: Sequence[str]) -> tuple[Interpreter, ...]:
+    """The interpreters that a user names, in that order.
+
+    Raises:
+        UsageError: two of them are of one version, or as in `find`.
+        PrerequisiteError: the machine lacks one.
+    """
+    found = [find(word) for word in words]
+    for number, one in enumerate(found):
+        if one.version in {other.version for other in found[:number]}:
+            raise UsageError(
+                f"{', '.join(words)} name Python {one.version} twice", tip="name each version once"
+            )
+    return tuple(found)
+
+
+def ask(path: Path) -> Interpreter:
+    """What an interpreter is.
+
+    Raises:
+        UsageError: it cannot be run, is not CPython, or a kind of it that wheels are not built for.
+    """
+    try:
+        env = venv.variables(venv.Isolation.INSTALLER)
+        done = process.run([path, "-I", "-c", _ASK], env=env, timeout=_TIMEOUT, separate_stderr=True)
+        said = json.loads(done.output)
+        found = Interpreter(
+            path=path.absolute(),
+            version=said["version"],
+            release=said["release"],
+            platform=_tag(said["platform"]),
+        )
+    except (ProcessError, PrerequisiteError, OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} is not a Python that runs", tip="name a version, such as 3.12") from error
+    if said["implementation"] != "CPython" or said["free"]:
+        kind = "free-threaded CPython" if said["free"] else said["implementation"]
+        raise UsageError(f"{path} is {kind}, which wheels are not built for", tip="name a plain CPython")
+    return found
+
+
+def _at(word: str) -> Interpreter:
+    tip = "name a version, such as 3.12, or the path of an interpreter"
+    if not word.strip():
+        raise UsageError("no Python is named", tip=tip)
+    if os.sep not in word and (os.altsep is None or os.altsep not in word):
+        # A name such as python3.12: as a shell would find it.
+        found = shutil.which(word)
+        if found is None:
+            raise UsageError(f"{word!r} is neither a version of Python nor a program on PATH", tip=tip)
+        return ask(Path(found))
+    path = files.expanded(word)
+    if path.is_dir() or not path.exists():
+        raise UsageError(f"there is no Python at {word}", tip=tip)
+    return ask(path)
+
+
+def _candidates(version: str) -> Iterator[Path]:
+    """Programs that may be of a version; some of them may not even run."""
+    name = f"python{version}"
+    if (on_path := shutil.which(name)) is not None:
+        yield Path(on_path)
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv", "versions")
+    yield from sorted(pyenv.glob(f"{version}.*/bin/{name}"), key=_newest_first)
+    where = ("--no-python-downloads", "--no-config", "--system")
+    with contextlib.suppress(ProcessError, PrerequisiteError):
+        env = venv.variables(venv.Isolation.INSTALLER)
+        command = [venv.uv_program(), "python", "find", version, *where]
+        done = process.run(command, env=env, timeout=_TIMEOUT, separate_stderr=True)
+        yield from (Path(line) for line in done.output.splitlines() if line.strip())
+
+
+def _newest_first(path: Path) -> list[int]:
+    return [-int(number) for number in re.findall("[0-9]+", path.parts[-3])]
+
+
+def _tag(platform: str) -> str:
+    # PEP 425, "Platform Tag": distutils' name with - and . as underscores.
+    return platform.replace("-", "_").replace(".", "_")
