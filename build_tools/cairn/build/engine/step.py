@@ -1,0 +1,121 @@
+"""A step of a build, and the graph that steps form by what they need of each other."""
+
+from __future__ import annotations
+
+import functools
+import graphlib
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cairn.errors import UsageError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One piece of work, as the engine sees it.
+
+    Attributes:
+        name: what it is called everywhere; no other step of its graph has it.
+        kind: `checkout`, `build`, …: steps of a kind take alike long where nothing else is known.
+        project: what it works on; with `kind` it says whose recorded durations are its own.
+        needs: names of the steps that come first.
+        inputs: all that may change its result, besides the results of its needs; values of JSON.
+        cores: the most that it can use at once.
+        adjustable: it takes cores and gives them back while it runs; others keep the number they began with.
+        memory: bytes at its peak for each core that it uses; 0 where no one knows.
+        disk: bytes that must be free where it works when it starts.
+        seconds: how long it takes, where who made the graph knows better than the records: 0 for a wheel that
+            the cache has; None where not.
+        time_limit: seconds after which it is ended and has failed; None for as long as it takes.
+        exclusive: what it must be the only user of, such as a checkout: steps that name the same one run one
+            after another.
+    """
+
+    name: str
+    kind: str
+    project: str = ""
+    needs: tuple[str, ...] = ()
+    inputs: Mapping[str, object] = field(default_factory=dict)
+    cores: int = 1
+    adjustable: bool = False
+    memory: int = 0
+    disk: int = 0
+    seconds: float | None = None
+    time_limit: float | None = None
+    exclusive: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Steps in which every need is met and none needs itself.
+
+    Raises:
+        UsageError: two steps have one name, a step needs one that does not exist, or needs go round in a
+            circle.
+    """
+
+    steps: tuple[Step, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.by_name) != len(self.steps):
+            names = [step.name for step in self.steps]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise UsageError(f"two steps are called {twice!r}")
+        for step in self.steps:
+            for name in step.needs:
+                if name not in self.by_name:
+                    raise UsageError(f"the step {step.name!r} needs {name!r}, which is not a step")
+        _ = self.order  # raises where there is a circle
+
+    @functools.cached_property
+    def by_name(self) -> Mapping[str, Step]:
+        """Every step by its name."""
+        return {step.name: step for step in self.steps}
+
+    @functools.cached_property
+    def order(self) -> tuple[Step, ...]:
+        """The steps, each after those it needs; otherwise as they were given."""
+        sorter = graphlib.TopologicalSorter({step.name: step.needs for step in self.steps})
+        try:
+            return tuple(self.by_name[name] for name in sorter.static_order())
+        except graphlib.CycleError as error:
+            circle = " > ".join(error.args[1])
+            raise UsageError(f"steps need each other in a circle: {circle}") from error
+
+    @functools.cached_property
+    def dependents(self) -> Mapping[str, tuple[str, ...]]:
+        """The names of the steps that need each step themselves."""
+        found: dict[str, list[str]] = {step.name: [] for step in self.steps}
+        for step in self.steps:
+            for name in dict.fromkeys(step.needs):
+                found[name].append(step.name)
+        return {name: tuple(names) for name, names in found.items()}
+
+    @functools.cached_property
+    def digests(self) -> Mapping[str, str]:
+        """A sha256 for each step, over its kind, its inputs and the digests of the steps it needs.
+
+        Names are not part of it: the same work has the same digest in every graph.
+        """
+        found: dict[str, str] = {}
+        for step in self.order:
+            whole = {
+                "kind": step.kind,
+                "inputs": step.inputs,
+                "needs": sorted(found[name] for name in step.needs),
+            }
+            text = json.dumps(whole, sort_keys=True, ensure_ascii=True)
+            found[step.name] = hashlib.sha256(text.encode()).hexdigest()
+        return found
+
+    def behind(self, name: str) -> tuple[str, ...]:
+        """The names of all steps that cannot run without a step, nearest first."""
+        found: dict[str, None] = {}
+        waiting = [name]
+        for each in waiting:
+            new = [after for after in self.dependents[each] if after not in found]
+            found |= dict.fromkeys(new)
+            waiting += new
+        return tuple(found)
