@@ -28,6 +28,7 @@ from cairn.cli.upstream import (
     pytorch_repo,
     run_pytorch_smoke_tests,
 )
+from cairn.matrix import legs, matrix_toml
 from cairn.pipeline import bisect
 from cairn.release import notify, records
 from cairn.release.audit import report
@@ -106,6 +107,12 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         mirror_lock.MirrorLock,
         "`cairn index mirror lock` writes it beside the stack.toml; `mirror sync` goes by it.",
     )
+    yield (
+        matrix_toml.FILE,
+        matrix_toml.MatrixToml,
+        "Written by hand, beside the stack.toml; `cairn matrix` reads it.",
+    )
+    yield "legs.json", legs.Matrix, "What `cairn matrix --json` prints."
     yield "manifest.json", manifest.Manifest, "`cairn build` and `cairn manifest create` write it."
     yield "set.json", wheelset.WheelSet, "`cairn build` writes it beside the wheels; records are bound to it."
     yield "record.json", record.TestRecord, "`cairn test smoke` writes it; the gate reads it."

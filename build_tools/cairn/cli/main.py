@@ -32,7 +32,8 @@ _GROUPS: Mapping[str, str] = {
     "release": "promote sets, and take them back",
     "bisect": "find the first bad set between two nights, and the commits that came with it",
     "install": "print the lines that install a release on this machine",
-    "ci": "run a stack end to end",
+    "matrix": "list what is built and tested when, and on which runners",
+    "ci": "run a stack end to end, check workflows",
 }
 _CUT = "…"  # between the causes of a failed build and the end of its log
 
@@ -93,6 +94,8 @@ def _add_commands(group: str, parser: argparse.ArgumentParser) -> None:  # noqa:
         from cairn.cli.bisect import add_to
     elif group == "install":
         from cairn.cli.install import add_to
+    elif group == "matrix":
+        from cairn.cli.matrix import add_to
     else:
         from cairn.cli.ci import add_to
     add_to(parser)

@@ -1,0 +1,216 @@
+"""The legs of a matrix: what one job builds, and what one job tests, from one list that both read."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from cairn import datafile
+from cairn import targets as gpu
+from cairn.errors import UsageError
+from cairn.matrix import matrix_toml
+from cairn.matrix.matrix_toml import MatrixToml, TriggerName
+from cairn.output import wording
+from cairn.stack import Stack
+
+MOST_LEGS = 256
+"""Jobs that GitHub makes of one matrix (docs.github.com, "Usage limits")."""
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")  # not for the name of an artifact
+
+
+class Leg(datafile.Value):
+    """One set to build and test: a line, a family, a Python and a platform.
+
+    Attributes:
+        id: its name as file and artifact names may have it.
+        name: its name for people.
+        stack: the stack as it was named.
+        line: the release line.
+        family: the family, which its index is named after.
+        targets: the family's targets, joined by commas.
+        python: the version of Python, such as `3.12`.
+        platform: such as `linux_x86_64`.
+        os: `linux`, `windows` or `macos`.
+        trigger: the event that it is run for.
+        build_runs_on: the labels of its build runner.
+        test_runs_on: those of its test runner; empty where there is none.
+        multi_gpu_runs_on: those of its runner with several GPUs; empty where there is none.
+        expect_failure: that it fails is known.
+        bypass_tests: it may be promoted untested, and is shown so.
+        push_on_success: it is promoted when it passes.
+    """
+
+    id: str
+    name: str
+    stack: str
+    line: str
+    family: str
+    targets: str
+    python: str
+    platform: str
+    os: str
+    trigger: TriggerName
+    build_runs_on: tuple[str, ...]
+    test_runs_on: tuple[str, ...]
+    multi_gpu_runs_on: tuple[str, ...]
+    expect_failure: bool
+    bypass_tests: bool
+    push_on_success: bool
+
+
+class Matrix(datafile.Value, tag_field="schema", tag="cairn.matrix/1"):
+    """The legs of a run.
+
+    Attributes:
+        legs: what is built; those with a test runner are also tested.
+        empty_because: why there is no leg, where there is none.
+    """
+
+    legs: tuple[Leg, ...]
+    empty_because: str | None = None
+
+    @property
+    def tested(self) -> tuple[Leg, ...]:
+        """The legs that have a test runner."""
+        return tuple(leg for leg in self.legs if leg.test_runs_on)
+
+    @property
+    def without_runner(self) -> tuple[Leg, ...]:
+        """The legs that nothing here can test."""
+        return tuple(leg for leg in self.legs if not leg.test_runs_on)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The release lines of the legs, each once: a manifest is frozen for each."""
+        return tuple(dict.fromkeys(leg.line for leg in self.legs))
+
+
+class Choice(datafile.Value):
+    """What is asked for; an empty list stands for what the trigger has.
+
+    Attributes:
+        trigger: the event.
+        lines: any lines of the stack.
+        families: any families of the matrix.toml.
+        pythons: any Pythons of the stack.
+        platforms: any platforms of the matrix.toml.
+        owner: the account on GitHub whose repository this is; None outside of GitHub Actions.
+    """
+
+    trigger: TriggerName
+    lines: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    pythons: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    owner: str | None = None
+
+
+def make(stack: Stack, config: MatrixToml, choice: Choice, *, stack_path: Path) -> Matrix:
+    """The matrix of a trigger: its lines, then families, then Pythons, then platforms, each in natural order.
+
+    Raises:
+        UsageError: a name is not known, or there are more legs than GitHub takes.
+    """
+    trigger = config.triggers.get(choice.trigger, matrix_toml.Trigger())
+    lines = _chosen(choice.lines, stack.line_names(), "line") or trigger.lines or (stack.line,)
+    families = _chosen_families(choice.families, config) or config.families_of(choice.trigger)
+    known_pythons = stack.pythons or _all_pythons(config)
+    pythons = _chosen(choice.pythons, known_pythons, "Python") or trigger.pythons or stack.pythons
+    platforms = _chosen(choice.platforms, tuple(config.platforms), "platform") or tuple(config.platforms)
+    at_home = config.at_home(choice.owner)
+    legs = tuple(
+        _leg(config, choice.trigger, stack_path, names, at_home=at_home)
+        for names in itertools.product(
+            lines, _in_order(families), sorted(set(pythons), key=_version), platforms
+        )
+        if names[3] in config.families[names[1]]
+    )
+    _refuse_too_many(legs, lines, families, pythons, platforms)
+    if legs:
+        return Matrix(legs=legs)
+    if not families:
+        reason = f"the trigger {choice.trigger} has no family"
+    elif not pythons:
+        reason = f"neither the trigger {choice.trigger} nor the stack {stack.name} names a Python"
+    else:
+        reason = f"{', '.join(families)} is not built for {', '.join(platforms)}"
+    return Matrix(legs=(), empty_because=reason)
+
+
+def _leg(
+    config: MatrixToml,
+    trigger: TriggerName,
+    stack_path: Path,
+    names: tuple[str, str, str, str],
+    *,
+    at_home: bool,
+) -> Leg:
+    line, family, python, platform = names
+    here = config.families[family][platform]
+    return Leg(
+        id=_UNSAFE.sub("-", f"{line}-{family}-py{python}-{platform}"),
+        name=f"{line} {family} Python {python} {platform}",
+        stack=stack_path.as_posix(),
+        line=line,
+        family=family,
+        targets=",".join(gpu.parse_targets(family)),
+        python=python,
+        platform=platform,
+        os={"win": "windows", "macosx": "macos"}.get(platform.partition("_")[0], platform.partition("_")[0]),
+        trigger=trigger,
+        build_runs_on=config.build_labels(platform, at_home=at_home),
+        test_runs_on=matrix_toml.usable(here.test, at_home=at_home),
+        multi_gpu_runs_on=matrix_toml.usable(here.multi_gpu, at_home=at_home),
+        expect_failure=here.expect_failure,
+        bypass_tests=here.bypass_tests,
+        push_on_success=here.push_on_success,
+    )
+
+
+def _chosen(asked: Sequence[str], known: Sequence[str], what: str) -> tuple[str, ...]:
+    """What was asked for, in the order of what is known."""
+    for name in asked:
+        if name not in known:
+            raise UsageError(
+                f"there is no {what} {name!r}",
+                tip=wording.did_you_mean(name, known, what=f"the {what}s are"),
+            )
+    return tuple(name for name in known if name in asked)
+
+
+def _chosen_families(asked: Sequence[str], config: MatrixToml) -> tuple[str, ...]:
+    for name in asked:
+        holding = [f for f in config.families if name in gpu.parse_targets(f)]
+        if name not in config.families and holding:
+            raise UsageError(
+                f"there is no family {name!r}", tip=f"{name} is a target of {' and '.join(holding)}"
+            )
+    return _chosen(asked, tuple(config.families), "family")
+
+
+def _all_pythons(config: MatrixToml) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(p for trigger in config.triggers.values() for p in trigger.pythons))
+
+
+def _in_order(families: Iterable[str]) -> list[str]:
+    """Families by their first target, so that a matrix does not depend on the order of the file."""
+    return sorted(set(families), key=lambda name: (gpu.sort_key(gpu.parse_targets(name)[0]), name))
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall("[0-9]+", text))
+
+
+def _refuse_too_many(legs: Sequence[Leg], *axes: Sequence[str]) -> None:
+    if len(legs) <= MOST_LEGS:
+        return
+    options = ("--lines", "--families", "--pythons", "--platforms")
+    longest = max(zip(axes, options, strict=True), key=lambda axis: len(axis[0]))
+    sizes = ", ".join(f"{len(axis)} {option[2:]}" for axis, option in zip(axes, options, strict=True))
+    raise UsageError(
+        f"the matrix has {len(legs)} legs ({sizes}), and GitHub takes {MOST_LEGS}",
+        tip=f"run it in parts with {longest[1]}, or take some out of the trigger",
+    )

@@ -1,0 +1,159 @@
+"""matrix.toml: which families are built and tested at which trigger, and on which runners."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+
+from cairn import datafile
+from cairn import targets as gpu
+from cairn.errors import UsageError
+from cairn.output import wording
+from cairn.stack import Stack
+
+FILE = "matrix.toml"
+"""The name of the file, beside the stack.toml that it is for."""
+
+TriggerName = Literal["presubmit", "postsubmit", "nightly"]
+"""A pull request, a push to the main branch, a night; each also runs the families of those before it."""
+
+TRIGGERS: tuple[TriggerName, ...] = get_args(TriggerName)
+
+_PYTHON = re.compile(r"3\.[0-9]{1,2}")
+# The runners that every repository on GitHub has (docs.github.com, "GitHub-hosted runners").
+_HOSTED = re.compile(r"(ubuntu|windows|macos)-[a-z0-9.-]+")
+
+
+class Platform(datafile.Value):
+    """Where wheels for one platform are built.
+
+    Attributes:
+        build: the labels of its build runner.
+        elsewhere: those in a repository that is not the `owner`'s, where they are different.
+    """
+
+    build: tuple[str, ...]
+    elsewhere: tuple[str, ...] = ()
+
+
+class Trigger(datafile.Value):
+    """What an event runs.
+
+    Attributes:
+        families: those that are not in an earlier trigger (presubmit, postsubmit, nightly).
+        lines: release lines of the stack; its default line where empty.
+        pythons: versions of Python, such as `3.12`; the stack's where empty.
+    """
+
+    families: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    pythons: tuple[str, ...] = ()
+
+
+class FamilyPlatform(datafile.Value):
+    """A family on one platform.
+
+    Attributes:
+        test: the labels of a runner with a GPU of the family; empty where there is none, so that it is built
+            and shown as not tested.
+        multi_gpu: the labels of a runner with several such GPUs; may be empty.
+        expect_failure: that it fails is known, so it turns the run's colour no more.
+        bypass_tests: it may be promoted untested, and is shown so wherever it is listed.
+        push_on_success: it is promoted when it passes; otherwise it ends in staging.
+    """
+
+    test: tuple[str, ...] = ()
+    multi_gpu: tuple[str, ...] = ()
+    expect_failure: bool = False
+    bypass_tests: bool = False
+    push_on_success: bool = True
+
+
+class MatrixToml(datafile.Value, tag_field="schema", tag="cairn.matrix-toml/1"):
+    """What is built and tested when, and on which runners.
+
+    Attributes:
+        owner: the account on GitHub that has the self-hosted runners. In a repository of a different one
+            GitHub's own labels alone count, so that a fork's jobs do not wait for runners it does not have.
+        platforms: such as `linux_x86_64`, in the order in which they are listed.
+        triggers: what each event runs.
+        families: a family or a target, or `cpu`, to the platforms it is built for.
+    """
+
+    owner: str | None = None
+    platforms: Mapping[str, Platform]
+    triggers: Mapping[TriggerName, Trigger] = msgspec.field(default_factory=dict)
+    families: Mapping[str, Mapping[str, FamilyPlatform]]
+
+    def families_of(self, trigger: TriggerName) -> tuple[str, ...]:
+        """The families that a trigger runs, those of earlier triggers first."""
+        until = TRIGGERS[: TRIGGERS.index(trigger) + 1]
+        return tuple(dict.fromkeys(f for t in until for f in self.triggers.get(t, Trigger()).families))
+
+    def at_home(self, owner: str | None) -> bool:
+        """Whether self-hosted runners are those of this account; true where no account is known."""
+        return self.owner is None or not owner or owner.casefold() == self.owner.casefold()
+
+    def build_labels(self, platform: str, *, at_home: bool) -> tuple[str, ...]:
+        """The labels of the runner that builds for a platform."""
+        found = self.platforms[platform]
+        return found.build if at_home else found.elsewhere or found.build
+
+
+def usable(labels: tuple[str, ...], *, at_home: bool) -> tuple[str, ...]:
+    """The labels, or none where they are of a runner that the repository does not have."""
+    return labels if at_home or any(_HOSTED.fullmatch(label) for label in labels) else ()
+
+
+def load(path: Path, stack: Stack) -> MatrixToml:
+    """Read a matrix.toml for a stack.
+
+    Raises:
+        UsageError: no such file, malformed, or it names a family, platform, line or Python that is not there.
+    """
+    tip = f"write one beside the {stack.name} stack's stack.toml, or name one with --matrix"
+    found = datafile.read(path, MatrixToml, tip=tip)
+    if mistake := next(_mistakes(found, stack), None):
+        what, tip = mistake
+        raise UsageError(f"{path}: {what}", tip=tip)
+    return found
+
+
+def _mistakes(found: MatrixToml, stack: Stack) -> Iterator[tuple[str, str]]:
+    """What is wrong, with what to do about it."""
+    yield from _unknown_families(found.families)
+    for family, platforms in found.families.items():
+        yield from _unknown(platforms, found.platforms, f"the platform of {family}", "[platforms] has")
+    if stack.platforms:
+        yield from _unknown(found.platforms, stack.platforms, "the platform", "the stack has")
+    for platform, runner in found.platforms.items():
+        if not any(runner.build):
+            yield f"platforms.{platform}.build names no runner", 'name one: build = ["ubuntu-24.04"]'
+    for name, trigger in found.triggers.items():
+        yield from _unknown(trigger.families, found.families, f"the family of {name}", "[families] has")
+        yield from _unknown(trigger.lines, stack.line_names(), f"the line of {name}", "the stack has")
+        for python in trigger.pythons:
+            if not _PYTHON.fullmatch(python):
+                yield f"the Python of {name} cannot be {python!r}", 'write its version: "3.12"'
+        if stack.pythons:
+            yield from _unknown(trigger.pythons, stack.pythons, f"the Python of {name}", "the stack has")
+
+
+def _unknown(
+    named: Iterable[str], known: Iterable[str], what: str, they_are: str
+) -> Iterator[tuple[str, str]]:
+    for name in named:
+        if name not in known:
+            yield f"{what} cannot be {name!r}", wording.did_you_mean(name, list(known), what=they_are)
+
+
+def _unknown_families(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for name in names:
+        try:
+            gpu.parse_targets(name)
+        except UsageError as error:
+            yield str(error), error.tip or ""

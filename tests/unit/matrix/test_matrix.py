@@ -1,0 +1,217 @@
+"""The matrix that build and test read: what is in it, in which order, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn import stack as stacks
+from cairn.errors import UsageError
+from cairn.matrix import github, legs, matrix_toml
+
+ROOT = Path(__file__).parents[3]
+STACKS = [ROOT / "external-builds" / name for name in ("pytorch", "sample")]
+
+CONFIG = """
+schema = "cairn.matrix-toml/1"
+owner = "ROCm"
+[platforms.linux_x86_64]
+build = ["big-linux"]
+elsewhere = ["ubuntu-24.04"]
+[platforms.win_amd64]
+build = ["windows-2022"]
+[triggers.presubmit]
+families = ["gfx110X-all"]
+pythons = ["3.12"]
+[triggers.nightly]
+families = ["gfx1151", "gfx94X-dcgpu"]
+lines = ["nightly", "release/2.9"]
+pythons = ["3.13", "3.11"]
+[families.gfx94X-dcgpu.linux_x86_64]
+test = ["self-hosted", "gfx942"]
+multi_gpu = ["eight-gfx942"]
+[families.gfx110X-all]
+linux_x86_64 = { test = ["gfx1100"], expect_failure = true, push_on_success = false }
+win_amd64 = { bypass_tests = true }
+[families.gfx1151.linux_x86_64]
+test = ["ubuntu-24.04"]
+"""
+
+
+def _config(tmp_path: Path, text: str = CONFIG) -> matrix_toml.MatrixToml:
+    path = tmp_path / "matrix.toml"
+    path.write_text(text, encoding="utf-8")
+    return matrix_toml.load(path, stacks.load(STACKS[0]))
+
+
+def _make(tmp_path: Path, text: str = CONFIG, **choice: object) -> legs.Matrix:
+    chosen = legs.Choice(**{"trigger": "nightly", **choice})  # type: ignore[arg-type]
+    stack = stacks.load(STACKS[0])
+    return legs.make(stack, _config(tmp_path, text), chosen, stack_path=Path("external-builds/pytorch"))
+
+
+def test_a_night_has_what_earlier_triggers_have_in_natural_order(tmp_path: Path) -> None:
+    found = _make(tmp_path)
+    assert [leg.id for leg in found.legs] == [
+        f"{line}-{family}-py{python}-{platform}"
+        for line in ("nightly", "release-2.9")
+        for family in ("gfx94X-dcgpu", "gfx110X-all", "gfx1151")
+        for python in ("3.11", "3.13")
+        for platform in ("linux_x86_64", "win_amd64")
+        if platform == "linux_x86_64" or family == "gfx110X-all"
+    ]
+    assert found.lines == ("nightly", "release/2.9")
+
+
+def test_the_order_of_the_file_changes_nothing(tmp_path: Path) -> None:
+    turned = CONFIG.replace('["gfx1151", "gfx94X-dcgpu"]', '["gfx94X-dcgpu", "gfx1151"]')
+    assert _make(tmp_path, turned.replace('["3.13", "3.11"]', '["3.11", "3.13"]')) == _make(tmp_path)
+
+
+def test_a_leg_says_all_that_its_jobs_need(tmp_path: Path) -> None:
+    leg = _make(tmp_path, trigger="presubmit").legs[0]
+    assert msgspec.to_builtins(leg) == {
+        "id": "nightly-gfx110X-all-py3.12-linux_x86_64",
+        "name": "nightly gfx110X-all Python 3.12 linux_x86_64",
+        "stack": "external-builds/pytorch",
+        "line": "nightly",
+        "family": "gfx110X-all",
+        "targets": "gfx1100,gfx1101,gfx1102,gfx1103",
+        "python": "3.12",
+        "platform": "linux_x86_64",
+        "os": "linux",
+        "trigger": "presubmit",
+        "build_runs_on": ("big-linux",),
+        "test_runs_on": ("gfx1100",),
+        "multi_gpu_runs_on": (),
+        "expect_failure": True,
+        "bypass_tests": False,
+        "push_on_success": False,
+    }
+
+
+def test_build_and_test_have_the_same_legs_but_for_those_without_a_runner(tmp_path: Path) -> None:
+    found = _make(tmp_path, trigger="presubmit")
+    written = github.outputs(found)
+    built, tested = (json.loads(written[name])["include"] for name in ("matrix", "test_matrix"))
+    without = json.loads(written["without_runner"])
+    assert without == ["nightly-gfx110X-all-py3.12-win_amd64"]
+    assert [leg for leg in built if leg["id"] not in without] == tested
+    assert (written["count"], written["test_count"], written["empty"]) == ("2", "1", "false")
+
+
+def test_a_fork_has_githubs_own_runners_only(tmp_path: Path) -> None:
+    fork = {leg.family: leg for leg in _make(tmp_path, owner="somebody", platforms=("linux_x86_64",)).legs}
+    assert {leg.build_runs_on for leg in fork.values()} == {("ubuntu-24.04",)}
+    assert {name: leg.test_runs_on for name, leg in fork.items()} == {
+        "gfx94X-dcgpu": (),
+        "gfx110X-all": (),
+        "gfx1151": ("ubuntu-24.04",),
+    }
+    assert _make(tmp_path, owner="rocm") == _make(tmp_path)
+
+
+def test_what_is_named_takes_the_place_of_what_the_trigger_has(tmp_path: Path) -> None:
+    found = _make(
+        tmp_path,
+        trigger="presubmit",
+        lines=("release/2.7",),
+        families=("gfx94X-dcgpu",),
+        pythons=("3.13", "3.12"),
+    )
+    assert [leg.id for leg in found.legs] == [
+        f"release-2.7-gfx94X-dcgpu-py{python}-linux_x86_64" for python in ("3.12", "3.13")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "tip"),
+    [
+        ({"families": ("gfx94-dcgpu",)}, "did you mean gfx94X-dcgpu"),
+        ({"families": ("gfx942",)}, "gfx942 is a target of gfx94X-dcgpu"),
+        ({"lines": ("nightli",)}, "did you mean nightly"),
+        ({"pythons": ("2.7",)}, "Pythons are: 3.11, 3.12, 3.13"),
+        ({"platforms": ("linux_x8664",)}, "did you mean linux_x86_64"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_what_is_near(
+    tmp_path: Path, choice: dict[str, tuple[str, ...]], tip: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        _make(tmp_path, **choice)
+    assert tip in str(refused.value.tip)
+
+
+@pytest.mark.parametrize(
+    ("change", "choice", "reason"),
+    [
+        (("gfx110X-all", "gfx1151"), {"platforms": ("win_amd64",)}, "is not built for win_amd64"),
+        (('families = ["gfx110X-all"]', ""), {"trigger": "presubmit"}, "presubmit has no family"),
+    ],
+)
+def test_an_empty_matrix_says_why(
+    tmp_path: Path, change: tuple[str, str], choice: dict[str, object], reason: str
+) -> None:
+    text = CONFIG if "platforms" in choice else CONFIG.replace(*change)
+    if "platforms" in choice:
+        choice = {**choice, "families": ("gfx94X-dcgpu",)}
+    found = _make(tmp_path, text, **choice)
+    assert found.legs == ()
+    assert reason in str(found.empty_because)
+    assert github.outputs(found)["empty"] == github.outputs(found)["test_empty"] == "true"
+    assert "Nothing is built" in github.summary_text(found)
+
+
+def test_more_jobs_than_github_takes_are_refused(tmp_path: Path) -> None:
+    families = [f"gfx{n}" for n in (900, 906, 908, 942, 950, 1010, 1011, 1012, 1030, 1031)]
+    text = CONFIG + "".join(f"[families.{name}.linux_x86_64]\n" for name in families)
+    lines = tuple(f"release/2.{n}" for n in range(7, 14))
+    assert len(_make(tmp_path, text, lines=lines, families=tuple(families), pythons=("3.12",)).legs) == 70
+    lines = (*lines, "nightly", "main")
+    assert len(_make(tmp_path, text, lines=lines, families=tuple(families[:9])).legs) == 162
+    with pytest.raises(UsageError, match=r"270 legs .9 lines, 10 families, 3 pythons, 2 plat.*takes 256"):
+        _make(tmp_path, text, lines=lines, families=tuple(families), pythons=("3.11", "3.12", "3.13"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('["gfx1151", ', '["gfx1152", ', "the family of nightly cannot be 'gfx1152'"),
+        ("[families.gfx1151.", "[families.gfx1159.", "unknown GPU target 'gfx1159'"),
+        ("families.gfx1151.linux_x86_64", "families.gfx1151.linux", "platform of gfx1151 cannot be 'linux'"),
+        ('"release/2.9"]', '"release/9.9"]', "the line of nightly cannot be 'release/9.9'"),
+        ('"3.13", ', '"3.15", ', "the Python of nightly cannot be '3.15'"),
+        ('"3.13", ', '"py313", ', "the Python of nightly cannot be 'py313'"),
+        ("win_amd64", "win_arm64", "the platform cannot be 'win_arm64'"),
+        ('build = ["big-linux"]', "build = []", "platforms.linux_x86_64.build names no runner"),
+        ("[triggers.nightly]", "[triggers.nightli]", "nightli"),
+        ("bypass_tests = true", "bypass_test = true", "unknown field `bypass_test`"),
+        ("matrix-toml/1", "matrix-toml/2", "has schema 'cairn.matrix-toml/2'"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in CONFIG
+    with pytest.raises(UsageError) as refused:
+        _config(tmp_path, CONFIG.replace(old, new))
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("folder", STACKS, ids=lambda path: path.name)
+@pytest.mark.parametrize("trigger", matrix_toml.TRIGGERS)
+def test_the_stacks_have_a_matrix_for_every_trigger(folder: Path, trigger: matrix_toml.TriggerName) -> None:
+    stack = stacks.load(folder)
+    config = matrix_toml.load(folder / matrix_toml.FILE, stack)
+    here = legs.make(stack, config, legs.Choice(trigger=trigger), stack_path=folder)
+    fork = legs.make(stack, config, legs.Choice(trigger=trigger, owner="a-fork"), stack_path=folder)
+    assert [leg.id for leg in here.legs] == [leg.id for leg in fork.legs]
+    assert len({leg.id for leg in here.legs}) == len(here.legs) > 0
+
+
+def test_a_later_trigger_has_every_leg_of_an_earlier_ones_families() -> None:
+    stack = stacks.load(STACKS[0])
+    config = matrix_toml.load(STACKS[0] / matrix_toml.FILE, stack)
+    found = [set(config.families_of(trigger)) for trigger in matrix_toml.TRIGGERS]
+    assert found[0] < found[1] < found[2] == set(config.families)
