@@ -134,13 +134,19 @@ def _mistakes(found: MatrixToml, stack: Stack) -> Iterator[tuple[str, str]]:
         if not any(runner.build):
             yield f"platforms.{platform}.build names no runner", 'name one: build = ["ubuntu-24.04"]'
     for name, trigger in found.triggers.items():
-        yield from _unknown(trigger.families, found.families, f"the family of {name}", "[families] has")
-        yield from _unknown(trigger.lines, stack.line_names(), f"the line of {name}", "the stack has")
-        for python in trigger.pythons:
-            if not _PYTHON.fullmatch(python):
-                yield f"the Python of {name} cannot be {python!r}", 'write its version: "3.12"'
-        if stack.pythons:
-            yield from _unknown(trigger.pythons, stack.pythons, f"the Python of {name}", "the stack has")
+        yield from _mistakes_of_trigger(name, trigger, found, stack)
+
+
+def _mistakes_of_trigger(
+    name: str, trigger: Trigger, found: MatrixToml, stack: Stack
+) -> Iterator[tuple[str, str]]:
+    yield from _unknown(trigger.families, found.families, f"the family of {name}", "[families] has")
+    yield from _unknown(trigger.lines, stack.line_names(), f"the line of {name}", "the stack has")
+    for python in trigger.pythons:
+        if not _PYTHON.fullmatch(python):
+            yield f"the Python of {name} cannot be {python!r}", 'write its version: "3.12"'
+    if stack.pythons:
+        yield from _unknown(trigger.pythons, stack.pythons, f"the Python of {name}", "the stack has")
 
 
 def _unknown(
