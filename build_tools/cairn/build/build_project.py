@@ -138,6 +138,7 @@ def _build_in_tree(context: Context, output_dir: Path) -> tuple[Path, bool]:
         with source_tree.egg_info_restored(step.checkout), recorded:
             raw = _call_backend(context, output_dir)
         kept.wheel, kept.source_dir = raw, step.source_dir().relative_to(step.checkout).as_posix()
+        kept.hipified = build_step.generated(step.checkout, step.project.hipify)
     with zipfile.ZipFile(raw) as archive:  # no key covers these (cairn.sources.worktree.unseen)
         bytecode = next((name for name in archive.namelist() if "__pycache__" in name.split("/")), None)
     if bytecode is not None:

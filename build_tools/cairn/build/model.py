@@ -65,6 +65,21 @@ class InstalledSdk:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Variant:
+    """Which of several builds in one run a job is.
+
+    Attributes:
+        line: release line; None for that of the checkouts.
+        family: as the user named it; None for the targets of the job.
+        python: version of its Python, such as `3.12`.
+    """
+
+    line: str | None
+    family: str | None
+    python: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """A build as a user asks for it; `cairn.build.job.resolve` makes a `BuildRequest` of it.
 
@@ -87,6 +102,7 @@ class Job:
         build_env: variables for builds, as the user wrote them (`cairn.build.inputs.overrides`).
         env_dir: where environments are kept; None is a folder in the cache that belongs to the stack.
         python: the interpreter that the wheels are built with and for.
+        variant: which of several it is; None for one alone.
     """
 
     stack: Stack
@@ -107,6 +123,7 @@ class Job:
     build_env: tuple[str, ...] = ()
     env_dir: Path | None = None
     python: Interpreter = field(default_factory=interpreters.own)
+    variant: Variant | None = None
 
     def __post_init__(self) -> None:
         if self.version_suffix:
@@ -204,6 +221,7 @@ class BuiltWheel:
         started: seconds since the epoch when its step began.
         ended: likewise when it was done.
         cached: it was not built now.
+        identity: the key it was first built under, by which builds against it know it.
     """
 
     project: str
@@ -215,3 +233,4 @@ class BuiltWheel:
     started: float
     ended: float
     cached: bool
+    identity: str = ""

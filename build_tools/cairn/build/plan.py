@@ -12,8 +12,8 @@ that folder may give different bytes: the wheel of such a build is found again f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn.build import cache
@@ -36,6 +36,7 @@ class BuildStep:
         needs: name to key of the steps that come first.
         flavour: names the settings of the build: all of the key but the tree and the wheels built before.
         key: of the cache, over everything that may change the wheel.
+        inputs: what the key is a digest of, for `cairn build plan --explain`.
         hit: the wheel, where the cache has it.
     """
 
@@ -45,7 +46,17 @@ class BuildStep:
     needs: Mapping[str, str]
     flavour: str
     key: str
+    inputs: Mapping[str, object] = field(default_factory=dict)
     hit: cache.Hit | None
+
+    @property
+    def identity(self) -> str:
+        """By what builds against its wheel know it: the key that it was first built under.
+
+        Whether it comes from a build or from the cache, and under which of its keys, must not make others
+        build again.
+        """
+        return self.hit.identity if self.hit else self.key
 
     def source_dir(self) -> Path:
         """The folder whose build backend is called.
@@ -64,42 +75,81 @@ class Plan:
     steps: tuple[BuildStep, ...]
 
 
-def make(request: BuildRequest) -> Plan:
+class Trees:
+    """What trees are, asked once each: the plans of many variants are made from the same checkouts."""
+
+    def __init__(self) -> None:
+        self._states: dict[Path, tuple[str, tuple[str, str | None]]] = {}
+
+    def state(self, checkout: Path) -> tuple[str, tuple[str, str | None]]:
+        """The digest of a tree's files, and the upstream commit and origin that it is of."""
+        if checkout not in self._states:
+            self._states[checkout] = (contents.tree_state(checkout), source_tree.upstream(checkout))
+        return self._states[checkout]
+
+
+def make(request: BuildRequest, *, trees: Trees | None = None) -> Plan:
     """Look at the trees and the cache; removes from the trees the modules that killed builds left there.
+
+    Args:
+        request: what is built.
+        trees: what is known of trees from another plan, made just now.
 
     Raises:
         SourceError: a checkout is missing, or lacks its version file.
     """
-    wheel_cache = cache.WheelCache(request.cache_dir)
+    trees = trees or Trees()
     identities: dict[str, str] = {}
     steps = []
     for project in request.projects():
-        checkout = request.checkouts[project.name]
-        if not checkout.is_dir():
-            raise SourceError(
-                f"there is no checkout of {project.name} at {checkout}",
-                tip="check it out first, or name its folder",
-            )
-        base_version = source_tree.read_version(project, checkout)
-        source_tree.tidy(checkout, project.rocm_init)  # first: what lies in the tree is part of the key
         needs = {name: identities[name] for name in project.needs if name in request.checkouts}
-        keys = keys_of(request, project, checkout=checkout, needs=needs)
-        hit = None if request.clean else next(filter(None, map(wheel_cache.get, keys.all())), None)
-        # What builds against this wheel knows it by the key it was first built under: whether it comes from a
-        # build or from the cache, and under which of its keys, must not make others build again.
-        identities[project.name] = hit.identity if hit else keys.own
-        steps.append(
-            BuildStep(
-                project=project,
-                checkout=checkout,
-                base_version=base_version,
-                needs=needs,
-                flavour=keys.flavour,
-                key=keys.own,
-                hit=hit,
-            )
-        )
+        step = step_of(request, project, needs=needs, trees=trees)
+        identities[project.name] = step.identity
+        steps.append(step)
     return Plan(request=request, steps=tuple(steps))
+
+
+def make_all(requests: Sequence[BuildRequest]) -> tuple[Plan, ...]:
+    """The plans of several variants; each tree is read once."""
+    trees = Trees()
+    return tuple(make(request, trees=trees) for request in requests)
+
+
+def step_of(
+    request: BuildRequest, project: Project, *, needs: Mapping[str, str], trees: Trees | None = None
+) -> BuildStep:
+    """The step that builds a project from its tree as it is now.
+
+    Args:
+        request: the build.
+        project: what is built.
+        needs: project name to identity (`BuildStep.identity`), for the wheels it is built against.
+        trees: what is known of trees; they are read otherwise.
+
+    Raises:
+        SourceError: its checkout is missing, or lacks its version file.
+    """
+    checkout = request.checkouts[project.name]
+    if not checkout.is_dir():
+        raise SourceError(
+            f"there is no checkout of {project.name} at {checkout}",
+            tip="check it out first, or name its folder",
+        )
+    base_version = source_tree.read_version(project, checkout)
+    source_tree.tidy(checkout, project.rocm_init)  # first: what lies in the tree is part of the key
+    keys = keys_of(request, project, checkout=checkout, needs=needs, trees=trees)
+    wheel_cache = cache.WheelCache(request.cache_dir)
+    hit = None if request.clean else next(filter(None, map(wheel_cache.get, keys.all())), None)
+    return BuildStep(
+        project=project,
+        checkout=checkout,
+        base_version=base_version,
+        needs=dict(needs),
+        flavour=keys.flavour,
+        key=keys.own,
+        inputs=keys.inputs,
+        hit=hit,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,19 +162,28 @@ class Keys:
         own: of a build that goes on with what earlier ones left in this very tree; `clean` where there is
             nothing of that kind.
         cmake: see `cairn.build.inputs.leftovers.Seen`.
+        inputs: what `own` is a digest of.
     """
 
     flavour: str
     clean: str
     own: str
     cmake: str | None
+    inputs: Mapping[str, object]
 
     def all(self) -> tuple[str, ...]:
         """Each once, the better one first."""
         return tuple(dict.fromkeys((self.clean, self.own)))
 
 
-def keys_of(request: BuildRequest, project: Project, *, checkout: Path, needs: Mapping[str, str]) -> Keys:
+def keys_of(
+    request: BuildRequest,
+    project: Project,
+    *,
+    checkout: Path,
+    needs: Mapping[str, str],
+    trees: Trees | None = None,
+) -> Keys:
     """The cache keys of a project's build, from its tree as it is now.
 
     Args:
@@ -132,20 +191,23 @@ def keys_of(request: BuildRequest, project: Project, *, checkout: Path, needs: M
         project: what is built.
         checkout: its tree; local edits count.
         needs: project name to key, for the wheels it is built against.
+        trees: what is known of trees; they are read otherwise.
     """
     settings = _settings(request, project)
     flavour = cache.key_of(settings)
     seen = leftovers.look(root_at(checkout), flavour, project.source_dirs, clean=request.clean)
+    tree, upstream = (trees or Trees()).state(checkout)
     inputs = {
         **settings,
-        "tree": contents.tree_state(checkout),
+        "tree": tree,
         "unseen": seen.foreign,
-        "upstream": source_tree.upstream(checkout),  # the wheel's bill of materials names both
+        "upstream": upstream,  # the wheel's bill of materials names both
         "needs": dict(needs),
     }
     clean = cache.key_of(inputs)
     own = clean if seen.start is None else cache.key_of({"clean": clean, "start": seen.start})
-    return Keys(flavour=flavour, clean=clean, own=own, cmake=seen.cmake)
+    inputs = inputs if seen.start is None else {**inputs, "start": seen.start}
+    return Keys(flavour=flavour, clean=clean, own=own, cmake=seen.cmake, inputs=inputs)
 
 
 def _settings(request: BuildRequest, project: Project) -> dict[str, object]:

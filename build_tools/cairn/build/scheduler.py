@@ -89,6 +89,7 @@ def _one(step: BuildStep, request: BuildRequest, built: Mapping[str, BuiltWheel]
         started=started,
         ended=time.time(),
         cached=step.hit is not None,
+        identity=hit.identity,
     )
 
 

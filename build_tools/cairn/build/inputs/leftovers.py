@@ -7,9 +7,9 @@ build makes is noted, is moved out of the way (into the git directory) before a 
 is moved back when these settings return.
 
 Moved is only what is known to be the build's: what appeared while it ran in a folder that setuptools or
-CMake make (`build`, `*.egg-info`), or is a compiler's product, or was packed into the wheel. What lay there
-before stays where it is; the key of the wheel covers it, as it does all else that git does not see
-(`cairn.build.plan`).
+CMake make (`build`, `*.egg-info`), or is a compiler's product, or was packed into the wheel, or is a source
+that the project's own hipify wrote. What lay there before stays where it is; the key of the wheel covers it,
+as it does all else that git does not see (`cairn.build.plan`).
 
 The note's life: `kept` writes it with `ended` false before the build and with `ended` true after it. Where a
 kill comes between, the next build finds it open: all that is new since then may be the killed build's.
@@ -46,17 +46,19 @@ IsOutput = Callable[[str], object]
 
 @dataclass(kw_only=True)
 class RunningBuild:
-    """A build under way in a tree; the build itself sets `wheel` and `source_dir` before it ends.
+    """A build under way in a tree; the build itself sets the last three before it ends.
 
     Attributes:
         ours: what lies in the tree and builds of its flavour left there.
         wheel: as the backend made it; None until then.
         source_dir: where the backend is called, from the root.
+        hipified: the files that the project's own hipify wrote, by path from the root.
     """
 
     ours: frozenset[str] = frozenset()
     wheel: Path | None = None
     source_dir: str = "."
+    hipified: Collection[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +158,7 @@ def kept(root: Repository, flavour: str, sources: Collection[str]) -> Iterator[R
             }
             new = left.keys() - before.keys()
             movable = {n for n in new if n in known.movable or _is_made(n, is_output)}
-            movable |= _packed(root, running, new - movable)
+            movable |= new.intersection(running.hipified) | _packed(root, running, new - movable)
             _write(root, _Note(flavour=flavour, ended=True, files=left, movable=tuple(sorted(movable))))
 
 

@@ -51,6 +51,12 @@ def recorded(checkout: Path, kind: HipifyKind, *, gpu: bool) -> Iterator[None]:
         )
 
 
+def generated(checkout: Path, kind: HipifyKind) -> tuple[str, ...]:
+    """The new files that the last build hipified, by path from the root; none where hipify is not its own."""
+    report = hipify_report.read(root_at(checkout).git_dir) if kind == "at-build" else None
+    return report.generated if report is not None else ()
+
+
 def without_recorded(root: Repository, names: Collection[str]) -> tuple[str, ...]:
     """Of edited or new files, by paths from the root, those that are not as a recorded build left them."""
     if not names:

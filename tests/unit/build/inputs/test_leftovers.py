@@ -311,3 +311,35 @@ def test_clean_begins_anew_and_says_so_where_the_settings_of_a_build_folder_are_
     assert "pass --clean" in capsys.readouterr().err
     assert members(built(clone(demo(), tmp_path / "other")))["demo/version.txt"] == "cpu"
     assert members(built(demo(clean=True)))["demo/version.txt"] == "cpu"
+
+
+def test_what_a_project_hipifies_for_one_variant_is_not_there_for_the_next(demo: Demo) -> None:
+    # Not packed, not in `build`, no compiler's product, and ignored: as torchvision's csrc/ops/hip.
+    request = demo()
+    tree = request.checkouts["demo"]
+    backend = (tree / "backend.py").read_text()
+    writes = 'pathlib.Path("demo/hip").mkdir(exist_ok=True)\n    pathlib.Path("demo/hip/a.hip").touch()\n    '
+    backend = backend.replace("    members =", f"    {writes}members =").replace(
+        "if p.is_file()}", 'if p.is_file() and "hip" not in p.parts}'
+    )
+    (tree / "backend.py").write_text(backend)
+    ignored = (tree / ".gitignore").read_text()
+    (tree / ".gitignore").write_text(f"{ignored}/demo/hip/\n")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tree)]
+    subprocess.run([*git, "commit", "-qam", "three"], check=True)
+
+    def at_build(request: BuildRequest) -> BuildRequest:
+        (project,) = request.stack.projects
+        changed = msgspec.structs.replace(project, hipify="at-build")
+        return dataclasses.replace(request, stack=msgspec.structs.replace(request.stack, projects=(changed,)))
+
+    cpu, rocm = at_build(demo()), at_build(demo(rocm=True))
+    before = plan.make(cpu).steps[0].key
+    scheduler.run(plan.make(rocm))
+    assert (tree / "demo/hip/a.hip").exists()
+    assert plan.make(cpu).steps[0].key == before
+    (built,) = scheduler.run(plan.make(cpu))
+    assert not built.cached
+    assert built.identity == before
+    (again,) = scheduler.run(plan.make(rocm))
+    assert again.cached

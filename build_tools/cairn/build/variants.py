@@ -1,0 +1,156 @@
+"""The variants of one build: each release line, family and Python that it is asked for.
+
+`expand` makes of one `Job` the jobs of all variants. A single variant is the job as it was: its layout is the
+same as ever. Several have a folder each below the output folder, `release-2.9/gfx94X-dcgpu/3.12`, and the
+checkouts of several lines are in a folder each below the root.
+
+Variants share what they can. One checkout serves all families and Pythons of its line: they are built in it
+one after the other, and what each leaves is kept apart (`cairn.build.inputs.leftovers`). One ROCm SDK serves
+all Pythons of its family.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import targets as gpu
+from cairn.build.model import Job, Variant, WantedSdk
+from cairn.errors import UsageError
+from cairn.interpreters import Interpreter
+from cairn.venv import PackageSource
+
+FAMILY = "{family}"
+"""Stands in `--index-url` and `--find-links` for the family: upstream's indexes are named after it."""
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._+-]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The variants that a user asks for; an empty field is what the job says of itself.
+
+    Attributes:
+        lines: release lines.
+        families: families, or single targets, one set of wheels each.
+        pythons: interpreters.
+    """
+
+    lines: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    pythons: tuple[Interpreter, ...] = ()
+
+    def __post_init__(self) -> None:
+        for what, names in (("line", self.lines), ("family", self.families)):
+            if twice := [name for number, name in enumerate(names) if name in names[:number]]:
+                raise UsageError(f"the {what} {twice[0]} is named twice", tip="name each once")
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one variant."""
+        return max(len(self.lines), len(self.families), len(self.pythons)) > 1
+
+
+def folder_name(line: str) -> str:
+    """A release line as the name of a folder: `release-2.9`."""
+    return _NOT_IN_NAMES.sub("-", line)
+
+
+def checkouts(job: Job, wanted: Wanted, root: Path) -> Mapping[str, Mapping[str, Path]]:
+    """Where the checkouts of each line are: beside each other for one line, a folder for each of several."""
+    if len(wanted.lines) < 2:  # noqa: PLR2004 - one line
+        return dict.fromkeys(wanted.lines, job.checkouts)
+    return {
+        line: {p.name: root / folder_name(line) / p.checkout_dir for p in job.stack.projects}
+        for line in wanted.lines
+    }
+
+
+def expand(job: Job, wanted: Wanted, *, root: Path) -> tuple[Job, ...]:
+    """The job of each variant: lines first, then families, then Pythons, each in the order given.
+
+    Args:
+        job: what they have in common.
+        wanted: the variants.
+        root: the folder that has the checkouts, or, for several lines, a folder with those of each.
+
+    Raises:
+        UsageError: a line or a family does not exist, or targets are named as well as families.
+    """
+    if wanted.families and job.targets is not None:
+        raise UsageError(
+            "--targets and --families exclude each other",
+            tip="--targets puts all that it names into the same wheels, --families makes wheels for each",
+        )
+    for line in wanted.lines:
+        job.stack.for_line(line)  # it must know the line
+    for family in wanted.families:
+        gpu.parse_targets(family)
+    trees = checkouts(job, wanted, root)
+    return tuple(
+        _job_of(job, wanted, line, family, python, trees)
+        for line in wanted.lines or (job.line,)
+        for family in wanted.families or (None,)
+        for python in wanted.pythons or (job.python,)
+    )
+
+
+def labels(jobs: Sequence[Job]) -> tuple[str, ...]:
+    """What tells each variant from the others, in a few words; empty for one alone."""
+    variants = [job.variant for job in jobs]
+    parts = [[v.line or "", v.family or "", v.python] if v else ["", "", ""] for v in variants]
+    differ = [len({part[number] for part in parts}) > 1 for number in range(3)]
+    return tuple(" ".join(text for text, shown in zip(part, differ, strict=True) if shown) for part in parts)
+
+
+def _job_of(
+    job: Job,
+    wanted: Wanted,
+    line: str | None,
+    family: str | None,
+    python: Interpreter,
+    trees: Mapping[str, Mapping[str, Path]],
+) -> Job:
+    changed = dataclasses.replace(
+        job,
+        line=line,
+        targets=family or job.targets,
+        python=python,
+        checkouts=trees.get(line or "", job.checkouts),
+        sdk=_sdk_of(job.sdk, family),
+    )
+    if not wanted.several:
+        return changed
+    variant = Variant(line=line, family=family, python=python.version)
+    # The SDK is installed into the environments' folder: one for each family, whatever the Python.
+    env_dir = job.environments() / folder_name(family) if family else job.environments()
+    return dataclasses.replace(
+        changed, variant=variant, output_dir=_output_dir(changed, variant), env_dir=env_dir
+    )
+
+
+def _output_dir(job: Job, variant: Variant) -> Path:
+    """Line, family and Python, whichever of them differ: a folder tells all of what is in it."""
+    line = variant.line or job.stack.line
+    family = variant.family or (job.targets and gpu.family_of(gpu.parse_targets(job.targets))) or "all"
+    return job.output_dir / folder_name(line) / folder_name(family) / variant.python
+
+
+def _sdk_of(sdk: WantedSdk, family: str | None) -> WantedSdk:
+    """The SDK of a family, from an index of that family or from one that has several."""
+    source = sdk.source
+    places = (source.index_url or "", *source.find_links)
+    if family is None:
+        if any(FAMILY in place for place in places):
+            raise UsageError(f"{FAMILY} stands for one of --families, and none is named")
+        return sdk
+    changed: PackageSource = dataclasses.replace(
+        source,
+        index_url=source.index_url and source.index_url.replace(FAMILY, family),
+        find_links=tuple(place.replace(FAMILY, family) for place in source.find_links),
+    )
+    named = gpu.family_of(gpu.parse_targets(family))
+    return dataclasses.replace(sdk, source=changed, family=sdk.family or named)
