@@ -17,6 +17,7 @@ import build as pypa_build
 
 from cairn import files, process, venv
 from cairn.build import cache, postprocess
+from cairn.build.cached_wheel import check_of
 from cairn.build.inputs import leftovers, source_tree, toolchain, variables
 from cairn.build.log import causes, progress
 from cairn.build.model import BuildRequest, BuiltWheel
@@ -74,21 +75,40 @@ def build(
         raw, changed = _build_in_tree(context, Path(folder, "raw"))
         stage.update("repairing and verifying the wheel")
         wheel = postprocess.finish(raw, context, Path(folder, "finished"))
-        wheel_cache, seconds = cache.WheelCache(request.cache_dir), time.monotonic() - started
+        wheel_cache, seconds = request.wheel_cache, time.monotonic() - started
         if changed:
             # No one knows which of the edits are in the wheel: it gets a key that no later build asks for.
             key = cache.key_of({"key": step.key, "once": secrets.token_hex()})
             console.current().warn(
                 f"{step.checkout} was edited while it was built: its wheel is not kept for later"
             )
-            return wheel_cache.put(key, wheel, seconds=seconds)
-        hit = wheel_cache.put(step.key, wheel, seconds=seconds)
+            return wheel_cache.put(key, wheel, seconds=seconds, private=True)
+        hit = wheel_cache.put(
+            step.key,
+            wheel,
+            seconds=seconds,
+            project=step.project.name,
+            inputs=step.inputs,
+            log=log,
+            replace=request.clean,
+            private=step.private,
+            check=check_of(step.project, request),
+        )
         # The next run finds in the tree what this one left there: files that git does not ignore, and a build
         # folder to go on with. These are the build's own, so it is kept under the new key of the tree, too.
         unclean = dataclasses.replace(request, clean=False)
         after = keys_of(unclean, step.project, checkout=step.checkout, needs=step.needs)
         if step.key not in after.all():
-            wheel_cache.put(after.own, hit.wheel, seconds=hit.seconds, identity=hit.identity)
+            wheel_cache.put(
+                after.own,
+                hit.wheel,
+                seconds=hit.seconds,
+                identity=hit.identity,
+                project=step.project.name,
+                inputs=after.inputs,
+                log=wheel_cache.log(hit.entry),
+                private=True,
+            )
     return hit
 
 

@@ -96,6 +96,7 @@ def build(
     names = {step.project.name for step in made.steps}
     if trees is None:  # after the build, which may have hipified a tree
         trees = [describe.describe(step.project, step.checkout) for step in made.steps]
+    request.wheel_cache.bound()
     write_outputs(request, wheels, [tree for tree in trees if tree.project.name in names])
     return wheels
 
@@ -123,6 +124,7 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
         output_dir=job.output_dir.absolute(),
         work_dir=job.environments(),
         cache_dir=files.cache_dir() / "wheels",
+        shared_cache=job.shared_cache,
         targets=targets,
         sdk=installed,
         version_suffix=suffix,

@@ -12,6 +12,8 @@ from typing import Literal
 
 from cairn import files, interpreters
 from cairn import targets as gpu
+from cairn.build import cache
+from cairn.build.cache import SharedCache
 from cairn.errors import UsageError
 from cairn.interpreters import Interpreter
 from cairn.rocm.install import SdkInfo
@@ -101,6 +103,7 @@ class Job:
         compiler_cache: program put in front of the compilers.
         build_env: variables for builds, as the user wrote them (`cairn.build.inputs.overrides`).
         env_dir: where environments are kept; None is a folder in the cache that belongs to the stack.
+        shared_cache: the cache that machines share, behind the folder of this one; None for no such.
         python: the interpreter that the wheels are built with and for.
         variant: which of several it is; None for one alone.
     """
@@ -122,6 +125,7 @@ class Job:
     compiler_cache: CompilerCache | None = None
     build_env: tuple[str, ...] = ()
     env_dir: Path | None = None
+    shared_cache: SharedCache | None = None
     python: Interpreter = field(default_factory=interpreters.own)
     variant: Variant | None = None
 
@@ -161,6 +165,7 @@ class BuildRequest:
         output_dir: receives the wheels, `set.json`, `manifest.json` and `logs/`.
         work_dir: environments and other things that can be thrown away.
         cache_dir: built wheels by their inputs.
+        shared_cache: the cache that machines share, behind it; None for no such.
         targets: GPU targets, or `cpu` alone.
         sdk: the installed SDK; None for `cpu`.
         version_suffix: local version of every wheel, with its `+`; empty for none.
@@ -180,6 +185,7 @@ class BuildRequest:
     work_dir: Path
     cache_dir: Path
     targets: tuple[str, ...]
+    shared_cache: SharedCache | None = None
     sdk: InstalledSdk | None = None
     version_suffix: str = ""
     build_number: str = "1"
@@ -190,6 +196,11 @@ class BuildRequest:
     compiler_cache: CompilerCache | None = None
     pip: PackageSource = field(default_factory=PackageSource)
     python: Interpreter = field(default_factory=interpreters.own)
+
+    @property
+    def wheel_cache(self) -> cache.WheelCache:
+        """Where built wheels are kept."""
+        return cache.of_build(self.cache_dir, self.shared_cache)
 
     @property
     def for_cpu(self) -> bool:
@@ -222,6 +233,8 @@ class BuiltWheel:
         ended: likewise when it was done.
         cached: it was not built now.
         identity: the key it was first built under, by which builds against it know it.
+        origin: `built` now, found in the `local` cache, or fetched from the `shared` one.
+        builder: who built it (`cairn.build.cache.CacheEntry`).
     """
 
     project: str
@@ -234,3 +247,5 @@ class BuiltWheel:
     ended: float
     cached: bool
     identity: str = ""
+    origin: Literal["built", "local", "shared"] = "built"
+    builder: str = ""

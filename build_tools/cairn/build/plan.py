@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn.build import cache
+from cairn.build.cached_wheel import check_of
 from cairn.build.inputs import leftovers, source_tree, toolchain, variables
 from cairn.build.model import BuildRequest
 from cairn.errors import SourceError
@@ -37,6 +38,7 @@ class BuildStep:
         flavour: names the settings of the build: all of the key but the tree and the wheels built before.
         key: of the cache, over everything that may change the wheel.
         inputs: what the key is a digest of, for `cairn build plan --explain`.
+        private: the key means nothing outside of this tree.
         hit: the wheel, where the cache has it.
     """
 
@@ -46,6 +48,7 @@ class BuildStep:
     needs: Mapping[str, str]
     flavour: str
     key: str
+    private: bool
     inputs: Mapping[str, object] = field(default_factory=dict)
     hit: cache.Hit | None
 
@@ -138,8 +141,11 @@ def step_of(
     base_version = source_tree.read_version(project, checkout)
     source_tree.tidy(checkout, project.rocm_init)  # first: what lies in the tree is part of the key
     keys = keys_of(request, project, checkout=checkout, needs=needs, trees=trees)
-    wheel_cache = cache.WheelCache(request.cache_dir)
-    hit = None if request.clean else next(filter(None, map(wheel_cache.get, keys.all())), None)
+    wheel_cache, hit = request.wheel_cache, None
+    if not request.clean:
+        # From other machines only what any tree may have, and not before it was looked at.
+        hit = wheel_cache.get(keys.clean, check=check_of(project, request))
+        hit = hit or wheel_cache.get(keys.own, private=True)
     return BuildStep(
         project=project,
         checkout=checkout,
@@ -147,6 +153,7 @@ def step_of(
         needs=dict(needs),
         flavour=keys.flavour,
         key=keys.own,
+        private=keys.own != keys.clean,
         inputs=keys.inputs,
         hit=hit,
     )

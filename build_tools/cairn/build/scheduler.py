@@ -71,7 +71,8 @@ def _one(step: BuildStep, request: BuildRequest, built: Mapping[str, BuiltWheel]
     started, name = time.time(), f"build {step.project.name}"
     hit = step.hit
     if hit is not None:
-        console.current().kept(name, "nothing changed, wheel taken from the cache")
+        which = "cache that machines share" if hit.origin == "shared" else "cache"
+        console.current().kept(name, f"nothing changed, wheel taken from the {which}")
     else:
         with console.current().stage(name) as stage:
             hit = build_project.build(step, request, built, stage)
@@ -88,8 +89,10 @@ def _one(step: BuildStep, request: BuildRequest, built: Mapping[str, BuiltWheel]
         seconds=hit.seconds,
         started=started,
         ended=time.time(),
-        cached=step.hit is not None,
         identity=hit.identity,
+        cached=hit.origin != "built",
+        origin=hit.origin,
+        builder=hit.entry.builder,
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments
+from cairn.cli import arguments, build_cache
+from cairn.cli.parser import add_command, add_commands
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -15,21 +16,39 @@ if TYPE_CHECKING:
     from cairn.build.plan import Plan
 
 _EXAMPLE = (
-    "example: cairn build --stack external-builds/pytorch --install-rocm "
+    "cairn build --stack external-builds/pytorch --install-rocm "
     "--index-url https://rocm.nightlies.amd.com/v2/gfx110X-all/ --targets gfx1100 --output-dir out"
 )
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the options of the command."""
-    parser.description = (
-        "Build the wheels of a stack from its checkouts; what has not changed is not built again. "
-        "`cairn build plan …` shows what would be built."
+    """Add the commands of the group; without the name of one, a build is meant."""
+    commands = add_commands(
+        parser,
+        description="Build the wheels of a stack from its checkouts; what has not changed is not built.",
+        example=_EXAMPLE,
+        default="run",
     )
-    parser.epilog = _EXAMPLE
-    parser.add_argument(
-        "action", nargs="?", choices=("run", "plan"), default="run", help="what to do (default: run)"
+    run = add_command(
+        commands,
+        "run",
+        _run,
+        about="build the wheels; without the name of a command, this one is meant",
+        example=_EXAMPLE.replace("cairn build", "cairn build run"),
     )
+    _add_options(run)
+    plan = add_command(
+        commands,
+        "plan",
+        _plan,
+        about="show what would be built, and what comes from the cache",
+        example="cairn build plan --stack external-builds/pytorch --targets gfx1100 --output-dir out",
+    )
+    _add_options(plan)
+    build_cache.add_to(commands)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
     arguments.add_stack(parser, default_line=arguments.LINE_OF_CHECKOUTS)
     arguments.add_pip(parser)
     parser.add_argument("--install-rocm", action="store_true", help="install the ROCm SDK first")
@@ -45,17 +64,20 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--env-dir", type=arguments.new_folder, metavar="DIR", help="where environments are kept"
     )
+    build_cache.add_cache_store(parser)
     arguments.add_json(parser)
-    parser.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     from cairn.build import job
 
-    wanted = _job(options)
-    if options.action == "plan":
-        return show_plan(job.plan_of(wanted), as_json=options.json)
-    return show_wheels(job.run(wanted), as_json=options.json)
+    return show_wheels(job.run(_job(options)), as_json=options.json)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from cairn.build import job
+
+    return show_plan(job.plan_of(_job(options)), as_json=options.json)
 
 
 def _job(options: argparse.Namespace) -> Job:
@@ -77,6 +99,7 @@ def _job(options: argparse.Namespace) -> Job:
         clean=options.clean,
         build_env=tuple(options.build_env),
         env_dir=options.env_dir,
+        shared_cache=build_cache.shared_cache(options),
     )
 
 
@@ -105,6 +128,8 @@ def show_wheels(wheels: Sequence[BuiltWheel], *, as_json: bool = False) -> int:
                     "targets": list(w.targets),
                     "seconds": round(w.seconds, 2),
                     "cached": w.cached,
+                    "origin": w.origin,
+                    "builder": w.builder,
                 }
                 for w in wheels
             ]
@@ -118,9 +143,16 @@ def show_wheels(wheels: Sequence[BuiltWheel], *, as_json: bool = False) -> int:
                 console.size(w.wheel.stat().st_size),
                 " ".join(w.targets) or "-",
                 w.sha256[:16],
-                "cached" if w.cached else console.clock(w.seconds),
+                _taken(w),
             )
             for w in wheels
         ],
     )
     return 0
+
+
+def _taken(wheel: BuiltWheel) -> str:
+    """How long a wheel took, or where it was."""
+    if not wheel.cached:
+        return console.clock(wheel.seconds)
+    return "shared cache" if wheel.origin == "shared" else "cached"

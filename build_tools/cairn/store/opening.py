@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import urllib.request
 from pathlib import Path
 
 from cairn import files
 from cairn.errors import PrerequisiteError, StoreError, UsageError
 from cairn.output import Progress, silent
+from cairn.retry import RetryPolicy
 from cairn.store.folder import LocalStore
 from cairn.store.protocol import Store
 
 
-def open_store(url: str, *, endpoint_url: str | None = None, say: Progress = silent) -> Store:
+def open_store(
+    url: str,
+    *,
+    endpoint_url: str | None = None,
+    retry: RetryPolicy | None = None,
+    say: Progress = silent,
+) -> Store:
     """The store that a user names: a path, `file://…` or `s3://bucket/prefix`.
 
     Args:
         url: its name.
         endpoint_url: the server of a bucket; None for the user's settings, else Amazon's.
+        retry: how often a request to a bucket is tried again; None for as often as publishing wants.
         say: told of requests that are tried again.
 
     Raises:
@@ -30,7 +39,7 @@ def open_store(url: str, *, endpoint_url: str | None = None, say: Progress = sil
         # It would be a folder called `s3:`.
         raise UsageError(f"{url} names no store", tip="write s3://bucket/prefix, file:///… or a path")
     if scheme == "s3":
-        return _bucket(url, endpoint_url, say)
+        return _bucket(url, endpoint_url, retry, say)
     if endpoint_url is not None:
         raise UsageError(
             f"--endpoint-url is for a bucket, and {url} is none",
@@ -86,7 +95,7 @@ def _folder(path: Path) -> LocalStore:
     return LocalStore(path)
 
 
-def _bucket(url: str, endpoint_url: str | None, say: Progress) -> Store:
+def _bucket(url: str, endpoint_url: str | None, retry: RetryPolicy | None, say: Progress) -> Store:
     try:
         # Loaded here because it takes 0.3 s, and an extra of ours has to be there.
         from cairn.store.s3 import bucket, client  # noqa: PLC0415
@@ -94,4 +103,5 @@ def _bucket(url: str, endpoint_url: str | None, say: Progress) -> Store:
         if error.name not in ("boto3", "botocore", "s3transfer"):
             raise
         raise PrerequisiteError(f"{url}: a bucket needs boto3", tip="pip install cairn[s3]") from error
-    return bucket.BucketStore(client.connect(url, endpoint_url=endpoint_url, say=say))
+    place = client.connect(url, endpoint_url=endpoint_url, say=say)
+    return bucket.BucketStore(place if retry is None else dataclasses.replace(place, policy=retry))

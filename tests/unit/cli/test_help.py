@@ -47,6 +47,7 @@ every_command = pytest.mark.parametrize("command", COMMANDS, ids=lambda command:
 SEVERAL_MEANINGS = {
     "--find-links": "pip's places, and folders that `wheel verify` reads",
     "--jobs": "compile jobs, and submodules",
+    "--older-than": "objects of an index, and wheels of a cache",
     "--python": "an interpreter, an environment, or versions",
     "--reason": "of a bypass, a yank, or what the log alone says",
     "--require": "of a wheel, of a set, or to be mirrored",

@@ -1,0 +1,10 @@
+"""Built wheels kept by what went into them, so that nothing is built twice.
+
+`WheelCache` takes the key of a build and gives the wheel, from a local folder or from a shared store behind
+it; `trim` keeps either within a size. What is in them is said in `entry`.
+"""
+
+from cairn.build.cache.entry import CacheEntry, Hit, key_of
+from cairn.build.cache.wheel_cache import Check, SharedCache, WheelCache, of_build, open_cache
+
+__all__ = ["CacheEntry", "Check", "Hit", "SharedCache", "WheelCache", "key_of", "of_build", "open_cache"]

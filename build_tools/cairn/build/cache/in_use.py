@@ -1,0 +1,65 @@
+"""Which entries of a folder running builds use, so that a trim leaves them.
+
+A build learns early which wheels it will take and links them into its output hours later. So every process
+notes the keys that it was given, in a file of its own beside a lock that it holds while it lives: whoever can
+take that lock knows that the process is gone, however it ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+_FOLDER = ".in-use"
+_of_root: dict[Path, _Note] = {}
+
+
+class _Note:
+    """The file of this process in one folder."""
+
+    def __init__(self, root: Path) -> None:
+        from filelock import FileLock  # noqa: PLC0415 - see `files.locked`
+
+        folder = root / _FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        self.pid = os.getpid()
+        self.path = folder / f"{self.pid}-{secrets.token_hex(4)}.keys"
+        self.keys: set[str] = set()
+        self._lock = FileLock(self.path.with_suffix(".lock"), thread_local=False)
+        self._lock.acquire(timeout=0)
+
+    def add(self, key: str) -> None:
+        if key not in self.keys:
+            self.keys.add(key)
+            with self.path.open("a", encoding="ascii") as file:
+                file.write(f"{key}\n")
+
+
+def note(root: Path, key: str) -> None:
+    """Have an entry stay as long as this process lives; call it under the lock of the folder."""
+    found = _of_root.get(root)
+    if found is None or found.pid != os.getpid() or not found.path.parent.is_dir():
+        found = _of_root[root] = _Note(root)
+    found.add(key)
+
+
+def keys(root: Path) -> frozenset[str]:
+    """The keys that living processes use, this one included; call it under the lock of the folder."""
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - see `files.locked`
+
+    found: set[str] = set()
+    for path in (root / _FOLDER).glob("*.lock"):
+        noted = path.with_suffix(".keys")
+        lock = FileLock(path)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            with contextlib.suppress(FileNotFoundError):  # it has noted none yet
+                found.update(noted.read_text(encoding="ascii").split())
+            continue
+        noted.unlink(missing_ok=True)
+        lock.release()
+        path.unlink(missing_ok=True)
+    return frozenset(found)

@@ -1,0 +1,191 @@
+"""The tier of a cache that several machines share: a bucket, or a folder that all of them mount.
+
+It only ever saves work. Whatever goes wrong with it is one warning, and the build goes on without it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from cairn import files
+from cairn.build.cache import entry as entries
+from cairn.build.cache.entry import CacheEntry, DamagedEntryError
+from cairn.errors import CairnError, NetworkError
+from cairn.output import Progress, console, silent
+from cairn.store.age import keep_young
+from cairn.store.folder import LocalStore
+from cairn.store.protocol import DamagedObjectError, MissingKeyError, Store
+
+T = TypeVar("T")
+
+_TRIES = 3  # to write an entry that others write too
+
+
+class SharedTier:
+    """A store of entries in which none is believed before it was looked at.
+
+    Attributes:
+        store: where they are.
+        read_only: nothing is put there, and nothing removed.
+    """
+
+    def __init__(self, store: Store, *, read_only: bool = False) -> None:
+        self.store = store
+        self.read_only = read_only
+        self._lock = threading.Lock()
+        self._out_of_reach = False
+
+    def look(self, key: str) -> CacheEntry | None:
+        """What is known of a build; None where that cannot be said."""
+
+        def ask() -> CacheEntry | None:
+            try:
+                return entries.read(self.store, key)[0]
+            except DamagedEntryError as error:
+                self.drop(key, key[:12], str(error))
+                return None
+
+        return self._asked(ask)
+
+    @contextlib.contextmanager
+    def fetched(
+        self, entry: CacheEntry, folder: Path, say: Progress = silent
+    ) -> Iterator[tuple[Path, Path | None]]:
+        """The wheel and the log of an entry, as files of a folder, until the block ends; not checked yet.
+
+        Raises:
+            MissingKeyError: the wheel is not there.
+            DamagedObjectError: it is not what was put there.
+            CairnError: the store is out of reach.
+        """
+        wheel, log, log_key = folder / entry.file_name, folder / "build.log", entry.log_key()
+        arrived = _Arrived(entry, say)
+        with self.store.as_file(entry.wheel_key(), on_bytes=arrived) as path:
+            # A shared folder hands out its own file, a link of which would be a way into everyone's cache.
+            (files.copy if isinstance(self.store, LocalStore) else files.link_or_copy)(path, wheel)
+        if log_key is not None:
+            try:
+                with self.store.as_file(log_key) as path:
+                    files.copy(path, log)
+            except (MissingKeyError, DamagedObjectError):
+                log_key = None
+        yield wheel, None if log_key is None else log
+
+    def get(self, key: str, use: Callable[[CacheEntry], T]) -> T | None:
+        """What `use` makes of the entry of a build; None where there is none, or none that can be used.
+
+        Args:
+            key: of the build.
+            use: is to raise `DamagedEntryError` where the entry must not be used: it is then removed.
+        """
+
+        def ask() -> T | None:
+            entry = self.look(key)
+            if entry is None:
+                return None
+            try:
+                made = use(entry)
+            except MissingKeyError:
+                self.drop(key, entry.name, f"{entry.file_name} is missing")
+                return None
+            except (DamagedObjectError, DamagedEntryError) as error:
+                self.drop(key, entry.name, str(error), entry)
+                return None
+            if not self.read_only:  # for a trim, it was used now
+                self._asked(lambda: keep_young(self.store, entries.entry_key(key)), writes=True)
+            return made
+
+        return self._asked(ask)
+
+    def add(self, entry: CacheEntry, wheel: Path, log: Path | None) -> CacheEntry | None:
+        """Put a wheel there for others, unless one of the same key is there.
+
+        Returns:
+            The entry that counts there, which may be of a different wheel; None where nothing could be put.
+        """
+
+        def put() -> CacheEntry | None:
+            for key, path, digest in (
+                (entry.wheel_key(), wheel, entry.sha256),
+                (entry.log_key(), log, entry.log_sha256),
+            ):
+                # One that is there already may be as old as to be collected, and is named again now.
+                if key and path and not self.store.put_file(key, path, sha256=digest):
+                    keep_young(self.store, key)
+            return self._commit(entry)
+
+        return self._asked(put, writes=True)
+
+    def drop(self, key: str, name: str, reason: str, entry: CacheEntry | None = None) -> None:
+        """Say what is wrong with an entry and, where that is allowed, remove it with its files."""
+        done = "is not used" if self.read_only else "is removed"
+        by = f", put there by {entry.builder}" if entry is not None and entry.builder else ""
+        console.current().warn(f"the wheel of {name} in {self.store.url}{by}, {done}: {reason}")
+
+        def remove() -> None:
+            self.store.delete(entries.entry_key(key))
+            # Else whoever puts the right bytes there is told that they are there already.
+            for each in entry.file_keys() if entry is not None else ():
+                self.store.delete(each)
+
+        self._asked(remove, writes=True)
+
+    def _commit(self, entry: CacheEntry) -> CacheEntry | None:
+        """Write the entry where none is, or one that cannot be read; the one that is there then."""
+        key, data, etag = entries.entry_key(entry.key), entries.dumps(entry), None
+        for _ in range(_TRIES):
+            if self.store.write_if(key, data, etag=etag):
+                return entry
+            # Perhaps what is there is this very entry: the reply to an earlier try may have been lost.
+            try:
+                return entries.read(self.store, entry.key)[0]
+            except MissingKeyError:
+                etag = None
+            except DamagedObjectError:
+                self.store.delete(key)
+                etag = None
+            except DamagedEntryError:
+                etag = self.store.read(key).etag
+        return None
+
+    def _asked(self, work: Callable[[], T], *, writes: bool = False) -> T | None:
+        """What `work` returns; None where the store does not do it, which is said once."""
+        if self._out_of_reach or (writes and self.read_only):
+            return None
+        try:
+            return work()
+        except MissingKeyError:
+            return None
+        except (CairnError, OSError) as error:
+            self._give_up(error, writes=writes)
+            return None
+
+    def _give_up(self, error: Exception, *, writes: bool) -> None:
+        """Ask for less from now on: who may not write may read, and a server in trouble is left alone."""
+        for_good = not writes or isinstance(error, NetworkError)
+        with self._lock:
+            said = self._out_of_reach or (self.read_only and not for_good)
+            self.read_only = True
+            self._out_of_reach = self._out_of_reach or for_good
+        if not said:
+            what = "the build goes on without it" if for_good else "nothing is put there"
+            console.current().warn(f"the shared cache {self.store.url} cannot be used, {what}: {error}")
+
+
+class _Arrived:
+    """Says how much of a wheel has arrived."""
+
+    def __init__(self, entry: CacheEntry, say: Progress) -> None:
+        self._entry, self._say = entry, say
+        self._count = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, count: int) -> None:
+        with self._lock:
+            self._count += count
+            of = console.size(self._entry.size)
+            self._say(f"fetching {self._entry.file_name}: {console.size(self._count)} of {of}")

@@ -1,0 +1,279 @@
+"""Keeps a cache within a size: what was used longest ago goes first, an entry before the files it names."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cairn.build.cache import entry as entries
+from cairn.build.cache import in_use
+from cairn.build.cache.entry import CacheEntry, DamagedEntryError
+from cairn.build.cache.local import LocalTier
+from cairn.concurrency import side_by_side
+from cairn.errors import UsageError
+from cairn.output import console
+from cairn.store.protocol import DamagedObjectError, ListedObject, MissingKeyError, Store
+
+BOUND = "CAIRN_BUILD_CACHE_SIZE"
+"""The variable that says how large the folder of a machine may get."""
+DEFAULT_BOUND = "20GB"
+
+# A writer puts the files of an entry first: what no entry names yet may be of one that is being uploaded.
+_GRACE = timedelta(hours=24)
+_JOBS = 8
+_SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?([KMGT]?)B?", re.IGNORECASE)
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_AGE = re.compile(r"([0-9]{1,5})([hdw]?)")
+_PERIODS = {"": timedelta(days=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptEntry:
+    """An entry as it lies in a store.
+
+    Attributes:
+        key: of the build.
+        entry: what it says; None where it cannot be read.
+        used: when it was last used or written; of a store that others share, give or take half a day.
+        in_use: a build that is running uses it.
+    """
+
+    key: str
+    entry: CacheEntry | None
+    used: datetime
+    in_use: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """All that is in one tier of a cache.
+
+    Attributes:
+        url: of its store.
+        entries: the last used first.
+        sizes: bytes of each wheel and log, by its key in the store.
+        modified: when each of these was written.
+    """
+
+    url: str
+    entries: tuple[KeptEntry, ...]
+    sizes: dict[str, int]
+    modified: dict[str, datetime]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all wheels and logs."""
+        return sum(self.sizes.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trimmed:
+    """What a trim removed, or would remove.
+
+    Attributes:
+        url: of the store.
+        entries: those that go, the one that was used longest ago first.
+        files: keys of the wheels and logs that go.
+        freed: bytes of these.
+        kept: how many entries stay.
+        size: bytes that stay.
+        in_use: how many entries stay only because running builds use them.
+    """
+
+    url: str
+    entries: tuple[KeptEntry, ...]
+    files: tuple[str, ...]
+    freed: int
+    kept: int
+    size: int
+    in_use: int
+
+
+def parse_size(text: str) -> int:
+    """Bytes from a text such as `20GB`, `512 MB` or `1.5T`, in powers of ten.
+
+    Raises:
+        UsageError: it is none.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if not found:
+        raise UsageError(f"{text[:40]!r} is not a size", tip="write 20GB, 500MB or a number of bytes")
+    return int(float(found[1]) * _UNITS[found[2].upper()])
+
+
+def parse_age(text: str) -> timedelta:
+    """A time from a text such as `30d`, `12h` or `2w`; a number alone is of days.
+
+    Raises:
+        UsageError: it is none.
+    """
+    found = _AGE.fullmatch(text.strip())
+    if not found:
+        raise UsageError(f"{text[:40]!r} is not an age", tip="write 30d, 12h or 2w")
+    return int(found[1]) * _PERIODS[found[2]]
+
+
+def bound() -> int:
+    """Bytes that the folder of this machine may hold.
+
+    Raises:
+        UsageError: the variable for it is not a size.
+    """
+    text = os.environ.get(BOUND) or DEFAULT_BOUND
+    try:
+        return parse_size(text)
+    except UsageError as error:
+        raise UsageError(f"{BOUND}: {error}", tip=error.tip) from error
+
+
+def contents(store: Store, *, used: Collection[str] = ()) -> Contents:
+    """What is in a store; of `used`, running builds have been given the wheels."""
+    listed = sorted(store.list(entries.ENTRIES), key=lambda found: found.modified, reverse=True)
+
+    def read(found: ListedObject) -> KeptEntry | None:
+        key = Path(found.key).stem
+        entry = None
+        try:
+            entry = entries.parse(store.read(found.key).data, key)
+        except MissingKeyError:  # it went between the listing and now
+            return None
+        except (DamagedEntryError, DamagedObjectError):
+            pass
+        return KeptEntry(key=key, entry=entry, used=found.modified, in_use=key in used)
+
+    kept = side_by_side(read, listed, jobs=_JOBS)
+    found_files = list(store.list(entries.FILES))
+    return Contents(
+        url=store.url,
+        entries=tuple(each for each in kept if each is not None),
+        sizes={found.key: found.size for found in found_files},
+        modified={found.key: found.modified for found in found_files},
+    )
+
+
+def contents_of_folder(tier: LocalTier) -> Contents:
+    """What is in the folder of a machine."""
+    with _alone(tier):
+        return contents(tier.store, used=in_use.keys(tier.store.path))
+
+
+def trim(
+    store: Store, *, max_size: int | None = None, older_than: timedelta | None = None, dry_run: bool = False
+) -> Trimmed:
+    """Remove from a store that machines share what was used longest ago.
+
+    A reader that comes too late finds no entry, or one whose wheel is missing, and builds.
+
+    Args:
+        store: where the entries are.
+        max_size: bytes that may stay; None for any number.
+        older_than: remove what was not used for so long; None keeps it.
+        dry_run: remove nothing.
+    """
+    before = datetime.now(UTC) - _GRACE
+    return _apply(store, _plan(contents(store), max_size, older_than, before), dry_run=dry_run)
+
+
+def trim_folder(
+    tier: LocalTier,
+    *,
+    max_size: int | None = None,
+    older_than: timedelta | None = None,
+    dry_run: bool = False,
+) -> Trimmed:
+    """Like `trim`, of the folder of a machine; what running builds use stays."""
+    with _alone(tier):
+        found = contents(tier.store, used=in_use.keys(tier.store.path))
+        # Whoever puts a wheel there holds the lock until its entry is written: what none names is left over.
+        trimmed = _apply(tier.store, _plan(found, max_size, older_than, datetime.now(UTC)), dry_run=dry_run)
+        if not dry_run:
+            tier.tidy()
+            _remove_empty(tier.store.path / entries.FILES)
+    return trimmed
+
+
+def keep_within_bound(tier: LocalTier) -> None:
+    """Trim the folder of a machine where it has become larger than it may, and say so."""
+    most = bound()
+    if not tier.store.path.is_dir() or sum(f.size for f in tier.store.list(entries.FILES)) <= most:
+        return
+    trimmed = trim_folder(tier, max_size=most)
+    if trimmed.files:
+        console.current().info(
+            f"the cache of wheels was larger than {console.size(most)}: {console.size(trimmed.freed)} unused "
+            f"the longest are removed; {BOUND} says how large it may be"
+        )
+
+
+def _plan(
+    found: Contents, max_size: int | None, older_than: timedelta | None, orphaned_before: datetime
+) -> Trimmed:
+    now, going, staying = datetime.now(UTC), list[KeptEntry](), list[KeptEntry]()
+    sizes, room = found.sizes, max_size
+    counted: set[str] = set()
+    held = 0
+    for each in found.entries:
+        names = set(each.entry.file_keys()) if each.entry is not None else set()
+        more = sum(sizes.get(name, 0) for name in names - counted)
+        too_old = older_than is not None and now - each.used > older_than
+        # Once one does not fit, no older one stays in its place, however small: the order is that of use.
+        too_much = room is not None and more > room
+        unusable = each.entry is None or not names <= sizes.keys()
+        if too_much:
+            room = 0
+        if (too_old or too_much or unusable) and not each.in_use:
+            going.append(each)
+            continue
+        held += too_old or too_much or unusable
+        staying.append(each)
+        counted |= names
+        room = None if room is None else max(0, room - more)
+    files_going = [
+        name for name in sizes if name not in counted and _left_over(found, name, going, orphaned_before)
+    ]
+    return Trimmed(
+        url=found.url,
+        entries=tuple(reversed(going)),
+        files=tuple(files_going),
+        freed=sum(sizes[name] for name in files_going),
+        kept=len(staying),
+        size=found.size - sum(sizes[name] for name in files_going),
+        in_use=held,
+    )
+
+
+def _left_over(found: Contents, name: str, going: Collection[KeptEntry], before: datetime) -> bool:
+    """Whether a file that no entry names any more may go."""
+    named = any(each.entry is not None and name in each.entry.file_keys() for each in going)
+    return named or found.modified[name] < before
+
+
+def _apply(store: Store, trimmed: Trimmed, *, dry_run: bool) -> Trimmed:
+    if not dry_run:
+        # Entries first: whoever finds one finds its files, whenever this is interrupted.
+        side_by_side(store.delete, [entries.entry_key(each.key) for each in trimmed.entries], jobs=_JOBS)
+        side_by_side(store.delete, trimmed.files, jobs=_JOBS)
+    return trimmed
+
+
+def _alone(tier: LocalTier) -> contextlib.AbstractContextManager[None]:
+    # A folder that is not there is not made by looking at it.
+    return tier.alone() if tier.store.path.is_dir() else contextlib.nullcontext()
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove the folders in which nothing is left."""
+    for path in _folders_below(folder):
+        with contextlib.suppress(OSError):  # it is not empty
+            path.rmdir()
+
+
+def _folders_below(folder: Path) -> Iterator[Path]:
+    for first in folder.glob("*/"):
+        yield from first.glob("*/")
+        yield first

@@ -1,0 +1,263 @@
+"""A cache of wheels: a folder of this machine and, behind it, a store that others share.
+
+What is only in the store is fetched into the folder, and what is built is put into both.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cairn import files
+from cairn.build.cache import entry as entries
+from cairn.build.cache import trim
+from cairn.build.cache.entry import CacheEntry, DamagedEntryError, Hit
+from cairn.build.cache.local import LocalTier, damage
+from cairn.build.cache.shared import SharedTier
+from cairn.errors import WheelError
+from cairn.output import Progress, console, safe_text, silent
+from cairn.retry import RetryPolicy
+from cairn.store import opening
+from cairn.store.protocol import MissingKeyError, Store
+
+# A cache saves time: there is no point in waiting for a server longer than a small build takes.
+_PATIENCE = RetryPolicy(attempts=3, wait=0.5, factor=2.0)
+
+Check = Callable[[Path], None]
+"""Raises `WheelError` for a wheel that must not be used, whatever its entry says."""
+
+
+def unchecked(_wheel: Path) -> None:
+    """A `Check` that takes every wheel."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedCache:
+    """The store that several machines share, as a user names it.
+
+    Attributes:
+        url: a path, `file://…` or `s3://bucket/prefix`.
+        endpoint_url: the server of a bucket; None for the user's settings.
+        read_only: nothing is put there.
+    """
+
+    url: str
+    endpoint_url: str | None = None
+    read_only: bool = False
+
+
+@functools.cache
+def of_build(root: Path, shared: SharedCache | None) -> WheelCache:
+    """The cache of a build. All parts of one process have the same: what is out of reach is found once.
+
+    Raises:
+        UsageError: the URL names no store.
+        PrerequisiteError: it is a bucket, and boto3 is not installed.
+    """
+    if shared is None:
+        return open_cache(root)
+    store = opening.open_store(
+        shared.url, endpoint_url=shared.endpoint_url, retry=_PATIENCE, say=console.current().info
+    )
+    return open_cache(root, shared=store, read_only=shared.read_only)
+
+
+def open_cache(root: Path, *, shared: Store | None = None, read_only: bool = False) -> WheelCache:
+    """The cache in a folder, perhaps in front of a store.
+
+    Args:
+        root: the folder; it is made by the first wheel.
+        shared: the store.
+        read_only: put nothing into the store.
+    """
+    return WheelCache(root, shared=None if shared is None else SharedTier(shared, read_only=read_only))
+
+
+class WheelCache:
+    """Wheels by the key of what they were built from; many processes and machines may use one.
+
+    Of two builds of one key the first to end counts, and the other is given its wheel: what is built against
+    either is then the same.
+
+    Attributes:
+        local: the folder.
+        shared: the store behind it; None where there is none.
+    """
+
+    def __init__(self, root: Path, *, shared: SharedTier | None = None) -> None:
+        self.local = LocalTier(root)
+        self.shared = shared
+
+    def look(self, key: str, *, private: bool = False) -> CacheEntry | None:
+        """What is known of a build, without its wheel: to plan with. It may turn out to be damaged later.
+
+        Args:
+            key: of its inputs.
+            private: the key means nothing on other machines.
+        """
+        found = self.local.look(key)
+        if found is None and self.shared is not None and not private:
+            found = self.shared.look(key)
+        return found
+
+    def get(
+        self, key: str, *, check: Check = unchecked, private: bool = False, say: Progress = silent
+    ) -> Hit | None:
+        """The wheel built from these inputs; None when there is none, or none that can be used.
+
+        Args:
+            key: of its inputs.
+            check: asked of a wheel that comes from the store, before it is taken. An entry's sha256 says no
+                more than what was put there: whoever may write to the store can put anything there.
+            private: the key means nothing on other machines.
+            say: told how much of the wheel has arrived.
+        """
+        found = self.local.get(key)
+        if found is not None:
+            return _hit(*found, "local")
+        if self.shared is None or private:
+            return None
+        return self.shared.get(key, lambda entry: self._fetch(entry, check, say))
+
+    def put(  # noqa: PLR0913 - each is one independent property of a build
+        self,
+        key: str,
+        wheel: Path,
+        *,
+        seconds: float,
+        identity: str | None = None,
+        project: str = "",
+        inputs: Mapping[str, object] | None = None,
+        log: Path | None = None,
+        replace: bool = False,
+        private: bool = False,
+        check: Check = unchecked,
+    ) -> Hit:
+        """Keep a wheel, under its own name.
+
+        Args:
+            key: of its inputs.
+            wheel: its file.
+            seconds: what its build took.
+            identity: the key it was first built under, when `key` is a second key of the same wheel.
+            project: the name of what was built.
+            inputs: what the key is a digest of.
+            log: that of the build.
+            replace: what this folder has under the key does not count any more.
+            private: the key means nothing on other machines.
+            check: see `get`.
+
+        Returns:
+            The wheel that counts, which is that of a different build where one was first.
+        """
+        entry = CacheEntry(
+            key=key,
+            identity=identity or key,
+            project=project,
+            file_name=wheel.name,
+            sha256=files.sha256_of(wheel),
+            size=wheel.stat().st_size,
+            log_sha256=None if log is None else files.sha256_of(log),
+            log_size=0 if log is None else log.stat().st_size,
+            seconds=seconds,
+            built=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            builder=_builder(),
+            inputs=_storable(inputs or {}),
+        )
+        counts, kept = self.local.add(entry, wheel, log, replace=replace)
+        if self.shared is not None and not private:
+            there = self.shared.add(counts, kept, log if counts is entry else self.log(counts))
+            # A different machine was first. This one takes that wheel, as all others will.
+            if there is not None and there.sha256 != counts.sha256 and not replace:
+                first = self.shared.get(key, lambda entry: self._fetch(entry, check, silent))
+                if first is not None:
+                    return first
+        return _hit(counts, kept, "built" if counts is entry else "local")
+
+    def log(self, entry: CacheEntry) -> Path | None:
+        """The log of a build, where this machine has it."""
+        key = entry.log_key()
+        path = None if key is None else self.local.store.path / key
+        return path if path is not None and path.is_file() else None
+
+    def recent(self, project: str = "") -> Iterator[CacheEntry]:
+        """The entries of this machine, of one project or of all, the last used first."""
+        listed = sorted(
+            self.local.store.list(entries.ENTRIES), key=lambda found: found.modified, reverse=True
+        )
+        for found in listed:
+            try:
+                entry = entries.parse(self.local.store.read(found.key).data, Path(found.key).stem)
+            except (MissingKeyError, DamagedEntryError):
+                continue  # it is reported when it is to be used
+            if not project or entry.project == project:
+                yield entry
+
+    def last(self, project: str, **same: object) -> CacheEntry | None:
+        """The entry of a project that was used last, of those whose inputs are as named.
+
+        Args:
+            project: its name.
+            same: inputs, and what they are to be.
+        """
+        wanted = _storable(same)
+        return next((e for e in self.recent(project) if wanted.items() <= dict(e.inputs).items()), None)
+
+    def bound(self) -> None:
+        """Remove from the folder what was used longest ago, where it has become larger than it may."""
+        trim.keep_within_bound(self.local)
+
+    def _fetch(self, entry: CacheEntry, check: Check, say: Progress) -> Hit:
+        """Bring an entry of the store into the folder.
+
+        Raises:
+            DamagedEntryError: the wheel is not what the entry says, or `check` refuses it.
+        """
+        assert self.shared is not None  # noqa: S101 - only called by it
+        with self.local.staging() as folder, self.shared.fetched(entry, folder, say) as (wheel, log):
+            if reason := damage(wheel, entry):
+                raise DamagedEntryError(reason)
+            try:
+                check(wheel)
+            except WheelError as error:
+                raise DamagedEntryError(str(error)) from error
+            if log is not None and files.sha256_of(log) == entry.log_sha256:
+                return _hit(*self.local.add(entry, wheel, log, replace=True), "shared")
+            entry = msgspec.structs.replace(entry, log_sha256=None, log_size=0)
+            return _hit(*self.local.add(entry, wheel, None, replace=True), "shared")
+
+
+def _hit(entry: CacheEntry, wheel: Path, origin: Any) -> Hit:  # noqa: ANN401 - one of the words in `Hit`
+    return Hit(
+        wheel=wheel,
+        sha256=entry.sha256,
+        seconds=entry.seconds,
+        identity=entry.identity,
+        origin=origin,
+        entry=entry,
+    )
+
+
+def _builder() -> str:
+    """Who builds: what a reader of a shared cache wants to know, without the name of a machine or a user."""
+    said = f"Cairn {importlib.metadata.version('cairn')}"
+    # Of every run of GitHub Actions; GitLab and others have none of these names.
+    run = [os.environ.get(f"GITHUB_{name}", "") for name in ("SERVER_URL", "REPOSITORY", "RUN_ID")]
+    return f"{said}, {run[0]}/{run[1]}/actions/runs/{run[2]}" if all(run) else said
+
+
+def _storable(inputs: Mapping[str, object]) -> dict[str, Any]:
+    """Inputs as an entry has them when it is read again: plain JSON, without a password in any URL."""
+    text = safe_text.mask(json.dumps(inputs, ensure_ascii=False))
+    # A file name that is not UTF-8 has halves of surrogate pairs in it, which no reader takes.
+    plain: dict[str, Any] = json.loads(text.encode(errors="replace"))
+    return plain

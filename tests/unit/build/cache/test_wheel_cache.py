@@ -1,0 +1,355 @@
+import json
+import multiprocessing
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn import datafile
+from cairn.build import cache
+from cairn.build.cache import entry as entries
+from cairn.build.cache.shared import SharedTier
+from cairn.errors import StoreError, WheelError
+from cairn.store.folder import LocalStore
+from cairn.store.memory import MemoryStore
+from cairn.store.protocol import Store
+from helpers.faults import Fault, FaultyStore, Plan
+
+from .conftest import MakeWheel
+
+KEY, OTHER = "1" * 64, "2" * 64
+
+
+@pytest.fixture(params=["memory", "folder"])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """The store that machines share."""
+    return MemoryStore() if request.param == "memory" else LocalStore(tmp_path / "shared")
+
+
+@pytest.fixture
+def machine(tmp_path: Path, shared: Store) -> Callable[..., cache.WheelCache]:
+    """The cache of a machine, by its name, in front of the shared store."""
+
+    def make(name: str, *, store: Store = shared, read_only: bool = False) -> cache.WheelCache:
+        return cache.open_cache(tmp_path / name, shared=store, read_only=read_only)
+
+    return make
+
+
+def test_what_was_put_is_found_again_with_its_identity(tmp_path: Path, wheel: Path) -> None:
+    store = cache.WheelCache(tmp_path / "cache")
+    put = store.put(KEY, wheel, seconds=2.5, project="a", inputs={"python": "cp311", "targets": ("gfx942",)})
+    assert put.origin == "built"
+    found = store.get(KEY)
+    assert found is not None
+    assert (found.wheel, found.sha256, found.seconds, found.identity) == (put.wheel, put.sha256, 2.5, KEY)
+    assert (found.origin, found.entry) == ("local", put.entry)
+    assert found.entry.inputs == {"python": "cp311", "targets": ["gfx942"]}
+    alias = store.put(OTHER, put.wheel, seconds=2.5, identity=put.identity)
+    assert alias.identity == KEY
+    assert alias.wheel == put.wheel  # its bytes are there once
+    assert store.get("3" * 64) is None
+    assert store.look("3" * 64) is None
+
+
+def test_the_wheel_in_the_folder_is_a_link_and_costs_no_room(tmp_path: Path, wheel: Path) -> None:
+    hit = cache.WheelCache(tmp_path / "cache").put(KEY, wheel, seconds=1)
+    assert hit.wheel.samefile(wheel)
+
+
+def test_an_old_entry_has_a_name_that_a_file_may_have_and_no_password(tmp_path: Path, wheel: Path) -> None:
+    store = cache.WheelCache(tmp_path / "cache")
+    name = os.fsdecode(b"f\xff")
+    store.put(KEY, wheel, seconds=1, project="a", inputs={"unseen": {name: "x"}, "url": "https://u:pw@h/x"})
+    entry = store.look(KEY)
+    assert entry is not None
+    assert entry.inputs == {"unseen": {"f?": "x"}, "url": "https://***@h/x"}
+
+
+def test_the_last_used_entry_of_a_project_is_found_by_its_inputs(
+    tmp_path: Path, make_wheel: MakeWheel
+) -> None:
+    store = cache.WheelCache(tmp_path / "cache")
+    for number, (project, python) in enumerate([("a", "cp311"), ("a", "cp312"), ("b", "cp311")]):
+        wheel, key = make_wheel(b"%d" % number), f"{number}" * 64
+        store.put(key, wheel, seconds=1, project=project, inputs={"python": python, "n": number})
+        os.utime(tmp_path / "cache" / entries.entry_key(key), (number, number))
+    assert [entry.inputs["n"] for entry in store.recent()] == [2, 1, 0]
+    found = store.last("a", python="cp311")
+    assert found is not None
+    assert found.inputs["n"] == 0
+    assert store.last("a", python="cp313") is None
+
+
+@pytest.mark.parametrize("damage", ["changed", "truncated", "missing"])
+def test_a_damaged_wheel_is_said_removed_and_put_again(
+    tmp_path: Path, wheel: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = cache.WheelCache(tmp_path / "cache")
+    kept = store.put(KEY, wheel, seconds=1, project="torch").wheel
+    if damage == "changed":
+        kept.write_bytes(b"WHEEL")  # through the link in the output folder, anyone may
+    elif damage == "truncated":
+        os.truncate(kept, 2)
+    else:
+        kept.unlink()
+    assert store.get(KEY) is None
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "torch" in line
+    assert store.look(KEY) is None
+    wheel.unlink()
+    wheel.write_bytes(b"wheel")
+    assert store.put(KEY, wheel, seconds=1).wheel.read_bytes() == b"wheel"
+    assert store.get(KEY) is not None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"key": OTHER},
+        {"file_name": "../../a-1-py3-none-any.whl"},
+        {"file_name": "--index-url"},
+        {"sha256": "../../../etc/passwd"},
+        {"schema": "cairn.cache-entry/9"},
+        {"size": "5"},
+        None,
+    ],
+)
+@pytest.mark.parametrize("tier", ["local", "shared"])
+def test_an_entry_that_cannot_be_used_is_said_and_removed(  # noqa: PLR0917 - fixtures
+    machine: Any, wheel: Path, change: dict[str, object] | None, tier: str, shared: Store, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    one = machine("one")
+    one.put(KEY, wheel, seconds=1)
+    store = LocalStore(tmp_path / "one") if tier == "local" else shared
+    where = entries.entry_key(KEY)
+    plain = json.loads(store.read(where).data)
+    store.write(where, b"{" if change is None else json.dumps({**plain, **change}).encode())
+    reader = cache.WheelCache(tmp_path / "one") if tier == "local" else machine("two")
+    assert reader.get(KEY) is None
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not store.exists(where)
+    assert machine("three").put(KEY, wheel, seconds=1).origin == "built"
+    assert machine("four").get(KEY) is not None
+
+
+def test_what_one_machine_built_the_next_one_fetches_with_its_log(
+    machine: Any, wheel: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    log.write_text("compiled\n")
+    machine("one").put(KEY, wheel, seconds=2, project="a", inputs={"x": 1}, log=log)
+    two = machine("two")
+    looked = two.look(KEY)
+    assert looked is not None
+    assert not (tmp_path / "two/files").exists()  # no bytes yet
+    hit = two.get(KEY)
+    assert (hit.origin, hit.wheel.read_bytes(), hit.entry) == ("shared", b"wheel", looked)
+    assert two.log(hit.entry).read_text() == "compiled\n"
+    assert hit.wheel.is_relative_to(tmp_path / "two")
+    # From now on it is this machine's, and the store is not asked.
+    assert (
+        machine("two", store=FaultyStore(MemoryStore(), Plan(Fault.TIMEOUT, 1, 99))).get(KEY).origin
+        == "local"
+    )
+
+
+def test_a_wheel_of_a_shared_folder_is_no_link_into_it(machine: Any, wheel: Path, tmp_path: Path) -> None:
+    shared = LocalStore(tmp_path / "everyones")
+    machine("one", store=shared).put(KEY, wheel, seconds=1)
+    hit = machine("two", store=shared).get(KEY)
+    hit.wheel.write_bytes(b"mine!")
+    assert machine("three", store=shared).get(KEY).wheel.read_bytes() == b"wheel"
+
+
+def test_a_private_key_stays_on_its_machine(machine: Any, shared: Store, wheel: Path) -> None:
+    one = machine("one")
+    one.put(KEY, wheel, seconds=1, private=True)
+    assert list(shared.list("")) == []
+    assert one.get(KEY, private=True) is not None
+    assert machine("two").get(KEY, private=True) is None
+
+
+def test_who_reads_only_puts_nothing_and_removes_nothing(
+    machine: Any, shared: Store, wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine("one").put(KEY, wheel, seconds=1)
+    reader = machine("two", read_only=True)
+    assert reader.get(KEY) is not None
+    reader.put(OTHER, wheel, seconds=1)
+    assert not shared.exists(entries.entry_key(OTHER))
+    shared.write(entries.entry_key(KEY), b"{")
+    assert machine("three", read_only=True).get(KEY) is None
+    assert "is not used" in capsys.readouterr().err
+    assert shared.exists(entries.entry_key(KEY))
+
+
+@pytest.mark.parametrize("what", ["other bytes", "truncated", "missing", "refused"])
+def test_a_poisoned_wheel_of_the_store_is_not_used_and_is_put_again(
+    machine: Any, shared: Store, wheel: Path, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hit = machine("one").put(KEY, wheel, seconds=1, project="torch")
+    where = hit.entry.wheel_key()
+    if what == "other bytes":
+        shared.write(where, b"WHEEL")
+    elif what == "truncated":
+        shared.write(where, b"wh")
+    elif what == "missing":
+        shared.delete(where)
+
+    def check(path: Path) -> None:
+        assert path.name == wheel.name
+        if what == "refused":
+            raise WheelError("it has code for gfx1100")
+
+    two = machine("two")
+    assert two.get(KEY, check=check) is None
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "torch" in line
+    assert list(two.recent()) == []  # nothing of it is kept
+    assert not shared.exists(entries.entry_key(KEY))
+    two.put(KEY, wheel, seconds=1)
+    assert machine("three").get(KEY).wheel.read_bytes() == b"wheel"
+
+
+def test_of_two_machines_the_first_to_end_counts_and_the_second_uses_its_wheel(
+    machine: Any, make_wheel: MakeWheel
+) -> None:
+    first, second = make_wheel(b"first"), make_wheel(b"second")
+    machine("one").put(KEY, first, seconds=1)
+    two = machine("two")
+    hit = two.put(KEY, second, seconds=1)
+    assert (hit.origin, hit.wheel.read_bytes()) == ("shared", b"first")
+    assert two.get(KEY).wheel.read_bytes() == b"first"
+    # Who builds everything anew gets what was built anew; others keep what they have.
+    assert two.put(KEY, second, seconds=1, replace=True).wheel.read_bytes() == b"second"
+    assert two.get(KEY).wheel.read_bytes() == b"second"
+    assert machine("three").get(KEY).wheel.read_bytes() == b"first"
+
+
+def _put(root: Path, shared: Path, folder: Path, number: int, barrier: Any, results: Any) -> None:
+    wheel = folder / str(number) / "a-1-py3-none-any.whl"
+    wheel.parent.mkdir(parents=True)
+    wheel.write_bytes(os.urandom(200_000))
+    store = cache.open_cache(root / str(number % 2), shared=LocalStore(shared))
+    barrier.wait()
+    for key in (KEY, OTHER):
+        hit = store.put(key, wheel, seconds=1)
+        results.put((key, hit.sha256, hit.wheel.read_bytes() == store.get(key).wheel.read_bytes()))  # type: ignore[union-attr]
+
+
+def test_of_many_processes_that_build_one_key_one_counts_for_all(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    barrier, results = context.Barrier(4), context.Queue()
+    arguments = [
+        (tmp_path / "roots", tmp_path / "shared", tmp_path / "built", n, barrier, results) for n in range(4)
+    ]
+    processes = [context.Process(target=_put, args=each) for each in arguments]
+    for process in processes:
+        process.start()
+    found = [results.get(timeout=60) for _ in range(8)]
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+    for key in (KEY, OTHER):
+        assert len({sha256 for where, sha256, _ in found if where == key}) == 1
+    assert all(same for _, _, same in found)
+
+
+def _requests(work: Callable[[Store], object], fresh: Callable[[], Store]) -> int:
+    plan = Plan()
+    work(FaultyStore(fresh(), plan))
+    return len(plan.requests)
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+def test_a_fault_at_any_request_of_a_put_costs_no_build(
+    tmp_path: Path, wheel: Path, fault: Fault, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def put(store: Store, root: str) -> None:
+        built = cache.open_cache(tmp_path / root, shared=store).put(KEY, wheel, seconds=1, log=wheel)
+        assert built.wheel.read_bytes() == b"wheel"
+
+    count = _requests(lambda store: put(store, "count"), MemoryStore)
+    assert count >= 3
+    for at in range(1, count + 1):
+        inner = MemoryStore()
+        plan = Plan(fault, at)
+        put(FaultyStore(inner, plan), f"{fault.name}-{at}")
+        assert plan.happened == 1
+        said = capsys.readouterr().err.splitlines()
+        # The next machine finds all of it or nothing; and where it is nothing, that was said.
+        found = cache.open_cache(tmp_path / f"{fault.name}-{at}-next", shared=inner).get(KEY)
+        assert (found is not None and found.wheel.read_bytes() == b"wheel") or len(said) == 1
+        assert len(said) <= 1
+        # And whoever puts the same again gets it there.
+        put(inner, f"{fault.name}-{at}-again")
+        assert cache.open_cache(tmp_path / f"{fault.name}-{at}-last", shared=inner).get(KEY) is not None
+        capsys.readouterr()
+
+
+@pytest.mark.parametrize("fault", list(Fault))
+def test_a_fault_at_any_request_of_a_get_is_a_build_at_most(
+    tmp_path: Path, wheel: Path, fault: Fault, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inner = MemoryStore()
+    cache.open_cache(tmp_path / "one", shared=inner).put(KEY, wheel, seconds=1, log=wheel)
+    count = _requests(
+        lambda store: cache.open_cache(tmp_path / "count", shared=store).get(KEY), lambda: inner
+    )
+    assert count >= 3
+    for at in range(1, count + 1):
+        reader = cache.open_cache(tmp_path / f"{fault.name}-{at}", shared=FaultyStore(inner, Plan(fault, at)))
+        hit = reader.get(KEY)
+        said = capsys.readouterr().err.splitlines()
+        assert hit is None or hit.wheel.read_bytes() == b"wheel"
+        assert len(said) <= 1
+        assert hit is not None or said
+        assert cache.open_cache(tmp_path / f"{fault.name}-{at}-next", shared=inner).get(KEY) is not None
+        capsys.readouterr()
+
+
+def test_a_store_out_of_reach_is_one_warning_and_is_not_asked_again(
+    tmp_path: Path, wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = Plan(Fault.TIMEOUT, 1, 99)
+    store = cache.open_cache(tmp_path / "one", shared=FaultyStore(MemoryStore(), plan))
+    assert store.get(KEY) is None
+    assert store.look(OTHER) is None
+    hit = store.put(KEY, wheel, seconds=1)
+    assert hit.wheel.read_bytes() == b"wheel"
+    assert len(plan.requests) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "the build goes on without it" in line
+
+
+def test_who_may_not_write_reads_on(
+    tmp_path: Path, make_wheel: MakeWheel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Denied(FaultyStore):
+        def put_file(self, *_: object, **__: object) -> bool:
+            raise StoreError("access is denied")
+
+    inner = MemoryStore()
+    cache.open_cache(tmp_path / "one", shared=inner).put(KEY, make_wheel(), seconds=1)
+    two = cache.WheelCache(tmp_path / "two", shared=SharedTier(Denied(inner, Plan())))
+    two.put(OTHER, make_wheel(b"two"), seconds=1)
+    two.put("3" * 64, make_wheel(b"three"), seconds=1)
+    assert two.get(KEY) is not None
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "nothing is put there" in line
+    assert "denied" in line
+
+
+def test_an_entry_reads_back_as_it_was(tmp_path: Path, wheel: Path) -> None:
+    entry = cache.WheelCache(tmp_path / "cache").put(KEY, wheel, seconds=1).entry
+    assert entries.parse(entries.dumps(entry), KEY) == entry
+    assert datafile.to_plain(entry)["schema"] == "cairn.cache-entry/2"
+
+
+def test_the_key_depends_on_every_input_and_not_on_their_order() -> None:
+    assert cache.key_of({"a": 1, "b": 2}) == cache.key_of({"b": 2, "a": 1})
+    assert cache.key_of({"a": 1}) != cache.key_of({"a": 2}) != cache.key_of({"a": "2"})
