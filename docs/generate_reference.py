@@ -30,6 +30,7 @@ from cairn.cli.upstream import (
 )
 from cairn.matrix import legs, matrix_toml
 from cairn.pipeline import bisect
+from cairn.pipeline.night import plan as night_plan
 from cairn.release import notify, records
 from cairn.release.audit import report
 from cairn.release.gate import judgement
@@ -125,6 +126,16 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         "night.json",
         view.Night,
         "Below `status/` of an index: how the last run of a line, family, Python and platform ended.",
+    )
+    yield (
+        "night-plan.json",
+        night_plan.NightPlan,
+        "`cairn ci night freeze` keeps it below `nights/`: what is expected of a night.",
+    )
+    yield (
+        "night-step.json",
+        night_plan.StepNote,
+        "Below `nights/<id>/steps/`: how one job of a leg ended; for people, and no reason to promote.",
     )
     yield "audit.json", report.AuditReport, "What `cairn index audit --json` prints."
     yield "bisect.json", bisect.Search, "`cairn bisect` writes it after each run, and goes on from it."

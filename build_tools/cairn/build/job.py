@@ -27,6 +27,7 @@ from cairn.output import console
 from cairn.sources.checkout import describe, release_line
 from cairn.sources.checkout.describe import Checkout
 from cairn.sources.manifest import manifest
+from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack
 from cairn.wheels import wheels_to_set
 from cairn.wheels import wheelset as wheel_sets
@@ -91,13 +92,16 @@ def build(
         trees: the checkouts of all projects, where the caller has just made them; read again otherwise.
     """
     request = resolve(job, installed)
+    if job.frozen is not None:
+        _refuse_other_manifest(job.frozen, request)
     made = plan.make(request)
     wheels = scheduler.run(made)
     names = {step.project.name for step in made.steps}
     if trees is None:  # after the build, which may have hipified a tree
         trees = [describe.describe(step.project, step.checkout) for step in made.steps]
     request.wheel_cache.bound()
-    write_outputs(request, wheels, [tree for tree in trees if tree.project.name in names])
+    built_from = [tree for tree in trees if tree.project.name in names]
+    write_outputs(request, wheels, job.frozen or _manifest_of(request, built_from))
     return wheels
 
 
@@ -193,19 +197,8 @@ def _install(job: Job, log: Path | None) -> InstalledSdk:
         )
 
 
-def write_outputs(request: BuildRequest, wheels: Sequence[BuiltWheel], checkouts: Sequence[Checkout]) -> None:
+def write_outputs(request: BuildRequest, wheels: Sequence[BuiltWheel], frozen: Manifest) -> None:
     """Write the manifest of what was built from, and the (open) set that the wheels form."""
-    frozen = manifest.create(
-        checkouts,
-        stack=request.stack.name,
-        line=request.stack.line,
-        targets=request.targets,
-        pythons=(request.python.version,),
-        platform=request.python.platform,
-        sdk_version=request.sdk.info.version if request.sdk else None,
-        build_env=request.build_env,
-        toolchain=toolchain.of_manifest(request.python, host_compiler=request.sdk is None),
-    )
     manifest.write(request.output_dir / "manifest.json", frozen)
     wheel_set = wheels_to_set.make(
         [wheel.wheel for wheel in wheels],
@@ -219,3 +212,49 @@ def write_outputs(request: BuildRequest, wheels: Sequence[BuiltWheel], checkouts
         requirements=rocm_sdk.runtime_requirements(request.sdk) if request.sdk else (),
     )
     wheel_sets.write(request.output_dir / "set.json", wheel_set)
+
+
+def _manifest_of(request: BuildRequest, checkouts: Sequence[Checkout]) -> Manifest:
+    """The manifest of a build that is given none: of what was built from, for its own Python and platform."""
+    return manifest.create(
+        checkouts,
+        stack=request.stack.name,
+        line=request.stack.line,
+        targets=request.targets,
+        pythons=(request.python.version,),
+        platform=request.python.platform,
+        sdk_version=request.sdk.info.version if request.sdk else None,
+        build_env=request.build_env,
+        toolchain=toolchain.of_manifest(request.python, host_compiler=request.sdk is None),
+    )
+
+
+def _refuse_other_manifest(frozen: Manifest, request: BuildRequest) -> None:
+    """Refuse a manifest that the build cannot be of; whether its trees are here, the caller has looked.
+
+    Raises:
+        UsageError: it was frozen for something else than what is asked for.
+    """
+    has_sdk = request.sdk.info.version if request.sdk else None
+    wrong = [
+        f"{what} {frozen_as}, not {asked}"
+        for what, frozen_as, asked in (
+            ("stack", frozen.stack, request.stack.name),
+            ("line", frozen.line, request.stack.line),
+            ("ROCm SDK", frozen.sdk_version, has_sdk if request.sdk else frozen.sdk_version),
+            ("variables", dict(frozen.build_env), dict(request.build_env)),
+        )
+        if frozen_as != asked
+    ]
+    for what, known, asked_for in (
+        ("Python", frozen.pythons, (request.python.version,)),
+        ("platform", frozen.every_platform, (request.python.platform,)),
+        ("targets", frozen.targets, request.targets),
+    ):
+        if lacking := [name for name in asked_for if name not in known]:
+            wrong.append(f"{what} {', '.join(known)}, not {', '.join(lacking)}")
+    if wrong:
+        raise UsageError(
+            f"the manifest was frozen for something else: {'; '.join(wrong)}",
+            tip="freeze one for this build, or build what it was frozen for",
+        )

@@ -17,6 +17,7 @@ from cairn.build.cache import SharedCache
 from cairn.errors import UsageError
 from cairn.interpreters import Interpreter
 from cairn.rocm.install import SdkInfo
+from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Project, Stack
 from cairn.venv import PackageSource
 from cairn.wheels.metadata import rocm_version
@@ -106,6 +107,8 @@ class Job:
         shared_cache: the cache that machines share, behind the folder of this one; None for no such.
         python: the interpreter that the wheels are built with and for.
         variant: which of several it is; None for one alone.
+        frozen: the manifest that the set is of, which other Pythons and families share; None makes one of
+            what was built from.
     """
 
     stack: Stack
@@ -128,6 +131,7 @@ class Job:
     shared_cache: SharedCache | None = None
     python: Interpreter = field(default_factory=interpreters.own)
     variant: Variant | None = None
+    frozen: Manifest | None = None
 
     def __post_init__(self) -> None:
         if self.version_suffix:

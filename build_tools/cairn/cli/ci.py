@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments, signing
+from cairn.cli import arguments, night, signing
 from cairn.cli.parser import add_command, add_commands
 from cairn.cli.release import plain_demands, show_demands
 from cairn.output import console
@@ -46,6 +46,10 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     signing.add_sign_key(run)
     arguments.add_force(run)
     arguments.add_json(run)
+    nights = commands.add_parser(
+        "night", help="the nightly, job by job: freeze, build, stage, test, promote, report"
+    )
+    night.add_to(nights)
 
 
 def _run(options: argparse.Namespace) -> int:

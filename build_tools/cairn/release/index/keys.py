@@ -9,6 +9,7 @@
     sets/<set id>/answers/<digest>.json                  what was said to failed records
     sets/<set id>/judgements/<digest>.json               what a gate found
     sets/<set id>/locks/…                                constraints.txt and pylock.toml
+    nights/<id>/…                                        what a night is to make, and how its jobs ended
     <index>/state.json                                   the pointer: which generation counts
     <index>/generations/<number>-<digest>.json           a whole state of the index, by digests
     <index>/parts/<digest>.json                          a project or a set of a generation
@@ -39,7 +40,10 @@ GATED = frozenset({"release", "prerelease", "nightly"})
 LANDING = "index.html"
 """Where people begin: every index of the store."""
 
-FOLDERS = frozenset({"files", "sets", LANDING, ".locks", *CHANNELS})
+NIGHTS = "nights/"
+"""Where nights are kept, by id."""
+
+FOLDERS = frozenset({"files", "sets", "nights", LANDING, ".locks", *CHANNELS})
 """What is in the folder of a store, also of one whose first change did not get to its end."""
 
 # What a store consists of, and so all that may be served of the folder it is in. A name has no `/`, so that
@@ -52,6 +56,7 @@ _EVIDENCE = "(records|answers|judgements)"
 _KINDS = {
     "file": rf"files/[0-9a-f]{{2}}/{_DIGEST}/[^/]+",
     "set": rf"sets/{_DIGEST}/((set|manifest)\.json|{_LOCKS}|{_EVIDENCE}/{_DIGEST}(\.dsse)?\.json)",
+    "night": r"nights/[A-Za-z0-9][A-Za-z0-9_.-]*/(night|manifest|steps/[A-Za-z0-9][A-Za-z0-9_.-]*)\.json",
     "set page": rf"sets/{_DIGEST}/{_PAGES}",
     "pointer": r"INDEX/state\.json",
     "generation": rf"INDEX/generations/[0-9]{{8}}-{_DIGEST}\.json",
@@ -162,6 +167,16 @@ def locks_prefix(index: str) -> str:
 def status_prefix(index: str) -> str:
     """Where those who run the nights say how they ended; each file is a `cairn.night/1`."""
     return f"{index}/status/"
+
+
+def night_key(night: str, name: str) -> str:
+    """Something of a night, such as its `night.json`."""
+    return f"{NIGHTS}{night}/{name}"
+
+
+def status_key(index: str, name: str) -> str:
+    """How the last night of a line, family, Python and platform ended; `name` tells which."""
+    return f"{status_prefix(index)}{name}.json"
 
 
 def set_key(set_id: str, name: str) -> str:

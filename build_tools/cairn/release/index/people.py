@@ -10,7 +10,7 @@ from cairn.errors import UsageError
 from cairn.output import console
 from cairn.release.index import keys, last_known_good
 from cairn.release.index.generation import IndexSet, LogEntry
-from cairn.release.index.snapshot import Index, Snapshot, existing
+from cairn.release.index.snapshot import Index, Snapshot, existing, with_status
 from cairn.release.index.write import settle
 from cairn.release.pages import landing, status, targets_file
 from cairn.release.pages.view import Change, IndexView, Night, SetView
@@ -38,8 +38,10 @@ def _makers(store: Store, name: str) -> dict[str, Callable[[], bytes]]:
     indexes = {name: index}
     for folder in dict.fromkeys((name, name.partition("/")[0])):
         views = functools.partial(_views, store, folder, indexes)
+        # Where nothing was ever good there is no index, and a night that says so.
+        with_nights = functools.partial(_views, store, folder, indexes, also=with_status)
         found[f"{folder}/targets.json"] = functools.partial(_targets, views, folder)
-        found[f"{folder}/status.html"] = functools.partial(_page, status.page, views, folder)
+        found[f"{folder}/status.html"] = functools.partial(_page, status.page, with_nights, folder)
         found[f"{folder}/index.html"] = functools.partial(_page, landing.page, views, folder)
     found["index.html"] = functools.partial(
         _page, landing.page, functools.partial(_views, store, "", indexes), ""
@@ -59,15 +61,23 @@ def _page(page: Callable[..., bytes], views: Callable[[], tuple[IndexView, ...]]
     return page(views(), folder=folder)
 
 
-def _views(store: Store, folder: str, indexes: dict[str, Index]) -> tuple[IndexView, ...]:
+def _views(
+    store: Store,
+    folder: str,
+    indexes: dict[str, Index],
+    *,
+    also: Callable[[Store], tuple[str, ...]] = lambda _store: (),
+) -> tuple[IndexView, ...]:
     """An index, a channel and its families, or all there is, as the pages show it.
 
     Args:
         store: where they are.
         folder: the index or the channel; empty for all there is.
         indexes: those that were opened already, with the parts that were read; others are added.
+        also: finds further indexes to show.
     """
-    names = (name for name in existing(store) if f"{name}/".startswith(f"{folder}/" if folder else ""))
+    every = dict.fromkeys((*existing(store), *also(store)))
+    names = (name for name in every if f"{name}/".startswith(f"{folder}/" if folder else ""))
     return tuple(view_of(indexes.setdefault(name, Index(store, name)).load()) for name in names)
 
 

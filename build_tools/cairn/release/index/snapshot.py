@@ -326,6 +326,11 @@ def existing(store: Store) -> tuple[str, ...]:
     return tuple(name for name in _possible(store) if store.exists(keys.state_key(name)))
 
 
+def with_status(store: Store) -> tuple[str, ...]:
+    """The indexes that nights have said how they ended of, also where nothing was ever published."""
+    return tuple(n for n in _possible(store) if any(True for _ in store.list(keys.status_prefix(n))))
+
+
 def traces(store: Store) -> tuple[str, ...]:
     """The indexes of a store, and those that have lost their pointer and have generations left."""
 

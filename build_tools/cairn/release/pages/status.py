@@ -137,6 +137,10 @@ def _night(row: Row) -> Iterator[str]:
     if night.log:
         yield " "
         yield link(night.log, "log")
+    if night.outcome != "good" and night.last_good is not None:
+        yield tag("br")
+        yield "last good night: "
+        yield parts.when(night.last_good)
 
 
 def _words(row: Row) -> str:

@@ -105,6 +105,8 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
         reason: what went wrong, in one sentence.
         set_id: the set that came out of it; None for one that is not good.
         log: a URL where the run can be read, or None.
+        last_good: when the last one of it that was good had finished, RFC 3339 in UTC; None where that is not
+            known.
     """
 
     line: str
@@ -118,6 +120,7 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
     reason: str | None = None
     set_id: str | None = None
     log: str | None = None
+    last_good: str | None = None
 
 
 class IndexView(datafile.Value):

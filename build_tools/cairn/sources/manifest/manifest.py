@@ -82,6 +82,7 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
         sdk_version: of the ROCm SDK; None without one.
         toolchain: versions of the tools that make the bytes, by name.
         build_env: variables given to the builds, by `NAME` or `project:NAME`, besides those of the stack.
+        platforms: every platform of a night that is built on several; empty where `platform` is the only one.
     """
 
     stack: str
@@ -93,6 +94,12 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
     sdk_version: str | None = None
     toolchain: Mapping[str, str] = msgspec.field(default_factory=dict)
     build_env: Mapping[str, str] = msgspec.field(default_factory=dict)
+    platforms: tuple[str, ...] = ()
+
+    @property
+    def every_platform(self) -> tuple[str, ...]:
+        """The platforms that sets of it may be for."""
+        return tuple(dict.fromkeys((self.platform, *self.platforms)))
 
     def digest(self) -> str:
         """The sha256, in hex, of the manifest in its canonical spelling."""
@@ -102,8 +109,9 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
         """The manifest in one spelling: keys sorted, no white space, UTF-8."""
         plain = datafile.to_plain(self)
         # Sealed sets name digests of manifests that were written before these fields existed.
-        if not plain["build_env"]:
-            del plain["build_env"]
+        for field in ("build_env", "platforms"):
+            if not plain[field]:
+                del plain[field]
         for project in plain["projects"]:
             if project["checkout_dir"] is None:
                 del project["checkout_dir"]
@@ -122,6 +130,7 @@ def create(  # noqa: PLR0913 - each is one independent input of a build
     sdk_version: str | None = None,
     toolchain: Mapping[str, str] | None = None,
     build_env: Mapping[str, str] | None = None,
+    platforms: Sequence[str] = (),
 ) -> Manifest:
     """Freeze what a build takes; the fields are those of `Manifest`."""
     return Manifest(
@@ -134,6 +143,7 @@ def create(  # noqa: PLR0913 - each is one independent input of a build
         sdk_version=sdk_version,
         toolchain=dict(toolchain or {}),
         build_env=dict(build_env or {}),
+        platforms=tuple(platforms),
     )
 
 

@@ -1,0 +1,185 @@
+"""A leg of a night, built: frozen sources, the family's ROCm SDK, and wheels in a folder for the next job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cairn import files, interpreters
+from cairn.build import cache, job, preflight, rocm_sdk
+from cairn.build.model import BuiltWheel, InstalledSdk, Job, WantedSdk
+from cairn.errors import PrerequisiteError, SourceError, UsageError
+from cairn.interpreters import Interpreter
+from cairn.matrix.legs import Leg
+from cairn.output import console
+from cairn.pipeline.night import plan
+from cairn.pipeline.night.freeze import family_url
+from cairn.pipeline.night.plan import NightPlan
+from cairn.release.index import keys
+from cairn.release.publish import files as publish_files
+from cairn.release.publish import mirror
+from cairn.release.serve import server as serve_server
+from cairn.sources import checkout_stack
+from cairn.sources.checkout.checkout import CheckoutRequest
+from cairn.sources.checkout.describe import Checkout
+from cairn.sources.git import url as git_url
+from cairn.sources.manifest import manifest, restore
+from cairn.sources.manifest.manifest import Manifest
+from cairn.stack import Stack
+from cairn.store.folder import LocalStore
+from cairn.store.protocol import Store
+from cairn.targets import CPU
+from cairn.venv import PackageSource
+
+SDK_FOLDER = "rocm-sdk"
+"""Below the wheels: the ROCm SDK packages that a stack made itself, which are staged with them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LegBuild:
+    """A leg that is to be built here.
+
+    Attributes:
+        plan: the night.
+        leg: one of its legs.
+        stack: its stack, on its line.
+        work_dir: checkouts, environments and logs, in a folder for each leg; and an SDK that a stack makes,
+            which the Pythons of a family share.
+        output_dir: receives the wheels, `set.json`, `manifest.json` and the SDK that a stack made itself.
+        rocm_index_url: where the ROCm SDK comes from, for a stack that does not make it; `{family}` in it
+            stands for the family.
+        jobs: compile jobs at once; 0 is one per processor.
+    """
+
+    plan: NightPlan
+    leg: Leg
+    stack: Stack
+    work_dir: Path
+    output_dir: Path
+    rocm_index_url: str | None = None
+    jobs: int = 0
+
+    @property
+    def own_dir(self) -> Path:
+        """What of the work folder is this leg's alone."""
+        return self.work_dir / self.leg.id
+
+    @property
+    def makes_sdk(self) -> bool:
+        """Whether the stack makes the ROCm SDK itself."""
+        return self.stack.sdk is not None and bool(self.stack.sdk.build)
+
+    @property
+    def for_cpu(self) -> bool:
+        """Whether it is built without ROCm."""
+        return self.stack.sdk is None or plan.targets_of(self.leg) == (CPU,)
+
+
+def build_leg(store: Store, request: LegBuild) -> tuple[BuiltWheel, ...]:
+    """Build the wheels of a leg from exactly what the night has frozen.
+
+    Raises:
+        PrerequisiteError: this is a different Python or platform than the leg's.
+        SourceError: the checkouts cannot be made as they were frozen.
+        BuildError: a project did not become a wheel.
+    """
+    python = _python(request.leg)  # first: nothing is downloaded for a machine that cannot build it
+    frozen = plan.manifest_of(store, request.plan)
+    trees = _checkouts(request, frozen)
+    asked = _job(request, frozen, python)
+    preflight.targets(asked)
+    asked = job.check(asked)
+    installed = None if request.for_cpu else _install_sdk(request, asked, frozen)
+    return job.build(asked, installed, trees=trees)
+
+
+def _python(leg: Leg) -> Interpreter:
+    """The Python of a leg, on the leg's platform."""
+    found = interpreters.find(leg.python)
+    if found.platform != leg.platform:
+        raise PrerequisiteError(
+            f"{leg.name} is for {leg.platform}, and this machine builds for {found.platform}",
+            tip=f"give the runner labels {', '.join(leg.build_runs_on)} to machines of that kind",
+        )
+    return found
+
+
+def _checkouts(request: LegBuild, frozen: Manifest) -> tuple[Checkout, ...]:
+    stack = request.stack
+    folders = {p.name: request.own_dir / "src" / stack.project(p.name).checkout_dir for p in frozen.projects}
+    requests = {
+        source.name: CheckoutRequest(
+            project=stack.project(source.name),
+            checkout_dir=folders[source.name],
+            # An origin that the stack describes by a tree is made in the cache of each machine.
+            origin=(checkout_stack.materialized(stack.project(source.name)) or "")
+            if git_url.is_local(source.origin)
+            else "",
+        )
+        for source in frozen.projects
+    }
+    with console.current().stage(f"check out what the night {request.plan.night} froze") as stage:
+        made = restore.reproduce(frozen, requests, say=stage.update)
+        stage.update("comparing the trees")
+        if problems := manifest.verify(frozen, folders):
+            raise SourceError(f"the checkouts are not what was frozen: {'; '.join(problems)}")
+    order = {project.name: place for place, project in enumerate(stack.in_order())}
+    return tuple(sorted(made, key=lambda checkout: order[checkout.project.name]))
+
+
+def _job(request: LegBuild, frozen: Manifest, python: Interpreter) -> Job:
+    stack = request.stack
+    return Job(
+        stack=stack,
+        line=stack.line,
+        checkouts={p.name: request.own_dir / "src" / p.checkout_dir for p in stack.projects},
+        output_dir=request.output_dir,
+        sdk=WantedSdk(version=frozen.sdk_version, family=None if request.for_cpu else request.leg.family),
+        install_rocm=not request.for_cpu,
+        targets=request.leg.targets,
+        jobs=request.jobs,
+        build_env=tuple(f"{name}={value}" for name, value in frozen.build_env.items()),
+        env_dir=request.own_dir / "envs",
+        python=python,
+        frozen=frozen,
+    )
+
+
+def _install_sdk(request: LegBuild, asked: Job, frozen: Manifest) -> InstalledSdk:
+    logs = request.own_dir / "logs"
+    if request.makes_sdk:
+        return _install_own_sdk(request, asked, logs)
+    if request.rocm_index_url is None:
+        raise UsageError(
+            f"nothing says where the ROCm SDK {frozen.sdk_version} comes from", tip="--rocm-index-url URL"
+        )
+    source = PackageSource(index_url=family_url(request.rocm_index_url, request.leg), pre=True)
+    return job.install_rocm(_with_source(asked, source), log=logs / "install-sdk.log")
+
+
+def _install_own_sdk(request: LegBuild, asked: Job, logs: Path) -> InstalledSdk:
+    """Make the SDK of a stack that brings its own, and install it from an index that has nothing else."""
+    with console.current().stage("make the ROCm SDK") as stage:
+        targets, folder, log = plan.targets_of(request.leg), request.work_dir / "sdk", logs / "sdk.log"
+        made = rocm_sdk.make(request.stack, targets, folder, log=log, say=stage.update)
+    _keep(made, request.output_dir / SDK_FOLDER)
+    local = LocalStore(
+        request.work_dir / "sdk-index" / cache.key_of({p.name: files.sha256_of(p) for p in made})
+    )
+    publish_files.publish(local, request.plan.staging, made)
+    mirror.mirror(local, request.plan.staging, dists=made)
+    with serve_server.serving(local) as server:
+        source = PackageSource(index_url=keys.index_url(server.url, request.plan.staging))
+        digest = cache.key_of({path.name: files.sha256_of(path) for path in made})
+        return job.install_rocm(_with_source(asked, source, digest), log=logs / "install-sdk.log")
+
+
+def _keep(made: Sequence[Path], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in made:
+        files.copy(path, folder / path.name)
+
+
+def _with_source(asked: Job, source: PackageSource, digest: str | None = None) -> Job:
+    return replace(asked, sdk=replace(asked.sdk, source=source, digest=digest))

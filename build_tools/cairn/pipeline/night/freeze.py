@@ -1,0 +1,251 @@
+"""The beginning of a night: its sources, checked out and frozen in one manifest, and what it is to make."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from cairn import process
+from cairn.build.inputs import overrides
+from cairn.errors import NetworkError, ProcessError, SourceError, UsageError
+from cairn.matrix.legs import Leg
+from cairn.output import Progress, silent
+from cairn.pipeline.night import github, plan
+from cairn.pipeline.night.plan import NightPlan
+from cairn.release.index import keys
+from cairn.release.index.generation import now
+from cairn.sources import checkout_stack
+from cairn.sources.checkout.checkout import CheckoutRequest
+from cairn.sources.manifest import check_origins, manifest
+from cairn.sources.manifest.manifest import Manifest
+from cairn.stack import Stack
+from cairn.store.protocol import Store
+from cairn.targets import in_order
+
+_TIMEOUT = 600.0  # seconds: pip builds the metadata of one small sdist
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreezeRequest:
+    """A night that is to begin.
+
+    Attributes:
+        night: its id; a night of that id that is there already goes on, with the manifest that it has.
+        stack: the stack, on the night's line.
+        legs: what is expected; of other lines they are refused.
+        work_dir: where the checkouts are made.
+        staging, release: the channels that its sets go through.
+        rocm_index_url: where the newest ROCm SDK is asked for, where the stack does not name a version.
+        rocm_sdk_version: an exact one instead.
+        image: the container that builds run in, by digest; empty for none.
+        as_of: the moment whose sources are taken; None takes the newest.
+        like: the id of a night whose manifest is taken again, or None.
+        build_env: variables for the builds, as the user wrote them.
+    """
+
+    night: str
+    stack: Stack
+    legs: tuple[Leg, ...]
+    work_dir: Path
+    staging: str = "staging"
+    release: str = "nightly"
+    rocm_index_url: str | None = None
+    rocm_sdk_version: str | None = None
+    image: str = ""
+    as_of: datetime | None = None
+    like: str | None = None
+    build_env: tuple[str, ...] = ()
+
+
+def freeze(
+    store: Store, request: FreezeRequest, *, dry_run: bool = False, say: Progress = silent
+) -> NightPlan:
+    """Begin a night, or find the one that is there.
+
+    Raises:
+        UsageError: no leg is expected, or one of a different stack or line.
+        SourceError: a checkout has what its origin does not.
+    """
+    if (there := plan.find(store, request.night)) is not None:
+        _refuse_other(there, request)
+        return there
+    _refuse_legs(request)
+    for channel in (request.staging, request.release):
+        keys.checked_index(channel)
+    frozen = _frozen_again(store, request) if request.like is not None else _or_earlier(store, request, say)
+    made = NightPlan(
+        night=plan.checked_id(request.night),
+        stack=request.stack.name,
+        line=request.stack.line,
+        frozen=now(),
+        manifest_sha256=frozen.digest(),
+        staging=request.staging,
+        release=request.release,
+        legs=request.legs,
+        log=github.run_url(),
+    )
+    if not dry_run:
+        plan.create(store, made, frozen)
+    return made
+
+
+def _refuse_other(there: NightPlan, request: FreezeRequest) -> None:
+    asked = (request.stack.name, request.stack.line, request.staging, request.release)
+    if (there.stack, there.line, there.staging, there.release) != asked:
+        raise UsageError(
+            f"the night {there.night} is of {there.stack}, line {there.line}, from {there.staging} to"
+            f" {there.release}, and not of {', '.join(asked)}",
+            tip="give it what it was begun with, or begin one under a different id",
+        )
+
+
+def _refuse_legs(request: FreezeRequest) -> None:
+    if not request.legs:
+        raise UsageError(
+            "the matrix is empty: a night without a leg would build nothing and look like a good one",
+            tip="see what `cairn matrix` leaves, and why",
+        )
+    if len({leg.id for leg in request.legs}) != len(request.legs):
+        raise UsageError("the matrix has a leg twice", tip="each id stands for one line, family and Python")
+    if other := [leg for leg in request.legs if leg.line != request.stack.line]:
+        raise UsageError(
+            f"{other[0].name} is of the line {other[0].line}, and the night of {request.stack.line}",
+            tip="a night has one line: cairn matrix --lines LINE",
+        )
+
+
+def _frozen_again(store: Store, request: FreezeRequest) -> Manifest:
+    """The manifest of an earlier night, if it is one for these legs."""
+    found = plan.manifest_of(store, plan.read(store, request.like or ""))
+    lacking = _lacking(found, request.legs)
+    if (found.stack, found.line) != (request.stack.name, request.stack.line) or lacking:
+        said = f", and not for {', '.join(lacking)}" if lacking else ""
+        raise UsageError(
+            f"the manifest of the night {request.like} is of {found.stack}, line {found.line}{said}",
+            tip="take fewer families and Pythons, or freeze anew",
+        )
+    return found
+
+
+def _or_earlier(store: Store, request: FreezeRequest, say: Progress) -> Manifest:
+    """What there is now, frozen; where it is what the last night froze, that night's own manifest.
+
+    Of one manifest a set is built once. One that differed only in which families or Pythons were asked for
+    would be another build of the same versions, which no index takes.
+    """
+    frozen, legs = _freeze(request, say), request.legs
+    own = (request.stack.name, request.stack.line)
+    earlier = [night for night in plan.every(store) if (night.stack, night.line) == own]
+    for night in sorted(earlier, key=lambda night: night.frozen, reverse=True)[:1]:
+        there = plan.manifest_of(store, night)
+        same = msgspec.structs.replace(
+            frozen,
+            targets=there.targets,
+            pythons=there.pythons,
+            platform=there.platform,
+            platforms=there.platforms,
+        )
+        if same.digest() == there.digest() and not _lacking(there, legs):
+            say(f"nothing has changed since the night {night.night}: its manifest is taken again")
+            return there
+    return frozen
+
+
+def _lacking(frozen: Manifest, legs: Sequence[Leg]) -> tuple[str, ...]:
+    """What legs need that a manifest is not for."""
+    return tuple(
+        dict.fromkeys(
+            [
+                *(leg.python for leg in legs if leg.python not in frozen.pythons),
+                *(leg.platform for leg in legs if leg.platform not in frozen.every_platform),
+                *(name for leg in legs for name in plan.targets_of(leg) if name not in frozen.targets),
+            ]
+        )
+    )
+
+
+def _freeze(request: FreezeRequest, say: Progress) -> Manifest:
+    stack, legs = request.stack, request.legs
+    checkouts = checkout_stack.checkout_stack(
+        stack,
+        [
+            CheckoutRequest(
+                project=project,
+                checkout_dir=request.work_dir / "src" / project.checkout_dir,
+                as_of=request.as_of,
+            )
+            for project in stack.projects
+        ],
+        say=say,
+    )
+    if problems := (*check_origins.missing(checkouts, say=say), *check_origins.local_work(checkouts)):
+        raise SourceError(
+            f"no runner could build this: {'; '.join(problems)}", tip="push the commits to their origins"
+        )
+    platforms = tuple(dict.fromkeys(leg.platform for leg in legs))
+    return manifest.create(
+        checkouts,
+        stack=stack.name,
+        line=stack.line,
+        targets=in_order({name for leg in legs for name in plan.targets_of(leg)}),
+        pythons=tuple(dict.fromkeys(leg.python for leg in legs)),
+        platform=platforms[0],
+        platforms=platforms if len(platforms) > 1 else (),
+        sdk_version=_sdk_version(request),
+        build_env=overrides.parse(request.build_env, stack),
+        # The compilers of each leg are those of its image: what one runner has says nothing of the others.
+        toolchain={"image": request.image} if request.image else {},
+    )
+
+
+def _sdk_version(request: FreezeRequest) -> str | None:
+    """The one version of the ROCm SDK that every leg is built with."""
+    sdk = request.stack.sdk
+    if sdk is None:
+        return None
+    if (named := request.rocm_sdk_version or sdk.version) is not None:
+        return named
+    if request.rocm_index_url is None:
+        raise UsageError(
+            f"nothing says which ROCm SDK the stack {request.stack.name} is built with",
+            tip="--rocm-sdk-version VERSION, or --rocm-index-url URL for the newest there",
+        )
+    return _newest(family_url(request.rocm_index_url, request.legs[0]))
+
+
+def family_url(url: str, leg: Leg) -> str:
+    """The index of ROCm packages for a leg: `{family}` in its address stands for the family."""
+    return url.replace("{family}", leg.family)
+
+
+def _newest(url: str) -> str:
+    """The newest `rocm` package of an index, as pip chooses it."""
+    with tempfile.TemporaryDirectory(prefix="cairn-rocm-") as folder:
+        report = Path(folder) / "report.json"
+        words = (
+            *(
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--dry-run",
+                "--ignore-installed",
+                "--no-deps",
+                "--pre",
+            ),
+            *("--quiet", "--disable-pip-version-check", "--index-url", url, "--report", str(report), "rocm"),
+        )
+        try:
+            process.run(words, timeout=_TIMEOUT)
+        except ProcessError as error:
+            raise NetworkError(
+                f"pip finds no rocm package at {url}", tip="name the version: --rocm-sdk-version"
+            ) from error
+        return str(json.loads(report.read_bytes())["install"][0]["metadata"]["version"])

@@ -1,0 +1,47 @@
+"""What GitHub Actions tells a job of itself, and what a job tells it: outputs, and the summary of the run.
+
+Source: GitHub's reference of workflow commands and of default variables. Elsewhere there is nothing to tell.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from cairn.errors import UsageError
+
+
+def attempt() -> int:
+    """Which attempt of the run this is; the first where nobody says."""
+    text = os.environ.get("GITHUB_RUN_ATTEMPT", "1")
+    return int(text) if text.isdecimal() else 1
+
+
+def run_url() -> str | None:
+    """Where people read this run, or None."""
+    names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
+    server, repository, run = (os.environ.get(name, "") for name in names)
+    return f"{server}/{repository}/actions/runs/{run}" if server and repository and run else None
+
+
+def write_outputs(values: Mapping[str, str]) -> None:
+    """Set outputs of the step that is running, where there is one.
+
+    Raises:
+        UsageError: a value has several lines, of which the second would be an output of its own.
+    """
+    if several := [name for name, value in values.items() if "\n" in value or "\r" in value]:
+        raise UsageError(f"the output {several[0]} has several lines")
+    _append("GITHUB_OUTPUT", "".join(f"{name}={value}\n" for name, value in values.items()))
+
+
+def add_summary(markdown: str) -> None:
+    """Add to the summary that GitHub shows of the run, where there is one."""
+    _append("GITHUB_STEP_SUMMARY", f"{markdown}\n")
+
+
+def _append(variable: str, text: str) -> None:
+    if path := os.environ.get(variable):
+        with Path(path).open("a", encoding="utf-8") as stream:
+            stream.write(text)

@@ -1,0 +1,237 @@
+"""What a night is to make, as the store keeps it: its manifest, its legs, and what was noted of each.
+
+nights/<id>/night.json                          what was frozen and what is expected of it; never changes
+nights/<id>/manifest.json                       the manifest that every set of the night is of
+nights/<id>/steps/<leg>.<stage>.<attempt>.json  how a job ended; for people, and never a reason to promote
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from cairn import datafile, targets
+from cairn.errors import StoreError, UsageError
+from cairn.matrix.legs import Leg
+from cairn.release.index import keys, write
+from cairn.release.index.generation import IndexSet
+from cairn.release.index.snapshot import Index
+from cairn.release.provenance.attest import Attester
+from cairn.release.provenance.trust import Trust
+from cairn.sources.manifest.manifest import Manifest
+from cairn.stack import Stack
+from cairn.store.protocol import MissingKeyError, Store
+
+Stage = Literal["build", "stage", "test", "promote"]
+STAGES: tuple[Stage, ...] = ("build", "stage", "test", "promote")
+"""The stages of a leg, in their order."""
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
+    """What a night was frozen as, and what is expected of it.
+
+    Attributes:
+        night: its id.
+        stack: the name of the stack.
+        line: its release line.
+        frozen: when, RFC 3339 in UTC.
+        manifest_sha256: of the manifest that each set of it must be of.
+        staging: the channel that its sets are staged in.
+        release: the channel that they are promoted to.
+        legs: what is expected: a set for each of them (`cairn.matrix`).
+        log: a URL where the run can be read, or None.
+    """
+
+    night: str
+    stack: str
+    line: str
+    frozen: str
+    manifest_sha256: str
+    staging: str
+    release: str
+    legs: tuple[Leg, ...]
+    log: str | None = None
+
+    def leg(self, name: str) -> Leg:
+        """The leg with that id.
+
+        Raises:
+            UsageError: the night has none.
+        """
+        for leg in self.legs:
+            if leg.id == name:
+                return leg
+        raise UsageError(
+            f"the night {self.night} has no leg {name!r}",
+            tip=f"its legs are: {', '.join(leg.id for leg in self.legs)}",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NightRun:
+    """A night that a job works on.
+
+    Attributes:
+        store: where it lives.
+        plan: what it is to make.
+        stack: its stack, on its line.
+        trust: whose signature each test record must have to count; None asks for none.
+        attester: who vouches for wheels; None for nobody.
+        dry_run: refuse what would be refused, and write nothing.
+    """
+
+    store: Store
+    plan: NightPlan
+    stack: Stack
+    trust: Trust | None = None
+    attester: Attester | None = None
+    dry_run: bool = False
+
+    def index(self, leg: Leg, channel: str) -> Index:
+        """The index of a channel that the sets of a leg go to."""
+        return Index(self.store, index_of(leg, channel))
+
+
+class StepNote(datafile.Value, tag_field="schema", tag="cairn.night-step/1"):
+    """How one job of a leg ended, in one attempt.
+
+    Attributes:
+        night, leg, stage, attempt: which.
+        good: whether it did what it is for.
+        reason: what went wrong, or what was done, in one sentence.
+        started, finished: RFC 3339 in UTC.
+        log: a URL where the run can be read, or None.
+    """
+
+    night: str
+    leg: str
+    stage: Stage
+    attempt: int
+    good: bool
+    reason: str
+    started: str
+    finished: str
+    log: str | None = None
+
+
+def targets_of(leg: Leg) -> tuple[str, ...]:
+    """The targets of a leg, one by one."""
+    return targets.parse_targets(leg.targets)
+
+
+def index_of(leg: Leg, channel: str) -> str:
+    """The index of a channel that the sets of a leg go to: its family's, where indexes have that name."""
+    known = (*targets.families(), *targets.known_targets())
+    return f"{channel}/{leg.family}" if leg.family in known else channel
+
+
+def checked_id(night: str) -> str:
+    """`night`, if it can name one.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if not _ID.fullmatch(night):
+        raise UsageError(f"{night[:100]!r} cannot name a night", tip="use letters, digits, dots and dashes")
+    return night
+
+
+def create(store: Store, plan: NightPlan, manifest: Manifest) -> None:
+    """Keep a night, its manifest first, so that one with a plan has all.
+
+    Raises:
+        StoreError: there is another one of that id.
+    """
+    write.create(store, keys.night_key(plan.night, "manifest.json"), manifest.canonical())
+    write.create(store, keys.night_key(plan.night, "night.json"), datafile.dumps(plan).encode())
+
+
+def find(store: Store, night: str) -> NightPlan | None:
+    """The night of that id, or None."""
+    key = keys.night_key(checked_id(night), "night.json")
+    with contextlib.suppress(MissingKeyError):
+        return datafile.loads(store.read(key).data, NightPlan, name=f"{store.url}/{key}")
+    return None
+
+
+def read(store: Store, night: str) -> NightPlan:
+    """The night of that id; `latest` is the one that was frozen last.
+
+    Raises:
+        StoreError: there is none.
+    """
+    if night == "latest":
+        newest = max(every(store), key=lambda plan: plan.frozen, default=None)
+        if newest is None:
+            raise StoreError(f"{store.url} has no night", tip="cairn ci night freeze begins one")
+        return newest
+    found = find(store, night)
+    if found is None:
+        raise StoreError(
+            f"{store.url} has no night {night}", tip="`cairn ci night list` shows which nights there are"
+        )
+    return found
+
+
+def every(store: Store) -> Iterator[NightPlan]:
+    """Every night that a store knows, by id."""
+    for night in store.folders(keys.NIGHTS):
+        if (found := find(store, night)) is not None:
+            yield found
+
+
+def manifest_of(store: Store, plan: NightPlan) -> Manifest:
+    """The manifest of a night.
+
+    Raises:
+        StoreError: it is not the one that the plan names.
+    """
+    key = keys.night_key(plan.night, "manifest.json")
+    found = datafile.loads(store.read(key).data, Manifest, name=f"{store.url}/{key}")
+    if found.digest() != plan.manifest_sha256:
+        raise StoreError(f"{store.url}/{key} was changed", tip="freeze the night again, under another id")
+    return found
+
+
+def note(store: Store, said: StepNote) -> None:
+    """Keep how a job ended; of one attempt the first word counts."""
+    name = f"{said.leg}.{said.stage}.{said.attempt}"
+    store.write_if(keys.night_key(said.night, f"steps/{name}.json"), datafile.dumps(said).encode(), etag=None)
+
+
+def notes(store: Store, plan: NightPlan) -> dict[tuple[str, Stage], StepNote]:
+    """The last word on each stage of each leg."""
+    found: dict[tuple[str, Stage], StepNote] = {}
+    for listed in store.list(keys.night_key(plan.night, "steps/")):
+        with contextlib.suppress(UsageError, MissingKeyError):
+            said = datafile.loads(store.read(listed.key).data, StepNote, name=listed.key)
+            there = found.get((said.leg, said.stage))
+            if there is None or said.attempt >= there.attempt:
+                found[said.leg, said.stage] = said
+    return found
+
+
+def set_of(index: Index, plan: NightPlan, leg: Leg) -> IndexSet | None:
+    """The set of a leg that an index has: of the night's manifest, for that Python, platform and targets.
+
+    Raises:
+        StoreError: it has several, of which nobody knows which is meant.
+    """
+    found = [
+        one
+        for one in index.load().sets()
+        if (one.manifest_sha256, one.stack, one.line) == (plan.manifest_sha256, plan.stack, plan.line)
+        and (one.python, one.platform) == (leg.python, leg.platform)
+        and set(one.targets) == set(targets_of(leg))
+    ]
+    if len(found) > 1:
+        raise StoreError(
+            f"{index.name} has {len(found)} sets for {leg.name}: {', '.join(s.set_id[:12] for s in found)}",
+            tip="yank the one that is not meant: cairn release yank",
+        )
+    return found[0] if found else None

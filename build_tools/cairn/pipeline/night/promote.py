@@ -1,0 +1,136 @@
+"""The promotion of a night: each leg by itself through the gate, by what the store has of it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cairn.errors import CairnError, GateError
+from cairn.output import Progress, silent
+from cairn.pipeline.night import github, plan, standing
+from cairn.pipeline.night.plan import NightPlan, NightRun, StepNote
+from cairn.pipeline.night.standing import Standing
+from cairn.release import promote
+from cairn.release.gate.judgement import GateReport
+from cairn.release.index.generation import now
+from cairn.release.index.snapshot import Index
+from cairn.release.publish import mirror_lock
+
+
+@dataclass(frozen=True, kw_only=True)
+class LegPromotion:
+    """What became of a leg.
+
+    Attributes:
+        before: where it stood.
+        promoted: its set is in the index, or would be after a dry run.
+        reason: why it is not, or what the pages say of it.
+        report: what the gate found; None where it was not asked.
+    """
+
+    before: Standing
+    promoted: bool
+    reason: str
+    report: GateReport | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether the gate was asked and said no, or could not be asked."""
+        return self.before.state == "ready" and not self.promoted
+
+
+@dataclass(frozen=True, kw_only=True)
+class NightPromotion:
+    """What became of a night.
+
+    Attributes:
+        legs: each leg that was expected.
+        strangers: ids of staged sets of the night's manifest that no leg expects; they stay where they are.
+    """
+
+    legs: tuple[LegPromotion, ...]
+    strangers: tuple[str, ...]
+
+
+def promote_night(run: NightRun, *, say: Progress = silent) -> NightPromotion:
+    """Bring every leg that is ready to the channel that the night is for.
+
+    It can be called at any time, and again: a leg whose tests still run, or wait for a runner, goes the next
+    time. Of what was expected and is not there, nothing is promoted in its place.
+
+    Raises:
+        GateError: nothing is expected of the night.
+        StoreError: the manifest of the night was changed.
+    """
+    night = run.plan
+    if not night.legs:
+        raise GateError(f"the night {night.night} expects nothing, so nothing of it may be promoted")
+    plan.manifest_of(run.store, night)
+    # What is there is compared with what was expected before the first leg moves.
+    stood = [standing.look(run, leg) for leg in night.legs]
+    strangers = _strangers(run, stood)
+    legs = []
+    for before in stood:
+        say(before.leg.name)
+        started = now()
+        result = _one(run, before)
+        if before.state == "ready" and not run.dry_run:
+            plan.note(run.store, _note(night, result, started))
+        legs.append(result)
+    return NightPromotion(legs=tuple(legs), strangers=strangers)
+
+
+def _one(run: NightRun, before: Standing) -> LegPromotion:
+    if before.state != "ready" or before.set_id is None:
+        there = before.state == "promoted"
+        return LegPromotion(before=before, promoted=there, reason=before.untested or before.reason)
+    try:
+        done = promote.promote(
+            run.store,
+            before.set_id,
+            stack=run.stack,
+            source=plan.index_of(before.leg, run.plan.staging),
+            target=plan.index_of(before.leg, run.plan.release),
+            bypass=before.bypass,
+            lock=mirror_lock.of(run.stack),
+            trust=run.trust,
+            attester=run.attester,
+            dry_run=run.dry_run,
+        )
+    except promote.RefusedError as error:
+        reason = "; ".join(error.reasons)
+        return LegPromotion(before=before, promoted=False, reason=reason, report=error.report)
+    except (CairnError, OSError) as error:  # one leg does not hold up the others
+        return LegPromotion(before=before, promoted=False, reason=str(error))
+    return LegPromotion(
+        before=before,
+        promoted=True,
+        reason=done.untested or "every demand holds",
+        report=done.report,
+    )
+
+
+def _strangers(run: NightRun, stood: Sequence[Standing]) -> tuple[str, ...]:
+    """The staged sets of the night's manifest that nobody expects."""
+    expected = {one.set_id for one in stood}
+    found = {
+        entry.set_id
+        for name in dict.fromkeys(plan.index_of(leg, run.plan.staging) for leg in run.plan.legs)
+        for entry in Index(run.store, name).load().sets()
+        if entry.manifest_sha256 == run.plan.manifest_sha256 and entry.yanked is None
+    }
+    return tuple(sorted(found - expected))
+
+
+def _note(night: NightPlan, result: LegPromotion, started: str) -> StepNote:
+    return StepNote(
+        night=night.night,
+        leg=result.before.leg.id,
+        stage="promote",
+        attempt=github.attempt(),
+        good=result.promoted,
+        reason=result.reason,
+        started=started,
+        finished=now(),
+        log=github.run_url(),
+    )

@@ -1,0 +1,144 @@
+"""How a night ended: for the status pages, for the summary of its run, and for whoever is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from cairn import datafile
+from cairn.errors import UsageError
+from cairn.matrix.legs import Leg
+from cairn.pipeline.night import plan, standing
+from cairn.pipeline.night.plan import STAGES, NightPlan, NightRun, Stage, StepNote
+from cairn.pipeline.night.standing import Standing
+from cairn.release.index import keys, people, write
+from cairn.release.index.generation import now
+from cairn.release.pages.view import Night
+from cairn.store.protocol import MissingKeyError, Store
+
+# Where a leg that stands so has ended, if no job has said anything of itself.
+_ENDED: Mapping[standing.State, Stage] = {
+    "missing": "build",
+    "untested": "test",
+    "failed": "test",
+    "ready": "promote",
+    "held": "promote",
+    "yanked": "promote",
+}
+
+
+def of_night(run: NightRun, *, cancelled: bool = False) -> tuple[Night, ...]:
+    """How each leg ended, in the order of the plan.
+
+    Args:
+        run: the night.
+        cancelled: somebody has ended the run before its jobs were done.
+    """
+    said, moment = plan.notes(run.store, run.plan), now()
+    return tuple(
+        _of_leg(run.plan, standing.look(run, leg), said, moment, cancelled=cancelled) for leg in run.plan.legs
+    )
+
+
+def _of_leg(
+    night: NightPlan,
+    stands: Standing,
+    said: Mapping[tuple[str, Stage], StepNote],
+    moment: str,
+    *,
+    cancelled: bool,
+) -> Night:
+    leg = stands.leg
+    last = [said[leg.id, stage] for stage in STAGES if (leg.id, stage) in said]
+    log = last[-1].log if last else night.log
+    shown = Night(
+        line=leg.line,
+        family=leg.family,
+        python=leg.python,
+        platform=leg.platform,
+        started=night.frozen,
+        finished=moment,
+        outcome="good",
+        set_id=stands.set_id,
+        log=log,
+    )
+    if stands.state == "promoted":
+        return shown
+    stage, reason, known = _why(stands, said)
+    return msgspec.structs.replace(
+        shown,
+        outcome="cancelled" if cancelled and not known else "failed",
+        stage=stage,
+        reason=reason,
+        set_id=None,
+    )
+
+
+def _why(stands: Standing, said: Mapping[tuple[str, Stage], StepNote]) -> tuple[Stage, str, bool]:
+    """Where a leg ended, why, and whether a job has said so itself."""
+    leg, stage = stands.leg, _ENDED[stands.state]
+    failed = [n for s in STAGES if (n := said.get((leg.id, s))) is not None and not n.good]
+    # Records and sets of earlier nights may have brought the leg beyond what failed then.
+    relevant = [n for n in failed if STAGES.index(n.stage) >= STAGES.index(stage)]
+    if relevant:
+        return relevant[0].stage, relevant[0].reason, True
+    if stands.state == "missing":
+        return stage, "its build left nothing: it failed before it began, or was ended", False
+    if stands.state == "untested" and leg.test_runs_on and (leg.id, "test") not in said:
+        return stage, "its tests left no record: the job was ended, or waits for a runner", False
+    return stage, stands.reason, stands.state in ("failed", "untested")
+
+
+def record(store: Store, night: NightPlan, ended: Sequence[Night]) -> None:
+    """Put how a night ended on the status pages; what a later night has said of a leg stays."""
+    indexes: dict[str, None] = {}
+    for leg, shown in zip(night.legs, ended, strict=True):
+        index = plan.index_of(leg, night.release)
+        _settle(store, keys.status_key(index, leg.id), shown)
+        indexes[index] = None
+    for index in indexes:
+        people.write(store, index)
+
+
+def _settle(store: Store, key: str, shown: Night) -> None:
+    def make() -> bytes:
+        there = _there(store, key)
+        if there is not None and there.started > shown.started:
+            return store.read(key).data
+        good = shown.finished if shown.outcome == "good" else there.last_good if there else None
+        return datafile.dumps(msgspec.structs.replace(shown, last_good=good)).encode()
+
+    write.settle(store, key, make)
+
+
+def _there(store: Store, key: str) -> Night | None:
+    try:
+        return datafile.loads(store.read(key).data, Night, name=key)
+    except (MissingKeyError, UsageError):
+        return None
+
+
+def bad_legs(night: NightPlan, ended: Sequence[Night]) -> tuple[tuple[Leg, Night], ...]:
+    """The legs that make a night a bad one."""
+    pairs = zip(night.legs, ended, strict=True)
+    return tuple((leg, one) for leg, one in pairs if one.outcome != "good" and not leg.expect_failure)
+
+
+def markdown(night: NightPlan, ended: Sequence[Night]) -> str:
+    """The night as a table, for the summary of its run."""
+    good = sum(one.outcome == "good" for one in ended)
+    lines = [
+        f"## Night {night.night}: {night.stack}, {night.line}",
+        "",
+        f"{good} of {len(ended)} legs are in {night.release}; manifest `{night.manifest_sha256[:12]}`.",
+        "",
+        "| family | Python | platform | outcome | why | set |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in ended:
+        outcome = one.outcome if one.outcome == "good" else f"**{one.outcome}** in {one.stage}"
+        why = (one.reason or "").replace("|", "\\|").replace("\n", " ")
+        found = f"`{one.set_id[:12]}`" if one.set_id else ""
+        lines.append(f"| {one.family} | {one.python} | {one.platform} | {outcome} | {why} | {found} |")
+    return "\n".join(lines)

@@ -1,0 +1,99 @@
+"""The smoke tests of a leg's set, on the machine that this runs on, and their record in the store."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import datafile, interpreters
+from cairn.errors import PrerequisiteError, StoreError, TestsFailedError
+from cairn.matrix.legs import Leg
+from cairn.output import console
+from cairn.pipeline.night import plan
+from cairn.pipeline.night.plan import NightRun
+from cairn.release import records
+from cairn.release.index import keys
+from cairn.release.index.snapshot import read_set
+from cairn.release.provenance.signing_key import Signer
+from cairn.release.serve import server
+from cairn.targets import CPU
+from cairn.testing import gpus, smoke
+from cairn.testing.record import TestRecord
+
+
+@dataclass(frozen=True, kw_only=True)
+class LegTest:
+    """A leg that is to be tested here.
+
+    Attributes:
+        run: the night.
+        leg: one of its legs.
+        work_dir: receives the environment, the log, the results and the record.
+        timeout: seconds for each run of pytest.
+        signer: signs the record, so that an edited one shows; None for nobody.
+        gpus: where the kernel describes the GPUs of the machine.
+    """
+
+    run: NightRun
+    leg: Leg
+    work_dir: Path
+    timeout: float = 1800.0
+    signer: Signer | None = None
+    gpus: Path = gpus.KFD_NODES
+
+
+def smoke_leg(request: LegTest) -> TestRecord:
+    """Install a leg's staged set from an index that has nothing else, test it, and keep the record.
+
+    The set is the store's own: no file of an earlier job is read.
+
+    Raises:
+        StoreError: no set of the leg is staged.
+        PrerequisiteError: the machine has no GPU, and the set is for one that its ROCm reaches.
+        TestsFailedError: the machine has other GPUs, or the tests did not pass; whatever they came to is
+            recorded.
+    """
+    run, leg = request.run, request.leg
+    store, stack = run.store, run.stack
+    staged = plan.set_of(run.index(leg, run.plan.staging), run.plan, leg)
+    if staged is None:
+        raise StoreError(f"no set of {leg.name} is staged", tip="see its build: cairn ci night report")
+    devices = stack.sdk is None or stack.sdk.devices
+    if devices and plan.targets_of(leg) != (CPU,):
+        # Gigabytes would be installed before a record of the wrong machine came out as invalid.
+        _refuse_other_hardware(leg, request.gpus)
+    with server.serving(store) as serving, console.current().stage(f"smoke tests of {leg.name}") as stage:
+        result = smoke.run_smoke(
+            smoke.SmokeRequest(
+                wheel_set=read_set(store, staged.set_id),
+                work_dir=request.work_dir,
+                index_url=keys.set_url(serving.url, staged.set_id),
+                python=interpreters.find(leg.python).path,
+                timeout=request.timeout,
+                extra_wheels=stack.extra_wheels,
+                devices=devices,
+                smoke_tests=tuple(Path(folder) for folder in stack.smoke_tests),
+                imports={p.distribution: p.smoke_imports for p in stack.projects},
+                gpus=request.gpus,
+            ),
+            on_line=stage.update,
+        )
+    data = datafile.dumps(result.record).encode()
+    records.add(store, data, name=f"the record of {leg.name}", signer=request.signer)
+    smoke.require_passed(result)
+    return result.record
+
+
+def _refuse_other_hardware(leg: Leg, nodes: Path) -> None:
+    hardware = gpus.visible(gpus.seen(nodes), os.environ.get("ROCR_VISIBLE_DEVICES"))
+    if not hardware:
+        raise PrerequisiteError(
+            f"this machine has no GPU that programs may use, and {leg.name} is for {leg.targets}",
+            tip=f"give the runner labels {', '.join(leg.test_runs_on)} to machines that have one",
+        )
+    if not gpus.matches(hardware, plan.targets_of(leg)):
+        raise TestsFailedError(
+            f"invalid: this machine has {', '.join(dict.fromkeys(hardware))}, and not what {leg.name} is for",
+            tip=f"the labels {', '.join(leg.test_runs_on)} are on the wrong machine; nothing was tested",
+        )

@@ -1,0 +1,181 @@
+"""The sets of a night brought into staging, from what its build jobs have left.
+
+Build jobs run upstream's code and may write to no index: they leave files, and one job that runs nothing of
+theirs looks at these and publishes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import datafile
+from cairn.errors import CairnError, StoreError, UsageError
+from cairn.matrix.legs import Leg
+from cairn.output import Progress, silent
+from cairn.pipeline.night import github, plan
+from cairn.pipeline.night.build import SDK_FOLDER
+from cairn.pipeline.night.plan import NightPlan, NightRun, StepNote
+from cairn.release.index.generation import now
+from cairn.release.publish import files as publish_files
+from cairn.release.publish import mirror, mirror_lock, mirror_sync
+from cairn.release.publish import wheel_set as staging
+from cairn.release.publish.compatibility import Platform
+from cairn.wheels import wheelset
+from cairn.wheels.wheelset import WheelSet
+
+SET_FILE = "set.json"
+NOTE_FILE = "step.json"
+"""Beside the wheels of a leg: how its build ended, also where it failed."""
+
+_ARTIFACT = re.compile(r"wheels-(?P<leg>.+)-(?P<attempt>[0-9]{1,5})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Staged:
+    """What became of a leg.
+
+    Attributes:
+        leg: which.
+        set_id: its set, or None.
+        reason: why it has none; empty for one that has.
+        kept: it was staged before.
+    """
+
+    leg: Leg
+    set_id: str | None = None
+    reason: str = ""
+    kept: bool = False
+
+
+def artifact_name(leg: Leg, attempt: int) -> str:
+    """What the wheels of a leg are uploaded as: a re-run finds none of its own name there."""
+    return f"wheels-{leg.id}-{attempt}"
+
+
+def stage_night(run: NightRun, artifacts: Path, *, say: Progress = silent) -> tuple[Staged, ...]:
+    """Stage what was built; a leg that cannot be staged does not hold up the others.
+
+    Args:
+        run: the night.
+        artifacts: a folder with a folder for each artifact (`artifact_name`); it may be missing.
+        say: progress callback.
+    """
+    found = _artifacts(artifacts)
+    done = []
+    for leg in run.plan.legs:
+        folders = found.get(leg.id, {})
+        say(leg.name)
+        started = now()
+        result = _guarded(run, leg, [folders[attempt] for attempt in sorted(folders)])
+        if not run.dry_run:
+            _keep_notes(run, leg, folders)
+            # Where nothing was built, the build alone has something to say.
+            if not result.kept and any((folder / SET_FILE).is_file() for folder in folders.values()):
+                plan.note(run.store, _note(run.plan, result, started))
+        done.append(result)
+    return tuple(done)
+
+
+def _guarded(run: NightRun, leg: Leg, folders: Sequence[Path]) -> Staged:
+    try:
+        there = plan.set_of(run.index(leg, run.plan.staging), run.plan, leg)
+        if there is not None:
+            return Staged(leg=leg, set_id=there.set_id, kept=True)
+        whole = [folder for folder in folders if (folder / SET_FILE).is_file()]
+        if not whole:
+            return Staged(leg=leg, reason="no wheels were built")
+        return Staged(leg=leg, set_id=_stage(run, leg, whole[-1]).id)
+    except (CairnError, OSError) as error:
+        return Staged(leg=leg, reason=str(error))
+
+
+def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
+    """Publish the set of a leg with what it needs."""
+    store, stack, index = run.store, run.stack, plan.index_of(leg, run.plan.staging)
+    made = wheelset.read(folder / SET_FILE)
+    _refuse_other_set(made, run.plan, leg)
+    wheels = [_inside(folder, wheel.file_name) for wheel in made.wheels]
+    if not run.dry_run:
+        if stack.sdk is not None and stack.sdk.build:
+            sdk = sorted((folder / SDK_FOLDER).glob("*"))
+            publish_files.publish(store, index, sdk)
+            mirror.mirror(store, index, dists=sdk)
+        if (lock := mirror_lock.of(stack)) is not None:
+            mirror_sync.sync(store, index, lock, only=Platform(python=leg.python, tag=leg.platform))
+        mirror.mirror(store, index, dists=wheels)
+    frozen = plan.manifest_of(store, run.plan).canonical()
+    return staging.stage_set(
+        store, index, made, wheels, manifest=frozen, attester=run.attester, dry_run=run.dry_run
+    )
+
+
+def _refuse_other_set(made: WheelSet, night: NightPlan, leg: Leg) -> None:
+    """Refuse a set that is not the one expected: any job may upload anything under any name."""
+    differences = [
+        f"{what} {is_}, and not {wanted}"
+        for what, is_, wanted in (
+            ("manifest", made.manifest_sha256[:12], night.manifest_sha256[:12]),
+            ("stack", made.stack, night.stack),
+            ("line", made.line, night.line),
+            ("Python", made.python, leg.python),
+            ("platform", made.platform, leg.platform),
+            ("targets", ", ".join(sorted(made.targets)), ", ".join(sorted(plan.targets_of(leg)))),
+        )
+        if is_ != wanted
+    ]
+    if made.set_id is not None:
+        differences.append("sealed already, by somebody else")
+    if differences:
+        raise StoreError(
+            f"the set of {leg.name} is not what the night expects: it is of {'; '.join(differences)}",
+            tip="build the leg again",
+        )
+
+
+def _inside(folder: Path, name: str) -> Path:
+    if name != Path(name).name or not (folder / name).is_file():
+        raise UsageError(f"{folder.name} has no file {name!r}", tip="build the leg again")
+    return folder / name
+
+
+def _artifacts(folder: Path) -> dict[str, dict[int, Path]]:
+    """The folders of each leg, by attempt."""
+    found: dict[str, dict[int, Path]] = {}
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        match = _ARTIFACT.fullmatch(path.name)
+        if match is not None and path.is_dir():
+            found.setdefault(match["leg"], {})[int(match["attempt"])] = path
+    return found
+
+
+def _keep_notes(run: NightRun, leg: Leg, folders: dict[int, Path]) -> None:
+    """Keep what the builds said of themselves, as far as it is of this leg."""
+    for attempt, folder in folders.items():
+        try:
+            said = datafile.read(folder / NOTE_FILE, StepNote)
+        except UsageError:
+            continue
+        if (said.night, said.leg, said.stage, said.attempt) == (run.plan.night, leg.id, "build", attempt):
+            plan.note(run.store, said)
+
+
+def _note(night: NightPlan, result: Staged, started: str) -> StepNote:
+    return StepNote(
+        night=night.night,
+        leg=result.leg.id,
+        stage="stage",
+        attempt=github.attempt(),
+        good=result.set_id is not None,
+        reason=result.reason or f"set {(result.set_id or '')[:12]}",
+        started=started,
+        finished=now(),
+        log=github.run_url(),
+    )
+
+
+def legs_of(results: Iterable[Staged]) -> tuple[Leg, ...]:
+    """The legs that have a staged set."""
+    return tuple(result.leg for result in results if result.set_id is not None)

@@ -1,0 +1,98 @@
+"""Where a leg stands, by what the store has of it: it decides what is left to do, and what is promoted.
+
+Neither what a job has printed nor how it ended is asked here, so whoever edits artifacts, cancels a job or
+has a workflow go on after a failure changes nothing of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cairn.matrix.legs import Leg
+from cairn.pipeline.night import plan
+from cairn.pipeline.night.plan import NightRun
+from cairn.release import records
+from cairn.release.gate import gate
+from cairn.release.gate.case import Case
+from cairn.release.gate.evidence import Bypass, Evidence
+from cairn.release.index.generation import IndexSet
+from cairn.release.index.snapshot import read_set
+
+State = Literal["missing", "untested", "failed", "ready", "held", "promoted", "yanked"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where a leg stands.
+
+    Attributes:
+        leg: which.
+        state: `missing` has no staged set, `untested` lacks records of tests, `failed` has some against it,
+            `ready` may go to the gate, `held` might if the matrix did not hold it back, `promoted` is in
+            the index, `yanked` was taken back.
+        reason: why it is not further, in one sentence; empty for one that is promoted.
+        set_id: its set; None while it is missing.
+        bypass: the matrix's word in place of a test on hardware, where it is needed and counts.
+        untested: what the pages say of a promoted set that was not tested on everything, or None.
+    """
+
+    leg: Leg
+    state: State
+    reason: str = ""
+    set_id: str | None = None
+    bypass: Bypass | None = None
+    untested: str | None = None
+
+
+def look(run: NightRun, leg: Leg) -> Standing:
+    """Where a leg stands at this moment.
+
+    Raises:
+        StoreError: an index is damaged, or has several sets for the leg.
+    """
+    night = run.plan
+    if (there := plan.set_of(run.index(leg, night.release), night, leg)) is not None:
+        if there.yanked is not None:
+            return Standing(leg=leg, state="yanked", reason=f"yanked: {there.yanked}", set_id=there.set_id)
+        return Standing(leg=leg, state="promoted", set_id=there.set_id, untested=there.untested)
+    staged = plan.set_of(run.index(leg, night.staging), night, leg)
+    if staged is None:
+        return Standing(leg=leg, state="missing", reason="no set of it was staged")
+    case = _case(run, leg, staged)
+    state, reason, bypass = _weighed(leg, gate.weigh(case), case)
+    return Standing(leg=leg, state=state, reason=reason, set_id=staged.set_id, bypass=bypass)
+
+
+def _case(run: NightRun, leg: Leg, staged: IndexSet) -> Case:
+    there = run.index(leg, run.plan.release).load()
+    return Case(
+        source=run.index(leg, run.plan.staging).load(),
+        target=there,
+        after=there,  # only records are weighed here; what the index will be is the gate's to ask
+        wheel_set=read_set(run.store, staged.set_id),
+        stack=run.stack,
+        kept=records.read(run.store, staged.set_id, trust=run.trust),
+    )
+
+
+def _weighed(leg: Leg, found: Evidence, case: Case) -> tuple[State, str, Bypass | None]:
+    if found.standing:
+        return "failed", "; ".join(found.standing), None
+    bypass = None
+    if found.missing:
+        # The matrix vouches for hardware that nobody has. Where there is a runner, its tests must have passed
+        # all the same: a job that was killed is not a runner without a GPU.
+        ran = any(kept.record.verdict == "passed" and kept.doubt is None for kept in case.kept.records)
+        if not leg.bypass_tests or (leg.test_runs_on and not ran):
+            return "untested", _why_untested(leg, found), None
+        reason = "no GPU was used for its tests" if leg.test_runs_on else "no runner has its hardware"
+        bypass = Bypass(who="matrix.toml", reason=reason)
+    if not leg.push_on_success:
+        return "held", "the matrix does not promote it: push_on_success is false", bypass
+    return "ready", "tested, and waiting for the gate", bypass
+
+
+def _why_untested(leg: Leg, found: Evidence) -> str:
+    said = "; ".join(found.missing)
+    return said if leg.test_runs_on else f"there is no runner for {leg.family}: {said}"
