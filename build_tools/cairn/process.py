@@ -141,6 +141,40 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
     return done
 
 
+@contextlib.contextmanager
+def background(
+    args: Sequence[str | os.PathLike[str]], *, env: Mapping[str, str] | None = None, log: Path
+) -> Iterator[Callable[[], bool]]:
+    """Run a server while the block runs, and end its group after it; yields whether it has ended.
+
+    Args:
+        args: the program, which must not go into the background by itself, and its arguments.
+        env: its whole environment; None is ours.
+        log: receives what it writes.
+
+    Raises:
+        PrerequisiteError: there is no such program.
+    """
+    command = tuple(os.fspath(a) for a in args)
+    with (
+        _opened_log(log, command) as write,
+        _running(command, cwd=None, env=env, feeds=False, separate_stderr=False) as child,
+    ):
+
+        def listen() -> None:
+            with child.stdout or contextlib.nullcontext():
+                while write is not None and child.stdout is not None and (line := child.stdout.readline()):
+                    write(safe_text.mask(_text(line)))
+
+        listener = threading.Thread(target=listen, daemon=True)
+        listener.start()
+        try:
+            yield lambda: child.poll() is not None
+        finally:
+            _end([child])
+            listener.join(LINGER)  # what it has left behind may hold the pipe
+
+
 def terminate_all() -> None:
     """End every program that is running, with all its children; for an interrupt."""
     with _live_lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import re
@@ -217,9 +218,63 @@ class BuildRequest:
         for_all = {name: value for name, value in self.build_env.items() if ":" not in name}
         return for_all | {n.removeprefix(own): v for n, v in self.build_env.items() if n.startswith(own)}
 
+    def launchers_of(self, project: Project) -> Path:
+        """Where the launchers of the compiler cache are for a project: CMake keeps this path in its tree."""
+        return self.work_dir / project.name / "launchers"
+
+    def packages(self) -> PackageSource:
+        """Where build requirements come from: the wheels built before are among them."""
+        return dataclasses.replace(self.pip, find_links=(*self.pip.find_links, str(self.output_dir)))
+
     def projects(self) -> tuple[Project, ...]:
         """The projects that are built, each after those it needs."""
         return tuple(p for p in self.stack.in_order() if p.name in self.checkouts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheStatistics:
+    """How many compilations of one build the cache answered.
+
+    Attributes:
+        program: which cache.
+        hits: taken from the cache.
+        misses: compiled, and put into the cache.
+        uncached: compiled past the cache: the program cannot keep such a call.
+        errors: failures of the cache itself; the compilers ran all the same.
+    """
+
+    program: CompilerCache
+    hits: int = 0
+    misses: int = 0
+    uncached: int = 0
+    errors: int = 0
+
+    @property
+    def calls(self) -> int:
+        """Compilations that the cache has seen."""
+        return self.hits + self.misses + self.uncached + self.errors
+
+    def __str__(self) -> str:
+        found = self.hits + self.misses
+        rate = f" ({100 * self.hits // found}%)" if found else ""
+        beside = f", {self.uncached} not cacheable" if self.uncached else ""
+        failed = f", {self.errors} errors" if self.errors else ""
+        return f"{self.program} {self.hits} of {found} compilations from the cache{rate}{beside}{failed}"
+
+    def problem(self, *, compiled: bool) -> str | None:
+        """Why these counts cannot be all of the truth; None where they may be.
+
+        Args:
+            compiled: the build has left object files.
+        """
+        if compiled and not self.calls:
+            return (
+                f"{self.program} counted no compilation, although files were compiled: "
+                "the build calls its compilers by paths that Cairn does not know"
+            )
+        if self.errors and self.errors >= self.hits + self.misses:
+            return f"{self.program} failed {self.errors} times: it saved nothing"
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,6 +294,7 @@ class BuiltWheel:
         identity: the key it was first built under, by which builds against it know it.
         origin: `built` now, found in the `local` cache, or fetched from the `shared` one.
         builder: who built it (`cairn.build.cache.CacheEntry`).
+        compiler_cache: what the compiler cache counted; None where it was not built, or without one.
     """
 
     project: str
@@ -253,3 +309,4 @@ class BuiltWheel:
     identity: str = ""
     origin: Literal["built", "local", "shared"] = "built"
     builder: str = ""
+    compiler_cache: CacheStatistics | None = None

@@ -19,16 +19,17 @@ def pip_install(
     source: venv.PackageSource,
     *,
     log: Path,
+    options: Sequence[str] = (),
     on_line: Progress | None = None,
 ) -> None:
-    """Install requirements into an environment.
+    """Install requirements into an environment; `options` are further ones of pip's.
 
     Raises:
         NetworkError: an index could not be reached.
         BuildError: pip refused; its last lines are in the error.
     """
     try:
-        venv.install(environment, requirements, source, log=log, on_line=on_line)
+        venv.install(environment, requirements, source, log=log, options=options, on_line=on_line)
     except ProcessError as error:
         lines = process.tail(error.output)
         raise BuildError(

@@ -201,7 +201,9 @@ def keys_of(
         trees: what is known of trees; they are read otherwise.
     """
     settings = _settings(request, project)
-    flavour = cache.key_of(settings)
+    # CMake keeps the launchers' path in the tree: it must not be met by a build without them.
+    launching = {"launchers": str(request.launchers_of(project))} if request.compiler_cache else {}
+    flavour = cache.key_of(settings | launching)
     seen = leftovers.look(root_at(checkout), flavour, project.source_dirs, clean=request.clean)
     tree, upstream = (trees or Trees()).state(checkout)
     inputs = {

@@ -129,7 +129,7 @@ def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
         siblings={request.stack.project(n).distribution: w.version for n, w in context.built.items()},
         provided_libraries=tuple(provided),
         python=request.python.version,
-        forbidden_strings=(str(step.checkout), str(request.work_dir)),
+        forbidden_strings=(str(step.checkout), str(request.work_dir), str(context.env.path)),
     )
     findings = verify(wheel, expected)
     if findings:

@@ -17,10 +17,9 @@ from cairn import files
 from cairn import targets as gpu
 from cairn.build import rocm_sdk
 from cairn.build.inputs import overrides, source_tree, toolchain
-from cairn.build.model import CompilerCache, Job
+from cairn.build.model import Job
 from cairn.errors import (
     CairnError,
-    PrerequisiteError,
     ProblemsError,
     SourceError,
     SystemFailureError,
@@ -80,7 +79,6 @@ def checks(job: Job) -> Iterator[Check]:
             yield functools.partial(_checkout, project, folder.absolute(), suffix=suffix, rocm=not for_cpu)
     if for_cpu:
         yield toolchain.require_host_compiler
-    yield functools.partial(_compiler_cache, job.compiler_cache)
     if not for_cpu and not job.install_rocm:
         yield functools.partial(rocm_sdk.existing, job.environments() / "sdk")
 
@@ -171,13 +169,6 @@ def _checkout(project: Project, folder: Path, *, suffix: str | None, rocm: bool)
                 f"{base + suffix!r} would be the version of {project.name}, and is not a valid one (PEP 440)",
                 tip="change --version-suffix, or the version file of the checkout",
             ) from None
-
-
-def _compiler_cache(launcher: CompilerCache | None) -> None:
-    if launcher is not None and shutil.which(launcher) is None:
-        raise PrerequisiteError(
-            f"{launcher} is not installed", tip=f"install it and put it on PATH, or drop --use-{launcher}"
-        )
 
 
 def _writable(folder: Path, *, room: int = 0) -> None:

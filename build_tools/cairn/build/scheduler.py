@@ -69,13 +69,15 @@ def run(plan: Plan) -> tuple[BuiltWheel, ...]:
 def _one(step: BuildStep, request: BuildRequest, built: Mapping[str, BuiltWheel]) -> BuiltWheel:
     """The wheel of one step, in the output folder: from the cache, else built now."""
     started, name = time.time(), f"build {step.project.name}"
-    hit = step.hit
+    hit, counted = step.hit, None
     if hit is not None:
         which = "cache that machines share" if hit.origin == "shared" else "cache"
         console.current().kept(name, f"nothing changed, wheel taken from the {which}")
     else:
         with console.current().stage(name) as stage:
-            hit = build_project.build(step, request, built, stage)
+            hit, counted = build_project.build(step, request, built, stage)
+        if counted is not None:
+            console.current().info(f"  {step.project.name}: {counted}")
     wheel = request.output_dir / hit.wheel.name
     _remove_others(wheel, step)
     if not (wheel.exists() and wheel.samefile(hit.wheel)):
@@ -93,6 +95,7 @@ def _one(step: BuildStep, request: BuildRequest, built: Mapping[str, BuiltWheel]
         cached=hit.origin != "built",
         origin=hit.origin,
         builder=hit.entry.builder,
+        compiler_cache=counted,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments, build_cache
+from cairn.cli import arguments, build_cache, build_options
 from cairn.cli.parser import add_command, add_commands
 from cairn.output import console
 
@@ -60,6 +60,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_jobs(parser, what="compile jobs")
     parser.add_argument("--clean", action="store_true", help="build everything again")
+    build_options.add_compiler_cache(parser)
     arguments.add_build_env(parser)
     parser.add_argument(
         "--env-dir", type=arguments.new_folder, metavar="DIR", help="where environments are kept"
@@ -97,6 +98,7 @@ def _job(options: argparse.Namespace) -> Job:
         version_suffix=options.version_suffix,
         jobs=options.jobs,
         clean=options.clean,
+        compiler_cache=build_options.compiler_cache(options),
         build_env=tuple(options.build_env),
         env_dir=options.env_dir,
         shared_cache=build_cache.shared_cache(options),

@@ -112,7 +112,8 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
 
 
 def _lock(options: argparse.Namespace) -> int:
-    from cairn.release.publish import distribution, mirror_lock, mirror_resolve, pip_settings
+    from cairn import pip_settings
+    from cairn.release.publish import distribution, mirror_lock, mirror_resolve
 
     stack, path = _lock_of(options)
     before = mirror_lock.read(path) if path.exists() else None

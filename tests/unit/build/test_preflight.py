@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cairn.build import job
-from cairn.build.model import CompilerCache, Job, WantedSdk
+from cairn.build.model import Job, WantedSdk
 from cairn.errors import (
     CairnError,
     PrerequisiteError,
@@ -118,19 +118,6 @@ def test_a_folder_that_is_no_checkout_or_has_nothing_to_build(wanted: Job, tmp_p
     assert "is not a git checkout" in str(refused(plain))
     (wanted.checkouts["torch"] / "setup.py").unlink()
     assert "nothing to build" in str(refused(wanted))
-
-
-@pytest.mark.parametrize("launcher", ["ccache", "sccache"])
-def test_a_compiler_cache_that_is_not_installed(
-    wanted: Job, launcher: CompilerCache, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    git = tmp_path / "bin" / "git"
-    git.parent.mkdir()
-    git.symlink_to("/usr/bin/git")
-    monkeypatch.setenv("PATH", str(git.parent))
-    error = refused(dataclasses.replace(wanted, compiler_cache=launcher))
-    assert isinstance(error, PrerequisiteError)
-    assert launcher in str(error)
 
 
 def test_a_machine_without_a_compiler_for_the_cpu(wanted: Job, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@
 | `{rocm_version}`, `{rocm_home}`, `{rocm_bin}`, `{rocm_cmake}` | the ROCm SDK and its folders |
 | `{jobs}` | compile jobs that this build may run at once |
 | `{environment}` | the folder of the virtual environment that the build runs in |
+| `{site_packages}` | where that environment has its packages |
 | `{source_dir}` | the folder of the tree that is built |
 | `{on_or_off:FEATURE}` | `ON` where the feature is enabled, else `OFF` |
 | `{PATH}` | `PATH` as it was |
@@ -124,10 +125,6 @@ def build_variables(
         # Read by torch's tools/setup_helpers/cmake.py, torch.utils.cpp_extension and triton's setup.py.
         "MAX_JOBS": values["jobs"],
     }
-    if request.compiler_cache is not None:
-        launcher = request.compiler_cache
-        # CMake takes these from the environment since 3.17 (cmake-env-variables).
-        variables |= {f"CMAKE_{lang}_COMPILER_LAUNCHER": launcher for lang in ("C", "CXX", "HIP")}
     given = template_of(request.stack, project, for_cpu=request.for_cpu)
     expanded = expand_all(given, values, where=f"environment of {project.name}")
     # The later wins: the stack over Cairn, and --build-env, which `overrides` has checked, over the stack.

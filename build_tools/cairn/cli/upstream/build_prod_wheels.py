@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments
+from cairn.cli import arguments, build_options
 from cairn.cli import main as program
 from cairn.cli.build import show_wheels
 from cairn.cli.parser import Parser, completion_asked
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.build.model import CompilerCache, Job
+    from cairn.build.model import Job
     from cairn.stack import Project, Stack
 
 _ALWAYS = "torch"  # upstream has no switch for it
@@ -30,7 +30,6 @@ _INDEX = "--index-url https://rocm.nightlies.amd.com/v2/gfx110X-all/"  # in the 
 # Upstream's release types to the channel that the SDK must be of, and stable, which upstream does not build.
 _CHANNELS = {name: name for name in ("dev", "nightly", "nightly-bkc", "prerelease", "stable")}
 _CHANNELS |= {"ci": "dev", "dev-bkc": "dev"}
-_CACHES: tuple[CompilerCache, ...] = ("ccache", "sccache")
 
 
 def main(argv: Sequence[str] | None = None, *, script: str) -> int:
@@ -142,8 +141,7 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
         default=None,
         help="build flash attention (default: where triton supports it)",
     )
-    for cache in _CACHES:
-        parser.add_argument(f"--use-{cache}", action=flag, default=False, help=f"compile through {cache}")
+    build_options.add_compiler_cache(parser)
     parser.add_argument("--clean", action=flag, default=False, help="build everything again")
 
 
@@ -171,9 +169,6 @@ def _build(options: argparse.Namespace) -> int:
 def _job(options: argparse.Namespace, stack: Stack) -> Job:
     from cairn.build.model import Job
 
-    caches = [c for c in _CACHES if getattr(options, f"use_{c}")]
-    if len(caches) > 1:
-        raise UsageError(f"{' and '.join(f'--use-{cache}' for cache in caches)} exclude each other")
     flash = options.enable_pytorch_flash_attention
     checkouts: dict[str, Path] = {}
     required = {_ALWAYS}
@@ -199,5 +194,5 @@ def _job(options: argparse.Namespace, stack: Stack) -> Job:
         features={} if flash is None else {"flash_attention": flash},
         channel=_CHANNELS.get(options.release_type),
         clean=options.clean,
-        compiler_cache=next(iter(caches), None),
+        compiler_cache=build_options.compiler_cache(options),
     )

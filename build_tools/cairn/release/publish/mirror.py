@@ -13,11 +13,11 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn import process
+from cairn import pip_settings, process
 from cairn.errors import NetworkError, ProcessError
 from cairn.release.index.generation import MIRRORED
 from cairn.release.index.snapshot import Index, Snapshot
-from cairn.release.publish import distribution, pip_settings, rules
+from cairn.release.publish import distribution, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.files import Published, publish_dists
 from cairn.release.publish.mirror_lock import is_of_sdk

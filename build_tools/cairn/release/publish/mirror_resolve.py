@@ -16,11 +16,11 @@ from packaging.version import Version
 
 from cairn import datafile, process, requirements, venv
 from cairn.errors import NetworkError
+from cairn.pip_settings import PipSettings
 from cairn.release.publish import distribution
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist
 from cairn.release.publish.mirror_lock import Asked, LockedFile, MirrorLock, in_order, is_of_sdk, lines_for
-from cairn.release.publish.pip_settings import PipSettings
 from cairn.stack import Stack
 
 _TIMEOUT = 600.0  # seconds; hundreds of projects take a few

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from cairn import files, process
+from cairn import files, pip_settings, process
 from cairn.errors import NetworkError, ProcessError, StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED
 from cairn.release.index.snapshot import Index, Snapshot
-from cairn.release.publish import distribution, mirror_lock, pip_settings, rules
+from cairn.release.publish import distribution, mirror_lock, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.files import publish_dists
 from cairn.release.publish.mirror_lock import LockedFile, MirrorLock

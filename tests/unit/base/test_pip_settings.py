@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cairn import pip_settings
 from cairn.errors import UsageError
-from cairn.release.publish import pip_settings
 
 LISTING = """\
 global.cert='/etc/company.pem'

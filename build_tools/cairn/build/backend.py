@@ -1,0 +1,202 @@
+"""A project's build backend, called in its environment: what it sees, the compiler cache in front."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import build as pypa_build
+
+from cairn import files, process, venv
+from cairn.build import environments
+from cairn.build.compiler_cache import session
+from cairn.build.inputs import source_tree, variables
+from cairn.build.log import causes, progress
+from cairn.build.model import BuildRequest, BuiltWheel, CacheStatistics
+from cairn.build.plan import BuildStep
+from cairn.build.postprocess import Context
+from cairn.errors import BuildError, CairnError, ProcessError
+from cairn.output import Progress, console
+from cairn.venv import VirtualEnvironment
+
+_TAIL = 12  # lines of a failed build that are shown
+
+
+def environment(
+    step: BuildStep, request: BuildRequest, built: Mapping[str, BuiltWheel], *, log: Path, say: Progress
+) -> VirtualEnvironment:
+    """An environment with the project's build requirements, the SDK and the wheels it is built against."""
+    sdk = request.sdk
+    content = environments.Content(
+        requirements=requirements_of(step, request),
+        wheels=tuple(built[name].wheel for name in step.needs),
+        sdk=sdk.environment if sdk else None,
+        sdk_digest=sdk.digest if sdk else None,
+        python=request.python,
+        what=step.project.name,
+    )
+    return environments.ready(content, request.packages(), log=log, say=say)
+
+
+def requirements_of(step: BuildStep, request: BuildRequest) -> tuple[str, ...]:
+    """What has to be installed to build a project, apart from the wheels of others."""
+    wanted = [*step.project.build_requires, *request.stack.extra_wheels]
+    listed = step.project.build_requires_file
+    if listed and (step.checkout / listed).exists():
+        wanted.append(f"-r {step.checkout / listed}")
+    return tuple(wanted)
+
+
+def context_of(
+    step: BuildStep,
+    request: BuildRequest,
+    built: Mapping[str, BuiltWheel],
+    stage: console.Stage,
+    *,
+    log: Path,
+) -> Context:
+    """A step with its environment, made now, and with what the placeholders of stack.toml stand for."""
+    env = environment(step, request, built, log=log, say=stage.update)
+    values = variables.placeholder_values(
+        request,
+        base_version=step.base_version,
+        built={name: wheel.version for name, wheel in built.items()},
+        source_dir=step.source_dir(),
+    )
+    pins = variables.exact_requirements(step.project, values, request=request)
+    values |= {"requirements": "|".join(pins)}
+    values |= {"environment": str(env.path), "site_packages": str(env.site_packages)}
+    return Context(step=step, request=request, built=built, env=env, values=values, stage=stage, log=log)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Called:
+    """What came of calling a backend: the wheel, and what a compiler cache counted."""
+
+    wheel: Path
+    compiler_cache: CacheStatistics | None
+
+
+@dataclass(kw_only=True)
+class Prepared:
+    """A build that may begin.
+
+    Attributes:
+        run: runs a program with the variables of the build, which writes into the log and on the screen.
+        compiler_cache: the cache in use, whose statistics are there when the block has ended.
+    """
+
+    run: Callable[[Sequence[str], Path | None, Mapping[str, str]], None]
+    compiler_cache: session.Session | None
+
+
+def call(context: Context, output_dir: Path) -> Called:
+    """Call `build_wheel` of the project's backend (PEP 517) in its environment.
+
+    Raises:
+        BuildError: it failed, or CMake has found other settings than the stack asks for.
+    """
+    step, request = context.step, context.request
+    settings = variables.expand_all(
+        step.project.config_settings, context.values, where=f"config_settings of {step.project.name}"
+    )
+    if request.sdk is None:  # no such module then, and scikit-build-core refuses to include none
+        settings = {name: text for name, text in settings.items() if text != step.project.rocm_init}
+    with prepared(context) as ready:
+
+        def runner(
+            cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None
+        ) -> None:
+            ready.run(cmd, Path(cwd) if cwd else None, extra_environ or {})
+
+        try:
+            # The constructor reads pyproject.toml, and reports what is wrong with it.
+            builder = pypa_build.ProjectBuilder(
+                step.source_dir(), python_executable=str(context.env.python), runner=runner
+            )
+            wheel = Path(builder.build("wheel", output_dir, dict(settings)))
+        except (pypa_build.BuildException, pypa_build.BuildBackendException) as error:
+            raise failure(context, error) from error
+    cache = ready.compiler_cache
+    return Called(wheel=wheel, compiler_cache=cache.statistics if cache else None)
+
+
+@contextlib.contextmanager
+def prepared(context: Context) -> Iterator[Prepared]:
+    """Have everything that programs of a build see: variables, temporary files, the compiler cache."""
+    step, stage, began = context.step, context.stage, time.time()
+    given = variables.build_variables(
+        step.project,
+        context.env,
+        context.values,
+        request=context.request,
+        epoch=source_tree.commit_time(step.checkout),
+    )
+
+    def advance(line: str) -> None:
+        stage.update(line, shown=progress.shown(line, stage.line))
+
+    def run(command: Sequence[str], cwd: Path | None, more: Mapping[str, str]) -> None:
+        process.run(command, cwd=cwd, env=given | dict(more), log=context.log, on_line=advance)
+
+    # Clang for HIP leaves an empty folder for every source it compiles: thousands, for torch.
+    with venv.temporary_files() as temporary:
+        given |= temporary
+        with _compiler_cache(context, given) as cache:
+            given |= cache.variables if cache else {}
+            try:
+                yield Prepared(run=run, compiler_cache=cache)
+            finally:
+                environments.give_back(context.env, step.project.name)
+                compiled = cache is not None and _compiled([step.checkout, Path(temporary["TMPDIR"])], began)
+    counted = cache.statistics if cache else None
+    if counted is not None and (problem := counted.problem(compiled=compiled)) is not None:
+        console.current().warn(f"{step.project.name}: {problem}")
+
+
+def _compiler_cache(
+    context: Context, given: Mapping[str, str]
+) -> contextlib.AbstractContextManager[session.Session | None]:
+    request = context.request
+    if request.compiler_cache is None:
+        return contextlib.nullcontext()
+    wanted = session.Wanted(
+        program=request.compiler_cache,
+        folder=request.launchers_of(context.step.project),
+        environment=context.env,
+        variables=given,
+        sdk_root=request.sdk.info.root if request.sdk else None,
+        source=request.pip,
+        log=context.log,
+    )
+    return session.opened(wanted, say=context.stage.update)
+
+
+def _compiled(folders: Sequence[Path], since: float) -> bool:
+    """Whether object files were written in one of the folders."""
+    for folder in folders:
+        for path in files.walk(folder):
+            with contextlib.suppress(OSError):
+                if path.suffix in (".o", ".obj") and path.lstat().st_mtime >= since:
+                    return True
+    return False
+
+
+def failure(context: Context, error: Exception) -> Exception:
+    """What to raise for an error of a backend: a full disk is one, and not a fault of the project."""
+    cause = getattr(error, "exception", None)
+    if isinstance(cause, CairnError | OSError) and not isinstance(cause, ProcessError):
+        return cause
+    # Where no program failed, the log does not know what did.
+    own = () if isinstance(cause, ProcessError) else (str(error),)
+    tail = causes.tail(context.log, _TAIL)
+    return BuildError(
+        f"building {context.step.project.name} failed",
+        log=context.log,
+        tail=(*(line.text for line in tail), *own) or (str(error),),
+        causes=causes.above(context.log, tail),
+        tip="fix what the lines above name and run the same command again: finished wheels are kept",
+    )

@@ -1,0 +1,116 @@
+"""The compilers of a machine: those that a build may find on PATH, and what tells one from another.
+
+A compiler cache knows a compiler by its file, and by default by that file's time. That is too much, since the
+same compiler in another container is not found again, and too little: `g++` only starts `cc1plus`, and
+clang is a small program over libclang-cpp.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from cairn import files, process
+from cairn.errors import CairnError
+
+# `g++`, `x86_64-linux-gnu-gcc-12`, `clang++-19`; not `gcc-ar`, `gcov`, `clang-format`.
+_NAME = re.compile(
+    r"(?:[a-z0-9_]+(?:-[a-z0-9_]+)*-)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+)(?:-[0-9][0-9.]*)?"
+)
+_CLANG = re.compile(r"clang(?:\+\+)?(?:-[0-9][0-9.]*)?")
+_PARTS = ("cc1", "cc1plus", "as")  # programs that the driver starts, and that make the object file
+_OF_CLANG = re.compile(r"=> (\S*/lib(?:LLVM|clang)\S*)")  # in what ldd(1) prints
+_TIMEOUT = 60.0  # seconds
+
+
+def on_path(path: str) -> dict[str, Path]:
+    """The compilers that a program finds by name: name to file, the first on PATH of each."""
+    found: dict[str, Path] = {}
+    for folder in filter(None, path.split(os.pathsep)):
+        for name in _names(folder):
+            if name not in found and os.access(file := Path(folder, name), os.X_OK) and file.is_file():
+                found[name] = file
+    return found
+
+
+def is_clang(name: str) -> bool:
+    """Whether a file name is one of clang's drivers."""
+    return _CLANG.fullmatch(name) is not None
+
+
+def hip_clang(variables: Mapping[str, str], sdk_root: Path | None) -> Path | None:
+    """The folder of the clang that hipcc calls; None where there is no hipcc.
+
+    Args:
+        variables: of the build.
+        sdk_root: of the ROCm SDK.
+    """
+    if named := variables.get("HIP_CLANG_PATH"):
+        return Path(named)
+    for place in ("lib/llvm/bin", "llvm/bin"):  # since ROCm 6, and before
+        if sdk_root is not None and (sdk_root / place / "clang++").exists():
+            return sdk_root / place
+    home = variables.get("ROCM_HOME") or variables.get("ROCM_PATH")
+    hipconfig = Path(home, "bin", "hipconfig") if home else Path("hipconfig")
+    try:
+        done = process.run(
+            [hipconfig, "--hipclangpath"], env=variables, timeout=_TIMEOUT, separate_stderr=True
+        )
+    except CairnError:
+        return None
+    folder = Path(done.output.strip())
+    return folder if folder.is_absolute() and folder.is_dir() else None
+
+
+def device_libraries(variables: Mapping[str, str], sdk_root: Path | None) -> Path | None:
+    """The folder of the bitcode that clang links into device code where its arguments name none."""
+
+    def named(*names: str) -> list[Path]:
+        return [Path(variables[name]) for name in names if variables.get(name)]
+
+    homes = [*filter(None, [sdk_root]), *named("ROCM_PATH", "ROCM_HOME"), Path("/usr")]
+    below = ("lib/llvm/amdgcn/bitcode", "amdgcn/bitcode", "lib/*/amdgcn/bitcode")  # ROCm 6, before, Debian
+    found = (path for home in homes for place in below for path in sorted(home.glob(place)))
+    return next(
+        (
+            path
+            for path in (*named("HIP_DEVICE_LIB_PATH", "DEVICE_LIB_PATH"), *found)
+            if any(path.glob("*.bc"))
+        ),
+        None,
+    )
+
+
+@functools.cache
+def digest_of(compiler: Path) -> str:
+    """A digest over the bytes that make up a compiler: its driver, what that starts, its libraries."""
+    parts = {compiler.resolve()}
+    for name in _PARTS:
+        path = Path(_output([str(compiler), f"-print-prog-name={name}"]).strip())
+        parts |= {path.resolve()} if path.is_absolute() and path.is_file() else set()
+    parts |= {Path(library).resolve() for library in _OF_CLANG.findall(_output(["ldd", str(compiler)]))}
+    digests = sorted(f"{path.name} {_sha256(path)}" for path in parts)
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+
+
+@functools.cache
+def _sha256(path: Path) -> str:
+    return files.sha256_of(path)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return [path.name for path in Path(folder).iterdir() if _NAME.fullmatch(path.name)]
+    except OSError:  # PATH may name folders that are not there
+        return []
+
+
+def _output(command: list[str]) -> str:
+    try:
+        return process.run(command, check=False, timeout=_TIMEOUT, separate_stderr=True).output
+    except CairnError:  # no such program, or it may not be run
+        return ""

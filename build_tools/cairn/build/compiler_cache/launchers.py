@@ -1,0 +1,214 @@
+"""The scripts that stand in front of the compilers of a build, in one folder of its own.
+
+    launch              puts the cache in front of the compiler that its arguments begin with
+    bin/g++, bin/cc, …  each compiler on PATH, through `launch`: for setuptools and torch's cpp_extension
+    bin/cmake           CMake without `bin`: it takes `launch` as its launcher, and the compilers as they are
+    hip/bin/clang++, …  the clang that hipcc calls (`HIP_CLANG_PATH`), through `launch`; beside it hip/lib
+
+CMake must not see `bin`, because projects write the path of the compiler into what they make
+(`torch.__config__` shows it), and what comes through the cache must be the same bytes as without it.
+
+The folder stays at its path: CMake keeps the launcher's path in the CMakeCache.txt of a tree.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cairn import files, owned
+from cairn.build.compiler_cache import compilers
+from cairn.build.model import CompilerCache
+
+# In sh, since it runs for each file that is compiled: Python takes longer to start than the cache to answer.
+_LAUNCH = """\
+#!/bin/sh
+# Puts {program} in front of a compiler: launch COMPILER ARGUMENT...  Written by Cairn for one build.
+case $1 in
+    {here}/*) exec "$@" ;;  # comes here again, by itself
+{identities}
+    *) identity={unknown} ;;
+esac
+
+# What is device code, which the device libraries are part of, though no preprocessor ever names them.
+libraries={libraries}
+device= before= site= shared=
+for word do
+    case $before$word in
+        --offload-arch*|*.hip|-xhip|'-x hip') device=1 ;;
+        --rocm-device-lib-path=*|--hip-device-lib-path=*) libraries=${{word#*=}} ;;
+        --rocm-path=*) libraries=${{word#*=}}/amdgcn/bitcode ;;
+        -ffile-prefix-map={site}=*) site=${{word#-ffile-prefix-map={site}=}} shared=1 ;;
+    esac
+    before=
+    case $word in -x) before='-x ' ;; esac
+done
+
+# Headers of packages, at paths that are the same in every environment.
+if [ "$shared" ]; then
+    before=
+    for word do
+        shift
+        case $before$word in
+{headers}
+        esac
+        before=
+        case $word in -I|-isystem|-iquote|-idirafter) before=-I ;; esac
+        set -- "$@" "$word"
+    done
+{maps}
+fi
+
+extra=
+if [ "$device" ]; then
+    for file in "$libraries"/*.bc; do
+        [ -f "$file" ] && extra=${{extra:+$extra{separator}}}$file
+    done
+fi
+{run}
+"""
+_CCACHE = """\
+[ "$extra" ] && export CCACHE_EXTRAFILES="$extra${{CCACHE_EXTRAFILES:+{separator}$CCACHE_EXTRAFILES}}"
+CCACHE_COMPILERCHECK=$identity
+export CCACHE_COMPILERCHECK
+exec {cache} "$@"
+"""
+_SCCACHE = """\
+[ "$extra" ] && export SCCACHE_EXTRAFILES="$extra${{SCCACHE_EXTRAFILES:+{separator}$SCCACHE_EXTRAFILES}}"
+SCCACHE_C_CUSTOM_CACHE_BUSTER=$identity
+export SCCACHE_C_CUSTOM_CACHE_BUSTER
+exec {cache} "$@"
+"""
+_COMPILER = """\
+#!/bin/sh
+exec {launch} {compiler} "$@"
+"""
+_CMAKE = """\
+#!/bin/sh
+# CMake has a launcher of its own for each language. Written by Cairn for one build.
+PATH={path}
+export PATH
+{compilers}
+exec cmake "$@"
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launchers:
+    """What goes into a folder of launchers.
+
+    Attributes:
+        folder: where they are, the same for each build of a tree.
+        program: which cache.
+        cache: its program.
+        path: the PATH of the build.
+        compilers: name on PATH to file.
+        chosen: the variables `CC` and `CXX` of the build, where it has them.
+        hip_clang: the folder of the clang that hipcc calls; None without one.
+        device_libraries: the folder of the bitcode that is linked into device code by default; None for none.
+        site_packages: of the environment the build runs in.
+        headers: packages there to the folders that stand for it (`cairn.build.compiler_cache.headers`).
+    """
+
+    folder: Path
+    program: CompilerCache
+    cache: Path
+    path: str
+    compilers: Mapping[str, Path]
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    hip_clang: Path | None = None
+    device_libraries: Path | None = None
+    site_packages: Path
+    headers: Mapping[str, Path] = field(default_factory=dict)
+
+    @property
+    def launch(self) -> Path:
+        """The script for CMake's `<LANG>_COMPILER_LAUNCHER` and for hipcc's."""
+        return self.folder / "launch"
+
+    @property
+    def bin(self) -> Path:
+        """What leads PATH."""
+        return self.folder / "bin"
+
+    @property
+    def hip_bin(self) -> Path:
+        """What takes the place of the clang of hipcc."""
+        return self.folder / "hip" / "bin"
+
+
+def write(wanted: Launchers) -> None:
+    """Write the folder, in place of what an earlier build had there."""
+    owned.empty_folder(wanted.folder)
+    hip = _of_hip(wanted)
+    _script(wanted.launch, _launch(wanted, hip))
+    for name, compiler in wanted.compilers.items():
+        _compiler(wanted.bin / name, compiler, wanted)
+    if shutil.which("cmake", path=wanted.path):
+        as_it_was = [f"{name}={shlex.quote(text)}" for name, text in wanted.chosen.items()]
+        as_it_was += [f"unset {name}" for name in ("CC", "CXX") if name not in wanted.chosen]
+        text = _CMAKE.format(path=shlex.quote(wanted.path), compilers="\n".join(as_it_was))
+        _script(wanted.bin / "cmake", text)
+    if wanted.hip_clang is not None:
+        wanted.hip_bin.mkdir(parents=True)
+        for path in wanted.hip_clang.iterdir():
+            if path.name in hip:
+                _compiler(wanted.hip_bin / path.name, path, wanted)
+            else:
+                (wanted.hip_bin / path.name).symlink_to(path)
+        # hipcc looks for clang's headers and libraries beside the folder of its programs.
+        (wanted.hip_bin.parent / "lib").symlink_to(wanted.hip_clang.parent / "lib")
+
+
+def _of_hip(wanted: Launchers) -> dict[str, Path]:
+    found = wanted.hip_clang.iterdir() if wanted.hip_clang is not None else ()
+    return {path.name: path for path in found if compilers.is_clang(path.name)}
+
+
+def _launch(wanted: Launchers, hip: Mapping[str, Path]) -> str:
+    known = {*wanted.compilers.values(), *hip.values()}
+    prefix = "string:" if wanted.program == "ccache" else ""
+    identities = [
+        f"    {shlex.quote(str(path))}) identity={prefix}{compilers.digest_of(path)} ;;"
+        for path in sorted(known)
+    ]
+    rules, maps = [], []
+    for package, folder in wanted.headers.items():
+        old, new = shlex.quote(f"{wanted.site_packages}/{package}"), shlex.quote(f"{folder}/{package}")
+        rules += [
+            f"            -isystem{old}/*include*) word=-isystem{new}${{word#-isystem{old}}} ;;",
+            f"            -I{old}/*include*)",
+            "                case $word in",
+            f"                    -I*) word=-I{new}${{word#-I{old}}} ;;",
+            f"                    *) word={new}${{word#{old}}} ;;",
+            "                esac ;;",
+        ]
+        maps.append(f'    set -- "$@" -ffile-prefix-map={shlex.quote(str(folder))}="$site"')
+    run = _CCACHE if wanted.program == "ccache" else _SCCACHE
+    separator = os.pathsep
+    return _LAUNCH.format(
+        program=wanted.program,
+        here=shlex.quote(str(wanted.folder)),
+        identities="\n".join(identities),
+        unknown="content" if wanted.program == "ccache" else "''",
+        libraries=shlex.quote(str(wanted.device_libraries or "/nonexistent")),
+        site=shlex.quote(str(wanted.site_packages)),
+        headers="\n".join(rules) or "            *) ;;",
+        maps="\n".join(maps) or "    :",
+        separator=separator,
+        run=run.format(cache=shlex.quote(str(wanted.cache)), separator=separator),
+    )
+
+
+def _compiler(script: Path, compiler: Path, wanted: Launchers) -> None:
+    launch, quoted = shlex.quote(str(wanted.launch)), shlex.quote(str(compiler))
+    _script(script, _COMPILER.format(launch=launch, compiler=quoted))
+
+
+def _script(path: Path, text: str) -> None:
+    files.write_text(path, text)
+    path.chmod(0o755)

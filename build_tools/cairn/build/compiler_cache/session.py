@@ -1,0 +1,187 @@
+"""A compiler cache in use by one build: the variables that put it in front, and what it counted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cairn import files, platforms, process
+from cairn.build.compiler_cache import compilers, headers, launchers, programs, statistics
+from cairn.build.model import CacheStatistics, CompilerCache
+from cairn.errors import CairnError, PrerequisiteError
+from cairn.output import Progress, console
+from cairn.venv import PackageSource, VirtualEnvironment
+
+_LANGUAGES = ("C", "CXX", "HIP")
+_START = 20.0  # seconds that sccache's server may take to listen
+_IDLE = "1800"  # seconds after which it ends by itself, where we were killed
+
+
+@dataclass(kw_only=True)
+class Session:
+    """A compiler cache in use.
+
+    Attributes:
+        variables: to be added to those of the build.
+        statistics: what it counted; None until the end, and where it could not be asked.
+    """
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    statistics: CacheStatistics | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a build needs of a compiler cache.
+
+    Attributes:
+        program: which.
+        folder: where its launchers are written, the same for each build of a tree.
+        environment: that the build runs in.
+        variables: of the build.
+        sdk_root: of the ROCm SDK; None without one.
+        source: where the program comes from if the machine has none.
+        log: of the build.
+    """
+
+    program: CompilerCache
+    folder: Path
+    environment: VirtualEnvironment
+    variables: Mapping[str, str]
+    sdk_root: Path | None
+    source: PackageSource
+    log: Path
+
+
+@contextlib.contextmanager
+def opened(wanted: Wanted, *, say: Progress) -> Iterator[Session]:
+    """Put the cache in front of all compilers of a build; its statistics are read when the block ends.
+
+    Raises:
+        BuildError: it cannot be installed.
+        PrerequisiteError: its server does not start.
+    """
+    cache = programs.get(wanted.program, wanted.source, log=wanted.log, say=say)
+    own = _of_ccache(wanted) if wanted.program == "ccache" else _of_sccache(wanted)
+    session = Session(variables=_launching(wanted, cache) | own)
+    given = {**wanted.variables, **session.variables}
+    if wanted.program == "ccache":
+        stats_log = Path(own["CCACHE_STATSLOG"])
+        stats_log.unlink(missing_ok=True)
+        try:
+            yield session
+        finally:
+            session.statistics = statistics.of_ccache(stats_log)
+    else:
+        with _server(cache, given, wanted.log):
+            try:
+                yield session
+            finally:
+                session.statistics = _asked(cache, given)
+
+
+def _launching(wanted: Wanted, cache: Path) -> dict[str, str]:
+    """Write the launchers; the variables by which a build finds them."""
+    if platforms.here.stack_section() == "windows":  # no sh: CMake alone, and by the program itself
+        return {f"CMAKE_{lang}_COMPILER_LAUNCHER": str(cache) for lang in _LANGUAGES}
+    given = wanted.variables
+    hip_clang = compilers.hip_clang(given, wanted.sdk_root)
+    chosen = {name: given[name] for name in ("CC", "CXX") if name in given}
+    made = launchers.Launchers(
+        folder=wanted.folder,
+        program=wanted.program,
+        cache=cache,
+        path=given["PATH"],
+        compilers=compilers.on_path(given["PATH"]) | _named(chosen),
+        chosen=chosen,
+        hip_clang=hip_clang,
+        device_libraries=compilers.device_libraries(given, wanted.sdk_root),
+        site_packages=wanted.environment.site_packages,
+        headers=headers.shared(wanted.environment, files.cache_dir() / "headers"),
+    )
+    launchers.write(made)
+    found = {f"CMAKE_{lang}_COMPILER_LAUNCHER": str(made.launch) for lang in _LANGUAGES}
+    found |= {name: _through(made, text) for name, text in chosen.items()}
+    found |= {
+        "PATH": os.pathsep.join([str(made.bin), given["PATH"]]),
+        # scikit-build-core takes the CMake of the environment by its path, past `bin/cmake`, unless told so.
+        "CMAKE_EXECUTABLE": str(made.bin / "cmake"),
+        # torch's cpp_extension would put a ccache of the machine in front of ours.
+        "TORCH_NO_COMPILER_WRAPPER": "1",
+        "USE_CCACHE": "0",  # likewise torch's CMakeLists.txt
+    }
+    if not (made.bin / "cmake").exists():
+        del found["CMAKE_EXECUTABLE"]
+    if hip_clang is not None:
+        # hipcc calls clang by its path; since ROCm 7.13 it knows a launcher, which must not come twice.
+        found["HIP_CLANG_PATH"] = str(made.hip_bin)
+    return found
+
+
+def _named(chosen: Mapping[str, str]) -> dict[str, Path]:
+    """The compilers that `CC` and `CXX` name by a path."""
+    words = (text.split()[0] for text in chosen.values() if text.split())
+    return {
+        Path(word).name: Path(word) for word in words if Path(word).is_absolute() and Path(word).is_file()
+    }
+
+
+def _through(made: launchers.Launchers, text: str) -> str:
+    """The value of `CC` or `CXX`, with our script for the compiler that it begins with."""
+    word, _, rest = text.partition(" ")
+    script = made.bin / Path(word).name
+    return " ".join(filter(None, (str(script) if script.exists() else word, rest)))
+
+
+def _of_ccache(wanted: Wanted) -> dict[str, str]:
+    """Ccache's own variables; what the user has set of them stays."""
+    return {
+        # Configuration is read from this folder too, and not from that of the user.
+        "CCACHE_DIR": wanted.variables.get("CCACHE_DIR") or str(files.cache_dir() / "ccache"),
+        "CCACHE_STATSLOG": str(wanted.folder.with_name(f"{wanted.folder.name}-ccache.log")),
+    }
+
+
+def _of_sccache(wanted: Wanted) -> dict[str, str]:
+    """Sccache's own variables: a server that is ours alone."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return {
+        "SCCACHE_DIR": wanted.variables.get("SCCACHE_DIR") or str(files.cache_dir() / "sccache"),
+        "SCCACHE_SERVER_PORT": str(port),
+        "SCCACHE_IDLE_TIMEOUT": _IDLE,
+    }
+
+
+@contextlib.contextmanager
+def _server(cache: Path, given: Mapping[str, str], log: Path) -> Iterator[None]:
+    """Sccache's server, in the foreground, as a program of ours."""
+    env = {**given, "SCCACHE_START_SERVER": "1", "SCCACHE_NO_DAEMON": "1"}
+    with process.background([cache], env=env, log=log) as ended:
+        deadline = time.monotonic() + _START
+        while not _listens(int(given["SCCACHE_SERVER_PORT"])):
+            if ended() or time.monotonic() > deadline:
+                raise PrerequisiteError(f"the server of {cache} did not start", tip=f"see {log}")
+            time.sleep(0.05)
+        yield
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def _asked(cache: Path, given: Mapping[str, str]) -> CacheStatistics | None:
+    command = [str(cache), "--show-stats", "--stats-format=json"]
+    try:
+        return statistics.of_sccache(process.run(command, env=given, timeout=60, separate_stderr=True).output)
+    except (CairnError, ValueError, KeyError) as error:
+        console.current().warn(f"sccache does not say what it did: {error}")
+        return None

@@ -1,0 +1,207 @@
+"""The environments that builds run in: one for each distinct content, shared, and checked before reuse.
+
+The name of its folder is a digest of all that is in it: the interpreter, the exact files of every
+requirement, the wheels that are built against, and the ROCm SDK. A note is written into it last, with what it
+holds: an environment without one is half made, and one that differs from its note (a build has installed
+something into it, or files are gone) is made again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import hashlib
+import json
+import os
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packaging.utils import parse_wheel_filename
+
+from cairn import datafile, files, interpreters, venv
+from cairn.build import cache, resolve
+from cairn.build.pip_install import pip_install
+from cairn.errors import SystemFailureError, UsageError
+from cairn.interpreters import Interpreter
+from cairn.output import Progress, console
+from cairn.venv import PackageSource, VirtualEnvironment
+
+_NOTE = "cairn-environment.json"
+_KEPT = dt.timedelta(days=30)
+_FORMAT = 1  # part of every name: raise it when an environment of the same content is made differently
+_WAIT = 3600.0  # seconds that another run may take to make one
+
+
+class _Note(datafile.Value, tag_field="schema", tag="cairn.build-environment/1"):
+    """What an environment was made of, and a digest of the files it had then."""
+
+    requirements: tuple[str, ...]
+    inventory: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What an environment holds.
+
+    Attributes:
+        requirements: lines of a requirements file.
+        wheels: files that are installed too, the wheels that are built against.
+        sdk: the environment of the ROCm SDK, imported from there; None without one.
+        sdk_digest: of what is installed in it.
+        python: the interpreter.
+        what: it is for, in messages: the name of a project or a tool.
+    """
+
+    requirements: tuple[str, ...]
+    wheels: tuple[Path, ...] = ()
+    sdk: Path | None = None
+    sdk_digest: str | None = None
+    python: Interpreter = field(default_factory=interpreters.own)
+    what: str
+
+
+def root() -> Path:
+    """The folder of all environments."""
+    return files.cache_dir() / "build-envs"
+
+
+def ready(
+    content: Content, source: PackageSource, *, log: Path, say: Progress, offline: bool = False
+) -> VirtualEnvironment:
+    """The environment with this content, made now where there is none.
+
+    Args:
+        content: what it holds.
+        source: where pip and uv find it.
+        log: receives what pip says.
+        say: called with a line of progress.
+        offline: ask no index.
+
+    Raises:
+        BuildError: the requirements contradict each other, or pip refused.
+        NetworkError: an index could not be reached.
+    """
+    say("resolving its build requirements")
+    named = ((parse_wheel_filename(wheel.name)[0], wheel.absolute()) for wheel in content.wheels)
+    wheels = [f"{name} @ {wheel.as_uri()}" for name, wheel in named]
+    locked = resolve.lock(
+        [*content.requirements, *wheels],
+        source,
+        python=content.python.path,
+        offline=offline,
+        what=content.what,
+    )
+    env = venv.describe(root() / _digest(content, locked)[:20])
+    with files.locked(
+        env.path.with_suffix(".lock"),
+        timeout=_WAIT,
+        on_wait=lambda: say("waiting for another run to make it"),
+    ):
+        if not _is_whole(env):
+            trim(_KEPT)
+            say("making its environment")
+            _make(env, content, locked, source, log=log, say=say)
+        os.utime(env.path / _NOTE)  # its last use, for `trim`
+    return env
+
+
+def give_back(env: VirtualEnvironment, what: str) -> None:
+    """Look at an environment after a build: one that the build has changed is not used again."""
+    note = _read(env)
+    if note is not None and note.inventory != _inventory(env):
+        console.current().warn(
+            f"the build of {what} has changed its environment: the next build gets a new one"
+        )
+        (env.path / _NOTE).unlink(missing_ok=True)
+
+
+def trim(unused: dt.timedelta) -> tuple[Path, ...]:
+    """Remove the environments that no build has used for so long; returns those that were removed."""
+    removed = []
+    for folder in sorted(path for path in root().glob("*") if path.is_dir()):
+        note = folder / _NOTE
+        # A lock file is written when it is taken: one without a note may be under way.
+        used = max(
+            (p.stat().st_mtime for p in (note, folder.with_suffix(".lock")) if p.exists()), default=0.0
+        )
+        if time.time() - used > unused.total_seconds():
+            with (
+                contextlib.suppress(SystemFailureError),
+                files.locked(folder.with_suffix(".lock"), timeout=0.1),
+            ):
+                shutil.rmtree(folder, ignore_errors=True)
+                removed.append(folder)
+    return tuple(removed)
+
+
+def _make(
+    env: VirtualEnvironment,
+    content: Content,
+    locked: str,
+    source: PackageSource,
+    *,
+    log: Path,
+    say: Progress,
+) -> None:
+    venv.create(env.path, python=content.python.path)
+    if content.sdk is not None:
+        venv.share(env, venv.describe(content.sdk))
+    if locked:
+        listed = env.path / "requirements.txt"
+        listed.write_text(locked, encoding="utf-8")
+        # pip checks the hashes: what is installed is what the name of the folder stands for.
+        pip_install(env, ["-r", str(listed)], source, log=log, options=["--no-deps"], on_line=say)
+    note = _Note(requirements=tuple(_pins(locked)), inventory=_inventory(env))
+    datafile.write(env.path / _NOTE, note)
+
+
+def _is_whole(env: VirtualEnvironment) -> bool:
+    note = _read(env)
+    return note is not None and env.python.exists() and note.inventory == _inventory(env)
+
+
+def _read(env: VirtualEnvironment) -> _Note | None:
+    try:
+        return datafile.read(env.path / _NOTE, _Note)
+    except (UsageError, OSError):
+        return None
+
+
+def _inventory(env: VirtualEnvironment) -> str:
+    """A digest over name, size and time of every file; bytecode, which Python writes when it likes, aside."""
+    found = []
+    for place in (*env.sites[:1], env.bin):
+        for path in files.walk(place):
+            if "__pycache__" not in path.parts:
+                info = path.lstat()
+                found.append((str(path.relative_to(env.path)), info.st_size, info.st_mtime_ns))
+    return hashlib.sha256(json.dumps(sorted(found)).encode(errors="surrogateescape")).hexdigest()
+
+
+def _digest(content: Content, locked: str) -> str:
+    return cache.key_of(
+        {
+            "format": _FORMAT,
+            "python": [
+                os.path.realpath(content.python.path),
+                content.python.release,
+                content.python.platform,
+            ],
+            "requirements": _without_places(locked),
+            "wheels": [files.sha256_of(wheel) for wheel in content.wheels],
+            "sdk": [str(content.sdk), content.sdk_digest],
+        }
+    )
+
+
+def _pins(locked: str) -> list[str]:
+    """The requirements of a lock, without its hashes."""
+    lines = (line.split(" \\")[0].strip() for line in locked.splitlines())
+    return [line for line in lines if line and not line.startswith(("#", "--"))]
+
+
+def _without_places(locked: str) -> list[str]:
+    """A lock without where its wheels lie: their bytes are in the digest."""
+    return [line.partition(" @ file:")[0] for line in locked.splitlines()]

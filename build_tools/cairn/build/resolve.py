@@ -1,0 +1,94 @@
+"""Build requirements resolved to exact files by uv, before anything is installed or compiled.
+
+uv needs metadata alone, and a fraction of a second where pip needs several. It asks the indexes that the
+user's pip is set up for (`cairn.pip_settings`); what it finds, with hashes, is what pip then installs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from cairn import pip_settings, process, venv
+from cairn.errors import BuildError, NetworkError
+from cairn.venv import PackageSource
+
+_TIMEOUT = 900.0  # seconds; an sdist without metadata has to be built to be asked
+_SHOWN_LINES = 12
+_NETWORK_SIGNS = re.compile(
+    r"error sending request|[Ff]ailed to fetch|client error \(Connect\)|dns error"
+    r"|[Nn]etwork connectivity is disabled"
+)
+
+
+def lock(
+    requirements: Sequence[str],
+    source: PackageSource,
+    *,
+    python: Path,
+    offline: bool = False,
+    what: str,
+) -> str:
+    """Exact requirements with hashes, as the text of a requirements file; empty where there are none.
+
+    Args:
+        requirements: lines of a requirements file; a wheel is `name @ file:///…`.
+        source: where files are looked for, besides the user's own index.
+        python: the interpreter they are for.
+        offline: ask no index.
+        what: they are for, in an error.
+
+    Raises:
+        BuildError: they contradict each other, or no index has one of them.
+        NetworkError: an index is out of reach.
+    """
+    if not requirements:
+        return ""
+    settings = pip_settings.read()
+    command = [
+        venv.uv_program(),
+        "pip",
+        "compile",
+        "-",
+        "--no-config",
+        "--quiet",
+        "--no-header",
+        "--no-annotate",
+    ]
+    command += ["--generate-hashes", "--python", str(python), "--no-python-downloads"]
+    command += settings.uv_options()
+    command += _options(source)
+    command += ["--offline"] if offline else []
+    done = process.run(
+        command,
+        env=settings.uv_environment(),
+        stdin="\n".join(requirements).encode(),
+        timeout=_TIMEOUT,
+        check=False,
+        separate_stderr=True,
+    )
+    if done.returncode == 0:
+        return done.output
+    lines = process.tail(done.stderr)[-_SHOWN_LINES:]
+    if _NETWORK_SIGNS.search(done.stderr):
+        raise NetworkError(
+            f"the build requirements of {what} cannot be looked up: {' '.join(lines)[-400:]}",
+            tip="check the network; --find-links names a folder that has them",
+        )
+    raise BuildError(
+        f"the build requirements of {what} cannot be met: {' '.join(requirements)}",
+        tail=lines,
+        tip="see what uv says above; nothing was compiled",
+    )
+
+
+def _options(source: PackageSource) -> list[str]:
+    words = ["--no-index"] if source.no_index else []
+    if source.index_url:
+        words += ["--default-index", source.index_url]
+    for link in source.find_links:
+        # uv refuses a folder that does not exist, which pip only warns of.
+        if "://" in link or Path(link).is_dir():
+            words += ["--find-links", link]
+    return [*words, "--prerelease", "allow"] if source.pre else words

@@ -1,0 +1,216 @@
+"""The real ccache and sccache, in front of real compilers."""
+
+import os
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cairn import process
+from cairn.build import plan, scheduler
+from cairn.build.compiler_cache import compilers, launchers, programs
+from cairn.build.model import BuildRequest, BuiltWheel, CompilerCache
+from cairn.stack import Environment, Origin, Project, Stack
+from cairn.venv import PackageSource
+from helpers.build import repository
+
+SETUPTOOLS = """
+from setuptools import Extension, setup
+
+setup(name="host", version="1", ext_modules=[Extension("host", ["host.cpp", "free.cpp"])])
+"""
+HOST = """
+#include <Python.h>
+extern const char *place();
+static PyModuleDef module = {PyModuleDef_HEAD_INIT, "host", 0, -1, 0};
+PyMODINIT_FUNC PyInit_host() { return place() ? PyModule_Create(&module) : 0; }
+"""
+FREE = "const char *place() { return __FILE__ __DATE__; }\n"
+CMAKE_SETUP = """
+import pathlib, subprocess, sys
+from setuptools import setup
+from setuptools.command.build_ext import build_ext
+from setuptools import Extension
+
+class CMake(build_ext):
+    def run(self):
+        pathlib.Path("build").mkdir(exist_ok=True)
+        subprocess.check_call(["cmake", "-S", ".", "-B", "build", "-G", "Ninja"])
+        subprocess.check_call(["cmake", "--build", "build"])
+        library = next(pathlib.Path("build").glob("libfree.so"))
+        pathlib.Path(self.build_lib, "host").mkdir(parents=True, exist_ok=True)
+        self.copy_file(str(library), str(pathlib.Path(self.build_lib, "host", "libfree.so")))
+
+setup(name="host", packages=["host"], ext_modules=[Extension("host", [])], cmdclass={"build_ext": CMake})
+"""
+CMAKE_LISTS = """
+cmake_minimum_required(VERSION 3.18)
+project(host CXX)
+# As torch does for torch.__config__.
+file(WRITE ${CMAKE_BINARY_DIR}/compiler.h "#define COMPILER \\"${CMAKE_CXX_COMPILER}\\"")
+add_library(free SHARED free.cpp)
+target_include_directories(free PRIVATE ${CMAKE_BINARY_DIR})
+"""
+CMAKE_FREE = '#include "compiler.h"\nextern "C" const char *place() { return COMPILER; }\n'
+
+
+@pytest.fixture(autouse=True)
+def own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CCACHE_DIR", str(tmp_path / "ccache"))
+    monkeypatch.setenv("SCCACHE_DIR", str(tmp_path / "sccache"))
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Callable[..., BuiltWheel]:
+    """Builds a tree from nothing; the wheel cache is never asked."""
+
+    def of(tree: Path, cache: CompilerCache | None, **environment: str) -> BuiltWheel:
+        project = Project(
+            name="host",
+            distribution="host",
+            checkout_dir="host",
+            origin=Origin(url="u"),
+            hashtag="main",
+            version_file="",
+            build_requires=("setuptools==84.2.1", "wheel==0.48.0"),
+            environment=Environment(
+                always={"CXXFLAGS": "-ffile-prefix-map={site_packages}=. -g0", **environment}
+            ),
+        )
+        request = BuildRequest(
+            stack=Stack(name="s", line="l", targets=("cpu",), projects=(project,)),
+            checkouts={"host": tree},
+            output_dir=tmp_path / "out",
+            work_dir=tmp_path / "work",
+            cache_dir=tmp_path / "wheels",
+            targets=("cpu",),
+            jobs=1,
+            clean=True,
+            compiler_cache=cache,
+        )
+        (wheel,) = scheduler.run(plan.make(request))
+        return wheel
+
+    return of
+
+
+def members(wheel: BuiltWheel) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel.wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.mark.parametrize("cache", ["ccache", "sccache"])
+def test_a_setuptools_build_is_compiled_once_and_is_the_same_bytes(
+    build: Callable[..., BuiltWheel], tmp_path: Path, cache: CompilerCache
+) -> None:
+    files = {"setup.py": SETUPTOOLS, "host.cpp": HOST, "free.cpp": FREE}
+    tree = repository(tmp_path / "a tree", files)
+    plain = build(tree, None)
+    assert plain.compiler_cache is None
+    first = build(tree, cache)
+    assert first.compiler_cache is not None
+    assert (first.compiler_cache.hits, first.compiler_cache.misses) == (0, 2)
+    second = build(tree, cache)
+    assert second.compiler_cache is not None
+    assert (second.compiler_cache.hits, second.compiler_cache.misses) == (2, 0)
+    assert members(plain) == members(first) == members(second)
+
+
+@pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("ninja")), reason="no CMake and ninja here")
+def test_cmake_gets_the_launcher_and_never_sees_our_scripts(
+    build: Callable[..., BuiltWheel], tmp_path: Path
+) -> None:
+    files = {
+        "setup.py": CMAKE_SETUP,
+        "CMakeLists.txt": CMAKE_LISTS,
+        "free.cpp": CMAKE_FREE,
+        "host/__init__.py": "",
+    }
+    tree = repository(tmp_path / "tree", files | {".gitignore": "build\n"})
+    plain, first, second = build(tree, None), build(tree, "ccache"), build(tree, "ccache")
+    assert first.compiler_cache is not None
+    assert second.compiler_cache is not None
+    # CMake's own check of the compiler goes through the cache too.
+    assert first.compiler_cache.misses
+    assert (second.compiler_cache.hits, second.compiler_cache.misses) == (first.compiler_cache.misses, 0)
+    assert members(plain) == members(first) == members(second)  # the path of the compiler is in them
+
+
+def test_a_cache_that_sees_nothing_is_not_believed(
+    build: Callable[..., BuiltWheel], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    past = f"""
+import os, subprocess
+from setuptools import setup
+os.makedirs("build", exist_ok=True)
+subprocess.check_call([{shutil.which("g++")!r}, "-c", "free.cpp", "-o", "build/past.o"])
+setup(name="host", version="1", py_modules=["host"])
+"""
+    build(repository(tmp_path / "tree", {"setup.py": past, "free.cpp": FREE, "host.py": ""}), "ccache")
+    assert "ccache counted no compilation, although files were compiled" in capsys.readouterr().err
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> launchers.Launchers:
+    """Launchers for Debian's hipcc and its clang, with a folder of device libraries of its own."""
+    hipcc = shutil.which("hipcc")
+    libraries = compilers.device_libraries({}, None)
+    clang = compilers.hip_clang(dict(os.environ), None)
+    if hipcc is None or libraries is None or clang is None:
+        pytest.skip("no hipcc here: apt install hipcc rocm-device-libs libamdhip64-dev")
+    bitcode = tmp_path / "device libraries"
+    shutil.copytree(libraries, bitcode)
+    made = launchers.Launchers(
+        folder=tmp_path / "launchers",
+        program="ccache",
+        cache=programs.get("ccache", PackageSource(), log=tmp_path / "log", say=lambda _: None),
+        path=os.environ["PATH"],
+        compilers=compilers.on_path(os.environ["PATH"]),
+        hip_clang=clang,
+        device_libraries=bitcode,
+        site_packages=tmp_path / "site-packages",
+    )
+    launchers.write(made)
+    return made
+
+
+@pytest.mark.slow
+def test_device_code_is_kept_by_target_and_device_libraries(
+    device: launchers.Launchers, tmp_path: Path
+) -> None:
+    source = tmp_path / "kernel.hip"
+    source.write_text(
+        "#include <hip/hip_runtime.h>\n"
+        "__global__ void k(float *x) { x[threadIdx.x] = sinf(x[threadIdx.x]); }\n"
+    )
+    bitcode = device.device_libraries
+    assert bitcode is not None
+    log = tmp_path / "stats.log"
+
+    def compile_for(target: str) -> tuple[str, bytes]:
+        log.unlink(missing_ok=True)
+        given = {
+            **os.environ,
+            "PATH": f"{device.bin}:{os.environ['PATH']}",
+            "HIP_PLATFORM": "amd",
+            "HIP_CLANG_PATH": str(device.hip_bin),
+            "DEVICE_LIB_PATH": str(bitcode),
+            "CCACHE_STATSLOG": str(log),
+        }
+        out = tmp_path / "kernel.o"
+        process.run(["hipcc", f"--offload-arch={target}", "-c", source, "-o", out], env=given)
+        counted = [line for line in log.read_text().splitlines() if not line.startswith("#")]
+        return (
+            "hit" if "direct_cache_hit" in counted or "preprocessed_cache_hit" in counted else "miss"
+        ), out.read_bytes()
+
+    first = compile_for("gfx90a")
+    assert first[0] == "miss"
+    assert compile_for("gfx90a") == ("hit", first[1])
+    assert compile_for("gfx1030")[0] == "miss"
+    assert compile_for("gfx90a")[0] == "hit"
+    # Another device library: the preprocessor sees nothing of it, the code object has it inside.
+    (bitcode / "ocml.bc").write_bytes((bitcode / "ocml.bc").read_bytes() + b"\0" * 4)
+    assert compile_for("gfx90a")[0] == "miss"

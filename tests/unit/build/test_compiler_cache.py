@@ -1,0 +1,174 @@
+import dataclasses
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cairn.build.compiler_cache import compilers, launchers, statistics
+from cairn.build.model import CacheStatistics
+
+LOG = """# /src/a.cpp
+cache_miss
+direct_cache_miss
+local_storage_miss
+preprocessed_cache_miss
+# /src/b.cpp
+direct_cache_hit
+local_storage_hit
+# /src/c.cpp
+preprocessed_cache_hit
+# link
+called_for_link
+# /src/d.F
+unsupported_source_language
+# /src/e.cpp
+internal_error
+"""
+SCCACHE = """{"stats": {"compile_requests": 5, "requests_not_cacheable": 1, "non_cacheable_compilations": 0,
+"cache_errors": {"counts": {"C/C++": 1}}, "cache_hits": {"counts": {"C/C++": 3, "HIP": 2}},
+"cache_misses": {"counts": {"C/C++": 4}}, "cache_timeouts": 0, "cache_read_errors": 0}}"""
+
+
+def test_a_log_of_ccache_is_counted(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert statistics.of_ccache(log).calls == 0, "nothing was compiled"
+    log.write_text(LOG)
+    found = statistics.of_ccache(log)
+    assert (found.hits, found.misses, found.uncached, found.errors) == (2, 1, 1, 1)
+    assert str(found) == "ccache 2 of 3 compilations from the cache (66%), 1 not cacheable, 1 errors"
+
+
+def test_statistics_of_sccache_are_counted() -> None:
+    found = statistics.of_sccache(SCCACHE)
+    assert (found.hits, found.misses, found.uncached, found.errors) == (5, 4, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("counted", "compiled", "problem"),
+    [
+        ({}, False, None),
+        ({}, True, "counted no compilation"),
+        ({"misses": 1}, True, None),
+        ({"errors": 4, "misses": 1}, True, "failed 4 times"),
+    ],
+)
+def test_implausible_counts_are_named(counted: dict[str, int], compiled: bool, problem: str | None) -> None:  # noqa: FBT001
+    said = CacheStatistics(program="ccache", **counted).problem(compiled=compiled)
+    assert (said is None) if problem is None else problem in (said or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("g++", True),
+        ("x86_64-linux-gnu-gcc-12", True),
+        ("clang++-19", True),
+        ("c++", True),
+        ("gcc-ar-12", False),
+        ("gcov", False),
+        ("clang-format-19", False),
+        ("ccache", False),
+        ("ccmake", False),
+    ],
+)
+def test_compilers_are_known_by_their_names(name: str, is_one: bool, tmp_path: Path) -> None:  # noqa: FBT001
+    (tmp_path / name).write_text("#!/bin/sh\n")
+    (tmp_path / name).chmod(0o755)
+    assert (name in compilers.on_path(f"/no/such/folder{os.pathsep}{tmp_path}")) is is_one
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> launchers.Launchers:
+    """Launchers whose cache says how it was called, in folders with a space and a quote in their names."""
+    place = tmp_path / "it's a place"
+    place.mkdir()
+    echo = place / "echo"
+    echo.write_text(
+        '#!/bin/sh\nprintf "%s\\n" "$CCACHE_COMPILERCHECK" "${CCACHE_EXTRAFILES-none}" "$PATH" "$@"\n'
+    )
+    echo.chmod(0o755)
+    (place / "bitcode").mkdir()
+    for name in ("ocml.bc", "ockl.bc"):
+        (place / "bitcode" / name).touch()
+    headers = place / "headers" / "0123"
+    site = place / "env" / "site-packages"
+    return launchers.Launchers(
+        folder=place / "launchers",
+        program="ccache",
+        cache=echo,
+        path=os.environ["PATH"],
+        compilers={"g++": Path("/usr/bin/env")},
+        device_libraries=place / "bitcode",
+        site_packages=site,
+        headers={"torch": headers},
+    )
+
+
+def called(made: launchers.Launchers, *arguments: str) -> list[str]:
+    launchers.write(made)
+    return subprocess.check_output([made.bin / "g++", *arguments], text=True).splitlines()
+
+
+def test_a_compiler_is_named_by_its_bytes(made: launchers.Launchers) -> None:
+    check, extra, _, *arguments = called(made, "-c", "a b.cpp", "")
+    assert check == f"string:{compilers.digest_of(Path('/usr/bin/env'))}"
+    assert extra == "none", "host code has nothing of the device libraries"
+    assert arguments == ["/usr/bin/env", "-c", "a b.cpp", ""]
+
+
+def test_only_device_code_goes_by_the_device_libraries(made: launchers.Launchers) -> None:
+    bitcode = made.device_libraries
+    for arguments in (["-x", "hip", "a.cu"], ["-xhip", "a"], ["--offload-arch=gfx942", "a"], ["a.hip"]):
+        assert called(made, *arguments)[1] == f"{bitcode}/ockl.bc:{bitcode}/ocml.bc"
+    other = made.folder.parent / "other"
+    other.mkdir()
+    (other / "ocml.bc").touch()
+    assert called(made, f"--rocm-device-lib-path={other}", "a.hip")[1] == f"{other}/ocml.bc"
+
+
+def test_headers_of_packages_are_at_one_path_where_the_build_hides_where_they_are(
+    made: launchers.Launchers,
+) -> None:
+    site, headers = made.site_packages, made.headers["torch"]
+    given = [
+        f"-I{site}/torch/include",
+        "-isystem",
+        f"{site}/torch/include/torch/csrc/api/include",
+        "-I",
+        f"{site}/torch/include",
+        f"{site}/torch/lib/libtorch.so",
+        "-I/usr/include/python3.11",
+    ]
+    assert called(made, *given)[4:] == given, "the path may be in what is made"
+    hidden = f"-ffile-prefix-map={site}=."
+    assert called(made, hidden, *given)[4:] == [
+        hidden,
+        f"-I{headers}/torch/include",
+        "-isystem",
+        f"{headers}/torch/include/torch/csrc/api/include",
+        "-I",
+        f"{headers}/torch/include",
+        f"{site}/torch/lib/libtorch.so",
+        "-I/usr/include/python3.11",
+        f"-ffile-prefix-map={headers}=.",
+    ]
+
+
+def test_a_script_of_ours_behind_the_launcher_is_not_put_behind_it_twice(made: launchers.Launchers) -> None:
+    launchers.write(made)
+    once = subprocess.check_output([made.bin / "g++", "-c"], text=True)
+    assert subprocess.check_output([made.launch, made.bin / "g++", "-c"], text=True) == once
+
+
+def test_cmake_sees_the_compilers_as_they_are(made: launchers.Launchers, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "cmake").write_text('#!/bin/sh\nprintf "%s\\n" "$PATH" "${CC-none}" "$CXX" "$@"\n')
+    (tools / "cmake").chmod(0o755)
+    path = f"{tools}{os.pathsep}{os.environ['PATH']}"
+    wanted = dataclasses.replace(made, path=path, chosen={"CXX": "/opt/clang++ -m64"})
+    launchers.write(wanted)
+    seen = {"PATH": f"{wanted.bin}{os.pathsep}{path}", "CC": "ours", "CXX": "ours"}
+    said = subprocess.check_output([wanted.bin / "cmake", "-B", "a b"], env=seen, text=True)
+    assert said.splitlines() == [path, "none", "/opt/clang++ -m64", "-B", "a b"]

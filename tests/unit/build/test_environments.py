@@ -1,0 +1,122 @@
+import concurrent.futures
+import datetime as dt
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from cairn import venv
+from cairn.build import environments
+from cairn.build.environments import Content
+from cairn.errors import BuildError
+from cairn.venv import PackageSource, VirtualEnvironment
+from helpers.wheels import build_wheel
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def ready(tmp_path: Path, *requirements: str, what: str = "torch") -> VirtualEnvironment:
+    source = PackageSource(no_index=True, find_links=(str(tmp_path / "links"),))
+    content = Content(requirements=requirements, what=what)
+    return environments.ready(content, source, log=tmp_path / "log", say=lambda _: None)
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Path:
+    (tmp_path / "links").mkdir()
+    return build_wheel(tmp_path / "links", name="tool", requires=())
+
+
+def inode(env: VirtualEnvironment) -> int:
+    return env.site_packages.stat().st_ino
+
+
+@pytest.mark.usefixtures("tool")
+def test_an_environment_is_made_once_for_all_that_want_the_same(tmp_path: Path) -> None:
+    first = ready(tmp_path, "tool>=0.5", what="torch")
+    assert (first.site_packages / "tool" / "__init__.py").is_file()
+    second = ready(tmp_path, "tool==1.0", what="vision")
+    assert (second.path, inode(second)) == (first.path, inode(first))
+
+
+def test_different_bytes_of_one_version_are_a_different_environment(tmp_path: Path, tool: Path) -> None:
+    first = ready(tmp_path, "tool")
+    tool.unlink()
+    build_wheel(tmp_path / "links", name="tool", requires=(), files={"tool/__init__.py": b"VALUE = 2\n"})
+    second = ready(tmp_path, "tool")
+    assert second.path != first.path
+    assert (second.site_packages / "tool" / "__init__.py").read_bytes() == b"VALUE = 2\n"
+
+
+@pytest.mark.parametrize("fault", ["file gone", "file added", "file changed", "no note", "half a note"])
+def test_one_that_is_not_as_it_was_made_is_made_again(tmp_path: Path, fault: str) -> None:
+    env = ready(tmp_path)
+    module, note = env.bin / "activate", env.path / "cairn-environment.json"
+    before = module.read_bytes()
+    if fault == "file gone":
+        module.unlink()
+    elif fault == "file added":
+        (env.site_packages / "other.py").touch()
+    elif fault == "file changed":
+        module.write_bytes(b"exit 1\n")
+    elif fault == "no note":  # it was killed before its end
+        note.unlink()
+    else:
+        note.write_text(note.read_text()[:40])
+    again = ready(tmp_path)
+    assert module.read_bytes() == before
+    assert not (again.site_packages / "other.py").exists()
+
+
+def test_bytecode_that_python_writes_changes_nothing(tmp_path: Path) -> None:
+    env = ready(tmp_path)
+    (env.site_packages / "__pycache__").mkdir()
+    (env.site_packages / "__pycache__" / "a.pyc").touch()
+    assert inode(ready(tmp_path)) == inode(env)
+
+
+def test_a_build_that_changes_its_environment_is_told_and_the_next_gets_a_new_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = ready(tmp_path)
+    environments.give_back(env, "torch")
+    assert not capsys.readouterr().err
+    (env.site_packages / "smuggled.py").touch()
+    environments.give_back(env, "torch")
+    assert "the build of torch has changed its environment" in capsys.readouterr().err
+    assert not (ready(tmp_path).site_packages / "smuggled.py").exists()
+
+
+def test_two_at_once_make_it_once(tmp_path: Path) -> None:
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        runs = [pool.submit(ready, tmp_path) for _ in range(3)]
+    assert len({inode(run.result()) for run in runs}) == 1
+
+
+def test_requirements_that_contradict_each_other_are_told_before_anything_is_installed(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(BuildError, match="the build requirements of torch cannot be met") as caught:
+        ready(tmp_path, "tool<1", "tool>=1")
+    assert any("tool" in line for line in caught.value.tail)
+    assert not environments.root().exists()
+
+
+def test_what_no_build_has_used_for_long_is_removed(tmp_path: Path) -> None:
+    old = ready(tmp_path)
+    new = environments.ready(
+        Content(requirements=(), sdk=tmp_path, what="torch"),
+        PackageSource(),
+        log=tmp_path / "log",
+        say=lambda _: None,
+    )
+    long_ago = time.time() - 40 * 86400
+    for path in (old.path / "cairn-environment.json", old.path.with_suffix(".lock")):
+        os.utime(path, (long_ago, long_ago))
+    assert environments.trim(dt.timedelta(days=30)) == (old.path,)
+    assert not old.path.exists()
+    assert venv.describe(new.path).python.exists()
