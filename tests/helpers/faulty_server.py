@@ -65,6 +65,7 @@ def faulty_server(endpoint: str) -> Iterator[FaultyServer]:
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # see `helpers.buckets`
     server: FaultyServer
 
     def do_GET(self) -> None:
