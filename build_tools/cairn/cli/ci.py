@@ -1,4 +1,4 @@
-"""`cairn ci run`: the whole trail of a stack on this machine."""
+"""`cairn ci run`: the whole trail of a stack on this machine; `ci lint` is in `ci_lint`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments, night, signing
+from cairn.cli import arguments, ci_lint, night, signing
 from cairn.cli.parser import add_command, add_commands
 from cairn.cli.release import plain_demands, show_demands
 from cairn.output import console
@@ -19,7 +19,7 @@ _EXAMPLE = "cairn ci run --stack external-builds/sample --line release/2.9 --tar
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     """Add the commands of the group."""
-    commands = add_commands(parser, description="Run a stack end to end.", example=_EXAMPLE)
+    commands = add_commands(parser, description="Run a stack end to end, check workflows.", example=_EXAMPLE)
     run = add_command(
         commands,
         "run",
@@ -46,6 +46,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     signing.add_sign_key(run)
     arguments.add_force(run)
     arguments.add_json(run)
+    ci_lint.add_to(commands)
     nights = commands.add_parser(
         "night", help="the nightly, job by job: freeze, build, stage, test, promote, report"
     )
