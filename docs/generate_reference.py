@@ -74,13 +74,13 @@ or with a value of a wrong type is refused, and the error names the place in it.
 RULES = """\
 # Rules of `cairn ci lint`
 
-`cairn ci lint [FILE…]` reads workflows and actions of GitHub Actions and lists what other linters do not look for,
-with file, line and what to do. It exits with 0 when there is nothing and with 1 otherwise; with `--json` it prints
-a list of objects with `rule`, `file`, `line`, `message` and `fix`. actionlint, zizmor, shellcheck and
-check-jsonschema find the rest; `tests/integration/ci/test_linters.py` runs them all on the workflows of Cairn.
+`cairn ci lint [FILE…]` reads workflows and actions of GitHub Actions and lists what other linters do not look
+for, with file, line and what to do. It exits with 0 when there is nothing and with 1 otherwise; `--json`
+prints a list of objects with `rule`, `file`, `line`, `message` and `fix`. actionlint, zizmor, shellcheck and
+check-jsonschema find the rest; `tests/integration/ci/test_linters.py` runs them all on Cairn's own workflows.
 
-A condition is not searched for words but evaluated, in GitHub's expression language, for each way in which a need,
-or an earlier step, may end; what is known only when the workflow runs counts as possible.
+A condition is not searched for words but evaluated, in GitHub's expression language, for each way in which a
+need, or an earlier step, may end; what is known only when the workflow runs counts as possible.
 
 A comment at the line, or above it, lets a rule through, and must say why:
 `# cairn-lint: allow time-limit: the action has its own`.

@@ -65,7 +65,7 @@ jobs:
         timeout-minutes: 20
         env:
           STORE: s3://bucket/wheels
-          WHEEL_SET: ${{ needs.build.outputs.set }}
+          WHEEL_SET: ${{ vars.WHEEL_SET }}
         run: cairn release promote "$WHEEL_SET" --stack external-builds/sample --store "$STORE" --to release
 """
 
