@@ -45,17 +45,23 @@ every_command = pytest.mark.parametrize("command", COMMANDS, ids=lambda command:
 
 # Options that have the same name and, on purpose, another meaning where another thing is asked for.
 SEVERAL_MEANINGS = {
+    "--artifacts": "of a night, and of a run of TheRock",
     "--find-links": "pip's places, and folders that `wheel verify` reads",
     "--jobs": "compile jobs, and submodules",
+    "--lines": "of a matrix, and those that must have nights",
+    "--matrix": "a matrix.toml, and the legs that a night expects",
+    "--notify": "of a promotion, and of a night",
     "--older-than": "objects of an index, and wheels of a cache",
     "--python": "an interpreter, an environment, or versions",
     "--reason": "of a bypass, a yank, or what the log alone says",
     "--require": "of a wheel, of a set, or to be mirrored",
+    "--rocm-sdk-version": "of a build, and of a night",
     "--rocm-version": "of what is packaged, and in a version",
     "--set": "to be published, and to be tested",
     "--to": "an index, and a generation",
     "--trust": "signers of wheels, and of test records",
     "--version": "of the program, and of a wheel",
+    "--work-dir": "of a whole trail, and of one job of a night",
 }
 
 
