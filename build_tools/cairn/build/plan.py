@@ -241,6 +241,7 @@ def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
         "build_requires": [*project.build_requires, *request.stack.extra_wheels],
         "build_requires_file": project.build_requires_file,
         "config_settings": dict(project.config_settings),
+        "stack_files": variables.stack_files(request.stack, project, for_cpu=request.for_cpu),
         "rocm_init": [project.rocm_init, rocm_init],
         # What the user asked for, and what the machine has.
         "sdk": request.sdk.digest if request.sdk else None,

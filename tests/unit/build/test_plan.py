@@ -13,7 +13,7 @@ from cairn.build.inputs import toolchain
 from cairn.build.model import BuildRequest, InstalledSdk
 from cairn.formats.zip import deflate
 from cairn.rocm.install import SdkInfo
-from cairn.stack import Feature, Project
+from cairn.stack import Environment, Feature, Project
 from cairn.stack import Sdk as StackSdk
 from helpers.build import MakeRequest
 
@@ -123,3 +123,20 @@ def test_a_wheel_built_with_one_c_library_is_not_taken_where_there_is_a_differen
     before = key(request)
     monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.39"))
     assert key(request) != before
+
+
+def test_a_helper_file_beside_the_stack_is_in_the_key_of_who_names_it(
+    request_for: MakeRequest, tmp_path: Path
+) -> None:
+    helper = tmp_path / "stack" / "shim" / "sitecustomize.py"
+    helper.parent.mkdir(parents=True)
+    helper.write_text("1")
+    request = request_for(a="", b="")
+    own, other = request.stack.projects
+    own = msgspec.structs.replace(own, environment=Environment(always={"PYTHONPATH": "{stack_dir}/shim"}))
+    stack = msgspec.structs.replace(request.stack, folder=str(tmp_path / "stack"), projects=(own, other))
+    request = dataclasses.replace(request, stack=stack)
+    before = [step.key for step in plan.make(request).steps]
+    helper.write_text("2")
+    after = [step.key for step in plan.make(request).steps]
+    assert [a == b for a, b in zip(before, after, strict=True)] == [False, True]

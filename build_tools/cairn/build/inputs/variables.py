@@ -12,6 +12,7 @@
 | `{environment}` | the folder of the virtual environment that the build runs in |
 | `{site_packages}` | where that environment has its packages |
 | `{source_dir}` | the folder of the tree that is built |
+| `{stack_dir}` | the folder of the stack.toml; what is named below it is an input, like the tree |
 | `{on_or_off:FEATURE}` | `ON` where the feature is enabled, else `OFF` |
 | `{PATH}` | `PATH` as it was |
 """
@@ -23,13 +24,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from cairn import platforms, venv
+from cairn import files, platforms, venv
 from cairn.build.model import BuildRequest
 from cairn.errors import UsageError
 from cairn.stack import Project, Stack
 from cairn.venv import VirtualEnvironment
 
 PLACEHOLDER = re.compile(r"\{(?P<name>[A-Za-z_]+(?::[A-Za-z0-9_-]+)?)\}")
+# Up to what ends a path in a variable: the next of a list, or a quote.
+_STACK_FILE = re.compile(r"\{stack_dir\}(?P<path>[^\s\"':;,]*)")
 
 
 def template_of(stack: Stack, project: Project, *, for_cpu: bool) -> Mapping[str, str]:
@@ -41,6 +44,35 @@ def template_of(stack: Stack, project: Project, *, for_cpu: bool) -> Mapping[str
         chosen |= given.windows if platforms.here.stack_section() == "windows" else given.linux
         chosen |= given.cpu if for_cpu else given.rocm
     return chosen
+
+
+def stack_files(stack: Stack, project: Project, *, for_cpu: bool) -> dict[str, str]:
+    """The files beside the stack.toml that a project's variables and settings name, with their sha256.
+
+    Args:
+        stack: the stack.
+        project: one of its projects.
+        for_cpu: the build is without ROCm.
+
+    Returns:
+        Path below the stack's folder to sha256; all files of a folder that is named.
+
+    Raises:
+        UsageError: there is no such file.
+    """
+    root = Path(stack.folder)
+    texts = [*template_of(stack, project, for_cpu=for_cpu).values(), *project.config_settings.values()]
+    found: dict[str, str] = {}
+    for name in sorted({match["path"] for text in texts for match in _STACK_FILE.finditer(text)}):
+        place = root / name.strip("/")
+        if not place.exists():
+            raise UsageError(
+                f"{project.name} names {place}, which does not exist", tip="correct the stack.toml"
+            )
+        for path in files.walk(place) if place.is_dir() else (place,):
+            if "__pycache__" not in path.parts:
+                found[path.relative_to(root).as_posix()] = files.sha256_of(path)
+    return found
 
 
 def placeholder_values(
@@ -60,6 +92,7 @@ def placeholder_values(
         # A list of CMake, and what torch.utils.cpp_extension splits PYTORCH_ROCM_ARCH at.
         "targets": "" if request.for_cpu else ";".join(request.targets),
         "source_dir": str(source_dir),
+        "stack_dir": request.stack.folder,
         "jobs": str(max(1, request.jobs)),
         "PATH": os.environ.get("PATH", os.defpath),
     }

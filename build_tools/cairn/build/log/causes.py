@@ -137,14 +137,15 @@ def _messages(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     head: tuple[int, bytes] | None = None
     awaited = 0  # lines in which that may still come
     tracing = False  # in a traceback, whose lines but the last are indented
-    for number, line in _lines(file):
+    for number, line_now in _lines(file):
+        line = line_now
         if head is not None:
             awaited -= 1
             # CMake indents the message that follows.
-            if line[:1] in b" \t" and line.strip():
-                yield head[0], head[1] + b" " + line.strip()
-                head = None
-                continue
+            if line[:1] in b" \t" and (said := line.strip()):
+                head, line = (head[0], head[1] + b" " + said), b""
+                # `Cannot find source file:` announces which.
+                awaited = _AWAITED if said.endswith(b":") and len(head[1]) < _WIDTH else 0
             if awaited == 0 or line.strip():
                 yield head
                 head = None

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -56,3 +58,39 @@ def test_a_projects_own_variable_wins_over_the_stacks_whichever_table_has_it(
     stack = Stack(name="s", line="l", targets=("cpu",), projects=(OWN, other), environment=SHARED)
     assert variables.template_of(stack, OWN, for_cpu=for_cpu) == expected
     assert variables.template_of(stack, other, for_cpu=True)["A"] == "shared cpu"
+
+
+def _stack_at(folder: Path, *, always: dict[str, str], rocm: dict[str, str] | None = None) -> Stack:
+    environment = Environment(always=always, rocm=rocm or {})
+    return Stack(
+        name="s",
+        line="l",
+        targets=("cpu",),
+        projects=(msgspec.structs.replace(project("p"), config_settings={"o": "{stack_dir}/o.txt"}),),
+        environment=environment,
+        folder=str(folder),
+    )
+
+
+def test_files_beside_the_stack_are_found_where_templates_name_them(tmp_path: Path) -> None:
+    (tmp_path / "py" / "__pycache__").mkdir(parents=True)
+    for name in ("o.txt", "py/a.py", "py/__pycache__/a.pyc", "flags.txt", "gpu.txt", "not_named.txt"):
+        (tmp_path / name).write_text(name)
+    stack = _stack_at(
+        tmp_path,
+        always={"PYTHONPATH": "{stack_dir}/py:/elsewhere", "FLAGS": '-g "@{stack_dir}/flags.txt" -O'},
+        rocm={"GPU": "{stack_dir}/gpu.txt"},
+    )
+    found = variables.stack_files(stack, stack.projects[0], for_cpu=True)
+    assert found.keys() == {"o.txt", "py/a.py", "flags.txt"}
+    assert variables.stack_files(stack, stack.projects[0], for_cpu=False).keys() == found.keys() | {"gpu.txt"}
+    (tmp_path / "py" / "a.py").write_text("changed")
+    changed = variables.stack_files(stack, stack.projects[0], for_cpu=True)
+    assert {name for name in found if found[name] != changed[name]} == {"py/a.py"}
+
+
+def test_a_file_that_a_template_names_and_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "o.txt").touch()
+    stack = _stack_at(tmp_path, always={"PYTHONPATH": "{stack_dir}/pyhton"})
+    with pytest.raises(UsageError, match=r"p names .*/pyhton, which does not exist"):
+        variables.stack_files(stack, stack.projects[0], for_cpu=True)

@@ -57,6 +57,21 @@ def test_the_message_of_cmake_stands_behind_its_place(tmp_path: Path) -> None:
     assert found(tmp_path, CMAKE, after=300) == [(2, f"{place} {said}")]
 
 
+def test_what_a_message_of_cmake_announces_is_part_of_it(tmp_path: Path) -> None:
+    log = """CMake Error at third_party/protobuf/cmake/libprotobuf.cmake:115 (add_library):
+  Cannot find source file:
+
+    /src/third_party/protobuf/src/google/protobuf/any.pb.cc
+
+  Tried extensions .c .C .c++ .cc .cpp .cxx .cu .mpp .m .M .mm .ixx .cppm
+Call Stack (most recent call first):
+"""
+    (_, text), *others = found(tmp_path, log, after=300)
+    announced = "/src/third_party/protobuf/src/google/protobuf/any.pb.cc"
+    assert text.endswith(f"(add_library): Cannot find source file: {announced}")
+    assert not others
+
+
 def test_what_ninja_says_failed_and_what_compilers_say_of_it(tmp_path: Path) -> None:
     assert found(tmp_path, NINJA, after=300) == [
         (2, "FAILED: b.dir/B.cpp.o"),
