@@ -1,7 +1,7 @@
 """A build from beginning to end: checked, resolved into a request, planned, run, and its outputs written.
 
-`run` is the whole of it. The pipeline, which makes its own ROCm SDK between the steps, calls `check`,
-`install_rocm` and `build` in this order.
+`run` is the whole of it, and `run_all` that of several variants in one run. The pipeline, which makes its own
+ROCm SDK between the steps, calls `check`, `install_rocm` and `build` in this order.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from cairn import files
 from cairn import targets as gpu
-from cairn.build import plan, preflight, rocm_sdk, scheduler
-from cairn.build.inputs import overrides, toolchain
+from cairn.build import outputs, plan, preflight, rocm_sdk, scheduler
+from cairn.build.inputs import overrides
 from cairn.build.model import (
     BuildRequest,
     BuiltWheel,
@@ -24,13 +24,9 @@ from cairn.build.model import (
 )
 from cairn.errors import UsageError
 from cairn.output import console
-from cairn.sources.checkout import describe, release_line
+from cairn.sources.checkout import release_line
 from cairn.sources.checkout.describe import Checkout
-from cairn.sources.manifest import manifest
-from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack
-from cairn.wheels import wheels_to_set
-from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.metadata import rocm_version
 
 
@@ -41,9 +37,15 @@ def plan_of(job: Job) -> plan.Plan:
         SourceError: a checkout is missing.
         PrerequisiteError: no ROCm SDK is installed yet.
     """
-    job = _without_rocm_only(job)
-    preflight.run(preflight.checks(job))
-    return plan.make(resolve(job, _existing_sdk(job)))
+    return plans_of((job,))[0]
+
+
+def plans_of(jobs: Sequence[Job]) -> tuple[plan.Plan, ...]:
+    """What the jobs of several variants would build; raises what `plan_of` raises."""
+    jobs = _without_rocm_only(jobs)
+    preflight.run(preflight.of_all(jobs))
+    _say_skipped(jobs)
+    return plan.make_all([resolve(job, _existing_sdk(job)) for job in jobs])
 
 
 def run(job: Job) -> tuple[BuiltWheel, ...]:
@@ -52,10 +54,22 @@ def run(job: Job) -> tuple[BuiltWheel, ...]:
     Raises:
         CairnError: of whatever stopped it.
     """
-    job = check(job)
-    with _alone(job):  # builds of one stack share their environments
-        installed = _install(job, None) if job.install_rocm and not job.for_cpu() else _existing_sdk(job)
-        return build(job, installed)
+    return run_all((job,))[0]
+
+
+def run_all(jobs: Sequence[Job]) -> tuple[tuple[BuiltWheel, ...], ...]:
+    """Build the wheels of several variants in one run, those of each into its own folder.
+
+    The sets of one release line are of one manifest, as the index demands of the wheels of one version.
+
+    Raises:
+        CairnError: of whatever stopped it.
+    """
+    jobs = _check_all(jobs)
+    with contextlib.ExitStack() as held:
+        for folder in sorted({job.environments() for job in jobs}):
+            held.enter_context(_alone(folder))  # builds of one stack share their environments
+        return _build_all(jobs, [_sdk_of(job) for job in jobs])
 
 
 def check(job: Job) -> Job:
@@ -68,16 +82,21 @@ def check(job: Job) -> Job:
         CairnError: the only problem.
         ProblemsError: several.
     """
-    job = _without_rocm_only(job)
-    preflight.run([*preflight.checks(job), *preflight.places(job)])
+    return _check_all((job,))[0]
+
+
+def _check_all(jobs: Sequence[Job]) -> tuple[Job, ...]:
+    jobs = _without_rocm_only(jobs)
+    preflight.run([*preflight.of_all(jobs), *(check for job in jobs for check in preflight.places(job))])
     if unseen := overrides.not_passed():
         console.current().info(f"builds do not see {', '.join(unseen)}: name what they need with --build-env")
-    return job
+    _say_skipped(jobs)
+    return jobs
 
 
 def install_rocm(job: Job, *, log: Path | None = None) -> InstalledSdk:
     """Install the SDK for later builds of the same stack; `log` receives pip's output."""
-    with _alone(job):
+    with _alone(job.environments()):
         return _install(job, log)
 
 
@@ -91,18 +110,25 @@ def build(
         installed: the SDK; None for `cpu`.
         trees: the checkouts of all projects, where the caller has just made them; read again otherwise.
     """
-    request = resolve(job, installed)
-    if job.frozen is not None:
-        _refuse_other_manifest(job.frozen, request)
-    made = plan.make(request)
-    wheels = scheduler.run(made)
-    names = {step.project.name for step in made.steps}
-    if trees is None:  # after the build, which may have hipified a tree
-        trees = [describe.describe(step.project, step.checkout) for step in made.steps]
-    request.wheel_cache.bound()
-    built_from = [tree for tree in trees if tree.project.name in names]
-    write_outputs(request, wheels, job.frozen or _manifest_of(request, built_from))
-    return wheels
+    return _build_all((job,), (installed,), trees=trees)[0]
+
+
+def _build_all(
+    jobs: Sequence[Job],
+    installed: Sequence[InstalledSdk | None],
+    *,
+    trees: Sequence[Checkout] | None = None,
+) -> tuple[tuple[BuiltWheel, ...], ...]:
+    requests = [resolve(job, sdk) for job, sdk in zip(jobs, installed, strict=True)]
+    for job, request in zip(jobs, requests, strict=True):
+        if job.frozen is not None:
+            outputs.refuse_other_manifest(job.frozen, request)
+    built = [scheduler.run(plan.make(request)) for request in requests]
+    requests[0].wheel_cache.bound()
+    manifests = outputs.manifests(requests, trees)
+    for job, request, wheels, made in zip(jobs, requests, built, manifests, strict=True):
+        outputs.write(request, wheels, job.frozen or made)
+    return tuple(built)
 
 
 def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
@@ -119,11 +145,8 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
         suffix = rocm_version.suffix(installed.info.version) if installed else job.stack.version_suffix or ""
     targets = gpu.parse_targets(job.targets or (installed.info.targets if installed else job.stack.targets))
     checkouts = {name: path.absolute() for name, path in job.checkouts.items() if path.is_dir()}
-    for name, path in job.checkouts.items():
-        if name not in checkouts:
-            console.current().info(f"skipping {name}: no checkout at {path}")
     return BuildRequest(
-        stack=job.stack.for_line(release_line.line_of(job.stack, checkouts, asked=job.line)),
+        stack=job.stack.for_line(job.line or release_line.line_of(job.stack, checkouts)),
         checkouts=checkouts,
         output_dir=job.output_dir.absolute(),
         work_dir=job.environments(),
@@ -157,8 +180,19 @@ def features(
     )
 
 
-def _without_rocm_only(job: Job) -> Job:
-    """The job without the projects that cannot be built for the CPU; says which checkouts are skipped.
+def _without_rocm_only(jobs: Sequence[Job]) -> tuple[Job, ...]:
+    """The jobs without the projects that cannot be built for the CPU; raises what `_for_cpu` raises."""
+    return tuple(_for_cpu(job) for job in jobs)
+
+
+def _say_skipped(jobs: Sequence[Job]) -> None:
+    missing = {path: name for job in jobs for name, path in job.checkouts.items() if not path.is_dir()}
+    for path, name in missing.items():
+        console.current().info(f"skipping {name}: no checkout at {path}")
+
+
+def _for_cpu(job: Job) -> Job:
+    """The job, and where it is for the CPU without the projects that cannot be; says which are skipped.
 
     Raises:
         UsageError: one was asked for by name.
@@ -177,8 +211,7 @@ def _without_rocm_only(job: Job) -> Job:
     return dataclasses.replace(job, checkouts=checkouts)
 
 
-def _alone(job: Job) -> contextlib.AbstractContextManager[None]:
-    folder = job.environments()
+def _alone(folder: Path) -> contextlib.AbstractContextManager[None]:
     return files.locked(
         folder / "build.lock",
         on_wait=lambda: console.current().info(f"waiting for another build that uses {folder}"),
@@ -186,7 +219,11 @@ def _alone(job: Job) -> contextlib.AbstractContextManager[None]:
 
 
 def _existing_sdk(job: Job) -> InstalledSdk | None:
-    return None if job.for_cpu() else rocm_sdk.existing(job.environments() / "sdk")
+    return None if job.for_cpu() else rocm_sdk.existing(job.environments() / "sdk", job.python)
+
+
+def _sdk_of(job: Job) -> InstalledSdk | None:
+    return _install(job, None) if job.install_rocm and not job.for_cpu() else _existing_sdk(job)
 
 
 def _install(job: Job, log: Path | None) -> InstalledSdk:
@@ -194,67 +231,4 @@ def _install(job: Job, log: Path | None) -> InstalledSdk:
     with console.current().stage("install the ROCm SDK") as stage:
         return rocm_sdk.install(
             job.environments() / "sdk", job.sdk, python=job.python, log=log, say=stage.update
-        )
-
-
-def write_outputs(request: BuildRequest, wheels: Sequence[BuiltWheel], frozen: Manifest) -> None:
-    """Write the manifest of what was built from, and the (open) set that the wheels form."""
-    manifest.write(request.output_dir / "manifest.json", frozen)
-    wheel_set = wheels_to_set.make(
-        [wheel.wheel for wheel in wheels],
-        manifest_sha256=frozen.digest(),
-        stack=request.stack.name,
-        line=request.stack.line,
-        python=request.python.version,
-        platform=request.python.platform,
-        family=gpu.family_of(request.targets),
-        targets=request.targets,
-        requirements=rocm_sdk.runtime_requirements(request.sdk) if request.sdk else (),
-    )
-    wheel_sets.write(request.output_dir / "set.json", wheel_set)
-
-
-def _manifest_of(request: BuildRequest, checkouts: Sequence[Checkout]) -> Manifest:
-    """The manifest of a build that is given none: of what was built from, for its own Python and platform."""
-    return manifest.create(
-        checkouts,
-        stack=request.stack.name,
-        line=request.stack.line,
-        targets=request.targets,
-        pythons=(request.python.version,),
-        platform=request.python.platform,
-        sdk_version=request.sdk.info.version if request.sdk else None,
-        build_env=request.build_env,
-        toolchain=toolchain.of_manifest(request.python, host_compiler=request.sdk is None),
-    )
-
-
-def _refuse_other_manifest(frozen: Manifest, request: BuildRequest) -> None:
-    """Refuse a manifest that the build cannot be of; whether its trees are here, the caller has looked.
-
-    Raises:
-        UsageError: it was frozen for something else than what is asked for.
-    """
-    has_sdk = request.sdk.info.version if request.sdk else None
-    wrong = [
-        f"{what} {frozen_as}, not {asked}"
-        for what, frozen_as, asked in (
-            ("stack", frozen.stack, request.stack.name),
-            ("line", frozen.line, request.stack.line),
-            ("ROCm SDK", frozen.sdk_version, has_sdk if request.sdk else frozen.sdk_version),
-            ("variables", dict(frozen.build_env), dict(request.build_env)),
-        )
-        if frozen_as != asked
-    ]
-    for what, known, asked_for in (
-        ("Python", frozen.pythons, (request.python.version,)),
-        ("platform", frozen.every_platform, (request.python.platform,)),
-        ("targets", frozen.targets, request.targets),
-    ):
-        if lacking := [name for name in asked_for if name not in known]:
-            wrong.append(f"{what} {', '.join(known)}, not {', '.join(lacking)}")
-    if wrong:
-        raise UsageError(
-            f"the manifest was frozen for something else: {'; '.join(wrong)}",
-            tip="freeze one for this build, or build what it was frozen for",
         )

@@ -37,7 +37,7 @@ class BuildStep:
         needs: name to key of the steps that come first.
         flavour: names the settings of the build: all of the key but the tree and the wheels built before.
         key: of the cache, over everything that may change the wheel.
-        inputs: what the key is a digest of, for `cairn build plan --explain`.
+        inputs: what the key is a digest of, and what tells more of it (`cairn build plan --explain`).
         private: the key means nothing outside of this tree.
         hit: the wheel, where the cache has it.
     """
@@ -146,6 +146,9 @@ def step_of(
         # From other machines only what any tree may have, and not before it was looked at.
         hit = wheel_cache.get(keys.clean, check=check_of(project, request))
         hit = hit or wheel_cache.get(keys.own, private=True)
+    inputs = keys.inputs
+    if hit is None:
+        inputs = {**inputs, source_tree.SOURCES: source_tree.edited(checkout)}
     return BuildStep(
         project=project,
         checkout=checkout,
@@ -154,7 +157,7 @@ def step_of(
         flavour=keys.flavour,
         key=keys.own,
         private=keys.own != keys.clean,
-        inputs=keys.inputs,
+        inputs=inputs,
         hit=hit,
     )
 

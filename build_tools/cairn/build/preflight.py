@@ -54,14 +54,29 @@ def run(checks: Iterable[Check]) -> None:
             problems += error.problems
         except CairnError as error:
             problems.append(error)
+    # Variants share most of what may be wrong.
+    problems = list({str(problem): problem for problem in problems}.values())
     if len(problems) == 1:
         raise problems[0]
     if problems:
         raise ProblemsError(f"{len(problems)} problems, and nothing was built", problems=problems)
 
 
-def checks(job: Job) -> Iterator[Check]:
-    """The checks before the SDK is installed; they only read."""
+def of_all(jobs: Iterable[Job]) -> Iterator[Check]:
+    """The checks of several variants before an SDK is installed; those of a tree that they share once."""
+    done: set[object] = set()
+    for job in jobs:
+        yield from checks(job, done=done)
+
+
+def checks(job: Job, *, done: set[object] | None = None) -> Iterator[Check]:
+    """The checks before the SDK is installed; they only read.
+
+    Args:
+        job: what is to be built.
+        done: which checkouts other variants have checked; what this one checks is added.
+    """
+    done = set() if done is None else done
     suffix = job.version_suffix
     if suffix is None and job.stack.sdk is None:
         suffix = job.stack.version_suffix
@@ -72,15 +87,18 @@ def checks(job: Job) -> Iterator[Check]:
         yield functools.partial(channel, job, job.sdk.version)
     yield functools.partial(overrides.parse, job.build_env, job.stack)
     yield functools.partial(_present, job)
-    yield functools.partial(release_line.line_of, job.stack, job.checkouts, asked=job.line)
+    if (trees := (job.line, *job.checkouts.values())) not in done:
+        yield functools.partial(release_line.line_of, job.stack, job.checkouts, asked=job.line)
+        done.add(trees)
     for project in job.stack.projects:
         folder = job.checkouts.get(project.name)
-        if folder is not None and folder.is_dir():
+        if folder is not None and folder.is_dir() and (tree := (folder, suffix, for_cpu)) not in done:
+            done.add(tree)
             yield functools.partial(_checkout, project, folder.absolute(), suffix=suffix, rocm=not for_cpu)
     if for_cpu:
         yield toolchain.require_host_compiler
     if not for_cpu and not job.install_rocm:
-        yield functools.partial(rocm_sdk.existing, job.environments() / "sdk")
+        yield functools.partial(rocm_sdk.existing, job.environments() / "sdk", job.python)
 
 
 def places(job: Job) -> Iterator[Check]:

@@ -25,6 +25,8 @@ from cairn.rocm import package
 from cairn.stack import Sdk, Stack
 from cairn.venv import PackageSource
 
+_MARKER = "cairn-sdk.json"
+
 
 class _Marker(datafile.Value, tag_field="schema", tag="cairn.sdk-environment/1"):
     """What an SDK environment holds; written last, so that a half-made one has none."""
@@ -36,6 +38,7 @@ class _Marker(datafile.Value, tag_field="schema", tag="cairn.sdk-environment/1")
     root: str
     bin: str
     cmake: str
+    python: str = ""  # the only one that its packages are for; empty for any
 
     def info(self) -> rocm.SdkInfo:
         """What a query of the SDK said."""
@@ -107,14 +110,18 @@ def install(
 ) -> InstalledSdk:
     """Install the SDK into the environment at `env_dir`, unless just this is installed there.
 
+    Builds for other Pythons share it where its packages are for any of them, as AMD's are.
+
     Args:
-        env_dir: the folder of the virtual environment; what was there is replaced.
+        env_dir: the folder of the virtual environment; what was there is replaced. Beside it is one for each
+            Python that cannot share it.
         wanted: which SDK.
         python: the interpreter of the environment.
         log: receives pip's output.
         say: called with a line of progress.
     """
-    marker = env_dir / "cairn-sdk.json"
+    env_dir = _place_for(python, env_dir)
+    marker = env_dir / _MARKER
     # Which version is the newest, only the index knows: one that is not named is installed again.
     if wanted.version is not None and (found := _found(env_dir, marker, wanted.identity())) is not None:
         return found
@@ -138,7 +145,12 @@ def install(
     digest = _digest_of_installed(env.site_packages)
     folders = {"root": str(info.root), "bin": str(info.bin), "cmake": str(info.cmake)}
     installed = _Marker(
-        request=wanted.identity(), digest=digest, version=info.version, targets=info.targets, **folders
+        request=wanted.identity(),
+        digest=digest,
+        version=info.version,
+        targets=info.targets,
+        python="" if _is_for_any_python(env.site_packages) else python.version,
+        **folders,
     )
     datafile.write(marker, installed)
     return InstalledSdk(environment=env.path, info=info, digest=digest)
@@ -159,19 +171,35 @@ def runtime_requirements(installed: InstalledSdk) -> tuple[str, ...]:
     )
 
 
-def existing(env_dir: Path) -> InstalledSdk:
-    """The SDK that was installed at `env_dir` before.
+def existing(env_dir: Path, python: Interpreter) -> InstalledSdk:
+    """The SDK that was installed at `env_dir` before, for an interpreter.
 
     Raises:
         PrerequisiteError: there is none.
     """
-    found = _found(env_dir, env_dir / "cairn-sdk.json", None)
+    env_dir = _place_for(python, env_dir)
+    found = _found(env_dir, env_dir / _MARKER, None)
     if found is None:
         raise PrerequisiteError(
             "no ROCm SDK is installed for this build",
             tip="give --install-rocm --index-url URL, or run the install-rocm command first",
         )
     return found
+
+
+def _place_for(python: Interpreter, env_dir: Path) -> Path:
+    """Where the SDK for an interpreter is: at `env_dir` unless that is one for a different Python alone."""
+    with contextlib.suppress(UsageError):
+        if datafile.read(env_dir / _MARKER, _Marker).python not in ("", python.version):
+            return env_dir.with_name(f"{env_dir.name}-{python.tag}")
+    return env_dir
+
+
+def _is_for_any_python(site_packages: Path) -> bool:
+    """Whether all that is installed has a tag such as `py3-none-linux_x86_64` (PEP 425)."""
+    texts = [path.read_text(encoding="utf-8") for path in site_packages.glob("*.dist-info/WHEEL")]
+    tags = [line.partition(":")[2].strip() for text in texts for line in text.splitlines() if "Tag:" in line]
+    return all(tag.startswith(("py3-none-", "py2.py3-none-")) for tag in tags)
 
 
 def _found(env_dir: Path, marker: Path, asked: str | None) -> InstalledSdk | None:

@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 _ROUNDS = 4  # more change nothing in graphs of this kind
-WIDTH, HEIGHT = 168, 40
+WIDTH, HEIGHT = 190, 40
 """Of a node, in pixels."""
-_COLUMN_GAP, _ROW_GAP, _LANE_GAP = 56, 14, 34
+_COLUMN_GAP, _ROW_GAP, _LANE_GAP = 64, 14, 34
 _POINT_HEIGHT = 6  # of an edge that passes through a column
 _MARGIN, _HEADING = 24, 22
+_FIRST_TRUNK, _TRUNK_GAP = 12, 7  # from the box, and from one to the next
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,7 @@ class Layout:
         boxes: by node.
         lanes: from top to bottom.
         edges: the points that each edge goes through, by its two nodes.
+        trunks: where the edges from a shared node to the lanes go down, one line for all of them, by node.
     """
 
     width: float
@@ -70,6 +72,7 @@ class Layout:
     boxes: Mapping[str, Box]
     lanes: tuple[Lane, ...]
     edges: Mapping[tuple[str, str], tuple[tuple[float, float], ...]]
+    trunks: Mapping[str, float]
 
 
 @dataclass(kw_only=True)
@@ -117,6 +120,14 @@ def place(nodes: Sequence[Node]) -> Layout:
                 )
             )[1:-1]
             for ends, chain in chains.items()
+        },
+        trunks={
+            name: x(places[number].column) + WIDTH + _FIRST_TRUNK + _TRUNK_GAP * row
+            for (_, lane), cell in ordered.items()
+            if lane == ""
+            for row, number in enumerate(reversed(cell))
+            for name in (nodes[number].name,)
+            if number < len(nodes) and any(places[after].lane for after in places[number].after)
         },
     )
 

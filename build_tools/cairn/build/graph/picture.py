@@ -8,8 +8,9 @@ from xml.sax.saxutils import escape, quoteattr
 
 from cairn.build.graph.layout import HEIGHT, WIDTH, Layout, Node, place
 
-_LETTERS = 24  # of 12 pixels that fit into a box; in a line of 10 pixels, a sixth more
+_LETTERS = 23  # of 12 pixels that fit into a box; in a line of 10 pixels, a fourth more
 _LEGEND = 40
+_CORNER = 6
 # Fill and frame; pairs that the colour-blind tell apart, and that print (Okabe and Ito, 2008).
 _TONES = {
     "run": ("#fdeccd", "#b36b00"),
@@ -24,7 +25,7 @@ _STYLE = (
     "text{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif;fill:#1b1b1b}"
     ".name{font-size:12px;font-weight:600}.note{font-size:10px;fill:#444}"
     ".lane{font-size:12px;font-weight:600;fill:#33475b}"
-    ".edge{fill:none;stroke:#8795a3;stroke-width:1.3}"
+    ".edge{fill:none;stroke:#8795a3;stroke-width:1.3}.shared{stroke:#b3bec9}"
 )
 
 
@@ -67,7 +68,7 @@ def draw(steps: Iterable[Drawn], *, title: str, meaning: Mapping[str, str]) -> s
         _ARROW,
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
         *_lanes(layout, width),
-        *(_edge(points) for points in layout.edges.values()),
+        *(_edge(points, layout.trunks.get(ends[0])) for ends, points in layout.edges.items()),
         *(_box(step, layout) for step in shown),
         *_legend(meaning, layout.height),
         "</svg>",
@@ -86,23 +87,28 @@ def _lanes(layout: Layout, width: float) -> Iterable[str]:
         yield f'<text class="lane" x="18" y="{lane.top + 10:.0f}">{escape(lane.name)}</text>'
 
 
-def _edge(points: tuple[tuple[float, float], ...]) -> str:
+def _edge(points: tuple[tuple[float, float], ...], trunk: float | None) -> str:
     (x, y), *rest = points
     path = [f"M{x:.1f},{y:.1f}"]
     for number, (to_x, to_y) in enumerate(rest):
-        if number % 2:  # straight through a column
+        if number == 0 and trunk is not None and to_y - y > _CORNER * 2:  # down, beside the others
+            path.append(f"H{trunk - _CORNER:.1f} Q{trunk:.1f},{y:.1f} {trunk:.1f},{y + _CORNER:.1f}")
+            path.append(f"V{to_y - _CORNER:.1f} Q{trunk:.1f},{to_y:.1f} {trunk + _CORNER:.1f},{to_y:.1f}")
+            path.append(f"H{to_x:.1f}")
+        elif number % 2:  # straight through a column
             path.append(f"L{to_x:.1f},{to_y:.1f}")
         else:  # from one column to the next
             half = (x + to_x) / 2
             path.append(f"C{half:.1f},{y:.1f} {half:.1f},{to_y:.1f} {to_x:.1f},{to_y:.1f}")
         x, y = to_x, to_y
-    return f'<path class="edge" d="{" ".join(path)}" marker-end="url(#end)"/>'
+    kind = "edge" if trunk is None else "edge shared"
+    return f'<path class="{kind}" d="{" ".join(path)}" marker-end="url(#end)"/>'
 
 
 def _box(step: Drawn, layout: Layout) -> str:
     box = layout.boxes[step.node.name]
     fill, frame = _TONES[step.tone]
-    label, note = _cut(step.label, _LETTERS), _cut(step.note, _LETTERS * 7 // 6)
+    label, note = _cut(step.label, _LETTERS), _cut(step.note, _LETTERS * 5 // 4)
     return (
         f"<g><title>{escape(step.hint)}</title>"
         f'<rect x="{box.x:.0f}" y="{box.y:.0f}" width="{WIDTH}" height="{HEIGHT}" rx="6" '

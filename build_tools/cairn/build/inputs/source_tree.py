@@ -19,7 +19,8 @@ from cairn.errors import SourceError
 from cairn.sources.checkout import describe
 from cairn.sources.git import command, url
 from cairn.sources.git.repository import UPSTREAM_TAG, root_at
-from cairn.sources.worktree import state
+from cairn.sources.worktree import contents, state
+from cairn.sources.worktree.parts import walk
 from cairn.stack import Project
 from cairn.wheels.sbom import Source
 
@@ -35,6 +36,10 @@ def initialize():
         check_version={version!r},
     )
 '''
+SOURCES = "sources"
+"""The name of `edited` among the inputs of a build: it is in no key, and is kept to tell what changed."""
+
+_EDITED = 500  # files; hipify edits thousands in a tree that it does not commit
 # A file that `rocm_init_module` wrote, to the letter: earlier versions of Cairn left it in the tree.
 _OURS = re.compile(
     re.escape(_ROCM_INIT).replace(r"\{preloads\}", r"\[[^\]]*\]").replace(r"\{version!r\}", r"'[^'\n]*'")
@@ -95,6 +100,20 @@ def commit_time(checkout: Path) -> int:
         if command.succeeds(checkout, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"):
             return int(command.run(checkout, "log", "-1", "--format=%ct", name).strip())
     raise SourceError(f"{checkout} has no commit", tip="check the project out again")
+
+
+def edited(checkout: Path) -> dict[str, object]:
+    """The commit of a tree and its edited files with their ids, by which a later plan names what changed.
+
+    The digest that keys have of the tree says only that something did.
+    """
+    root = root_at(checkout)
+    found: dict[str, str] = {}
+    for part in walk(root):
+        names = part.repository.changes()
+        there = contents.on_disk(part.repository, names)
+        found |= {part.named(name): there[name][1] if name in there else "removed" for name in names}
+    return {"commit": root.head() or "", "edited": dict(sorted(found.items())[:_EDITED])}
 
 
 def edits(checkout: Path) -> str:

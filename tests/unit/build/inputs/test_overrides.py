@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cairn import stack as stacks
-from cairn.build import job, plan, scheduler
+from cairn.build import job, outputs, plan, scheduler
 from cairn.build.inputs import overrides
 from cairn.build.model import BuildRequest, Job
 from cairn.cli import build, ci, main
@@ -140,7 +140,7 @@ def test_every_command_that_builds_takes_it(tmp_path: Path) -> None:
 def test_the_manifest_beside_the_wheels_names_it(request_for: MakeRequest) -> None:
     request = with_env(request_for(), "USE_FBGEMM=0")
     with pytest.raises(WheelError, match="at least one wheel"):  # of the set, which comes after
-        job.write_outputs(request, (), job._manifest_of(request, ()))
+        outputs.write(request, (), outputs.manifests([request], ())[0])
     assert json.loads((request.output_dir / "manifest.json").read_text())["build_env"] == {"USE_FBGEMM": "0"}
 
 

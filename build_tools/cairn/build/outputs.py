@@ -1,0 +1,110 @@
+"""What a build writes beside its wheels: the manifest of its sources, and the set that the wheels form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cairn import targets as gpu
+from cairn.build import rocm_sdk
+from cairn.build.inputs import toolchain
+from cairn.build.model import BuildRequest, BuiltWheel
+from cairn.errors import UsageError
+from cairn.sources.checkout import describe
+from cairn.sources.checkout.describe import Checkout
+from cairn.sources.manifest import manifest
+from cairn.sources.manifest.manifest import Manifest
+from cairn.wheels import wheels_to_set
+from cairn.wheels import wheelset as wheel_sets
+
+
+def write(request: BuildRequest, wheels: Sequence[BuiltWheel], frozen: Manifest) -> None:
+    """Write the manifest of what was built from, and the (open) set that the wheels form."""
+    manifest.write(request.output_dir / "manifest.json", frozen)
+    wheel_set = wheels_to_set.make(
+        [wheel.wheel for wheel in wheels],
+        manifest_sha256=frozen.digest(),
+        stack=request.stack.name,
+        line=request.stack.line,
+        python=request.python.version,
+        platform=request.python.platform,
+        family=gpu.family_of(request.targets),
+        targets=request.targets,
+        requirements=rocm_sdk.runtime_requirements(request.sdk) if request.sdk else (),
+    )
+    wheel_sets.write(request.output_dir / "set.json", wheel_set)
+
+
+def manifests(
+    requests: Sequence[BuildRequest], trees: Sequence[Checkout] | None = None
+) -> tuple[Manifest, ...]:
+    """The manifest of each build that is given none, of what it was built from.
+
+    Families and Pythons of one line and SDK share it: the index takes the wheels of one version from one
+    manifest only.
+
+    Args:
+        requests: the builds of one run, now over.
+        trees: the checkouts of all projects, where the caller has just made them; read again otherwise.
+    """
+    groups: dict[tuple[str, str | None], list[BuildRequest]] = {}
+    for request in requests:
+        groups.setdefault(_shares(request), []).append(request)
+    made = {key: _manifest_of(group, trees) for key, group in groups.items()}
+    return tuple(made[_shares(request)] for request in requests)
+
+
+def _shares(request: BuildRequest) -> tuple[str, str | None]:
+    """What builds of one manifest have in common, of all that those of one run may differ in."""
+    return (request.stack.line, request.sdk.info.version if request.sdk else None)
+
+
+def _manifest_of(group: Sequence[BuildRequest], trees: Sequence[Checkout] | None) -> Manifest:
+    first = group[0]
+    if trees is None:  # after the build, which may have hipified a tree
+        trees = [describe.describe(p, first.checkouts[p.name]) for p in first.projects()]
+    tools = [toolchain.of_manifest(one.python, host_compiler=one.sdk is None) for one in group]
+    pythons = dict.fromkeys(found["python"] for found in tools)
+    return manifest.create(
+        [tree for tree in trees if tree.project.name in first.checkouts],
+        stack=first.stack.name,
+        line=first.stack.line,
+        targets=gpu.in_order(target for one in group for target in one.targets)
+        if len(group) > 1
+        else first.targets,
+        pythons=tuple(dict.fromkeys(one.python.version for one in group)),
+        platform=first.python.platform,
+        sdk_version=first.sdk.info.version if first.sdk else None,
+        build_env=first.build_env,
+        toolchain=tools[0] | {"python": "; ".join(pythons)},
+    )
+
+
+def refuse_other_manifest(frozen: Manifest, request: BuildRequest) -> None:
+    """Refuse a manifest that the build cannot be of; whether its trees are here, the caller has looked.
+
+    Raises:
+        UsageError: it was frozen for something else than what is asked for.
+    """
+    has_sdk = request.sdk.info.version if request.sdk else None
+    wrong = [
+        f"{what} {frozen_as}, not {asked}"
+        for what, frozen_as, asked in (
+            ("stack", frozen.stack, request.stack.name),
+            ("line", frozen.line, request.stack.line),
+            ("ROCm SDK", frozen.sdk_version, has_sdk if request.sdk else frozen.sdk_version),
+            ("variables", dict(frozen.build_env), dict(request.build_env)),
+        )
+        if frozen_as != asked
+    ]
+    for what, known, asked_for in (
+        ("Python", frozen.pythons, (request.python.version,)),
+        ("platform", frozen.every_platform, (request.python.platform,)),
+        ("targets", frozen.targets, request.targets),
+    ):
+        if lacking := [name for name in asked_for if name not in known]:
+            wrong.append(f"{what} {', '.join(known)}, not {', '.join(lacking)}")
+    if wrong:
+        raise UsageError(
+            f"the manifest was frozen for something else: {'; '.join(wrong)}",
+            tip="freeze one for this build, or build what it was frozen for",
+        )
