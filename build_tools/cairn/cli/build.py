@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments, build_cache, build_options
+from cairn.cli import arguments, build_cache, build_options, build_plan, build_variants
 from cairn.cli.parser import add_command, add_commands
 from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.build.model import BuiltWheel, Job
-    from cairn.build.plan import Plan
 
 _EXAMPLE = (
     "cairn build --stack external-builds/pytorch --install-rocm "
@@ -45,6 +44,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         example="cairn build plan --stack external-builds/pytorch --targets gfx1100 --output-dir out",
     )
     _add_options(plan)
+    build_plan.add_plan(plan)
     build_cache.add_to(commands)
 
 
@@ -67,18 +67,29 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     build_cache.add_cache_store(parser)
     arguments.add_json(parser)
+    build_variants.add_variants(parser)
 
 
 def _run(options: argparse.Namespace) -> int:
-    from cairn.build import job
+    from cairn.build import job, variants
 
-    return show_wheels(job.run(_job(options)), as_json=options.json)
+    jobs = _jobs(options)
+    built = job.run_all(jobs)
+    labels = variants.labels(jobs)
+    return show_wheels(
+        [wheel for wheels in built for wheel in wheels],
+        variants=[label for label, wheels in zip(labels, built, strict=True) for _ in wheels],
+        as_json=options.json,
+    )
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from cairn.build import job
+    return build_plan.show(_jobs(options), options)
 
-    return show_plan(job.plan_of(_job(options)), as_json=options.json)
+
+def _jobs(options: argparse.Namespace) -> tuple[Job, ...]:
+    job = _job(options)
+    return build_variants.jobs_of(job, options, root=options.root_checkout_dir or Path(job.stack.folder))
 
 
 def _job(options: argparse.Namespace) -> Job:
@@ -105,20 +116,15 @@ def _job(options: argparse.Namespace) -> Job:
     )
 
 
-def show_plan(plan: Plan, *, as_json: bool) -> int:
-    """Print what would be built."""
-    rows = [(s.project.name, "build" if s.hit is None else "cached", str(s.checkout)) for s in plan.steps]
-    if as_json:
-        console.current().json(
-            [dict(zip(("project", "action", "checkout"), row, strict=True)) for row in rows]
-        )
-    else:
-        console.current().table(("project", "action", "checkout"), rows)
-    return 0
+def show_wheels(wheels: Sequence[BuiltWheel], *, variants: Sequence[str] = (), as_json: bool = False) -> int:
+    """Print what was built.
 
-
-def show_wheels(wheels: Sequence[BuiltWheel], *, as_json: bool = False) -> int:
-    """Print what was built."""
+    Args:
+        wheels: of all variants.
+        variants: what tells them from each other, one for each wheel; none where there is one variant.
+        as_json: print it as JSON.
+    """
+    several = any(variants)
     if as_json:
         console.current().json(
             [
@@ -130,31 +136,25 @@ def show_wheels(wheels: Sequence[BuiltWheel], *, as_json: bool = False) -> int:
                     "targets": list(w.targets),
                     "seconds": round(w.seconds, 2),
                     "cached": w.cached,
-                    "origin": w.origin,
-                    "builder": w.builder,
                 }
-                for w in wheels
+                | ({"variant": variants[number]} if several else {})
+                for number, w in enumerate(wheels)
             ]
         )
         return 0
-    console.current().table(
-        ("wheel", "size", "targets", "sha256", "time"),
-        [
-            (
-                w.wheel.name,
-                console.size(w.wheel.stat().st_size),
-                " ".join(w.targets) or "-",
-                w.sha256[:16],
-                _taken(w),
-            )
-            for w in wheels
-        ],
-    )
+    rows: list[tuple[str, ...]] = [
+        (
+            w.wheel.name,
+            console.size(w.wheel.stat().st_size),
+            " ".join(w.targets) or "-",
+            w.sha256[:16],
+            "cached" if w.cached else console.clock(w.seconds),
+        )
+        for w in wheels
+    ]
+    head: tuple[str, ...] = ("wheel", "size", "targets", "sha256", "time")
+    if several:
+        rows = [(label, *row) for label, row in zip(variants, rows, strict=True)]
+        head = ("variant", *head)
+    console.current().table(head, rows)
     return 0
-
-
-def _taken(wheel: BuiltWheel) -> str:
-    """How long a wheel took, or where it was."""
-    if not wheel.cached:
-        return console.clock(wheel.seconds)
-    return "shared cache" if wheel.origin == "shared" else "cached"

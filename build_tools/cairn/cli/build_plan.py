@@ -1,0 +1,115 @@
+"""`cairn build plan`: what would be built and why, as a table, as JSON and as a picture."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cairn.cli import arguments
+from cairn.output import console
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cairn.build.graph.steps import PlanGraph, PlannedStep
+    from cairn.build.model import Job
+
+_MEANING = {"run": "is built", "kept": "is there already, or taken from the cache"}
+_LONGEST = 60  # characters of a value in the table; JSON has all
+
+
+def add_plan(parser: argparse.ArgumentParser) -> None:
+    """Give the parser of `cairn build plan` what only it has."""
+    parser.add_argument(
+        "--explain",
+        type=arguments.nonempty,
+        metavar="STEP",
+        help="say of one step, such as vision, which of its inputs changed since its last wheel",
+    )
+    parser.add_argument("--svg", type=arguments.new_file, metavar="FILE", help="draw the plan into a file")
+
+
+def show(jobs: Sequence[Job], options: argparse.Namespace) -> int:
+    """Plan the jobs of all variants, and show what the options ask for."""
+    from cairn.build import job, variants
+    from cairn.build.graph import steps
+
+    graph = steps.graph_of(job.plans_of(jobs), variants.labels(jobs))
+    if options.svg is not None:
+        _draw(graph, options.svg, title=f"the plan of the stack {jobs[0].stack.name}")
+    if options.explain is not None:
+        _explain(graph, graph.find(options.explain), as_json=options.json)
+    elif options.json:
+        console.current().json(
+            {"schema": "cairn.plan/1", "steps": [_plain(graph, one) for one in graph.steps]}
+        )
+    else:
+        rows = [(one.step.name, one.action, one.explanation.said, _time(one)) for one in graph.steps]
+        console.current().table(("step", "action", "why", "last time"), rows)
+    return 0
+
+
+def _explain(graph: PlanGraph, one: PlannedStep, *, as_json: bool) -> None:
+    shown = console.current()
+    if as_json:
+        shown.json(_plain(graph, one) | {"inputs": dict(one.step.inputs)})
+        return
+    shown.out(f"{one.step.name}: {one.action}, {one.explanation.said}")
+    last = one.explanation.last
+    if last is not None:
+        shown.out(f"compared with {last.file_name}, built {last.built} (key {last.key[:12]})")
+    if one.explanation.differences:
+        rows = [
+            (each.name, _cut(each.before or "-"), _cut(each.now or "-"))
+            for each in one.explanation.differences
+        ]
+        shown.table(("input", "was", "is"), rows)
+
+
+def _draw(graph: PlanGraph, path: Path, *, title: str) -> None:
+    from cairn import files
+    from cairn.build.graph import picture
+    from cairn.build.graph.layout import Node
+
+    drawn = [
+        picture.Drawn(
+            node=Node(name=one.step.name, lane=one.variant, needs=one.step.needs),
+            label=one.step.name.removesuffix(f" [{one.variant}]"),
+            note=one.explanation.said,
+            tone="run" if one.action == "build" else "kept",
+            hint=f"{one.step.name}\n{one.action}: {one.explanation.said}\nsha256:{graph.digest(one)}",
+        )
+        for one in graph.steps
+    ]
+    files.write_text(path, picture.draw(drawn, title=title, meaning=_MEANING))
+    console.current().info(f"drawn into {path}")
+
+
+def _plain(graph: PlanGraph, one: PlannedStep) -> dict[str, object]:
+    last = one.explanation.last
+    return {
+        "step": one.step.name,
+        "kind": one.step.kind,
+        "project": one.step.project or None,
+        "variant": one.variant or None,
+        "needs": list(one.step.needs),
+        "digest": graph.digest(one),
+        "action": one.action,
+        "why": one.explanation.said,
+        "key": one.key,
+        "checkout": str(one.checkout) if one.checkout else None,
+        "seconds": one.seconds,
+        "compared_with": last.key if last is not None else None,
+        "differences": [
+            {"input": each.name, "was": each.before, "is": each.now} for each in one.explanation.differences
+        ],
+    }
+
+
+def _time(one: PlannedStep) -> str:
+    return console.clock(one.seconds) if one.seconds is not None else "-"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
