@@ -175,6 +175,26 @@ def background(
             listener.join(LINGER)  # what it has left behind may hold the pipe
 
 
+def interactive(args: Sequence[str | os.PathLike[str]]) -> int:
+    """Run a program that somebody types to: it has our terminal and our process group; gives its exit code.
+
+    Raises:
+        PrerequisiteError: there is no such program.
+    """
+    command = [os.fspath(a) for a in args]
+    try:
+        with subprocess.Popen(command) as child:
+            while True:
+                try:
+                    return child.wait()
+                except KeyboardInterrupt:
+                    continue  # the terminal interrupts the program too, which decides what that means
+    except FileNotFoundError as error:
+        raise PrerequisiteError(
+            f"{command[0]} is not on this machine", tip=f"install {Path(command[0]).name} and put it on PATH"
+        ) from error
+
+
 def terminate_all() -> None:
     """End every program that is running, with all its children; for an interrupt."""
     with _live_lock:

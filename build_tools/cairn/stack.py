@@ -212,6 +212,8 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
         gate: what promotion demands of its sets.
         pythons: versions of Python that its sets are built for, such as `3.11`; the build's where empty.
         platforms: such as `linux_x86_64`; the build's where empty.
+        host_compiler: its builds for GPUs take the machine's C++ compiler and Python's headers too, as those
+            of PyTorch do; false where the ROCm SDK brings all.
         disk: bytes that a first run of the trail leaves in its work folder; None where it was not measured.
         folder: where the stack.toml is; set by `load`.
     """
@@ -232,6 +234,7 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
     pythons: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()
     disk: int | None = None
+    host_compiler: bool = True
     folder: str = ""
 
     def project(self, name: str) -> Project:

@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]
 # Each starts from what the pages before it left.
 PAGES = (
     "tutorial/first-wheels.md",
+    "how-to/check-your-machine.md",
     "how-to/promote-by-hand.md",
     "how-to/take-a-night-back.md",
     "how-to/mirror-dependencies.md",

@@ -32,6 +32,8 @@ _GROUPS: Mapping[str, str] = {
     "release": "promote sets, and take them back",
     "bisect": "find the first bad set between two nights, and the commits that came with it",
     "install": "print the lines that install a release on this machine",
+    "image": "build and run the container images of builds and tests",
+    "doctor": "check a machine for a build, an installation or tests",
     "matrix": "list what is built and tested when, and on which runners",
     "ci": "run a stack end to end, check workflows",
 }
@@ -96,6 +98,10 @@ def _add_commands(group: str, parser: argparse.ArgumentParser) -> None:  # noqa:
         from cairn.cli.install import add_to
     elif group == "matrix":
         from cairn.cli.matrix import add_to
+    elif group == "image":
+        from cairn.cli.image import add_to
+    elif group == "doctor":
+        from cairn.cli.doctor import add_to
     else:
         from cairn.cli.ci import add_to
     add_to(parser)

@@ -32,6 +32,9 @@ class Parser(argparse.ArgumentParser):
     default_command: str | None = None
     """The command below that is meant where none is named: `mirror FILE` is `mirror fetch FILE`."""
 
+    takes_rest = False
+    """What follows `--` is not ours to read: it becomes the list `rest`, wherever options stand before it."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - whatever argparse takes
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
         group = self.add_argument_group("general options")
@@ -60,7 +63,13 @@ class Parser(argparse.ArgumentParser):
             return super().parse_known_args(words, namespace)
         words = self._with_command(words)
         self._refuse_unknown(words)
+        rest: list[str] = []
+        if self.takes_rest and "--" in words:
+            at = words.index("--")
+            words, rest = words[:at], words[at + 1 :]
         namespace, left = super().parse_known_args(words, namespace)
+        if self.takes_rest:
+            namespace.rest = rest
         # argparse reports what is left over from the top, under the name of the whole program: too far away.
         if left and self._commands() is None:
             unexpected = next((word for word in left if word != "--"), left[0])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Protocol, TypedDict
 
@@ -63,6 +63,10 @@ class System(Protocol):
 
     def stack_section(self) -> str:
         """The table of a project's `environment` in stack.toml that holds for builds on this system."""
+        ...
+
+    def settings(self) -> Mapping[str, bool]:
+        """What an administrator may switch on: `long_paths` and `developer_mode`, where there are such."""
         ...
 
     def name(self) -> str:

@@ -10,7 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,6 +81,11 @@ def others_may_read(path: Path) -> bool:
 def stack_section() -> str:
     """See `System.stack_section`."""
     return "linux"
+
+
+def settings() -> Mapping[str, bool]:
+    """See `System.settings`."""
+    return {}
 
 
 def name() -> str:

@@ -9,7 +9,7 @@ import contextlib
 import errno
 import os
 import subprocess
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 # CTRL_BREAK_EVENT of GenerateConsoleCtrlEvent.
 _CREATE_NEW_PROCESS_GROUP = 0x00000200
 _CTRL_BREAK_EVENT = 1
+
+# Keys of the machine's registry, and values in them. Sources: "Maximum Path Length Limitation" of Win32;
+# "Developer Mode features and debugging", where symbolic links need it.
+_SETTINGS = {
+    "long_paths": (r"SYSTEM\CurrentControlSet\Control\FileSystem", "LongPathsEnabled"),
+    "developer_mode": (
+        r"SOFTWARE\Microsoft\Windows\CurrentVersion\AppModelUnlock",
+        "AllowDevelopmentWithoutDevLicense",
+    ),
+}
 
 
 def own_group() -> OwnGroup:
@@ -81,6 +91,22 @@ def others_may_read(path: Path) -> bool:  # noqa: ARG001 - here access lists dec
 def stack_section() -> str:
     """See `System.stack_section`."""
     return "windows"
+
+
+def settings() -> Mapping[str, bool]:
+    """See `System.settings`; one that was never set is off."""
+    return {name: _switched_on(*where) for name, where in _SETTINGS.items()}
+
+
+def _switched_on(key: str, value: str) -> bool:
+    import winreg  # noqa: PLC0415 - on Windows alone
+
+    try:
+        # typeshed has the module for Windows alone.
+        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key) as opened:  # type: ignore[attr-defined]
+            return bool(winreg.QueryValueEx(opened, value)[0])  # type: ignore[attr-defined]
+    except OSError:
+        return False
 
 
 def name() -> str:

@@ -47,6 +47,7 @@ every_command = pytest.mark.parametrize("command", COMMANDS, ids=lambda command:
 SEVERAL_MEANINGS = {
     "--artifacts": "of a night, and of a run of TheRock",
     "--find-links": "pip's places, and folders that `wheel verify` reads",
+    "--image": "what a night builds in, and what to run",
     "--jobs": "compile jobs, and submodules",
     "--lines": "of a matrix, and those that must have nights",
     "--matrix": "a matrix.toml, and the legs that a night expects",

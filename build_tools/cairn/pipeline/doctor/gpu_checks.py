@@ -1,0 +1,151 @@
+"""AMD's GPUs: the way from the card to a program, and where it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cairn import targets
+from cairn.pipeline.doctor import fixes
+from cairn.pipeline.doctor.machine import Finding, GpuFacts, Machine
+from cairn.pipeline.doctor.need import Need
+from cairn.testing import gpus
+
+_IN_CONTAINER = "--device=/dev/kfd --device=/dev/dri --group-add=video --group-add=render"
+
+
+def shown(names: tuple[str, ...]) -> str:
+    """GPUs with their numbers and products: `2x gfx942 (MI300A, MI300X, MI325X)`."""
+    said = []
+    for name in dict.fromkeys(names):
+        number = f"{names.count(name)}x " if names.count(name) > 1 else ""
+        product = targets.product_of(name) if name in targets.known_targets() else "not one of ours"
+        said.append(f"{number}{name} ({product})")
+    return ", ".join(said)
+
+
+def gpu(machine: Machine, need: Need) -> Iterator[Finding]:
+    """What there is, and the first thing that keeps programs from it."""
+    if need.builds:  # compilers need none
+        yield Finding(check="GPU", level="ok", text=f"{_seen(machine.gpu)}; a build needs none")
+        return
+    if machine.system != "linux":
+        yield Finding(
+            check="GPU",
+            level="note",
+            text="Cairn finds GPUs on Linux alone: name yours with --target or --product to `cairn install`",
+        )
+        return
+    blocked = _blocked(machine)
+    if blocked is not None:
+        yield blocked
+        return
+    facts = machine.gpu
+    yield Finding(
+        check="GPU", level="ok", text=f"{shown(facts.visible)}, driver amdgpu {facts.driver or ''}".strip()
+    )
+    if facts.visible != facts.targets:
+        yield Finding(
+            check="GPU",
+            level="note",
+            text=f"ROCR_VISIBLE_DEVICES hides some: the machine has {shown(facts.targets)}",
+            fix="unset ROCR_VISIBLE_DEVICES",
+        )
+
+
+def _seen(facts: GpuFacts) -> str:
+    return shown(facts.targets) if facts.targets else "none that a driver describes"
+
+
+def _blocked(machine: Machine) -> Finding | None:
+    """Why programs have no GPU here, from the card upwards; None where they have one."""
+    facts = machine.gpu
+    if not facts.targets:
+        return _without_driver(machine)
+    if facts.kfd is None or not facts.render:
+        gone = "/dev/kfd" if facts.kfd is None else "/dev/dri/renderD*"
+        if machine.container:
+            return Finding(
+                check="GPU",
+                level="missing",
+                text=f"{shown(facts.targets)} in the machine, and this container has no {gone}",
+                fix=f"start the container with {_IN_CONTAINER}",
+            )
+        return Finding(
+            check="GPU",
+            level="missing",
+            text=f"{shown(facts.targets)}, and there is no {gone}",
+            fix=fixes.as_root(machine, "modprobe -r amdgpu && ") + fixes.as_root(machine, "modprobe amdgpu"),
+        )
+    closed = next((one for one in (facts.kfd, *facts.render) if not one.usable), None)
+    if closed is not None:
+        return Finding(
+            check="GPU",
+            level="missing",
+            text=f"{shown(facts.targets)}, and {closed.path} may not be opened: its group is {closed.group}",
+            fix=_join(machine, closed.group),
+        )
+    if not facts.visible:
+        return Finding(
+            check="GPU",
+            level="warning",
+            text=f"ROCR_VISIBLE_DEVICES hides every GPU: the machine has {shown(facts.targets)}",
+            fix="unset ROCR_VISIBLE_DEVICES",
+        )
+    return None
+
+
+def _join(machine: Machine, group: str) -> str:
+    if machine.container:
+        return f"start the container with --group-add={group}"
+    if group in machine.groups:  # of the user, as it will be, and not yet of this session
+        return "log out and in again: your session began before you joined the group"
+    names = ",".join(dict.fromkeys((group, "video", "render"))) if not group.isdecimal() else group
+    return f"sudo usermod -aG {names} $USER, then log out and in again"
+
+
+def _without_driver(machine: Machine) -> Finding:
+    facts = machine.gpu
+    if machine.wsl:
+        return Finding(
+            check="GPU",
+            level="warning",
+            text="under WSL no GPU is described to Linux, whatever the machine has",
+            fix="name it: cairn install --product 'RX 7900 XTX' --index-url URL",
+        )
+    if facts.cards and facts.driver is None:
+        where = "on the machine that the container is on: " if machine.container else ""
+        return Finding(
+            check="GPU",
+            level="missing",
+            text=f"{facts.cards} of AMD's on the PCI bus, and the driver amdgpu is not loaded",
+            fix=where + fixes.as_root(machine, "modprobe amdgpu"),
+        )
+    if facts.cards:
+        return Finding(
+            check="GPU",
+            level="missing",
+            text=f"{facts.cards} of AMD's on the PCI bus, and amdgpu ({facts.driver}) computes on none",
+            fix="update the kernel or the driver amdgpu: https://rocm.docs.amd.com/projects/install-on-linux/",
+        )
+    return Finding(
+        check="GPU",
+        level="warning",
+        text="none of AMD's here: wheels for the CPU can be installed and tested",
+    )
+
+
+def wanted(machine: Machine, need: Need) -> Iterator[Finding]:
+    """Whether the GPUs are those that were asked for."""
+    if not need.targets or need.builds:
+        return
+    here = machine.gpu.visible
+    absent = [name for name in need.targets if name != targets.CPU and not gpus.covers(here, name)]
+    if absent:
+        yield Finding(
+            check="targets",
+            level="missing",
+            text=f"no {' and no '.join(absent)} here, as was asked for: {shown(here) or 'no GPU'}",
+            fix="run this on a machine that has it",
+        )
+    else:
+        yield Finding(check="targets", level="ok", text=f"{', '.join(need.targets)} as asked for")

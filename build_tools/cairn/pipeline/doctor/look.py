@@ -1,0 +1,172 @@
+"""Describes the machine that we run on.
+
+What Linux says in files is read below a root folder, so that tests can describe any machine by such files.
+"""
+
+from __future__ import annotations
+
+import locale
+import os
+import platform
+import re
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+
+from cairn import platforms
+from cairn.pipeline.doctor import look_disks, look_gpu, look_programs
+from cairn.pipeline.doctor.machine import Machine, System, WindowsFacts
+
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+_MANAGERS = {
+    "apt": ("debian", "ubuntu"),
+    "dnf": ("fedora", "rhel", "centos", "almalinux", "rocky", "amzn"),
+    "zypper": ("suse", "opensuse", "sles"),
+    "pacman": ("arch",),
+    "apk": ("alpine",),
+}
+# What a container engine leaves for the programs in it: podman(1), systemd(1) "container"; docker's own.
+_MARKS = {".dockerenv": "docker", "run/.containerenv": "podman"}
+_IN_CGROUP = re.compile(r"\b(docker|kubepods|containerd|lxc|libpod)\b")
+
+
+def here(
+    work: Path, python: Path, *, root: Path = Path("/"), environment: Mapping[str, str] | None = None
+) -> Machine:
+    """This machine.
+
+    Args:
+        work: the work folder; it need not be there yet.
+        python: the interpreter that is used.
+        root: where Linux's own files are.
+        environment: the variables; ours by default.
+    """
+    variables = os.environ if environment is None else environment
+    release = _os_release(root)
+    memory, free = _memory(root)
+    kind = _system()
+    return Machine(
+        system=kind,
+        name=release.get("PRETTY_NAME") or platform.platform(terse=True),
+        packages=_packages(kind, release),
+        architecture=platform.machine().lower(),
+        libc=_libc(),
+        container=_container(root, variables),
+        wsl="microsoft" in _text(root / "proc/sys/kernel/osrelease").lower(),
+        root=hasattr(os, "geteuid") and os.geteuid() == 0,
+        encoding=locale.getpreferredencoding(do_setlocale=False).lower(),
+        cores=_cores(root),
+        memory=memory,
+        memory_free=free,
+        open_files=_open_files(),
+        python=look_programs.python(python),
+        programs=look_programs.programs(),
+        git_settings=look_programs.git_settings(variables),
+        disks=look_disks.disks(work, root),
+        gpu=look_gpu.gpus(root, variables),
+        groups=look_gpu.groups(),
+        proxies=tuple(name for name in sorted(variables) if name.lower() in _PROXIES and variables[name]),
+        proxy_spares_local=_spares_local(variables),
+        windows=_windows(variables) if kind == "windows" else None,
+    )
+
+
+def _system() -> System:
+    if platforms.here.stack_section() == "windows":
+        return "windows"
+    return "darwin" if platforms.here.name() == "darwin" else "linux"
+
+
+def _os_release(root: Path) -> dict[str, str]:
+    """os-release(5)."""
+    text = _text(root / "etc/os-release") or _text(root / "usr/lib/os-release")
+    found = re.findall(r"^([A-Z_]+)=[\"']?(.*?)[\"']?$", text, re.MULTILINE)
+    return dict(found)
+
+
+def _packages(kind: System, release: Mapping[str, str]) -> str:
+    if kind == "windows":
+        return "winget"
+    alike = {release.get("ID", ""), *release.get("ID_LIKE", "").split()}
+    return next((manager for manager, names in _MANAGERS.items() if alike.intersection(names)), "")
+
+
+def _libc() -> str:
+    name, version = platform.libc_ver()
+    if name:
+        return f"{name} {version}"
+    # platform knows glibc alone; musl's loader is always at this name (musl, "Guidelines for distributions").
+    return "musl" if any(Path("/lib").glob("ld-musl-*")) else ""
+
+
+def _container(root: Path, variables: Mapping[str, str]) -> str | None:
+    for name, engine in _MARKS.items():
+        if (root / name).exists():
+            return engine
+    if "KUBERNETES_SERVICE_HOST" in variables:
+        return "kubernetes"
+    named = variables.get("container") or _text(root / "run/systemd/container").strip()
+    if named:
+        return named
+    found = _IN_CGROUP.search(_text(root / "proc/1/cgroup"))
+    return found[1] if found else None
+
+
+def _cores(root: Path) -> int:
+    """Those that we may run on, and no more than a container is given (cgroup v2, `cpu.max`)."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota, _, period = _text(root / "sys/fs/cgroup/cpu.max").strip().partition(" ")
+    if quota.isdecimal() and period.isdecimal() and int(period):
+        return max(1, min(allowed, int(quota) // int(period)))
+    return allowed
+
+
+def _memory(root: Path) -> tuple[int | None, int | None]:
+    """Bytes of memory, and those that are free: of the machine, or of a container that is given less."""
+    found = dict(re.findall(r"^(\w+): +(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE))
+    if "MemTotal" not in found or "MemAvailable" not in found:
+        return None, None
+    total, free = int(found["MemTotal"]) * 1024, int(found["MemAvailable"]) * 1024
+    for limit, used in (
+        ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current"),
+        ("sys/fs/cgroup/memory/memory.limit_in_bytes", "sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        most, now = _text(root / limit).strip(), _text(root / used).strip()
+        if most.isdecimal() and int(most) < total:  # `max`, or a number beyond all memory, is none
+            return int(most), min(free, int(most) - int(now or 0))
+    return total, free
+
+
+def _open_files() -> tuple[int, int] | None:
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return None
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    endless = 1 << 30  # what RLIM_INFINITY means here
+    return (endless if soft < 0 else soft, endless if hard < 0 else hard)
+
+
+def _spares_local(variables: Mapping[str, str]) -> bool:
+    """Whether 127.0.0.1 is reached without a proxy, as Python and so pip decide it."""
+    given = next((variables[name] for name in ("no_proxy", "NO_PROXY") if variables.get(name)), "")
+    # `proxy_bypass_environment` is what requests asks too (urllib, "no_proxy").
+    return bool(urllib.request.proxy_bypass_environment("127.0.0.1", {"no": given}))  # type: ignore[attr-defined]
+
+
+def _windows(variables: Mapping[str, str]) -> WindowsFacts:
+    settings = platforms.here.settings()
+    return WindowsFacts(
+        long_paths=settings.get("long_paths"),
+        developer_mode=settings.get("developer_mode"),
+        # vcvarsall.bat sets both; the second says for what.
+        compiler="VSCMD_VER" in variables and variables.get("VSCMD_ARG_TGT_ARCH") == "x64",
+    )
+
+
+def _text(path: Path) -> str:
+    """A file of the system's; empty where it is not there, or hidden from a container."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,75 @@
+"""Describes AMD's GPUs of this machine, from the PCI bus up to the devices that programs open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from cairn.pipeline.doctor.machine import Device, GpuFacts
+from cairn.testing import gpus as seen
+
+_AMD = "0x1002"  # PCI vendor of AMD's graphics
+_CLASSES = ("0x03", "0x12")  # PCI base classes: display controller, processing accelerator
+
+
+def gpus(root: Path, variables: Mapping[str, str]) -> GpuFacts:
+    """The GPUs; see `GpuFacts`."""
+    nodes = seen.KFD_NODES.relative_to("/")
+    targets = seen.seen(root / nodes)
+    kfd = root / "dev/kfd"
+    return GpuFacts(
+        targets=targets,
+        visible=seen.visible(targets, variables.get("ROCR_VISIBLE_DEVICES")),
+        cards=sum(map(_is_card, root.glob("sys/bus/pci/devices/*"))),
+        driver=_driver(root),
+        kfd=_device(kfd, root) if kfd.exists() else None,
+        render=tuple(_device(path, root) for path in sorted(root.glob("dev/dri/renderD*"))),
+    )
+
+
+def groups() -> tuple[str, ...]:
+    """Names of our groups, also of those that we joined after this session began."""
+    try:
+        import grp  # noqa: PLC0415 - not on Windows
+        import pwd  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return ()
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # in a container, a number without a name
+        user = ""
+    ours = set(os.getgroups())
+    return tuple(sorted(one.gr_name for one in grp.getgrall() if one.gr_gid in ours or user in one.gr_mem))
+
+
+def _is_card(device: Path) -> bool:
+    return _line(device / "vendor") == _AMD and _line(device / "class").startswith(_CLASSES)
+
+
+def _driver(root: Path) -> str | None:
+    module = root / "sys/module/amdgpu"
+    # Only a driver that was installed beside the kernel's has a version of its own (DKMS).
+    return (_line(module / "version") or "in-tree") if module.is_dir() else None
+
+
+def _device(path: Path, root: Path) -> Device:
+    return Device(
+        path=f"/{path.relative_to(root).as_posix()}",
+        usable=os.access(path, os.R_OK | os.W_OK),
+        group=_group(path),
+    )
+
+
+def _group(path: Path) -> str:
+    try:
+        return path.group()
+    except (KeyError, OSError, NotImplementedError):  # a number without a name here
+        return str(path.stat().st_gid)
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""

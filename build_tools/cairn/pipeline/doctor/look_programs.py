@@ -1,0 +1,91 @@
+"""Describes the interpreter and the programs on PATH."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from cairn import process, venv
+from cairn.errors import PrerequisiteError, ProcessError
+from cairn.pipeline.doctor.machine import PythonFacts
+
+_PROGRAMS = (
+    "git",
+    "c++",
+    "g++",
+    "clang++",
+    "hipcc",
+    "cmake",
+    "ninja",
+    "ccache",
+    "sccache",
+    "docker",
+    "podman",
+    "buildah",
+)
+_TIMEOUT = 20  # seconds for a version
+_VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*")
+# Settings that change what a checkout has, by their names in `git config` (git-config(1)).
+_CHANGING = re.compile(r"core\.(?:autocrlf|eol|symlinks|filemode|fsmonitor|worktree|hookspath)")
+_HARMLESS = {
+    "core.autocrlf": ("false",),
+    "core.symlinks": ("true",),
+    "core.filemode": ("true",),
+    "core.eol": ("lf",),
+}
+_GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY")
+
+_ASK = """
+import importlib.util, json, pathlib, platform, struct, sys, sysconfig
+print(json.dumps({
+    "version": platform.python_version(),
+    "implementation": platform.python_implementation(),
+    "bits": struct.calcsize("P") * 8,
+    "venv": all(map(importlib.util.find_spec, ("venv", "ensurepip"))) or sys.prefix != sys.base_prefix,
+    "headers": pathlib.Path(sysconfig.get_paths()["include"], "Python.h").is_file(),
+    "system": sys.base_prefix == "/usr",
+}))
+"""
+
+
+def python(path: Path) -> PythonFacts:
+    """What an interpreter says of itself.
+
+    Raises:
+        ProcessError: it does not run.
+    """
+    env = venv.variables(venv.Isolation.INSTALLER)
+    said = json.loads(process.run([path, "-I", "-c", _ASK], env=env, timeout=_TIMEOUT).output)
+    return PythonFacts(path=str(path), **said)
+
+
+def programs() -> dict[str, str]:
+    """Version by name of the programs that are on PATH."""
+    return {name: _version(name) for name in _PROGRAMS if shutil.which(name)}
+
+
+def git_settings(variables: Mapping[str, str]) -> dict[str, str]:
+    """The user's settings of git that change files, and git's variables, which a hook that calls us sets."""
+    found = {name: variables[name] for name in _GIT_VARIABLES if name in variables}
+    if shutil.which("git") is None:
+        return found
+    done = process.run(
+        ["git", "config", "--global", "--list"], check=False, timeout=_TIMEOUT, separate_stderr=True
+    )
+    for line in done.output.splitlines() if done.returncode == 0 else ():
+        name, _, value = line.partition("=")
+        if _CHANGING.fullmatch(name) and value.lower() not in _HARMLESS.get(name, ()):
+            found[name] = value
+    return found
+
+
+def _version(name: str) -> str:
+    try:
+        done = process.run([name, "--version"], timeout=_TIMEOUT, check=False)
+    except (PrerequisiteError, ProcessError):
+        return ""
+    found = _VERSION.search(done.output.partition("\n")[0]) if done.returncode == 0 else None
+    return found[0] if found else ""

@@ -1,0 +1,66 @@
+"""What a machine is checked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cairn.pipeline.doctor.machine import Purpose
+
+HostCompiler = Literal["needed", "alone", "brought"]
+
+_DISK = {"build": 40_000_000_000, "install": 15_000_000_000, "test": 15_000_000_000}
+"""Bytes where no stack says how many: a torch tree with its build; torch for ROCm, packed and unpacked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """What is to be installed, as far as it must fit a machine.
+
+    Attributes:
+        name: of the wheel or the address of the index.
+        targets: it has device code for; empty where it has none.
+        pythons: `3.12` of each Python that it is for; empty for any.
+        glibc: the oldest that it loads on, such as (2, 28), or None.
+        system: it is for; None for any.
+    """
+
+    name: str
+    targets: tuple[str, ...] = ()
+    pythons: tuple[str, ...] = ()
+    glibc: tuple[int, int] | None = None
+    system: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """What the machine is for.
+
+    Attributes:
+        purpose: build, installation or tests.
+        targets: of the GPUs that must be in the machine; for tests on hardware.
+        pythons: of the stack; empty for any.
+        compiler: whether the machine's own compiler and Python's headers are `needed`, are all that builds
+            (`alone`), or are `brought` by the ROCm SDK.
+        disk: bytes that the work folder must have free; None where no stack says.
+        memory_per_job: bytes that one compiler may need.
+        offers: what is to be installed.
+    """
+
+    purpose: Purpose
+    targets: tuple[str, ...] = ()
+    pythons: tuple[str, ...] = ()
+    compiler: HostCompiler = "needed"
+    disk: int | None = None
+    memory_per_job: int = 2_000_000_000
+    offers: tuple[Offer, ...] = ()
+
+    @property
+    def builds(self) -> bool:
+        """Whether something is compiled."""
+        return self.purpose == "build"
+
+    @property
+    def disk_wanted(self) -> int:
+        """Bytes that the work folder should have free."""
+        return self.disk or _DISK[self.purpose]

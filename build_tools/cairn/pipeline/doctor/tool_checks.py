@@ -1,0 +1,150 @@
+"""The programs that a build or a test starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from cairn.pipeline.doctor import fixes
+from cairn.pipeline.doctor.machine import Finding, Machine
+from cairn.pipeline.doctor.need import Need
+
+_OLDEST_PYTHON = (3, 11)
+_OLDEST_GIT = (
+    2,
+    32,
+)  # settings in the environment (2.31) and GIT_CONFIG_GLOBAL (2.32), see sources/git/command.py
+_OLDEST_GCC = (9, 3)  # pytorch, CMakeLists.txt: "GCC-9.3 or newer is required to compile PyTorch"
+_FROM_PYPI = ("cmake", "ninja")
+_CACHES = ("ccache", "sccache")
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """The numbers of a version, to be compared: `12.2.0-14+deb12u1` is (12, 2, 0)."""
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(map(int, found[0].split("."))) if found else ()
+
+
+def python(machine: Machine, need: Need) -> Iterator[Finding]:
+    """The interpreter: its age and kind, and whether it can make environments and compile extensions."""
+    facts = machine.python
+    short = ".".join(facts.version.split(".")[:2])
+    said = f"{facts.implementation} {facts.version} at {facts.path}"
+    wrong = None
+    if numbers(facts.version)[:2] < _OLDEST_PYTHON:
+        wrong = "Python 3.11 or newer is needed"
+    elif facts.implementation != "CPython":
+        wrong = "the wheels are for CPython"
+    elif facts.bits != 64:  # noqa: PLR2004 - bits of a pointer
+        wrong = "the wheels are for 64 bits"
+    elif need.pythons and short not in need.pythons:
+        wrong = f"the stack is for {', '.join(need.pythons)}"
+    if wrong:
+        wanted = need.pythons[-1] if need.pythons else "3.12"
+        yield Finding(
+            check="Python", level="missing", text=f"{said}: {wrong}", fix=f"uv python install {wanted}"
+        )
+    else:
+        yield Finding(check="Python", level="ok", text=said)
+    if not facts.venv:
+        yield Finding(
+            check="Python's venv",
+            level="missing",
+            text="it cannot make environments: venv or ensurepip is not there",
+            fix=fixes.install(machine, "python-venv"),
+        )
+    if not facts.headers and _compiles(need):
+        yield _without_headers(machine, need, short)
+
+
+def _compiles(need: Need) -> bool:
+    return need.purpose == "test" or (need.builds and need.compiler != "brought")
+
+
+def _without_headers(machine: Machine, need: Need, short: str) -> Finding:
+    line = fixes.install(machine, "python-headers") if machine.python.system else f"uv python install {short}"
+    if need.builds:
+        return Finding(check="Python's headers", level="missing", text="there is no Python.h", fix=line)
+    text = "there is no Python.h: tests that compile with Triton or torch.compile fail"
+    return Finding(check="Python's headers", level="warning", text=text, fix=line)
+
+
+def git(machine: Machine, need: Need) -> Iterator[Finding]:
+    """Its age, and what of its settings changes what is checked out."""
+    if not need.builds:
+        return
+    version = machine.programs.get("git")
+    if version is None:
+        yield Finding(check="git", level="missing", text="it is not here", fix=fixes.install(machine, "git"))
+        return
+    if numbers(version) < _OLDEST_GIT:
+        yield Finding(
+            check="git",
+            level="missing",
+            text=f"{version or 'it does not run'}: 2.32 or newer is needed",
+            fix=fixes.install(machine, "git"),
+        )
+    else:
+        yield Finding(check="git", level="ok", text=version)
+    for name, value in machine.git_settings.items():
+        # Our own calls are isolated from all of these; what a build script of upstream's calls is not.
+        fix = f"unset {name}" if name.startswith("GIT_") else f"git config --global --unset {name}"
+        yield Finding(
+            check="git",
+            level="warning",
+            text=f"{name} is {value}: Cairn does not follow it, but git in a project's build does",
+            fix=fix,
+        )
+
+
+def compiler(machine: Machine, need: Need) -> Iterator[Finding]:
+    """The C++ compiler of the machine; that for device code comes with the ROCm SDK."""
+    if not _compiles(need) or machine.system == "windows":
+        return
+    found = next((name for name in ("c++", "g++", "clang++") if name in machine.programs), None)
+    if found is None:
+        alone = (
+            "the stack is built with it alone"
+            if need.compiler == "alone"
+            else "host code is compiled with it"
+        )
+        yield Finding(
+            check="C++ compiler",
+            level="missing" if need.builds else "warning",
+            text=f"there is none, and {alone}"
+            if need.builds
+            else "there is none: Triton and torch.compile need one",
+            fix=fixes.install(machine, "g++"),
+        )
+        return
+    version = machine.programs.get("g++")
+    if need.builds and version and numbers(version)[:2] < _OLDEST_GCC:
+        yield Finding(
+            check="C++ compiler",
+            level="missing",
+            text=f"g++ {version}: PyTorch needs 9.3 or newer",
+            fix="cairn image run build_manylinux_x86_64",
+        )
+        return
+    yield Finding(check="C++ compiler", level="ok", text=f"{found} {machine.programs[found]}".strip())
+    if need.builds and "hipcc" in machine.programs:
+        yield Finding(
+            check="hipcc",
+            level="note",
+            text=f"{machine.programs['hipcc'] or 'one'} on PATH: a build uses that of its ROCm SDK",
+        )
+
+
+def build_tools(machine: Machine, need: Need) -> Iterator[Finding]:
+    """CMake and ninja, which come with the build requirements; compiler caches, which may."""
+    if not need.builds:
+        return
+    have = [f"{name} {machine.programs[name]}".strip() for name in _FROM_PYPI if name in machine.programs]
+    here = f"; {' and '.join(have)} on PATH stay unused" if have else ""
+    yield Finding(check="cmake, ninja", level="ok", text=f"from PyPI, for each build{here}")
+    caches = [f"{name} {machine.programs[name]}".strip() for name in _CACHES if name in machine.programs]
+    yield Finding(
+        check="compiler cache",
+        level="ok" if caches else "note",
+        text=" and ".join(caches) if caches else "none on PATH; --use-ccache takes it from PyPI",
+    )

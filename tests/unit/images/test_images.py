@@ -1,0 +1,263 @@
+"""The command lines of `cairn image`, to the letter, and what it makes of an engine's answers."""
+
+import json
+import os
+import shlex
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from cairn.cli.main import main
+from cairn.errors import PrerequisiteError
+from cairn.images import building, dockerfile, engines, running
+
+ROOT = Path(__file__).parents[3]
+FOLDER = ROOT / "dockerfiles"
+TEST = "no_rocm_image_ubuntu24_04"
+BUILD = "build_manylinux_x86_64"
+DIGEST = "sha256:" + "5e" * 32
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    assert main(["image", *words]) == code
+    return capsys.readouterr().out
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand-ins for all three on PATH: they write down what they are given, and answer as the real ones."""
+    script = f"""#!{sys.executable}
+import json, pathlib, sys
+with open({str(tmp_path / "calls")!r}, "a") as file:
+    file.write(json.dumps([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]]) + "\\n")
+words = sys.argv[1:]
+if "--digestfile" in words:
+    pathlib.Path(words[words.index("--digestfile") + 1]).write_text({DIGEST!r} + "\\n")
+if words[:2] == ["image", "inspect"]:
+    print(json.dumps(["registry.example:5000/x@" + {DIGEST!r}, "other/x@sha256:" + "0" * 64]))
+if words[:1] == ["run"]:
+    sys.exit(7)
+"""
+    (tmp_path / "bin").mkdir()
+    for name in engines.ENGINES:
+        path = tmp_path / "bin" / name
+        path.write_text(script)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    return tmp_path
+
+
+def calls(engine: Path) -> list[list[str]]:
+    return [json.loads(line) for line in (engine / "calls").read_text().splitlines()]
+
+
+def test_both_images_name_their_base_by_digest() -> None:
+    for name in (TEST, BUILD):
+        base = dockerfile.find(name, ROOT).arguments["BASE"]
+        assert base.count("/") == 2  # with its registry: podman asks, or refuses, where there is none
+        assert len(base.partition("@sha256:")[2]) == 64
+
+
+@pytest.mark.parametrize("name", [TEST, BUILD])
+@pytest.mark.parametrize(
+    "epoch", [("docker", "--build-arg SOURCE_DATE_EPOCH=7"), ("buildah", "--timestamp 7")]
+)
+def test_building(
+    name: str, epoch: tuple[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "7")
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://github.example")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "a/b")
+    out = printed(
+        capsys, "build", name, "--engine", epoch[0], "--base", "local/base", "--dry-run",
+        "--tag", "r.example/x:1", "--tag", "y", "--", "--network", "host",
+    )  # fmt: skip
+    words = shlex.split(out)
+    revision = [word for word in words if word.startswith("org.opencontainers.image.revision=")]
+    for word in revision:  # none where the folder has changes
+        at = words.index(word)
+        del words[at - 1 : at + 1]
+    assert words == shlex.split(
+        f"{epoch[0]} build --file {FOLDER}/{name}.Dockerfile --tag r.example/x:1 --tag y "
+        "--build-arg BASE=local/base "
+        "--label org.opencontainers.image.source=https://github.example/a/b "
+        f"{epoch[1]} --network host {FOLDER}"
+    )
+
+
+def test_pip_s_configuration_is_a_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pip.conf").touch()
+    out = printed(capsys, "build", TEST, "--dry-run", "--pip-config", str(tmp_path / "pip.conf"))
+    assert f"--secret id=pip.conf,src={tmp_path}/pip.conf" in out
+    for name in (TEST, BUILD):
+        text = (FOLDER / f"{name}.Dockerfile").read_text()
+        assert text.count("--mount=type=secret,id=pip.conf,mode=0444 ") == 1
+        assert "--require-hashes" in text
+
+
+def test_pushing_says_the_digest(engine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tags = ("--tag", "registry.example:5000/x:1", "--tag", "registry.example:5000/x:latest")
+    for name in engines.ENGINES:
+        answer = json.loads(printed(capsys, "build", TEST, "--engine", name, *tags, "--push", "--json"))
+        assert answer == {
+            "name": TEST,
+            "engine": name,
+            "tags": ["registry.example:5000/x:1", "registry.example:5000/x:latest"],
+            "digest": f"registry.example:5000/x@{DIGEST}",
+        }
+    pushed = [call[-1] for call in calls(engine) if call[1] == "push"]
+    assert pushed == ["registry.example:5000/x:1", "registry.example:5000/x:latest"] * 3
+
+
+def test_nothing_is_pushed_to_nowhere(engine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["image", "build", TEST, "--tag", "x", "--push"]) == 2
+    assert "--push needs a --tag that names a registry" in capsys.readouterr().err
+    assert not any(call[1] != "version" for call in calls(engine))
+
+
+PAGE = "--device=/dev/kfd --device=/dev/dri --ipc=host --group-add=video --group-add=render"
+
+
+def test_the_line_of_upstreams_page_is_the_one_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """external-builds/pytorch/README.md of TheRock, "Prerequisites" of the tests."""
+    answer = json.loads(printed(capsys, "print", TEST, "--engine", "docker", "--json"))
+    line = " ".join(answer["run"][0])
+    assert line.startswith(f"docker run --rm -it {PAGE} ")
+    assert line.endswith(f" {TEST}:latest")
+    assert answer["text"] == (FOLDER / f"{TEST}.Dockerfile").read_text()
+    # An engine looks the groups up in the image.
+    for name in ("video", "render"):
+        assert f"getent group {name} || groupadd" in answer["text"]
+    shown = printed(capsys, "print", TEST, "--engine", "docker").splitlines()
+    assert shown[0] == f"docker build --file {FOLDER}/{TEST}.Dockerfile --tag {TEST}:latest {FOLDER}"
+    assert "\n".join(shown[2:]) + "\n" == answer["text"]
+
+
+AT = "--volume /src:/work --workdir /work"
+
+
+def one_run(engine: engines.Engine, **changes: object) -> running.ImageRun:
+    given = {
+        "gpu": True,
+        "gpu_groups": (110,),
+        "folder": Path("/src"),
+        "user": (1000, 1000),
+        "command": ("a", "b c"),
+    }
+    return running.ImageRun(image="i", engine=engine, **{**given, **changes})  # type: ignore[arg-type]
+
+
+GPUS = f"{PAGE} --group-add=110 --ulimit nofile=65536:65536"
+LIMITS = "--ulimit nofile=65536:65536 --shm-size=2g"
+
+
+@pytest.mark.parametrize(
+    ("run", "lines"),
+    [
+        (
+            one_run("docker"),
+            (f"docker run --rm -it {GPUS} {AT} --user 1000:1000 --env HOME=/tmp i a 'b c'",),
+        ),
+        (
+            one_run("podman"),
+            (f"podman run --rm -it {GPUS} {AT} --userns=keep-id i a 'b c'",),
+        ),
+        (
+            one_run("docker", gpu=False, folder=None, user=None, command=(), terminal=False),
+            (f"docker run --rm {LIMITS} i",),
+        ),
+        (
+            one_run("buildah", gpu=False, user=None, command=(), open_files=9),
+            (
+                "buildah from --name n --ulimit nofile=9:9 --shm-size=2g i",
+                "buildah run --tty --volume /src:/work --workingdir /work n -- /bin/bash",
+                "buildah rm n",
+            ),
+        ),
+    ],
+)
+def test_running(run: running.ImageRun, lines: tuple[str, ...]) -> None:
+    assert tuple(map(shlex.join, running.commands(run, name="n"))) == lines
+
+
+def test_the_exit_code_is_that_of_the_command(engine: Path) -> None:
+    assert main(["image", "run", TEST, "--engine", "docker", "--no-gpu", "--", "false", "--flag"]) == 7
+    assert calls(engine)[-1][-3:] == [f"{TEST}:latest", "false", "--flag"]
+    assert main(["image", "run", TEST, "--engine", "buildah", "--no-gpu"]) == 7
+    assert [call[1] for call in calls(engine)[-3:]] == ["from", "run", "rm"]
+
+
+def test_groups_are_those_of_the_devices(tmp_path: Path) -> None:
+    for name in ("kfd", "renderD128"):
+        (tmp_path / name).touch()
+    mine = (tmp_path / "kfd").stat().st_gid
+    found = running.gpu_groups((tmp_path / "kfd", tmp_path / "renderD128", tmp_path / "gone"))
+    assert found == ((mine,) if mine else ())  # root's needs no naming
+
+
+def test_an_engine_that_does_not_answer_is_passed_over(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert engines.choose(None) == "docker"
+    (engine / "bin" / "docker").write_text("#!/bin/sh\nexit 1\n")
+    assert engines.choose(None) == "podman"
+    for name in engines.ENGINES:
+        (engine / "bin" / name).write_text("#!/bin/sh\nexit 1\n")
+    with pytest.raises(PrerequisiteError, match="docker is here, but does not answer"):
+        engines.choose(None)
+    monkeypatch.setenv("PATH", str(engine))
+    with pytest.raises(
+        PrerequisiteError, match="none of docker, podman and buildah is on this machine"
+    ) as caught:
+        engines.choose(None)
+    assert caught.value.tip == "install it, on Debian and Ubuntu: apt install podman"
+    with pytest.raises(PrerequisiteError, match="buildah is not on this machine"):
+        engines.choose("buildah")
+    assert engines.likely(None) == "docker"
+
+
+@pytest.mark.parametrize(
+    ("words", "said", "meant"),
+    [
+        (("no_rocm_image",), "there is no image 'no_rocm_image' in ", f"did you mean {TEST}?"),
+        (("x/y",), "there is no Dockerfile x/y", ""),
+        (
+            (TEST, "--build-arg", "BAES=x"),
+            f"{TEST}.Dockerfile has no build argument BAES",
+            "did you mean BASE?",
+        ),
+        ((TEST, "--build-arg", "BASE"), "--build-arg BASE is not NAME=VALUE", ""),
+    ],
+)
+def test_what_was_mistyped_is_named(
+    words: tuple[str, ...], said: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["image", "build", *words, "--dry-run"]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert meant in err
+
+
+def test_a_dockerfile_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "my é dir"
+    folder.mkdir()
+    (folder / "x.Dockerfile").write_text("ARG BASE=debian:12\nFROM ${BASE}\nARG BASE\nARG N\nUSER 1001\n")
+    found = dockerfile.find(str(folder / "x.Dockerfile"), tmp_path)
+    assert (found.name, dict(found.arguments)) == ("x", {"BASE": "debian:12", "N": ""})
+    out = printed(capsys, "build", str(folder / "x.Dockerfile"), "--engine", "podman", "--dry-run")
+    assert shlex.split(out) == [
+        "podman",
+        "build",
+        "--file",
+        f"{folder}/x.Dockerfile",
+        "--tag",
+        "x:latest",
+        str(folder),
+    ]
+
+
+def test_the_repository_of_a_name() -> None:
+    assert building._repository("r.example:5000/x") == "r.example:5000/x"
+    assert building._repository("r.example:5000/x:1") == "r.example:5000/x"
+    assert building._repository("x:1") == "x"

@@ -1,0 +1,198 @@
+"""What `cairn doctor` reads of a machine, from the files by which Linux describes one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from cairn.pipeline.doctor import look, look_disks, look_gpu, look_programs
+
+MOUNTS = (
+    "22 1 0:20 / / rw,relatime - ext4 /dev/sda rw\n"
+    "23 22 0:21 / {0} rw,nosuid,noexec,relatime shared:2 - tmpfs tmpfs rw\n"
+    "24 22 0:22 / {0}/with\\040space rw,relatime - cifs //server rw\n"
+)
+
+
+def tree(root: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_this_machine(tmp_path: Path) -> None:
+    found = look.here(tmp_path / "not there yet", Path(sys.executable))
+    assert found.system == "linux"
+    assert found.python.version == ".".join(map(str, sys.version_info[:3]))
+    assert found.python.venv
+    assert found.cores >= 1
+    assert found.memory is not None
+    assert found.memory_free is not None
+    assert 0 < found.memory_free <= found.memory
+    assert found.programs["git"].startswith("2.")
+    assert [disk.role for disk in found.disks] == ["work folder", "temporary files", "cache"]
+    assert all(disk.writable and disk.free for disk in found.disks)
+    assert list(tmp_path.iterdir()) == []  # nothing is made
+
+
+NODE = "sys/class/kfd/kfd/topology/nodes"
+CARD = "sys/bus/pci/devices/0000:03:00.0"
+
+
+def test_gpus(tmp_path: Path) -> None:
+    root = tree(
+        tmp_path,
+        {
+            f"{NODE}/0/properties": "gfx_target_version 0\n",
+            f"{NODE}/1/properties": "gfx_target_version 110000\n",
+            f"{NODE}/2/properties": "gfx_target_version 90402\n",
+            f"{CARD}/vendor": "0x1002\n",
+            f"{CARD}/class": "0x030000\n",
+            "sys/bus/pci/devices/0000:04:00.0/vendor": "0x1002\n",
+            "sys/bus/pci/devices/0000:04:00.0/class": "0x120000\n",
+            "sys/bus/pci/devices/0000:04:00.1/vendor": "0x1002\n",
+            "sys/bus/pci/devices/0000:04:00.1/class": "0x040300\n",  # sound over HDMI
+            "sys/bus/pci/devices/0000:05:00.0/vendor": "0x10de\n",
+            "sys/bus/pci/devices/0000:05:00.0/class": "0x030000\n",
+            "sys/module/amdgpu/version": "6.12.12\n",
+            "dev/kfd": "",
+            "dev/dri/card0": "",
+            "dev/dri/renderD128": "",
+        },
+    )
+    found = look_gpu.gpus(root, {"ROCR_VISIBLE_DEVICES": "1"})
+    assert (found.targets, found.visible, found.cards) == (("gfx1100", "gfx942"), ("gfx942",), 2)
+    assert found.driver == "6.12.12"
+    assert found.kfd is not None
+    assert (found.kfd.path, found.kfd.usable) == ("/dev/kfd", True)
+    assert [device.path for device in found.render] == ["/dev/dri/renderD128"]
+    (root / "sys/module/amdgpu/version").unlink()
+    assert look_gpu.gpus(root, {}).driver == "in-tree"
+
+
+def test_a_machine_without_any_of_it(tmp_path: Path) -> None:
+    found = look_gpu.gpus(tmp_path, {})
+    assert (found.targets, found.cards, found.driver, found.kfd, found.render) == ((), 0, None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("files", "variables", "expected"),
+    [
+        ({}, {}, None),
+        ({".dockerenv": ""}, {}, "docker"),
+        ({"run/.containerenv": ""}, {}, "podman"),
+        ({"proc/1/cgroup": "0::/\n"}, {}, None),
+        ({"proc/1/cgroup": "0::/kubepods.slice/x\n"}, {}, "kubepods"),
+        ({}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "kubernetes"),
+        ({}, {"container": "systemd-nspawn"}, "systemd-nspawn"),
+        ({"run/systemd/container": "lxc\n"}, {}, "lxc"),
+    ],
+)
+def test_containers(
+    tmp_path: Path, files: Mapping[str, str], variables: Mapping[str, str], expected: str | None
+) -> None:
+    assert look._container(tree(tmp_path, files), variables) == expected
+
+
+MEMORY = "MemTotal:       16000000 kB\nMemFree: 1 kB\nMemAvailable:   12000000 kB\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, (None, None)),
+        ({"proc/meminfo": MEMORY}, (16384000000, 12288000000)),
+        ({"proc/meminfo": MEMORY, "sys/fs/cgroup/memory.max": "max\n"}, (16384000000, 12288000000)),
+        (
+            {
+                "proc/meminfo": MEMORY,
+                "sys/fs/cgroup/memory.max": "4000000000\n",
+                "sys/fs/cgroup/memory.current": "1000000000\n",
+            },
+            (4000000000, 3000000000),
+        ),
+        (
+            {
+                "proc/meminfo": MEMORY,
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+                "sys/fs/cgroup/memory/memory.usage_in_bytes": "1\n",
+            },
+            (16384000000, 12288000000),
+        ),
+    ],
+)
+def test_memory(tmp_path: Path, files: Mapping[str, str], expected: tuple[int | None, int | None]) -> None:
+    assert look._memory(tree(tmp_path, files)) == expected
+
+
+def test_cores_of_a_container(tmp_path: Path) -> None:
+    all_of_them = len(os.sched_getaffinity(0))
+    assert look._cores(tmp_path) == all_of_them
+    assert look._cores(tree(tmp_path, {"sys/fs/cgroup/cpu.max": "max 100000\n"})) == all_of_them
+    assert look._cores(tree(tmp_path, {"sys/fs/cgroup/cpu.max": "50000 100000\n"})) == 1
+
+
+def test_distributions(tmp_path: Path) -> None:
+    ubuntu = tree(
+        tmp_path, {"etc/os-release": 'NAME="X"\nID=mint\nID_LIKE="ubuntu debian"\nPRETTY_NAME="Mint 22"\n'}
+    )
+    release = look._os_release(ubuntu)
+    assert release["PRETTY_NAME"] == "Mint 22"
+    assert look._packages("linux", release) == "apt"
+    assert look._packages("linux", {"ID": "rocky", "ID_LIKE": "rhel centos fedora"}) == "dnf"
+    assert look._packages("linux", {"ID": "unheard-of"}) == ""
+    assert look._packages("windows", {}) == "winget"
+
+
+def test_disks(tmp_path: Path) -> None:
+    folder = tmp_path / "with space"
+    folder.mkdir()
+    tree(tmp_path, {"proc/self/mountinfo": MOUNTS.format(tmp_path)})
+    temporary, spaced = (
+        look_disks._disk("work folder", path, look_disks._mounts(tmp_path))
+        for path in (tmp_path, folder / "new")
+    )
+    assert (temporary.filesystem, temporary.no_exec, temporary.ignores_case) == ("tmpfs", True, False)
+    assert (spaced.filesystem, spaced.no_exec, spaced.path) == ("cifs", False, str(folder / "new"))
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "spared"),
+    [
+        ({"http_proxy": "http://p:1"}, False),
+        ({"http_proxy": "http://p:1", "no_proxy": "localhost,127.0.0.1"}, True),
+        ({"HTTP_PROXY": "http://p:1", "NO_PROXY": "*"}, True),
+        ({"http_proxy": "http://p:1", "no_proxy": ".example"}, False),
+    ],
+)
+def test_whether_local_servers_are_reached(variables: Mapping[str, str], *, spared: bool) -> None:
+    assert look._spares_local(variables) is spared
+
+
+def test_git_settings_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tmp_path / "gitconfig"
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    assert look_programs.git_settings({}) == {}
+    for name, value in (("core.autocrlf", "true"), ("core.symlinks", "true"), ("user.name", "ann")):
+        subprocess.run(["git", "config", "--global", name, value], check=True)
+    assert look_programs.git_settings({"GIT_DIR": "x"}) == {"GIT_DIR": "x", "core.autocrlf": "true"}
+
+
+def test_a_program_that_says_nothing_useful(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, script in (
+        ("git", "exit 3"),
+        ("hipcc", "echo HIP version: 6.2.41133-dd7f95766"),
+        ("cmake", "echo"),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert look_programs.programs() == {"git": "", "hipcc": "6.2.41133", "cmake": ""}
