@@ -98,7 +98,7 @@ def build(
                 seconds=hit.seconds,
                 identity=hit.identity,
                 project=step.project.name,
-                inputs=after.inputs,
+                inputs={**after.inputs, source_tree.SOURCES: step.inputs.get(source_tree.SOURCES)},
                 log=wheel_cache.log(hit.entry),
                 private=True,
             )

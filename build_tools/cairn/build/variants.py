@@ -135,7 +135,8 @@ def _job_of(
 def _output_dir(job: Job, variant: Variant) -> Path:
     """Line, family and Python, whichever of them differ: a folder tells all of what is in it."""
     line = variant.line or job.stack.line
-    family = variant.family or (job.targets and gpu.family_of(gpu.parse_targets(job.targets))) or "all"
+    named = gpu.family_of(gpu.parse_targets(job.targets)) if job.targets else job.sdk.family
+    family = variant.family or (gpu.CPU if job.for_cpu() else named or "all")  # all that the SDK serves
     return job.output_dir / folder_name(line) / folder_name(family) / variant.python
 
 

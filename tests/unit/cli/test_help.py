@@ -46,14 +46,16 @@ every_command = pytest.mark.parametrize("command", COMMANDS, ids=lambda command:
 # Options that have the same name and, on purpose, another meaning where another thing is asked for.
 SEVERAL_MEANINGS = {
     "--artifacts": "of a night, and of a run of TheRock",
+    "--families": "built side by side, and of a matrix",
     "--find-links": "pip's places, and folders that `wheel verify` reads",
     "--image": "what a night builds in, and what to run",
     "--jobs": "compile jobs, and submodules",
-    "--lines": "of a matrix, and those that must have nights",
+    "--lines": "built side by side, of a matrix, and those that must have nights",
     "--matrix": "a matrix.toml, and the legs that a night expects",
     "--notify": "of a promotion, and of a night",
     "--older-than": "objects of an index, and wheels of a cache",
     "--python": "an interpreter, an environment, or versions",
+    "--pythons": "interpreters, and versions of a matrix",
     "--reason": "of a bypass, a yank, or what the log alone says",
     "--require": "of a wheel, of a set, or to be mirrored",
     "--rocm-sdk-version": "of a build, and of a night",

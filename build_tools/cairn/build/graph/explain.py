@@ -115,20 +115,22 @@ def summary(found: tuple[Difference, ...]) -> str:
     changed.pop(SOURCES, None)
     if not changed:
         return "its last wheel is no longer in the cache"
-    said = []
-    for name, one in changed.items():
-        if name == "needs":
-            built = [d.name.partition(".")[2] for d in found if d.name.startswith("needs.")]
-            said.append(f"{' and '.join(built)} changed")
-        else:
-            said.append(_SAID.get(name, _STACK).format(one.before or "none", one.now or "none"))
+    if changed.keys() - {"start"}:  # which follows from the rest: a different build folder goes with it
+        changed.pop("start", None)
+    said = [
+        _SAID.get(name, _STACK).format(one.before or "none", one.now or "none")
+        for name, one in changed.items()
+        if name != "needs"
+    ]
+    if built := [one.name.partition(".")[2] for one in found if one.name.startswith("needs.")]:
+        said.append(f"{' and '.join(built)} changed")
     return "; ".join(dict.fromkeys(said))
 
 
 def edited_files(found: tuple[Difference, ...]) -> list[str]:
     """The files of a tree that were edited since, where they are all that changed."""
     prefix = f"{SOURCES}.edited."
-    others = {one.name for one in found if not one.name.startswith(prefix)} - {"tree"}
+    others = {one.name for one in found if not one.name.startswith(prefix)} - {"tree", "start"}
     return [] if others else [one.name.removeprefix(prefix) for one in found if one.name.startswith(prefix)]
 
 

@@ -122,12 +122,11 @@ def place(nodes: Sequence[Node]) -> Layout:
             for ends, chain in chains.items()
         },
         trunks={
-            name: x(places[number].column) + WIDTH + _FIRST_TRUNK + _TRUNK_GAP * row
+            nodes[number].name: x(places[number].column) + WIDTH + _FIRST_TRUNK + _TRUNK_GAP * row
             for (_, lane), cell in ordered.items()
             if lane == ""
-            for row, number in enumerate(reversed(cell))
-            for name in (nodes[number].name,)
-            if number < len(nodes) and any(places[after].lane for after in places[number].after)
+            for row, number in enumerate(reversed([one for one in cell if one < len(nodes)]))
+            if any(places[after].lane for after in places[number].after)
         },
     )
 

@@ -1,0 +1,207 @@
+"""Several lines, families and Pythons of one job."""
+
+import dataclasses
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn import interpreters
+from cairn.build import job, rocm_sdk, variants
+from cairn.build.model import Job, WantedSdk
+from cairn.build.variants import Wanted
+from cairn.errors import UsageError
+from cairn.interpreters import Interpreter
+from cairn.sources.manifest import manifest
+from cairn.stack import Line, Sdk, Stack
+from cairn.venv import PackageSource
+from cairn.wheels import wheelset
+from helpers import build, pythons
+
+LINES = {"nightly": Line(), "release/2.9": Line()}
+# A wheel that says for which Python it was built and what it found of other variants in its tree.
+BACKEND = """
+import base64, hashlib, pathlib, sys, zipfile
+TAG = "cp%d%d" % sys.version_info[:2]
+def build_wheel(folder, settings=None, metadata=None):
+    tree = pathlib.Path(__file__).parent
+    here = {p.relative_to(tree).as_posix() for p in tree.rglob("*") if p.is_file() and ".git" not in p.parts}
+    left = here - {"pyproject.toml", "backend.py", ".gitignore"}
+    left = {name for name in left if "__pycache__" not in name}
+    for name in (f"build/lib.{TAG}/a.py", f"build/{TAG}.o", f"demo/_C.{TAG}.so", f"demo.egg-info/{TAG}"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(TAG)
+    name = f"demo-1.0-{TAG}-{TAG}-linux_x86_64.whl"
+    info = "demo-1.0.dist-info"
+    members = {
+        "demo.py": f"TAG = {TAG!r}\\nLEFT = {sorted(left)!r}\\n",
+        f"{info}/METADATA": "Metadata-Version: 2.1\\nName: demo\\nVersion: 1.0\\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\\nGenerator: t\\nRoot-Is-Purelib: false\\nTag: "
+        f"{TAG}-{TAG}-linux_x86_64\\n",
+    }
+    rows = [
+        f"{member},sha256={base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b'=').decode()},{len(text)}"
+        for member, text in members.items()
+    ]
+    members[f"{info}/RECORD"] = "\\n".join([*rows, f"{info}/RECORD,,", ""])
+    with zipfile.ZipFile(pathlib.Path(folder, name), "w") as archive:
+        for member, text in members.items():
+            archive.writestr(zipfile.ZipInfo(member, (2020, 1, 1, 0, 0, 0)), text)
+    return name
+"""
+
+
+def fake(version: str) -> Interpreter:
+    return Interpreter(path=Path(sys.executable), version=version, release=version, platform="linux_x86_64")
+
+
+@pytest.fixture
+def wanted(tmp_path: Path) -> Job:
+    project = msgspec.structs.replace(build.project("demo"), lines=LINES)
+    stack = Stack(name="s", line="nightly", targets=("gfx942",), projects=(project,), folder=str(tmp_path))
+    return Job(
+        stack=msgspec.structs.replace(stack, sdk=Sdk()),
+        checkouts={"demo": tmp_path / "demo"},
+        output_dir=tmp_path / "out",
+        env_dir=tmp_path / "envs",
+    )
+
+
+def test_one_variant_is_laid_out_as_ever(wanted: Job, tmp_path: Path) -> None:
+    other = fake("3.99")
+    (only,) = variants.expand(
+        wanted,
+        Wanted(lines=("release/2.9",), families=("gfx110X-all",), pythons=(other,)),
+        root=tmp_path,
+    )
+    assert (only.output_dir, only.env_dir, only.checkouts) == (
+        wanted.output_dir,
+        wanted.env_dir,
+        wanted.checkouts,
+    )
+    assert (only.line, only.targets, only.python, only.variant) == ("release/2.9", "gfx110X-all", other, None)
+    assert variants.expand(wanted, Wanted(), root=tmp_path) == (wanted,)
+    assert variants.labels([only]) == ("",)
+
+
+def test_each_variant_has_a_folder_and_each_family_an_sdk(wanted: Job, tmp_path: Path) -> None:
+    asked = Wanted(
+        lines=("nightly", "release/2.9"),
+        families=("gfx94X-dcgpu", "gfx1100"),
+        pythons=(fake("3.11"), fake("3.12")),
+    )
+    jobs = variants.expand(wanted, asked, root=tmp_path)
+    assert len(jobs) == 8
+    assert len({one.output_dir for one in jobs}) == 8
+    last = jobs[-1]
+    assert last.output_dir == tmp_path / "out/release-2.9/gfx1100/3.12"
+    assert last.checkouts == {"demo": tmp_path / "release-2.9/demo"}
+    assert last.env_dir == tmp_path / "envs/gfx1100"
+    assert {one.env_dir for one in jobs} == {tmp_path / "envs/gfx1100", tmp_path / "envs/gfx94X-dcgpu"}
+    assert [one.sdk.family for one in jobs[:4]] == ["gfx94X-dcgpu"] * 2 + ["gfx110X-all"] * 2
+    assert variants.labels(jobs)[-1] == "release/2.9 gfx1100 3.12"
+    assert variants.labels(jobs[:2]) == ("3.11", "3.12")
+
+
+def test_the_index_of_a_family_is_named_by_a_placeholder(wanted: Job, tmp_path: Path) -> None:
+    source = PackageSource(index_url="https://example.org/v2/{family}/", find_links=("/wheels/{family}",))
+    given = dataclasses.replace(wanted, sdk=WantedSdk(source=source))
+    jobs = variants.expand(given, Wanted(families=("gfx110X-all", "gfx1151")), root=tmp_path)
+    assert [one.sdk.source.index_url for one in jobs] == [
+        "https://example.org/v2/gfx110X-all/",
+        "https://example.org/v2/gfx1151/",
+    ]
+    assert jobs[1].sdk.source.find_links == ("/wheels/gfx1151",)
+    with pytest.raises(UsageError, match="none is named"):
+        variants.expand(given, Wanted(), root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"lines": ("release/2.10", "nightly")}, "no line 'release/2.10'"),
+        ({"families": ("gfx9420",)}, "gfx9420"),
+        ({"families": ("gfx942", "gfx942")}, "twice"),
+        ({"lines": ("nightly", "nightly")}, "twice"),
+    ],
+)
+def test_what_does_not_exist_is_refused(
+    wanted: Job, tmp_path: Path, asked: dict[str, tuple[str, ...]], said: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        variants.expand(wanted, Wanted(**asked), root=tmp_path)  # type: ignore[arg-type]
+
+
+def test_targets_and_families_exclude_each_other(wanted: Job, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="exclude each other"):
+        variants.expand(
+            dataclasses.replace(wanted, targets="gfx942"), Wanted(families=("gfx1100",)), root=tmp_path
+        )
+
+
+def test_real_pythons_build_in_one_tree_and_nothing_of_one_is_in_the_wheel_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, other = pythons.several(2)
+    monkeypatch.setenv("CXX", "git")
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cäche dir"))
+    tree = build.repository(
+        tmp_path / "demo tree", {"pyproject.toml": build.PYPROJECT, "backend.py": BACKEND}
+    )
+    # Only `build` and products of compilers are ignored: what git sees is in the tree's digest.
+    (tree / ".git/info/exclude").write_text("build/\n*.so\n*.egg-info/\n__pycache__/\n")
+    wanted = Job(
+        stack=Stack(name="s", line="l", targets=("cpu",), projects=(build.project("demo"),)),
+        checkouts={"demo": tree},
+        output_dir=tmp_path / "out",
+    )
+    jobs = variants.expand(wanted, Wanted(pythons=(own, other)), root=tmp_path)
+    before = [plan.steps[0].key for plan in job.plans_of(jobs)]
+    first = job.run_all(jobs)
+    manifests, sets = [], []
+    for one, (wheel,) in zip(jobs, first, strict=True):
+        assert not wheel.cached
+        assert wheel.wheel.parent == tmp_path / "out/l/cpu" / one.python.version
+        assert f"-{one.python.tag}-" in wheel.wheel.name
+        code = (
+            f"import sys; sys.path.insert(0, {str(wheel.wheel)!r}); import demo; print(demo.TAG, demo.LEFT)"
+        )
+        said = subprocess.run(
+            [one.python.path, "-I", "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        assert said.strip() == f"{one.python.tag} []"
+        manifests.append(manifest.read(wheel.wheel.parent / "manifest.json"))
+        sets.append(wheelset.read(wheel.wheel.parent / "set.json"))
+    assert manifests[0] == manifests[1]
+    assert manifests[0].pythons == (own.version, other.version)
+    assert [one.python for one in sets] == [own.version, other.version]
+    assert {one.manifest_sha256 for one in sets} == {manifests[0].digest()}
+    # The keys planned in the untouched tree are those that the wheels have: another machine finds them.
+    assert [wheel.identity for (wheel,) in first] == before
+    again = job.run_all(jobs)
+    assert all(wheel.cached for (wheel,) in again)
+    assert [wheel.sha256 for (wheel,) in again] == [wheel.sha256 for (wheel,) in first]
+
+
+def test_an_sdk_for_any_python_is_shared_and_another_is_not(tmp_path: Path) -> None:
+    own = interpreters.own()
+    info = {"root": str(tmp_path), "bin": str(tmp_path), "cmake": str(tmp_path), "targets": ["gfx942"]}
+    for only, place in (("", tmp_path / "any"), ("3.99", tmp_path / "one")):
+        marker = {
+            "schema": "cairn.sdk-environment/1",
+            "request": "r",
+            "digest": "d",
+            "version": "7.0",
+            **info,
+        }
+        place.mkdir()
+        (place / "cairn-sdk.json").write_text(json.dumps({**marker, "python": only}))
+    assert rocm_sdk.existing(tmp_path / "any", own).environment == tmp_path / "any"
+    assert rocm_sdk.existing(tmp_path / "one", fake("3.99")).environment == tmp_path / "one"
+    (tmp_path / "one").rename(tmp_path / "two")
+    (tmp_path / f"two-{own.tag}").symlink_to(tmp_path / "any")
+    assert rocm_sdk.existing(tmp_path / "two", own).environment == tmp_path / f"two-{own.tag}"
