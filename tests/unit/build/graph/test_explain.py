@@ -1,0 +1,168 @@
+"""Which input made a step new, from what to what."""
+
+import dataclasses
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn.build import plan, scheduler
+from cairn.build.graph import steps
+from cairn.build.graph.steps import PlanGraph
+from cairn.build.model import BuildRequest
+from cairn.errors import UsageError
+from helpers.build import MakeRequest
+
+# A wheel without a word of its own: what it is built from is all that matters here.
+BACKEND = """
+import base64, hashlib, pathlib, zipfile
+def build_wheel(folder, settings=None, metadata=None):
+    info, name = "{name}-1.0.dist-info", "{name}-1.0-py3-none-any.whl"
+    members = {{
+        f"{{info}}/METADATA": "Metadata-Version: 2.1\\nName: {name}\\nVersion: 1.0\\n",
+        f"{{info}}/WHEEL": "Wheel-Version: 1.0\\nGenerator: t\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+    }}
+    def digest(text):
+        return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+    rows = [f"{{n}},sha256={{digest(t)}},{{len(t)}}" for n, t in members.items()]
+    members[f"{{info}}/RECORD"] = "\\n".join([*rows, f"{{info}}/RECORD,,", ""])
+    with zipfile.ZipFile(pathlib.Path(folder, name), "w") as archive:
+        for member, text in members.items():
+            archive.writestr(zipfile.ZipInfo(member, (2020, 1, 1, 0, 0, 0)), text)
+    return name
+"""
+
+
+@pytest.fixture
+def request_(request_for: MakeRequest) -> BuildRequest:
+    """Builds `a`, and `b` which needs it."""
+    made = request_for(a=BACKEND.format(name="a"), b=BACKEND.format(name="b"))
+    for tree in made.checkouts.values():
+        (tree / ".git/info/exclude").write_text("__pycache__/\n")
+    a, b = made.stack.projects
+    needing = msgspec.structs.replace(b, needs=("a",))
+    return dataclasses.replace(made, stack=msgspec.structs.replace(made.stack, projects=(a, needing)))
+
+
+def graph(*requests: BuildRequest, labels: tuple[str, ...] = ("",)) -> PlanGraph:
+    return steps.graph_of(plan.make_all(requests), labels)
+
+
+def said(found: PlanGraph) -> dict[str, str]:
+    return {one.step.name: f"{one.action}: {one.explanation.said}" for one in found.steps}
+
+
+def test_a_plan_says_what_is_new_what_changed_and_what_follows_from_it(request_: BuildRequest) -> None:
+    assert said(graph(request_)) == {
+        "checkout a": f"present: at {request_.checkouts['a']}",
+        "checkout b": f"present: at {request_.checkouts['b']}",
+        "build a": "build: never built before",
+        "build b": "build: never built before",
+    }
+    scheduler.run(plan.make(request_))
+    assert said(graph(request_))["build b"] == "cached: nothing changed"
+    edited = request_.checkouts["a"] / "backend.py"
+    edited.write_text(edited.read_text() + "# edited\n")
+    (request_.checkouts["a"] / "new file.txt").touch()
+    found = graph(request_)
+    assert said(found)["build a"] == "build: backend.py, new file.txt changed"
+    assert said(found)["build b"] == "build: a changed"
+    changed = {one.name: one for one in found.find("a").explanation.differences}
+    assert changed.keys() == {"tree", "sources.edited.backend.py", "sources.edited.new file.txt"}
+    assert changed["tree"].before != changed["tree"].now
+    assert changed["sources.edited.backend.py"].before is None
+    (only,) = found.find("build b").explanation.differences
+    assert only.name == "needs.a"
+    assert only.before == found.find("a").explanation.last.key  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "before", "now"),
+    [
+        ({"build_number": "2"}, "build_number", "1", "2"),
+        ({"version_suffix": "+x"}, "version_suffix", "", "+x"),
+        ({"features": frozenset({"f"})}, "features", "none", "f"),
+        ({"build_env": {"a:USE_X": "1"}}, "build_env.USE_X", None, "1"),
+    ],
+)
+def test_from_what_to_what(
+    request_: BuildRequest, changes: dict[str, object], name: str, before: str | None, now: str
+) -> None:
+    scheduler.run(plan.make(request_))
+    changed = dataclasses.replace(request_, **changes)  # type: ignore[arg-type]
+    (only,) = graph(changed).find("a").explanation.differences
+    assert (only.name, only.before, only.now) == (name, before, now)
+
+
+def test_the_compiler_and_its_flags_are_named(
+    request_: BuildRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduler.run(plan.make(request_))
+    monkeypatch.setenv("CXXFLAGS", "-O3")
+    found = graph(request_).find("a").explanation
+    assert [(one.name, one.before, one.now) for one in found.differences] == [
+        ("toolchain.CXXFLAGS", None, "-O3")
+    ]
+    assert found.said == "the compilers or their settings changed"
+
+
+def test_a_wheel_of_the_same_variant_is_compared_before_a_later_one_of_another(
+    request_: BuildRequest,
+) -> None:
+    own = request_.python
+    other = dataclasses.replace(own, version="3.99", release="3.99.0")
+    second = dataclasses.replace(request_, python=other)
+    scheduler.run(plan.make(request_))
+    assert said(graph(second))["build a"] == (
+        f"build: Python {other.tag}, not {own.tag}; the compilers or their settings changed"
+    )
+    edited = request_.checkouts["a"] / "backend.py"
+    edited.write_text(edited.read_text() + "# edited\n")
+    assert said(graph(request_))["build a"] == "build: backend.py changed"
+
+
+def test_all_is_built_again_when_asked_to(request_: BuildRequest) -> None:
+    assert said(graph(dataclasses.replace(request_, clean=True)))["build a"] == "build: --clean"
+
+
+def test_variants_share_checkouts_and_have_names_of_their_own(request_: BuildRequest, tmp_path: Path) -> None:
+    other = dataclasses.replace(request_.python, version="3.99", release="3.99.0")
+    second = dataclasses.replace(request_, python=other, output_dir=tmp_path / "second")
+    found = graph(request_, second, labels=("3.11", "3.99"))
+    names = [one.step.name for one in found.steps]
+    assert names == [
+        *("checkout a", "checkout b", "build a [3.11]", "build b [3.11]"),
+        *("build a [3.99]", "build b [3.99]"),
+    ]
+    assert found.find("a [3.99]").step.needs == ("checkout a",)
+    assert found.find("build b [3.99]").step.needs == ("checkout b", "build a [3.99]")
+    digests = [found.digest(one) for one in found.steps]
+    assert len(set(digests)) == len(digests)
+    # The two builds in one tree never run at once.
+    one, two = (found.find(f"build a [{version}]").step.exclusive for version in ("3.11", "3.99"))
+    assert one == two == (f"tree:{request_.checkouts['a']}",)
+    with pytest.raises(UsageError, match="several steps") as caught:
+        found.find("b")
+    assert "build b [3.99]" in (caught.value.tip or "")
+    with pytest.raises(UsageError, match="not a step") as caught:
+        found.find("build a [3.98]")
+    assert "build a [3.99]" in (caught.value.tip or "")
+
+
+def test_a_digest_covers_all_that_a_step_rests_on(request_: BuildRequest) -> None:
+    def digests(found: PlanGraph) -> tuple[str, str]:
+        return found.digest(found.find("a")), found.digest(found.find("b"))
+
+    before = digests(graph(request_))
+    assert digests(graph(request_)) == before
+    scheduler.run(plan.make(request_))
+    assert digests(graph(request_)) == before  # whether the cache has the wheel is no input
+    edited = request_.checkouts["b"] / "backend.py"
+    edited.write_text(edited.read_text() + "# edited\n")
+    of_a, of_b = digests(graph(request_))
+    assert of_a == before[0]
+    assert of_b != before[1]
+    edited = request_.checkouts["a"] / "backend.py"
+    edited.write_text(edited.read_text() + "# edited\n")
+    assert digests(graph(request_))[0] != of_a
+    assert digests(graph(request_))[1] != of_b
