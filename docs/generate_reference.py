@@ -23,7 +23,9 @@ from cairn import datafile, stack
 from cairn.cli import main as program
 from cairn.cli.upstream import (
     build_prod_wheels,
+    build_python_packages,
     checkout_from_manifest,
+    fetch_artifacts,
     patch_fat_wheel,
     pytorch_repo,
     run_pytorch_smoke_tests,
@@ -62,7 +64,8 @@ Exit codes: [exit-codes.md](exit-codes.md).
 SCRIPTS = """\
 # Scripts with upstream's names
 
-They are in `external-builds/pytorch/`, keep the names and flags of ROCm's TheRock, and are run with `python`.
+They are in `external-builds/pytorch/`, and in `build_tools/` those over `cairn rocm`; they keep the names and
+flags of ROCm's TheRock, and are run with `python`.
 """
 
 FORMATS = """\
@@ -115,6 +118,8 @@ def _scripts() -> Iterator[argparse.ArgumentParser]:
     yield run_pytorch_smoke_tests._parser(Path("run_pytorch_smoke_tests.py"))
     yield patch_fat_wheel._parser(Path("patch_fat_wheel.py"), windows=False)
     yield patch_fat_wheel._parser(Path("windows_patch_fat_wheel.py"), windows=True)
+    yield fetch_artifacts._parser(Path("fetch_artifacts.py"))
+    yield build_python_packages._parser(Path("build_python_packages.py"))
 
 
 def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:

@@ -76,6 +76,13 @@ def pause(seconds: float) -> None:
         group.ended.wait(seconds)
 
 
+def go_on() -> None:
+    """Raise, in a thread whose group has ended, what ended it: for work of ours that takes long."""
+    group: _TaskGroup | None = getattr(_of_thread, "group", None)
+    if group is not None and group.failure is not None:
+        raise group.failure
+
+
 def _results(futures: list[Future[B]], group: _TaskGroup) -> tuple[B, ...]:
     done, _ = wait(futures, return_when=FIRST_EXCEPTION)
     # The first failure of the group, since what this one raised may be the echo of it: its program was ended.

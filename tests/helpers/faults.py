@@ -89,12 +89,12 @@ class FaultyStore:
 
     def open(self, key: str, *, start: int = 0, count: int | None = None) -> BinaryIO:
         fault = self.plan.next("open", key)
+        _before(fault)
         stream = self.inner.open(key, start=start, count=count)
         if fault is Fault.TRUNCATED:
             with stream:
                 data = stream.read()
             return io.BufferedReader(_Truncated(data[: len(data) // 2]), 1)
-        _before(fault)
         return stream
 
     def list(self, prefix: str) -> Iterator[ListedObject]:

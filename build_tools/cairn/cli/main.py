@@ -24,7 +24,7 @@ _GROUPS: Mapping[str, str] = {
     "checkout": "check projects out, hipify them and tag what upstream gave",
     "manifest": "freeze what a build is made from; make and compare it again",
     "patches": "explain, export and apply what a checkout has beyond upstream",
-    "rocm": "make and install ROCm SDK packages",
+    "rocm": "fetch ROCm's artifacts, make and install SDK packages",
     "build": "build wheels from checkouts",
     "wheel": "look at, compare, check and change wheels",
     "test": "smoke-test wheels, read test results",

@@ -1,4 +1,4 @@
-"""`cairn rocm`: making and installing the ROCm SDK's packages."""
+"""`cairn rocm`: fetching ROCm's artifacts, making and installing the SDK's packages."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments
+from cairn.cli import arguments, rocm_fetch
 from cairn.cli.parser import Subparsers, add_command, add_commands
 from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.rocm.install import InstallRequest
-    from cairn.rocm.package import WrittenPackage
+    from cairn.rocm.package import PackageRequest, WrittenPackage
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
     """Add the commands of the group."""
     commands = add_commands(
         parser,
-        description="Turn ROCm into pip packages, and install them.",
+        description="Fetch what CI built of ROCm, turn it into pip packages, and install them.",
         example="cairn rocm install --python .venv --index-url URL",
     )
+    rocm_fetch.add_to(commands)
     _add_package(commands)
     _add_install(commands)
 
@@ -75,8 +76,15 @@ def _package(options: argparse.Namespace) -> int:
         family=options.family,
         output_dir=options.output_dir,
     )
+    return write(request, options, dry_run=options.dry_run)
+
+
+def write(request: PackageRequest, options: argparse.Namespace, *, dry_run: bool) -> int:
+    """Make the packages, and print what they are."""
+    from cairn.rocm import package
+
     with console.current().stage("package ROCm"):
-        dists = package.package(request, dry_run=options.dry_run)
+        dists = package.package(request, dry_run=dry_run)
     if options.json:
         console.current().json([_plain(dist) for dist in dists])
     else:

@@ -19,9 +19,12 @@ GENERIC = "generic"
 """The target of an artifact that is for every target."""
 
 MANIFEST = "artifact_manifest.txt"
+_VERSION_FILE = ".info/version"  # of the package rocm-core, in every ROCm; such as `7.10.0-12345`
+_VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 _MAX_LINKS = 40  # what Linux follows
 # TheRock joins the three parts with `_`, and uses `-` inside them: `blas_lib_gfx94X-dcgpu`.
-_ARTIFACT = re.compile(r"(?P<name>[^_]+)_(?P<component>[^_]+)_(?P<target>[^_]+)")
+ARTIFACT = re.compile(r"(?P<name>[^_]+)_(?P<component>[^_]+)_(?P<target>[^_]+)")
+"""The name of an artifact; its target may be a family, or have features: `gfx942:xnack+`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +63,15 @@ class RocmTree:
     def targets(self) -> tuple[str, ...]:
         """Targets that some artifact is for."""
         return in_order({e.target for e in self.entries} - {GENERIC})
+
+    def rocm_version(self) -> str | None:
+        """The version of ROCm that the tree says it is, without what a nightly adds to it."""
+        entry = self._index.get(_VERSION_FILE)
+        path = None if entry is None else self.leads_to(entry)
+        if path is None or not path.is_file():
+            return None
+        match = _VERSION.match(path.read_text(encoding="utf-8", errors="replace"))
+        return None if match is None else match[0]
 
     def leads_to(self, entry: TreeEntry) -> Path | None:
         """The file or folder an entry stands for on disk; None for a link that leads nowhere.
@@ -125,7 +137,7 @@ def _artifacts(folder: Path) -> Iterator[tuple[Path, re.Match[str]]]:
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder")
     for path in sorted(folder.iterdir()):
-        match = _ARTIFACT.fullmatch(path.name)
+        match = ARTIFACT.fullmatch(path.name)
         if match and (path / MANIFEST).is_file():
             yield path, match
 

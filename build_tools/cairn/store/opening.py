@@ -19,6 +19,7 @@ def open_store(
     *,
     endpoint_url: str | None = None,
     retry: RetryPolicy | None = None,
+    public: bool = False,
     say: Progress = silent,
 ) -> Store:
     """The store that a user names: a path, `file://…` or `s3://bucket/prefix`.
@@ -27,6 +28,7 @@ def open_store(
         url: its name.
         endpoint_url: the server of a bucket; None for the user's settings, else Amazon's.
         retry: how often a request to a bucket is tried again; None for as often as publishing wants.
+        public: send requests to a bucket unsigned where the user has no credentials: anyone may read some.
         say: told of requests that are tried again.
 
     Raises:
@@ -39,7 +41,7 @@ def open_store(
         # It would be a folder called `s3:`.
         raise UsageError(f"{url} names no store", tip="write s3://bucket/prefix, file:///… or a path")
     if scheme == "s3":
-        return _bucket(url, endpoint_url, retry, say)
+        return _bucket(url, endpoint_url, retry, public=public, say=say)
     if endpoint_url is not None:
         raise UsageError(
             f"--endpoint-url is for a bucket, and {url} is none",
@@ -95,7 +97,9 @@ def _folder(path: Path) -> LocalStore:
     return LocalStore(path)
 
 
-def _bucket(url: str, endpoint_url: str | None, retry: RetryPolicy | None, say: Progress) -> Store:
+def _bucket(
+    url: str, endpoint_url: str | None, retry: RetryPolicy | None, *, public: bool, say: Progress
+) -> Store:
     try:
         # Loaded here because it takes 0.3 s, and an extra of ours has to be there.
         from cairn.store.s3 import bucket, client  # noqa: PLC0415
@@ -103,5 +107,5 @@ def _bucket(url: str, endpoint_url: str | None, retry: RetryPolicy | None, say: 
         if error.name not in ("boto3", "botocore", "s3transfer"):
             raise
         raise PrerequisiteError(f"{url}: a bucket needs boto3", tip="pip install cairn[s3]") from error
-    place = client.connect(url, endpoint_url=endpoint_url, say=say)
+    place = client.connect(url, endpoint_url=endpoint_url, public=public, say=say)
     return bucket.BucketStore(place if retry is None else dataclasses.replace(place, policy=retry))

@@ -131,8 +131,13 @@ def as_files(
         yield paths
 
 
-class _Count:
-    """Counts what arrives in several threads, and reports it."""
+class Count:
+    """Counts what arrives in several threads, and reports it.
+
+    Args:
+        sizes: of all that is to arrive, in bytes.
+        on_progress: called from time to time.
+    """
 
     def __init__(self, sizes: Mapping[str, int], on_progress: OnProgress) -> None:
         self._sizes, self._on_progress = sizes, on_progress
@@ -142,12 +147,14 @@ class _Count:
         self._reported = 0.0
 
     def bytes(self, count: int) -> None:
+        """So many bytes have arrived."""
         with self._lock:
             self._size += count
             if time.monotonic() - self._reported > _INTERVAL:
                 self._report()
 
     def file(self) -> None:
+        """One has arrived."""
         with self._lock:
             self._done += 1
             self._report()
@@ -168,7 +175,7 @@ class _Count:
 def _moved(
     sizes: Mapping[str, int], move: Callable[[str, OnBytes], bool], *, jobs: int, on_progress: OnProgress
 ) -> Transferred:
-    count = _Count(sizes, on_progress)
+    count = Count(sizes, on_progress)
 
     def one(key: str) -> bool:
         moved = move(key, count.bytes)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import boto3
+import botocore
 import botocore.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -98,12 +99,15 @@ class Bucket:
         return retry.retrying(work, retry=self.policy, say=self.say)
 
 
-def connect(url: str, *, endpoint_url: str | None = None, say: Progress = silent) -> Bucket:
+def connect(
+    url: str, *, endpoint_url: str | None = None, public: bool = False, say: Progress = silent
+) -> Bucket:
     """The bucket, and what is below the prefix, that `s3://bucket/prefix` names; nothing is sent.
 
     Args:
         url: the bucket and the prefix.
         endpoint_url: the server; None for the user's settings (`AWS_ENDPOINT_URL_S3`), else Amazon's.
+        public: where the user has no credentials, requests are not signed: anyone may read some buckets.
         say: told of every try that failed.
 
     Raises:
@@ -122,31 +126,35 @@ def connect(url: str, *, endpoint_url: str | None = None, say: Progress = silent
         )
     place = Place(url=url, bucket=name, endpoint=endpoint_url or "S3")
     try:
-        client = _client(endpoint_url)
+        client = _client(endpoint_url, public=public)
     except (BotoCoreError, ValueError) as error:
         raise translated(error, place) from error
     return Bucket(name=name, prefix=f"{prefix}/" if prefix else "", client=client, say=say)
 
 
-def _client(endpoint_url: str | None) -> Any:  # noqa: ANN401 - boto3 makes its classes when it runs
+def _client(endpoint_url: str | None, *, public: bool) -> Any:  # noqa: ANN401 - boto3 makes its classes when it runs
     core = botocore.session.Session()
     session = boto3.session.Session(botocore_session=core)
     settings = core.get_scoped_config().get("s3", {})
     style = settings.get("addressing_style") if isinstance(settings, dict) else None
-    client = _with_style(session, endpoint_url, style or "auto")
+    signature = botocore.UNSIGNED if public and session.get_credentials() is None else None
+    client = _with_style(session, endpoint_url, style or "auto", signature)
     # Amazon wants the bucket in the name of the server; elsewhere such a name seldom exists.
     if style is None and ".amazonaws." not in client.meta.endpoint_url:
-        client = _with_style(session, endpoint_url, "path")
+        client = _with_style(session, endpoint_url, "path", signature)
     return client
 
 
-def _with_style(session: boto3.session.Session, endpoint_url: str | None, style: str) -> Any:  # noqa: ANN401
+def _with_style(
+    session: boto3.session.Session, endpoint_url: str | None, style: str, signature: object
+) -> Any:  # noqa: ANN401 - see above
     config = Config(
         retries={"total_max_attempts": 1},  # `Bucket.trying` does it, and knows which writes have conditions
         connect_timeout=_CONNECT_TIMEOUT,
         read_timeout=_READ_TIMEOUT,
         max_pool_connections=_CONNECTIONS,
         s3={"addressing_style": style},
+        signature_version=signature,
         # boto3's own checksums (since 1.36) travel in a form that other servers refuse. We have our sha256,
         # and Content-MD5 on the way there.
         request_checksum_calculation="when_required",

@@ -1,0 +1,138 @@
+"""Which artifacts of a run are wanted: by GPU family, by target, by patterns over their names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from cairn import targets as gpu
+from cairn.errors import UsageError
+from cairn.output import wording
+from cairn.rocm.tree import ARTIFACT, GENERIC
+from cairn.store.protocol import ListedObject, Store
+
+# TheRock's order of preference, where an artifact is there in both.
+_ENDINGS = (".tar.zst", ".tar.xz")
+_SHOWN = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """An archive in a store.
+
+    Attributes:
+        name: `NAME_COMPONENT_TARGET`, which becomes the name of a folder.
+        target: the target or family it is for; `GENERIC` for all.
+        key: of the archive in the store.
+        size: of the archive, in bytes.
+    """
+
+    name: str
+    target: str
+    key: str
+    size: int
+
+    @property
+    def processor(self) -> str:
+        """The target without its features: artifacts of `gfx942` and of `gfx942:xnack+` go together."""
+        return self.target.partition(":")[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What is wanted of a run; what is for every target always belongs to it.
+
+    Attributes:
+        groups: artifact groups: families, perhaps with a variant (`gfx94X-dcgpu-asan`). Of a family whose
+            artifacts are split by target, those of its targets are meant.
+        targets: single targets.
+        include: patterns, one of which a name must match anywhere; none takes all.
+        exclude: patterns that a name must not match.
+    """
+
+    groups: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+
+def listed(store: Store) -> tuple[Artifact, ...]:
+    """Every artifact at the top of a store, by name; each once, in the better compression."""
+    found: dict[str, Artifact] = {}
+    objects = [each for each in store.list("") if "/" not in each.key]
+    for ending in _ENDINGS:
+        for artifact in filter(None, (_artifact(each, ending) for each in objects)):
+            found.setdefault(artifact.name, artifact)
+    return tuple(found[name] for name in sorted(found))
+
+
+def choose(artifacts: Collection[Artifact], wanted: Wanted, *, where: str) -> tuple[Artifact, ...]:
+    """Those that are wanted.
+
+    Args:
+        artifacts: all that there are.
+        wanted: which.
+        where: names their place in errors.
+
+    Raises:
+        UsageError: there are none, none for a group or a target, or none that a pattern matches: whoever asks
+            for code of a GPU does not want a tree without it.
+    """
+    if not artifacts:
+        raise UsageError(
+            f"there are no artifacts at {where}",
+            tip="they are called NAME_COMPONENT_TARGET.tar.zst or .tar.xz: check the run and the platform",
+        )
+    wishes = {
+        **{name: _of_group(name) for name in wanted.groups},
+        **{name: {name} for name in wanted.targets},
+    }
+    there = {a.processor for a in artifacts} - {GENERIC}
+    found = {a.target for a in artifacts} | there
+    for name, meant in wishes.items():
+        if not meant & found:
+            raise UsageError(
+                f"{where} has nothing for {name}",
+                tip=f"it has artifacts for {', '.join(sorted(there)) or 'every target, and for none alone'}",
+            )
+    meant = set[str]().union(*wishes.values())
+    chosen = [a for a in artifacts if not wishes or a.target == GENERIC or {a.target, a.processor} & meant]
+    return _matching(chosen, wanted, where=where)
+
+
+def _matching(artifacts: list[Artifact], wanted: Wanted, *, where: str) -> tuple[Artifact, ...]:
+    include, exclude = _patterns(wanted.include), _patterns(wanted.exclude)
+    for pattern in include:
+        if not any(pattern.search(a.key) for a in artifacts):
+            names = wording.some([a.name for a in artifacts])
+            raise UsageError(f"no artifact at {where} matches {pattern.pattern!r}", tip=f"there are {names}")
+    kept = tuple(
+        a
+        for a in artifacts
+        if (not include or any(pattern.search(a.key) for pattern in include))
+        and not any(pattern.search(a.key) for pattern in exclude)
+    )
+    if not kept:
+        raise UsageError(f"every artifact at {where} is excluded", tip="take a pattern out of --exclude")
+    return kept
+
+
+def _patterns(texts: Iterable[str]) -> list[re.Pattern[str]]:
+    try:
+        return [re.compile(text) for text in texts]
+    except re.error as error:
+        raise UsageError(f"{str(error.pattern)[:80]!r} is not a regular expression: {error}") from error
+
+
+def _of_group(name: str) -> set[str]:
+    """The targets of artifacts that belong to a group."""
+    return {name, *gpu.families().get(name, ())}
+
+
+def _artifact(found: ListedObject, ending: str) -> Artifact | None:
+    name = found.key.removesuffix(ending)
+    match = ARTIFACT.fullmatch(name)
+    if match is None or name == found.key or name.startswith("."):
+        return None
+    return Artifact(name=name, target=match["target"], key=found.key, size=found.size)

@@ -1,0 +1,187 @@
+"""Unpacking an archive that came over the network: nothing of it gets out of its folder.
+
+Python's own filters for tars had holes (CVE-2025-4517 and others), which the Pythons in use may have.
+Here files are written first, into a new folder in which there is no link yet. Links are made last, and none
+may lead out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import lzma
+import os
+import posixpath
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import zstandard
+
+from cairn.concurrency import go_on
+from cairn.errors import WheelError
+from cairn.rocm.tree import MANIFEST
+
+_BLOCK = 1 << 20
+_MOST_WINDOW = 1 << 31  # bytes, what `zstd --long=31` needs
+_MOST_MEMBERS = 1_000_000
+
+
+class UnsafeArchiveError(WheelError):
+    """An archive is malformed, or would write where it must not."""
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack an artifact into a new folder.
+
+    Args:
+        archive: a `.tar.zst` or `.tar.xz`.
+        folder: must not be there.
+
+    Raises:
+        UnsafeArchiveError: it is not such an archive, a member of it leads out of the folder, is twice there,
+            or is neither file nor folder nor link, or it has no manifest.
+    """
+    folder.mkdir()
+    links: list[tuple[Path, str, str]] = []
+    try:
+        with _opened(archive) as tar:
+            for number, member in enumerate(tar):
+                go_on()
+                if number > _MOST_MEMBERS:
+                    raise _unsafe(archive, f"it has more than {_MOST_MEMBERS:,} members")
+                _unpack_member(tar, member, folder, links, archive)
+        _make_links(links, folder, archive)
+    # zlib's, xz's and zstd's own errors, the ends of truncated files, and names that no file may have.
+    except (tarfile.TarError, lzma.LZMAError, zstandard.ZstdError, EOFError, ValueError) as error:
+        raise _unsafe(archive, str(error) or "it ends too early") from error
+    if not (folder / MANIFEST).is_file():
+        raise _unsafe(archive, f"it has no {MANIFEST}")
+
+
+def move_into(artifact: Path, folder: Path) -> int:
+    """Move what an unpacked artifact holds into one tree that several share; how many files these were.
+
+    Raises:
+        UnsafeArchiveError: its manifest names what is outside of it, or a link there leads out of the tree.
+    """
+    moved = 0
+    for line in (artifact / MANIFEST).read_text(encoding="utf-8").splitlines():
+        base = artifact / line.strip()
+        if not line.strip() or not base.is_dir():
+            continue
+        if not base.resolve().is_relative_to(artifact.resolve()):
+            raise _unsafe(artifact, f"its manifest names {line.strip()!r}, which is outside of it")
+        for at, folders, names in os.walk(base):
+            below = folder / Path(at).relative_to(base)
+            below.mkdir(parents=True, exist_ok=True)
+            # A link of an earlier artifact may stand where this one has a folder.
+            if not below.resolve().is_relative_to(folder.resolve()):
+                raise _unsafe(artifact, f"{below} leads out of {folder}")
+            for name in (*names, *(each for each in folders if Path(at, each).is_symlink())):
+                _replace(Path(at, name), below / name)
+                moved += 1
+                if (below / name).is_symlink() and not _inside(below / name, folder):
+                    (below / name).unlink()
+                    raise _unsafe(artifact, f"the link {below / name} leads out of {folder}")
+    return moved
+
+
+def _replace(source: Path, target: Path) -> None:
+    if target.is_dir() and not target.is_symlink():
+        raise UnsafeArchiveError(f"{target} is a folder, and {source.name} of another artifact is not")
+    source.replace(target)
+
+
+@contextlib.contextmanager
+def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(archive.open("rb"))
+        stream: IO[bytes]
+        if archive.name.endswith(".tar.zst"):
+            decompressor = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW)
+            stream = stack.enter_context(decompressor.stream_reader(file, read_across_frames=True))
+        else:
+            stream = stack.enter_context(lzma.open(file))
+        yield stack.enter_context(tarfile.open(fileobj=stream, mode="r|"))
+        # The end of the tar is not the end of the file, where a truncated one shows.
+        while stream.read(_BLOCK):
+            pass
+
+
+def _unpack_member(
+    tar: tarfile.TarFile,
+    member: tarfile.TarInfo,
+    folder: Path,
+    links: list[tuple[Path, str, str]],
+    archive: Path,
+) -> None:
+    name = posixpath.normpath(member.name)
+    if name == "." and member.isdir():
+        return
+    if _leads_out(name) or "\\" in name or "\0" in name or name == ".":
+        raise _unsafe(archive, f"its member {member.name[:100]!r} leads out of it")
+    path = folder / name
+    if member.isdir():
+        path.mkdir(parents=True, exist_ok=True)
+    elif member.issym() or member.islnk():
+        links.append((path, "symbolic" if member.issym() else "hard", member.linkname))
+    elif member.isreg():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        source = tar.extractfile(member)
+        # Of the mode only whether it may be run; the rest is the user's umask.
+        mode = 0o777 if member.mode & 0o100 else 0o666
+        try:
+            target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+        except FileExistsError as error:
+            raise _unsafe(archive, f"it has {member.name[:100]!r} twice") from error
+        with os.fdopen(target, "wb") as file:
+            if source is not None:
+                shutil.copyfileobj(source, file, _BLOCK)
+    else:
+        raise _unsafe(archive, f"its member {member.name[:100]!r} is neither a file, a folder nor a link")
+
+
+def _make_links(links: list[tuple[Path, str, str]], folder: Path, archive: Path) -> None:
+    for path, _, _ in links:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    # While no symbolic link is there, none can be on the way to what a hard one names.
+    for path, kind, target in sorted(links, key=lambda link: link[1]):
+        shown = f"its link {path.relative_to(folder)} to {target[:100]!r}"
+        if path.is_symlink() or path.exists():
+            raise _unsafe(archive, f"{shown} is in the place of something else")
+        if kind == "hard":
+            name = posixpath.normpath(target)
+            if _leads_out(name) or not (folder / name).is_file():
+                raise _unsafe(archive, f"{shown} leads to no file of it")
+            os.link(folder / name, path)
+        else:
+            path.symlink_to(target)
+    # Only now is it known where a link leads by way of other links.
+    for path, kind, target in links:
+        if kind == "symbolic" and not (_plain(target) and _inside(path, folder)):
+            raise _unsafe(archive, f"its link {path.relative_to(folder)} leads to {target[:100]!r}")
+
+
+def _plain(target: str) -> bool:
+    return bool(target) and not posixpath.isabs(target) and "\\" not in target
+
+
+def _inside(link: Path, folder: Path) -> bool:
+    """Whether what a link leads to, if anything is there, is below a folder."""
+    try:
+        return Path(os.path.realpath(link)).is_relative_to(os.path.realpath(folder))
+    except OSError:  # a circle
+        return False
+
+
+def _leads_out(name: str) -> bool:
+    return posixpath.isabs(name) or name.startswith("../") or name == ".." or name[1:2] == ":"
+
+
+def _unsafe(archive: Path, reason: str) -> UnsafeArchiveError:
+    return UnsafeArchiveError(
+        f"{archive.name} cannot be unpacked: {reason}",
+        tip="look at the run that made it; nothing of it was kept",
+    )
