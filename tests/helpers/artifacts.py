@@ -55,3 +55,12 @@ def write_bytes(folder: Path, name: str, data: bytes, *, sidecar: bool = True) -
     if sidecar:
         (folder / f"{name}.sha256sum").write_text(f"{hashlib.sha256(data).hexdigest()}  {name}\n")
     return path
+
+
+def pack(folder: Path, name: str, artifact: Path) -> Path:
+    """Write an artifact from its unpacked folder; `name` has its ending."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w") as archive:
+        for path in (artifact / MANIFEST, *sorted(p for p in artifact.iterdir() if p.name != MANIFEST)):
+            archive.add(path, path.name)
+    return write_bytes(folder, name, compressed(data.getvalue(), name))

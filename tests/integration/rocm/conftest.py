@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import shutil
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -40,6 +41,32 @@ def kernels(tmp_path: Path) -> Path:
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An installed prefix of the miniature ROCm."""
     return build_prefix(tmp_path_factory.mktemp("rocm") / "prefix")
+
+
+@pytest.fixture
+def artifacts(prefix: Path, tmp_path: Path) -> Path:
+    """The miniature ROCm, cut into artifacts; `dev` holds links whose files are in `lib`."""
+    root = tmp_path / "artifacts"
+    shares = {
+        "core-hip_lib_generic": ("lib/libamdhip64.so.6",),
+        "core-hip_dev_generic": ("include/hip", "lib/cmake", "lib/libamdhip64.so"),
+        "core-hip_run_generic": ("bin/hipcc", "bin/hipconfig"),
+        "amd-llvm_run_generic": ("lib/llvm",),
+        "rand_lib_gfx942": ("lib/libhiprand.so.1",),
+        "rand_lib_gfx110X-all": ("lib/libhiprand.so.1",),
+        "rand_dev_generic": ("include/hiprand", "lib/libhiprand.so"),
+    }
+    for name, paths in shares.items():
+        base = f"base/{name}/stage"
+        for path in paths:
+            source, target = prefix / path, root / name / base / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, target, symlinks=True)
+            else:
+                shutil.copy(source, target, follow_symlinks=False)
+        (root / name / "artifact_manifest.txt").write_text(f"{base}\nbase/not-built/stage\n\n")
+    return root
 
 
 @pytest.fixture(scope="session")
