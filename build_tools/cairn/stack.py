@@ -59,13 +59,37 @@ class Line(datafile.Value):
 
 
 class Environment(datafile.Value):
-    """Environment variables of a build, as templates; placeholders: `cairn.build.inputs.variables`."""
+    """Environment variables of a build, as templates; placeholders: `cairn.build.inputs.variables`.
+
+    Attributes:
+        always: of every build.
+        linux: of builds on Linux.
+        windows: of builds on Windows.
+        rocm: of builds for GPUs.
+        rocm_linux: of builds for GPUs on Linux.
+        rocm_windows: of builds for GPUs on Windows.
+        cpu: of builds for the CPU.
+    """
 
     always: Mapping[str, str] = msgspec.field(default_factory=dict)
     linux: Mapping[str, str] = msgspec.field(default_factory=dict)
     windows: Mapping[str, str] = msgspec.field(default_factory=dict)
     rocm: Mapping[str, str] = msgspec.field(default_factory=dict)
+    rocm_linux: Mapping[str, str] = msgspec.field(default_factory=dict)
+    rocm_windows: Mapping[str, str] = msgspec.field(default_factory=dict)
     cpu: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+    def of(self, system: str, *, cpu: bool) -> Mapping[str, str]:
+        """Those of one build; the later wins.
+
+        Args:
+            system: `linux` or `windows`.
+            cpu: it is for the CPU.
+        """
+        on_system, for_gpu = (
+            (self.windows, self.rocm_windows) if system == "windows" else (self.linux, self.rocm_linux)
+        )
+        return {**self.always, **on_system, **(self.cpu if cpu else {**self.rocm, **for_gpu})}
 
 
 class Project(datafile.Value):
@@ -133,6 +157,7 @@ class Sdk(datafile.Value):
         packages: the file that says what of the prefix goes into which package.
         build_requires: requirements of the `build` command.
         preload: shortnames of libraries that torch loads before its own.
+        preload_windows: those on Windows, where they are not the same.
         devices: its runtime can reach a GPU; where it cannot, the GPUs of a machine say nothing about a test.
     """
 
@@ -141,7 +166,12 @@ class Sdk(datafile.Value):
     packages: str | None = None
     build_requires: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
+    preload_windows: tuple[str, ...] = ()
     devices: bool = True
+
+    def preloads(self, system: str) -> tuple[str, ...]:
+        """Shortnames of the libraries that torch loads first on `linux` or `windows`."""
+        return self.preload_windows or self.preload if system == "windows" else self.preload
 
 
 class Feature(datafile.Value):

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from cairn import files, venv
+from cairn import files, platforms, venv
 from cairn.build import backend, cache, postprocess
 from cairn.build.cached_wheel import check_of
 from cairn.build.inputs import leftovers, source_tree, toolchain
@@ -147,7 +147,7 @@ def _lent_module(context: Context) -> Iterator[None]:
     if project.rocm_init is None or request.sdk is None:
         yield
         return
-    wanted = request.stack.sdk.preload if request.stack.sdk else ()
+    wanted = request.stack.sdk.preloads(platforms.here.stack_section()) if request.stack.sdk else ()
     preloads = available_libraries(venv.describe(request.sdk.environment).python, wanted)
     text = source_tree.rocm_init_module(preloads=preloads, rocm_version=request.sdk.info.version)
     with state.lent(root_at(context.step.checkout), project.rocm_init, text):

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cairn import platforms
 from cairn.build import cache
 from cairn.build.cached_wheel import check_of
 from cairn.build.inputs import leftovers, source_tree, toolchain, variables
@@ -230,7 +231,8 @@ def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
     rocm_init = None
     if request.sdk is not None and request.stack.sdk is not None:
         # As it is written where the SDK has every library; the SDK's digest tells what it lacks.
-        preloads, version = request.stack.sdk.preload, request.sdk.info.version
+        preloads = request.stack.sdk.preloads(platforms.here.stack_section())
+        version = request.sdk.info.version
         rocm_init = source_tree.rocm_init_module(preloads=preloads, rocm_version=version)
     return {
         # The stack's words on the project.

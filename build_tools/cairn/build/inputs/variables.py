@@ -37,13 +37,9 @@ _STACK_FILE = re.compile(r"\{stack_dir\}(?P<path>[^\s\"':;,]*)")
 
 def template_of(stack: Stack, project: Project, *, for_cpu: bool) -> Mapping[str, str]:
     """The variables that stack.toml gives a project on this platform, unexpanded."""
-    chosen: dict[str, str] = {}
+    system = platforms.here.stack_section()
     # Each may replace what the one before says; all of the project's come after all of the stack's.
-    for given in (stack.environment, project.environment):
-        chosen |= given.always
-        chosen |= given.windows if platforms.here.stack_section() == "windows" else given.linux
-        chosen |= given.cpu if for_cpu else given.rocm
-    return chosen
+    return {**stack.environment.of(system, cpu=for_cpu), **project.environment.of(system, cpu=for_cpu)}
 
 
 def stack_files(stack: Stack, project: Project, *, for_cpu: bool) -> dict[str, str]:

@@ -141,6 +141,12 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
         default=None,
         help="build flash attention (default: where triton supports it)",
     )
+    parser.add_argument(
+        "--enable-pytorch-flash-attention-windows",
+        action=flag,
+        default=None,
+        help="the same on Windows alone, where there is no triton to go by",
+    )
     build_options.add_compiler_cache(parser)
     parser.add_argument("--clean", action=flag, default=False, help="build everything again")
 
@@ -166,10 +172,22 @@ def _build(options: argparse.Namespace) -> int:
     return show_wheels(job.run(wanted))
 
 
+def _flash_attention(options: argparse.Namespace) -> bool | None:
+    """Whether flash attention is asked for; None leaves it to the stack."""
+    from cairn import platforms
+
+    # Upstream's older flag has no meaning on Linux, and its scripts pass it everywhere.
+    own: bool | None = options.enable_pytorch_flash_attention_windows
+    if own is not None and platforms.here.stack_section() == "windows":
+        return own
+    chosen: bool | None = options.enable_pytorch_flash_attention
+    return chosen
+
+
 def _job(options: argparse.Namespace, stack: Stack) -> Job:
     from cairn.build.model import Job
 
-    flash = options.enable_pytorch_flash_attention
+    flash = _flash_attention(options)
     checkouts: dict[str, Path] = {}
     required = {_ALWAYS}
     for project in stack.projects:

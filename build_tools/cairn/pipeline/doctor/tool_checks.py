@@ -30,15 +30,7 @@ def python(machine: Machine, need: Need) -> Iterator[Finding]:
     facts = machine.python
     short = ".".join(facts.version.split(".")[:2])
     said = f"{facts.implementation} {facts.version} at {facts.path}"
-    wrong = None
-    if numbers(facts.version)[:2] < _OLDEST_PYTHON:
-        wrong = "Python 3.11 or newer is needed"
-    elif facts.implementation != "CPython":
-        wrong = "the wheels are for CPython"
-    elif facts.bits != 64:  # noqa: PLR2004 - bits of a pointer
-        wrong = "the wheels are for 64 bits"
-    elif need.pythons and short not in need.pythons:
-        wrong = f"the stack is for {', '.join(need.pythons)}"
+    wrong = _wrong_python(machine, need)
     if wrong:
         wanted = need.pythons[-1] if need.pythons else "3.12"
         yield Finding(
@@ -46,6 +38,13 @@ def python(machine: Machine, need: Need) -> Iterator[Finding]:
         )
     else:
         yield Finding(check="Python", level="ok", text=said)
+    if machine.system == "windows" and need.builds and " " in facts.path:
+        yield Finding(
+            check="Python",
+            level="warning",
+            text="its path has a space, which the build of torchvision does not take (pytorch/vision#9165)",
+            fix=rf"uv python install {short} --install-dir C:\py",
+        )
     if not facts.venv:
         yield Finding(
             check="Python's venv",
@@ -55,6 +54,19 @@ def python(machine: Machine, need: Need) -> Iterator[Finding]:
         )
     if not facts.headers and _compiles(need):
         yield _without_headers(machine, need, short)
+
+
+def _wrong_python(machine: Machine, need: Need) -> str | None:
+    facts = machine.python
+    if numbers(facts.version)[:2] < _OLDEST_PYTHON:
+        return "Python 3.11 or newer is needed"
+    if facts.implementation != "CPython":
+        return "the wheels are for CPython"
+    if facts.bits != 64:  # noqa: PLR2004 - bits of a pointer
+        return "the wheels are for 64 bits"
+    if need.pythons and ".".join(facts.version.split(".")[:2]) not in need.pythons:
+        return f"the stack is for {', '.join(need.pythons)}"
+    return None
 
 
 def _compiles(need: Need) -> bool:

@@ -282,6 +282,7 @@ def test_windows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             Disk(role="work folder", path="C:\\Users\\ann\\Documents\\projects\\pytorch-rocm", free=500 * GB),
         ),
         gpu=GpuFacts(),
+        python=PythonFacts(path="C:\\Program Files\\Python312\\python.exe", version="3.12.8"),
         windows=WindowsFacts(long_paths=False, developer_mode=False),
     )
     out, err = said(capsys, tmp_path, machine, "-q", code=3)
@@ -299,6 +300,9 @@ def test_windows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "  ✗ compiler: Microsoft's compiler is not set up for x64 in this shell, "
         "as DISTUTILS_USE_SDK=1 asks for\n"
         "      run this in the `x64 Native Tools Command Prompt for VS 2022`\n"
+        "  ! Python: its path has a space, which the build of torchvision does not take "
+        "(pytorch/vision#9165)\n"
+        "      uv python install 3.12 --install-dir C:\\py\n"
     )
     assert "a build needs what is missing here: long paths, compiler\n" in err
     good = msgspec.structs.replace(
