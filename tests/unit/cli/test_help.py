@@ -46,13 +46,9 @@ every_command = pytest.mark.parametrize("command", COMMANDS, ids=lambda command:
 # Options that have the same name and, on purpose, another meaning where another thing is asked for.
 SEVERAL_MEANINGS = {
     "--artifacts": "of a night, and of a run of TheRock",
-<<<<<<< HEAD
-    "--families": "built side by side, and of a matrix",
-=======
     "--exclude": "artifacts, and libraries",
-    "--families": "of a matrix, and of a build",
+    "--families": "built side by side, and of a matrix",
     "--family": "of a set or an SDK, and of artifacts",
->>>>>>> 0835cf4 (Bring the reference up to the commands that fetch artifacts)
     "--find-links": "pip's places, and folders that `wheel verify` reads",
     "--image": "what a night builds in, and what to run",
     "--jobs": "compile jobs, and submodules",
@@ -62,11 +58,7 @@ SEVERAL_MEANINGS = {
     "--older-than": "objects of an index, and wheels of a cache",
     "--platform": "of wheels, and of artifacts",
     "--python": "an interpreter, an environment, or versions",
-<<<<<<< HEAD
     "--pythons": "interpreters, and versions of a matrix",
-=======
-    "--pythons": "of a matrix, and of a build",
->>>>>>> 0835cf4 (Bring the reference up to the commands that fetch artifacts)
     "--reason": "of a bypass, a yank, or what the log alone says",
     "--release-type": "of the SDK, and of a run",
     "--require": "of a wheel, of a set, or to be mirrored",
