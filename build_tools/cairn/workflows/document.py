@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cairn.errors import PrerequisiteError, UsageError
 
 _DEEPEST = 100  # levels; a workflow has about ten
+_MOST = 100_000  # values; a few aliases of aliases make billions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,26 +78,32 @@ def parse(text: str, *, path: Path) -> Node:
         raise UsageError(f"{path} is nested too deep") from error
     if root is None:
         raise UsageError(f"{path} is empty")
-    return _node(root, path, depth=0)
+    return _Reader(path).node(root, depth=0)
 
 
-def _node(found: Any, path: Path, *, depth: int) -> Node:  # noqa: ANN401 - PyYAML has no types
-    line = found.start_mark.line + 1
-    if depth > _DEEPEST:
-        raise UsageError(f"{path}:{line} is nested too deep, or refers to itself")
-    if found.id == "scalar":
-        null = found.tag == "tag:yaml.org,2002:null"
-        return Node(line=line, text="" if null else str(found.value))
-    if found.id == "sequence":
-        return Node(line=line, items=tuple(_node(item, path, depth=depth + 1) for item in found.value))
-    fields: dict[str, Node] = {}
-    for key, value in found.value:
-        name = str(key.value)
-        if name in fields:
-            raise UsageError(f"{path}:{key.start_mark.line + 1} has {name!r} twice")
-        # A member begins where its name does: that is the line to look at.
-        member = _node(value, path, depth=depth + 1)
-        fields[name] = Node(
-            line=key.start_mark.line + 1, text=member.text, items=member.items, fields=member.fields
-        )
-    return Node(line=line, fields=fields)
+class _Reader:
+    """Makes our nodes of PyYAML's, in which an alias is the node that it stands for."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._count = 0
+
+    def node(self, found: Any, *, depth: int) -> Node:  # noqa: ANN401 - PyYAML's are many classes
+        line = found.start_mark.line + 1
+        self._count += 1
+        if depth > _DEEPEST or self._count > _MOST:
+            raise UsageError(f"{self._path}:{line} is nested too deep, too long, or refers to itself")
+        if found.id == "scalar":
+            null = found.tag == "tag:yaml.org,2002:null"
+            return Node(line=line, text="" if null else str(found.value))
+        if found.id == "sequence":
+            return Node(line=line, items=tuple(self.node(item, depth=depth + 1) for item in found.value))
+        fields: dict[str, Node] = {}
+        for key, value in found.value:
+            name = str(key.value)
+            if name in fields:
+                raise UsageError(f"{self._path}:{key.start_mark.line + 1} has {name!r} twice")
+            # A member begins where its name does: that is the line to look at.
+            member = self.node(value, depth=depth + 1)
+            fields[name] = replace(member, line=key.start_mark.line + 1)
+        return Node(line=line, fields=fields)

@@ -13,7 +13,7 @@ from cairn.workflows import shell as shells
 from cairn.workflows.document import Node
 from cairn.workflows.expressions import Expression
 
-_DEEPEST = 10  # composite actions in composite actions, which is GitHub's limit
+_HERE = ("./", "$/")  # how `uses` begins for what is in the same repository
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +146,7 @@ class Workflow:
         found: dict[str, None] = {}
 
         def visit(name: str, path: tuple[str, ...]) -> None:
-            if name in path or name not in self.jobs:
+            if name in found or name in path or name not in self.jobs:
                 return
             for need in self.jobs[name].needs:
                 visit(need, (*path, name))
@@ -164,18 +164,18 @@ def load(path: Path) -> Workflow:
         UsageError: it cannot be read, or is neither.
         PrerequisiteError: PyYAML is not installed.
     """
-    return _load(path, depth=0)
+    return _load(path, above=())
 
 
-def _load(path: Path, *, depth: int) -> Workflow:
+def _load(path: Path, *, above: tuple[Path, ...]) -> Workflow:
     text, node = _read(path.resolve())
     if node.get("jobs") is None and node.get("runs") is None:
         raise UsageError(f"{path} is neither a workflow (`jobs`) nor an action (`runs`)")
     jobs = {
-        name: _job(name, found, path, node, depth=depth)
+        name: _job(name, found, path, node, above=(*above, path.absolute()))
         for name, found in (node.get("jobs") or Node(line=1)).fields.items()
     }
-    steps = _steps(node.get("runs", "steps"), path, "bash", depth=depth)
+    steps = _steps(node.get("runs", "steps"), path, "bash", above=(*above, path.absolute()))
     return Workflow(path=path, node=node, lines=tuple(text.splitlines()), jobs=jobs, steps=steps)
 
 
@@ -193,12 +193,13 @@ def _read(path: Path) -> tuple[str, Node]:
         raise UsageError(f"cannot read {path}: {reason}") from error
 
 
-def _job(name: str, node: Node, path: Path, workflow: Node, *, depth: int) -> Job:
+def _job(name: str, node: Node, path: Path, workflow: Node, *, above: tuple[Path, ...]) -> Job:
     called = None
     uses = node.text_of("uses")
-    if uses.startswith("./") and depth < _DEEPEST:
-        target = _root_of(path) / uses
-        called = _load(target, depth=depth + 1) if target.is_file() else None
+    if uses.startswith(_HERE):
+        target = _root_of(path) / uses[2:]
+        # One that calls itself, which GitHub refuses, is followed once.
+        called = _load(target, above=above) if target.is_file() and target not in above else None
     by_default = node.text_of("defaults", "run", "shell") or workflow.text_of("defaults", "run", "shell")
     windows = any("windows" in word for word in (node.get("runs-on") or Node(line=1)).words())
     program = by_default or ("pwsh" if windows else "bash")
@@ -206,32 +207,32 @@ def _job(name: str, node: Node, path: Path, workflow: Node, *, depth: int) -> Jo
         id=name,
         node=node,
         file=path,
-        steps=_steps(node.get("steps"), path, program, depth=depth),
+        steps=_steps(node.get("steps"), path, program, above=above),
         called=called,
     )
 
 
-def _steps(node: Node | None, path: Path, program: str, *, depth: int) -> tuple[Step, ...]:
+def _steps(node: Node | None, path: Path, program: str, *, above: tuple[Path, ...]) -> tuple[Step, ...]:
     return tuple(
         Step(
             node=item,
             file=path,
-            inner=_inner(item.text_of("uses"), path, depth=depth),
+            inner=_inner(item.text_of("uses"), path, above=above),
             shell=item.text_of("shell") or program,
         )
         for item in (node.items if node is not None else ())
     )
 
 
-def _inner(uses: str, path: Path, *, depth: int) -> tuple[Step, ...]:
+def _inner(uses: str, path: Path, *, above: tuple[Path, ...]) -> tuple[Step, ...]:
     """The steps of a local action."""
-    if not uses.startswith("./") or depth >= _DEEPEST:
+    if not uses.startswith(_HERE):
         return ()
     for name in ("action.yml", "action.yaml"):
-        file = _root_of(path) / uses / name
-        if file.is_file():
+        file = _root_of(path) / uses[2:] / name
+        if file.is_file() and file not in above:
             _, node = _read(file.resolve())
-            return _steps(node.get("runs", "steps"), file, "bash", depth=depth + 1)
+            return _steps(node.get("runs", "steps"), file, "bash", above=(*above, file))
     return ()
 
 

@@ -48,7 +48,7 @@ def _unpinned(workflow: Workflow) -> Iterator[Finding]:
     nodes = (*(step.node for step in steps), *(job.node for job in workflow.jobs.values()))
     for of in nodes:
         node = of.get("uses")
-        if node is None or not node.text or node.text.startswith("./"):
+        if node is None or not node.text or node.text.startswith(("./", "$/")):
             continue
         line = workflow.lines[node.line - 1] if node.line <= len(workflow.lines) else ""
         if not _PINNED.fullmatch(node.text):
