@@ -24,6 +24,7 @@ PAGES = (
     "how-to/test-on-your-machine.md",
     "how-to/add-a-project.md",
     "how-to/bring-up-a-gpu.md",
+    "how-to/run-the-nightly.md",
 )
 
 
