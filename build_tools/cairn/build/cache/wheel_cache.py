@@ -159,23 +159,27 @@ class WheelCache:
         Returns:
             The wheel that counts, which is that of a different build where one was first.
         """
-        entry = CacheEntry(
-            key=key,
-            identity=identity or key,
-            project=project,
-            file_name=wheel.name,
-            sha256=files.sha256_of(wheel),
-            size=wheel.stat().st_size,
-            log_sha256=None if log is None else files.sha256_of(log),
-            log_size=0 if log is None else log.stat().st_size,
-            seconds=seconds,
-            built=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            builder=_builder(),
-            inputs=_storable(inputs or {}),
-        )
-        counts, kept = self.local.add(entry, wheel, log, replace=replace)
+        with self.local.staging() as folder:
+            said = None if log is None else folder / "build.log"
+            if log is not None and said is not None:
+                files.copy(log, said)  # it is looked at twice, and may be added to meanwhile
+            entry = CacheEntry(
+                key=key,
+                identity=identity or key,
+                project=project,
+                file_name=wheel.name,
+                sha256=files.sha256_of(wheel),
+                size=wheel.stat().st_size,
+                log_sha256=None if said is None else files.sha256_of(said),
+                log_size=0 if said is None else said.stat().st_size,
+                seconds=seconds,
+                built=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+                builder=_builder(),
+                inputs=_storable(inputs or {}),
+            )
+            counts, kept = self.local.add(entry, wheel, said, replace=replace)
         if self.shared is not None and not private:
-            there = self.shared.add(counts, kept, log if counts is entry else self.log(counts))
+            there = self.shared.add(counts, kept, self.log(counts))
             # A different machine was first. This one takes that wheel, as all others will.
             if there is not None and there.sha256 != counts.sha256 and not replace:
                 first = self.shared.get(key, lambda entry: self._fetch(entry, check, silent))

@@ -200,7 +200,7 @@ for number in range(100_000):
 @pytest.mark.slow
 def test_whenever_a_writer_is_killed_the_rest_is_whole(tmp_path: Path) -> None:
     root = tmp_path / "cache"
-    for number in range(8):
+    for number in (1, 4, 7):
         folder = tmp_path / f"{number}"
         folder.mkdir()
         command = [sys.executable, "-c", _WRITER, str(root), str(folder)]

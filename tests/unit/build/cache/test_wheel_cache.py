@@ -241,6 +241,7 @@ def _put(root: Path, shared: Path, folder: Path, number: int, barrier: Any, resu
         results.put((key, hit.sha256, hit.wheel.read_bytes() == store.get(key).wheel.read_bytes()))  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_of_many_processes_that_build_one_key_one_counts_for_all(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(4), context.Queue()

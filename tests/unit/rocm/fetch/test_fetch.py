@@ -219,7 +219,7 @@ def test_whenever_it_is_killed_the_next_run_ends_right(run: LocalStore, ask: Ask
         artifacts.write(
             run.path, f"more{number}_lib_generic.tar.xz", {f"f{n}": b"%d" % n for n in range(300)}
         )
-    for number in range(8):
+    for number in (0, 3, 7):
         command = [sys.executable, "-c", _KILLED, str(run.path), str(tmp_path / "out")]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
