@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pages")]
 PAGES = (
     "tutorial/first-wheels.md",
     "how-to/check-your-machine.md",
+    "how-to/build-several-variants.md",
     "how-to/promote-by-hand.md",
     "how-to/take-a-night-back.md",
     "how-to/mirror-dependencies.md",

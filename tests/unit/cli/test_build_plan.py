@@ -1,0 +1,105 @@
+"""`cairn build plan` on the command line: as a table, as JSON, as a picture; and what it refuses."""
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from cairn.cli import main
+from helpers import build, pythons
+
+STACK = """
+schema = "cairn.stack/1"
+name = "small"
+line = "main"
+targets = ["cpu"]
+pythons = ["{python}"]
+
+[[projects]]
+name = "a"
+distribution = "a"
+checkout_dir = "a tree"
+origin = {{ url = "u" }}
+hashtag = "main"
+version_file = ""
+
+[[projects]]
+name = "b"
+distribution = "b"
+checkout_dir = "b"
+origin = {{ url = "u" }}
+hashtag = "main"
+version_file = ""
+needs = ["a"]
+"""
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """`build plan` of two projects."""
+    monkeypatch.setenv("CXX", "git")
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
+    for name in ("a tree", "b"):
+        build.repository(tmp_path / "ströme" / name, {"pyproject.toml": build.PYPROJECT, "backend.py": ""})
+    (own,) = pythons.several(1)
+    (tmp_path / "ströme/stack.toml").write_text(STACK.format(python=own.version))
+    return ["build", "plan", "--stack", str(tmp_path / "ströme"), "--output-dir", str(tmp_path / "out")]
+
+
+def test_the_table_says_what_and_why(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([*words, "--pythons", "stack"]) == 0
+    rows = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
+    steps = [row[0] for row in rows]
+    assert steps == ["step", "checkout a", "checkout b", "build a", "build b"]
+    assert "never built before" in " ".join(rows[-1])
+
+
+def test_json_and_the_picture_have_the_same_steps(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own, other = pythons.several(2)
+    drawn = tmp_path / "new folder" / "plan.svg"
+    found = ["--pythons", f"{own.version},{other.version}", "--svg", str(drawn), "--json"]
+    assert main.main([*words, *found]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["schema"] == "cairn.plan/1"
+    by_name = {step["step"]: step for step in told["steps"]}
+    assert by_name.keys() == {
+        *("checkout a", "checkout b"),
+        *(f"build {name} [{python.version}]" for name in "ab" for python in (own, other)),
+    }
+    last = by_name[f"build b [{other.version}]"]
+    assert last["needs"] == ["checkout b", f"build a [{other.version}]"]
+    assert (last["action"], last["variant"], last["kind"]) == ("build", other.version, "build")
+    titles = [title.text or "" for title in ET.parse(drawn).iter("{http://www.w3.org/2000/svg}title")]  # noqa: S314
+    for step in told["steps"]:
+        assert any(step["step"] in title and step["digest"] in title for title in titles), step["step"]
+
+
+def test_a_step_is_explained_by_its_project(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main([*words, "--explain", "b"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["build b: build, never built before"]
+    assert main.main([*words, "--explain", "buidl b"]) == 2
+    assert "did you mean build b" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--pythons", "3.99"], "no Python 3.99"),
+        (["--pythons", "three"], "neither a version of Python nor a program"),
+        (["--pythons", "3.11,,3.12"], "nothing between two commas"),
+        (["--families", "gfx9420"], "gfx9420"),
+        (["--families", "cpu", "--targets", "cpu"], "exclude each other"),
+        (["--lines", "main", "--line", "main"], "exclude each other"),
+        (["--lines", "mian"], "no line 'mian'"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(
+    words: list[str], more: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main([*words, *more]) in {2, 3}
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert "Traceback" not in shown
