@@ -59,8 +59,10 @@ class Trail:
 
 
 def cairn(
-    *words: str | Path, env: Mapping[str, str], cwd: Path | None = None
+    *words: str | Path, env: Mapping[str, str], cwd: Path | None = None, timeout: float = 900
 ) -> subprocess.CompletedProcess[str]:
     """Run `cairn` with these words to its end, whatever it answers."""
     command = [sys.executable, "-m", "cairn", *map(str, words)]
-    return subprocess.run(command, env=env, cwd=cwd, capture_output=True, text=True, check=False, timeout=900)
+    return subprocess.run(
+        command, env=env, cwd=cwd, capture_output=True, text=True, check=False, timeout=timeout
+    )
