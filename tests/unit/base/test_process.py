@@ -337,3 +337,12 @@ except KeyboardInterrupt:
         child.send_signal(signal.SIGINT)
         assert child.wait(30) == 42
     assert gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_program_that_somebody_types_to_has_our_streams_and_its_own_exit_code(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert process.interactive([sys.executable, "-c", "print('here'); raise SystemExit(5)"]) == 5
+    assert capfd.readouterr().out == "here\n"
+    with pytest.raises(PrerequisiteError, match="no-such-engine is not on this machine"):
+        process.interactive(["no-such-engine", "run"])

@@ -44,7 +44,8 @@ print(json.dumps({
     "version": platform.python_version(),
     "implementation": platform.python_implementation(),
     "bits": struct.calcsize("P") * 8,
-    "venv": all(map(importlib.util.find_spec, ("venv", "ensurepip"))) or sys.prefix != sys.base_prefix,
+    "venv": importlib.util.find_spec("venv") is not None,
+    "ensurepip": importlib.util.find_spec("ensurepip") is not None,
     "headers": pathlib.Path(sysconfig.get_paths()["include"], "Python.h").is_file(),
     "system": sys.base_prefix == "/usr",
 }))

@@ -22,7 +22,8 @@ class PythonFacts(Value):
         version: all three parts of it.
         implementation: `CPython`, `PyPy`.
         bits: of a pointer.
-        venv: it can make environments: `venv` and `ensurepip` are there.
+        venv: it can make environments.
+        ensurepip: it can put pip into them.
         headers: its `Python.h` is there.
         system: it came with the system, by its package manager.
     """
@@ -32,6 +33,7 @@ class PythonFacts(Value):
     implementation: str = "CPython"
     bits: int = 64
     venv: bool = True
+    ensurepip: bool = True
     headers: bool = True
     system: bool = True
 

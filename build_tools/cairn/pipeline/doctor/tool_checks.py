@@ -45,11 +45,14 @@ def python(machine: Machine, need: Need) -> Iterator[Finding]:
             text="its path has a space, which the build of torchvision does not take (pytorch/vision#9165)",
             fix=rf"uv python install {short} --install-dir C:\py",
         )
-    if not facts.venv:
+    if not facts.venv or not facts.ensurepip:
+        # Cairn itself makes environments without pip, and installs into them from outside.
         yield Finding(
             check="Python's venv",
-            level="missing",
-            text="it cannot make environments: venv or ensurepip is not there",
+            level="warning" if facts.venv else "missing",
+            text="`python -m venv` fails: ensurepip is not there"
+            if facts.venv
+            else "the module is not there",
             fix=fixes.install(machine, "python-venv"),
         )
     if not facts.headers and _compiles(need):

@@ -73,7 +73,7 @@ FRESH = msgspec.structs.replace(  # a laptop on which nothing was built yet
     memory=8 * GB,
     memory_free=5 * GB,
     open_files=(1024, 524288),
-    python=PythonFacts(path="/usr/bin/python3", version="3.13.2", venv=False, headers=False),
+    python=PythonFacts(path="/usr/bin/python3", version="3.13.2", venv=False, ensurepip=False, headers=False),
     programs={},
     disks=(
         Disk(role="work folder", path="/mnt/share", free=3 * GB, filesystem="cifs", ignores_case=True),
@@ -153,7 +153,7 @@ def test_a_fresh_laptop(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert out == (
         "  ! encoding: ascii: a file or folder whose name is not in it cannot be built or installed\n"
         "      export LC_ALL=C.UTF-8\n"
-        "  ✗ Python's venv: it cannot make environments: venv or ensurepip is not there\n"
+        "  ✗ Python's venv: the module is not there\n"
         "      sudo dnf install python3\n"
         "  ✗ Python's headers: there is no Python.h\n"
         "      sudo dnf install python3.13-devel\n"
@@ -344,6 +344,13 @@ def test_what_is_too_old_or_of_another_kind(change: dict[str, object], text: str
     (found,) = wrong(msgspec.structs.replace(WORKSTATION, **change), purpose="build")
     assert found[0] == text
     assert found[1]
+
+
+def test_debian_without_its_package_for_environments() -> None:
+    python = msgspec.structs.replace(WORKSTATION.python, ensurepip=False)
+    assert wrong(msgspec.structs.replace(WORKSTATION, python=python), purpose="build") == [
+        ("Python's venv: `python -m venv` fails: ensurepip is not there", "sudo apt install python3.12-venv")
+    ]
 
 
 def test_the_stack_has_a_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
