@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from cairn import datafile
 from cairn.cli.main import main
-from cairn.pipeline.doctor import diagnose
+from cairn.pipeline.doctor import ask_index, diagnose
 from cairn.pipeline.doctor.machine import (
     Device,
     Disk,
@@ -24,7 +25,9 @@ from cairn.pipeline.doctor.machine import (
 )
 from cairn.pipeline.doctor.need import Need, Offer
 from cairn.release.pages import targets_file
+from helpers.formats import make_bundle, make_code_object, make_elf
 from helpers.pages import PYTHON, channel, family
+from helpers.wheels import build_wheel
 
 GB = 1_000_000_000
 ROOMY = (
@@ -429,6 +432,35 @@ def test_a_wheel_for_something_else() -> None:
     assert of(WORKSTATION, system="windows") == [("wheel: w is for windows", None)]
     assert of(WORKSTATION, glibc=(2, 40))[0][0] == "wheel: w needs glibc 2.40, and this is 2.39"
     assert of(WORKSTATION, glibc=(2, 9)) == []  # compared as numbers
+
+
+@pytest.mark.parametrize(
+    ("tag", "expected"),
+    [
+        (
+            "cp311-cp311-manylinux_2_28_x86_64",
+            Offer(name="", pythons=("3.11",), glibc=(2, 28), system="linux"),
+        ),
+        ("cp39-abi3-manylinux2014_x86_64", Offer(name="", system="linux")),
+        ("cp313-cp313t-win_amd64", Offer(name="", pythons=("3.13",), system="windows")),
+        ("py3-none-any", Offer(name="")),
+    ],
+)
+def test_what_a_wheel_is_for(tmp_path: Path, tag: str, expected: Offer) -> None:
+    found = ask_index.wheel(build_wheel(tmp_path, tags=(tag,), pure=tag.endswith("any")))
+    assert dataclasses.replace(found, name="") == expected
+
+
+def test_a_wheel_s_targets_are_read_from_its_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = make_elf(sections={".hip_fatbin": make_bundle({"gfx942": make_code_object("gfx942", b"abc")})})
+    tag = "cp312-cp312-manylinux_2_28_x86_64"
+    wheel = build_wheel(tmp_path, tags=(tag,), pure=False, files={"demo/_C.so": code})
+    out, _ = said(capsys, tmp_path, WORKSTATION, "--for", "install", "--wheel", str(wheel), "-q", code=3)
+    assert out == (
+        f"  ✗ wheel: demo-1.0-{tag}.whl has no code for gfx1100 (RX 7900 XTX): it has gfx942\n"
+        "      cairn install --target gfx1100 --index-url URL\n"
+    )
+    assert main(["doctor", "--wheel", described(tmp_path, WORKSTATION)]) == 7
 
 
 def test_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
