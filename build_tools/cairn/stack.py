@@ -113,6 +113,8 @@ class Project(datafile.Value):
         build_requires: requirements installed before it is built.
         build_requires_file: a requirements file in its tree, installed too when it is there.
         config_settings: `-C` settings for its build backend.
+        cmake: values that its CMakeCache.txt must have once CMake has configured; where it has others, the
+            build stops. The user's variables of these names (`--build-env`) are taken instead.
         needs: names of the projects whose wheels must be installed to build it.
         requires: requirements its METADATA must name, as templates; they are exact pins.
         requires_rocm: likewise, only for GPU targets.
@@ -138,6 +140,7 @@ class Project(datafile.Value):
     build_requires: tuple[str, ...] = ()
     build_requires_file: str | None = None
     config_settings: Mapping[str, str] = msgspec.field(default_factory=dict)
+    cmake: Environment = msgspec.field(default_factory=Environment)
     needs: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     requires_rocm: tuple[str, ...] = ()

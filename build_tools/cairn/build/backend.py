@@ -11,7 +11,7 @@ from pathlib import Path
 import build as pypa_build
 
 from cairn import files, process, venv
-from cairn.build import environments
+from cairn.build import cmake_check, environments
 from cairn.build.compiler_cache import session
 from cairn.build.inputs import source_tree, variables
 from cairn.build.log import causes, progress
@@ -137,18 +137,30 @@ def prepared(context: Context) -> Iterator[Prepared]:
     )
 
     def advance(line: str) -> None:
+        watch.look()
         stage.update(line, shown=progress.shown(line, stage.line))
 
     def run(command: Sequence[str], cwd: Path | None, more: Mapping[str, str]) -> None:
         process.run(command, cwd=cwd, env=given | dict(more), log=context.log, on_line=advance)
 
+    source_dir = step.source_dir()
+    watch = cmake_check.Watch(
+        project=step.project.name,
+        wanted=variables.cmake_settings(step.project, context.values, request=context.request),
+        homes=(step.checkout, source_dir),
+        folders=(source_dir / "build",),
+        log=context.log,
+    )
+    watch.look(now=True)
     # Clang for HIP leaves an empty folder for every source it compiles: thousands, for torch.
     with venv.temporary_files() as temporary:
         given |= temporary
+        watch.folders = (*watch.folders, Path(temporary["TMPDIR"]))
         with _compiler_cache(context, given) as cache:
             given |= cache.variables if cache else {}
             try:
                 yield Prepared(run=run, compiler_cache=cache)
+                watch.look(now=True)
             finally:
                 environments.give_back(context.env, step.project.name)
                 compiled = cache is not None and _compiled([step.checkout, Path(temporary["TMPDIR"])], began)

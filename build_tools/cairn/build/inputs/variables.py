@@ -42,6 +42,14 @@ def template_of(stack: Stack, project: Project, *, for_cpu: bool) -> Mapping[str
     return {**stack.environment.of(system, cpu=for_cpu), **project.environment.of(system, cpu=for_cpu)}
 
 
+def cmake_settings(project: Project, values: Mapping[str, str], *, request: BuildRequest) -> dict[str, str]:
+    """What the project's CMakeCache.txt must have: what stack.toml says, or the user in its place."""
+    wanted = project.cmake.of(platforms.here.stack_section(), cpu=request.for_cpu)
+    given = request.env_of(project)
+    expanded = expand_all(wanted, values, where=f"cmake of {project.name}")
+    return {name: given.get(name, value) for name, value in expanded.items()}
+
+
 def stack_files(stack: Stack, project: Project, *, for_cpu: bool) -> dict[str, str]:
     """The files beside the stack.toml that a project's variables and settings name, with their sha256.
 

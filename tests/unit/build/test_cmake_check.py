@@ -1,0 +1,90 @@
+from pathlib import Path
+
+import pytest
+
+from cairn.build.cmake_check import Watch, read, same
+from cairn.errors import BuildError
+
+CACHE = """# This is the CMakeCache file.
+//Use ROCm = AMD
+USE_ROCM:BOOL=ON
+USE_MPI:BOOL=1
+BLAS:STRING=OpenBLAS
+MKL:PATH=MKL-NOTFOUND
+"odd name":STRING=a=b
+CMAKE_HOME_DIRECTORY:INTERNAL={home}
+"""
+
+
+def watch(tmp_path: Path, **wanted: str) -> Watch:
+    return Watch(
+        project="torch",
+        wanted=wanted,
+        homes=(tmp_path / "src",),
+        folders=(tmp_path / "src" / "build",),
+        log=tmp_path / "log",
+    )
+
+
+def configure(tmp_path: Path, place: str = "build", home: str = "src") -> Path:
+    path = tmp_path / "src" / place / "CMakeCache.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(CACHE.format(home=tmp_path / home))
+    return path
+
+
+def test_entries_are_read(tmp_path: Path) -> None:
+    found = read(configure(tmp_path))
+    assert (found["USE_ROCM"], found["BLAS"], found["odd name"]) == ("ON", "OpenBLAS", "a=b")
+    assert "Use ROCm" not in found
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal"),
+    [
+        ("ON", "1", True),
+        ("true", "Yes", True),
+        ("OFF", "", True),
+        ("OFF", "x-NOTFOUND", True),
+        ("ON", "OFF", False),
+        ("OpenBLAS", "openblas", False),
+    ],
+)
+def test_values_are_compared_as_cmake_reads_them(one: str, other: str, equal: bool) -> None:  # noqa: FBT001
+    assert same(one, other) is equal
+
+
+def test_what_is_as_asked_passes_and_what_is_not_is_named(tmp_path: Path) -> None:
+    good = watch(tmp_path, USE_ROCM="ON", BLAS="OpenBLAS", MKL="OFF")
+    good.look(now=True)  # nothing is there yet
+    configure(tmp_path)
+    good.look(now=True)
+    with pytest.raises(BuildError, match="USE_MPI is 1, and OFF was asked") as caught:
+        watch(tmp_path, USE_MPI="OFF", USE_ROCM="ON").look(now=True)
+    assert "USE_ROCM" not in str(caught.value)
+
+
+def test_a_change_is_seen(tmp_path: Path) -> None:
+    looking = watch(tmp_path, USE_ROCM="ON")
+    path = configure(tmp_path)
+    looking.look(now=True)
+    path.write_text(path.read_text().replace("USE_ROCM:BOOL=ON", "USE_ROCM:BOOL=OFF"))
+    with pytest.raises(BuildError, match="USE_ROCM is OFF"):
+        looking.look(now=True)
+
+
+def test_caches_of_what_the_project_contains_are_not_its_own(tmp_path: Path) -> None:
+    configure(tmp_path, "build/third_party/gloo", home="src/third_party/gloo")
+    configure(tmp_path, "build/CMakeFiles/CMakeScratch")
+    watch(tmp_path, USE_MPI="OFF").look(now=True)
+
+
+def test_a_name_that_cmake_does_not_have_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(tmp_path)
+    looking = watch(tmp_path, USE_GONE="ON")
+    looking.look(now=True)
+    configure(tmp_path, "build/lib")
+    looking.look(now=True)
+    assert capsys.readouterr().err.count("its CMake knows no USE_GONE") == 1
