@@ -19,18 +19,18 @@ from cairn.build.model import BuildRequest, BuiltWheel, CacheStatistics
 from cairn.build.plan import BuildStep
 from cairn.build.postprocess import Context
 from cairn.errors import BuildError, CairnError, ProcessError
-from cairn.output import Progress, console
+from cairn.output import console
 from cairn.venv import VirtualEnvironment
 
 _TAIL = 12  # lines of a failed build that are shown
 
 
-def environment(
-    step: BuildStep, request: BuildRequest, built: Mapping[str, BuiltWheel], *, log: Path, say: Progress
-) -> VirtualEnvironment:
-    """An environment with the project's build requirements, the SDK and the wheels it is built against."""
+def content_of(
+    step: BuildStep, request: BuildRequest, built: Mapping[str, BuiltWheel]
+) -> environments.Content:
+    """The project's build requirements, the SDK and the wheels it is built against."""
     sdk = request.sdk
-    content = environments.Content(
+    return environments.Content(
         requirements=requirements_of(step, request),
         wheels=tuple(built[name].wheel for name in step.needs),
         sdk=sdk.environment if sdk else None,
@@ -38,7 +38,6 @@ def environment(
         python=request.python,
         what=step.project.name,
     )
-    return environments.ready(content, request.packages(), log=log, say=say)
 
 
 def requirements_of(step: BuildStep, request: BuildRequest) -> tuple[str, ...]:
@@ -59,7 +58,21 @@ def context_of(
     log: Path,
 ) -> Context:
     """A step with its environment, made now, and with what the placeholders of stack.toml stand for."""
-    env = environment(step, request, built, log=log, say=stage.update)
+    content = content_of(step, request, built)
+    env = environments.ready(content, request.packages(), log=log, say=stage.update)
+    return context_in(env, step, request, built, stage, log=log)
+
+
+def context_in(
+    env: VirtualEnvironment,
+    step: BuildStep,
+    request: BuildRequest,
+    built: Mapping[str, BuiltWheel],
+    stage: console.Stage,
+    *,
+    log: Path,
+) -> Context:
+    """Likewise, in an environment that is there."""
     values = variables.placeholder_values(
         request,
         base_version=step.base_version,

@@ -119,7 +119,7 @@ def _build_in_tree(context: Context, output_dir: Path) -> tuple[backend.Called, 
             "pass --clean to start over"
         )
     edits = source_tree.edits(step.checkout)
-    with leftovers.kept(root, step.flavour, sources) as kept, _lent_module(context):
+    with leftovers.kept(root, step.flavour, sources) as kept, lent_module(context):
         for folder in {step.checkout, step.source_dir()}:
             _remove_stale(root, folder / "build", kept.ours)
         recorded = build_step.recorded(step.checkout, step.project.hipify, gpu=request.sdk is not None)
@@ -141,17 +141,26 @@ def _build_in_tree(context: Context, output_dir: Path) -> tuple[backend.Called, 
 
 
 @contextlib.contextmanager
-def _lent_module(context: Context) -> Iterator[None]:
+def lent_module(context: Context) -> Iterator[None]:
     """Have the module that loads the ROCm SDK in the tree, for a build that packs it."""
-    project, request = context.step.project, context.request
-    if project.rocm_init is None or request.sdk is None:
+    module = module_of(context)
+    if module is None:
         yield
         return
+    with state.lent(root_at(context.step.checkout), *module):
+        yield
+
+
+def module_of(context: Context) -> tuple[str, str] | None:
+    """Where the module that loads the ROCm SDK goes, and its text; None for a build without one."""
+    project, request = context.step.project, context.request
+    if project.rocm_init is None or request.sdk is None:
+        return None
     wanted = request.stack.sdk.preloads(platforms.here.stack_section()) if request.stack.sdk else ()
     preloads = available_libraries(venv.describe(request.sdk.environment).python, wanted)
-    text = source_tree.rocm_init_module(preloads=preloads, rocm_version=request.sdk.info.version)
-    with state.lent(root_at(context.step.checkout), project.rocm_init, text):
-        yield
+    return project.rocm_init, source_tree.rocm_init_module(
+        preloads=preloads, rocm_version=request.sdk.info.version
+    )
 
 
 def _remove_stale(root: Repository, folder: Path, ours: Collection[str]) -> None:

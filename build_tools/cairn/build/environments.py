@@ -29,6 +29,7 @@ from cairn.output import Progress, console
 from cairn.venv import PackageSource, VirtualEnvironment
 
 _NOTE = "cairn-environment.json"
+_OF_DEVELOPER = "cairn-develop"  # in a developer's environment: the digest of what was installed
 _KEPT = dt.timedelta(days=30)
 _FORMAT = 1  # part of every name: raise it when an environment of the same content is made differently
 _WAIT = 3600.0  # seconds that another run may take to make one
@@ -83,16 +84,7 @@ def ready(
         BuildError: the requirements contradict each other, or pip refused.
         NetworkError: an index could not be reached.
     """
-    say("resolving its build requirements")
-    named = ((parse_wheel_filename(wheel.name)[0], wheel.absolute()) for wheel in content.wheels)
-    wheels = [f"{name} @ {wheel.as_uri()}" for name, wheel in named]
-    locked = resolve.lock(
-        [*content.requirements, *wheels],
-        source,
-        python=content.python.path,
-        offline=offline,
-        what=content.what,
-    )
+    locked = _locked(content, source, say=say, offline=offline)
     env = venv.describe(root() / _digest(content, locked)[:20])
     with files.locked(
         env.path.with_suffix(".lock"),
@@ -104,6 +96,34 @@ def ready(
             say("making its environment")
             _make(env, content, locked, source, log=log, say=say)
         os.utime(env.path / _NOTE)  # its last use, for `trim`
+    return env
+
+
+def at(
+    path: Path, content: Content, source: PackageSource, *, log: Path, say: Progress, offline: bool = False
+) -> VirtualEnvironment:
+    """An environment that a developer works in, with this content and all else that is there.
+
+    Args:
+        path: its folder; it is made where it is missing.
+        content: what it must hold.
+        source: as for `ready`.
+        log: likewise.
+        say: likewise.
+        offline: likewise.
+    """
+    locked = _locked(content, source, say=say, offline=offline)
+    env, note = venv.describe(path), path / _OF_DEVELOPER
+    with files.locked(path.with_name(f".{path.name}.lock"), timeout=_WAIT):
+        digest = _digest(content, locked)
+        if not env.python.exists():
+            say("making its environment")
+            venv.create(path, python=content.python.path)
+        elif note.is_file() and note.read_text(encoding="utf-8") == digest:
+            return env
+        note.unlink(missing_ok=True)
+        _fill(env, content, locked, source, log=log, say=say)
+        files.write_text(note, digest)
     return env
 
 
@@ -136,6 +156,19 @@ def trim(unused: dt.timedelta) -> tuple[Path, ...]:
     return tuple(removed)
 
 
+def _locked(content: Content, source: PackageSource, *, say: Progress, offline: bool) -> str:
+    say("resolving its build requirements")
+    named = ((parse_wheel_filename(wheel.name)[0], wheel.absolute()) for wheel in content.wheels)
+    wheels = [f"{name} @ {wheel.as_uri()}" for name, wheel in named]
+    return resolve.lock(
+        [*content.requirements, *wheels],
+        source,
+        python=content.python.path,
+        offline=offline,
+        what=content.what,
+    )
+
+
 def _make(
     env: VirtualEnvironment,
     content: Content,
@@ -146,6 +179,20 @@ def _make(
     say: Progress,
 ) -> None:
     venv.create(env.path, python=content.python.path)
+    _fill(env, content, locked, source, log=log, say=say)
+    note = _Note(requirements=tuple(_pins(locked)), inventory=_inventory(env))
+    datafile.write(env.path / _NOTE, note)
+
+
+def _fill(
+    env: VirtualEnvironment,
+    content: Content,
+    locked: str,
+    source: PackageSource,
+    *,
+    log: Path,
+    say: Progress,
+) -> None:
     if content.sdk is not None:
         venv.share(env, venv.describe(content.sdk))
     if locked:
@@ -153,8 +200,6 @@ def _make(
         listed.write_text(locked, encoding="utf-8")
         # pip checks the hashes: what is installed is what the name of the folder stands for.
         pip_install(env, ["-r", str(listed)], source, log=log, options=["--no-deps"], on_line=say)
-    note = _Note(requirements=tuple(_pins(locked)), inventory=_inventory(env))
-    datafile.write(env.path / _NOTE, note)
 
 
 def _is_whole(env: VirtualEnvironment) -> bool:

@@ -36,6 +36,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         example=_EXAMPLE.replace("cairn build", "cairn build run"),
     )
     _add_options(run)
+    build_options.add_develop(run)
     plan = add_command(
         commands,
         "plan",
@@ -74,6 +75,8 @@ def _run(options: argparse.Namespace) -> int:
     from cairn.build import job, variants
 
     jobs = _jobs(options)
+    if options.develop:
+        return build_options.develop(options, jobs)
     built = job.run_all(jobs)
     labels = variants.labels(jobs)
     return show_wheels(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cairn.cli import arguments
 from cairn.errors import UsageError
+from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.build.model import CompilerCache
+    from cairn.build.model import CompilerCache, Job
 
 _CACHES: tuple[CompilerCache, ...] = ("ccache", "sccache")
 
@@ -34,3 +38,39 @@ def compiler_cache(options: argparse.Namespace) -> CompilerCache | None:
     if len(chosen) > 1:
         raise UsageError(f"{' and '.join(f'--use-{cache}' for cache in chosen)} exclude each other")
     return next(iter(chosen), None)
+
+
+def add_develop(parser: argparse.ArgumentParser) -> None:
+    """`--develop`, `--develop-env`."""
+    parser.add_argument(
+        "--develop",
+        "--editable",
+        metavar="PROJECT|DIR",
+        help="build this project in its checkout and install it from there, to be edited",
+    )
+    parser.add_argument(
+        "--develop-env",
+        type=arguments.any_path,
+        metavar="DIR",
+        help="virtual environment it is installed into, made where missing (default: one of Cairn's)",
+    )
+
+
+def develop(options: argparse.Namespace, jobs: Sequence[Job]) -> int:
+    """What `--develop` asks for, of the job that the other options describe.
+
+    Raises:
+        UsageError: they describe several.
+    """
+    from cairn.build import develop
+
+    if len(jobs) > 1:
+        raise UsageError("--develop builds one variant in a checkout", tip="name one line, family and Python")
+    (asked,) = jobs
+    # setuptools compiles every source of an extension again; the cache has those that were not edited.
+    caches = asked.compiler_cache or "ccache"
+    chosen = dataclasses.replace(asked, compiler_cache=caches)
+    done = develop.run(chosen, options.develop, folder=options.develop_env and options.develop_env.absolute())
+    console.current().out(f"{done.project} is imported from {done.checkout} by {done.python}")
+    console.current().info("edit it there, and run the same command again: only what was edited is compiled")
+    return 0

@@ -148,6 +148,7 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
         help="the same on Windows alone, where there is no triton to go by",
     )
     build_options.add_compiler_cache(parser)
+    build_options.add_develop(parser)
     parser.add_argument("--clean", action=flag, default=False, help="build everything again")
 
 
@@ -169,6 +170,8 @@ def _build(options: argparse.Namespace) -> int:
     from cairn.build import job
 
     wanted = _job(options, stacks.load(options.stack))
+    if options.develop:
+        return build_options.develop(options, [wanted])
     return show_wheels(job.run(wanted))
 
 

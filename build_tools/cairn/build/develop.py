@@ -1,0 +1,152 @@
+"""A project built in its checkout and imported from there, for someone who edits it: upstream's `setup.py develop`.
+
+The environment and the variables are those of the real build, so that what works here works in the wheel. A
+second run goes on where the first stopped: CMake and ninja compile what was edited, and where setuptools
+compiles all sources of an extension again, the compiler cache has those that were not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import files, venv
+from cairn.build import backend, build_project, cache, environments, job, plan, scheduler
+from cairn.build.inputs import leftovers, source_tree, toolchain, variables
+from cairn.build.model import BuildRequest, BuiltWheel, CacheStatistics, Job
+from cairn.build.plan import BuildStep, Plan
+from cairn.build.postprocess import Context
+from cairn.errors import ProcessError, UsageError
+from cairn.output import console, wording
+from cairn.sources.git.repository import root_at
+from cairn.sources.hipify import build_step
+from cairn.sources.worktree import state
+from cairn.stack import Project
+
+
+@dataclass(frozen=True, kw_only=True)
+class Developed:
+    """A project that is imported from its checkout.
+
+    Attributes:
+        project: its name.
+        checkout: where it is edited.
+        python: the interpreter that imports it.
+        compiler_cache: what the compiler cache counted; None without one.
+    """
+
+    project: str
+    checkout: Path
+    python: Path
+    compiler_cache: CacheStatistics | None
+
+
+def run(asked: Job, wanted: str, *, folder: Path | None = None) -> Developed:
+    """Build a project in its checkout, against wheels of those it needs, which are built where they are new.
+
+    Args:
+        asked: the build that a wheel would come from.
+        wanted: the name of the project, or the folder of its checkout.
+        folder: of the environment it is installed into, made where it is missing; None for one of ours.
+
+    Raises:
+        UsageError: the stack has no such project.
+        BuildError: it does not build.
+    """
+    project, checkouts = _chosen(asked, wanted)
+    asked = job.check(dataclasses.replace(asked, checkouts=checkouts, required=frozenset({project.name})))
+    request = job.resolve(asked, job.sdk_of(asked))
+    made = plan.make(request)
+    step = next(step for step in made.steps if step.project.name == project.name)
+    needed = Plan(request=request, steps=tuple(each for each in made.steps if each is not step))
+    built = {wheel.project: wheel for wheel in (scheduler.run(needed) if needed.steps else ())}
+    place = folder or request.work_dir / project.name / "develop"
+    with console.current().stage(f"build {project.name} in {step.checkout}") as stage:
+        counted = _build(step, request, built, place, stage)
+    if counted is not None:
+        console.current().info(f"  {project.name}: {counted}")
+    return Developed(
+        project=project.name,
+        checkout=step.checkout,
+        python=venv.describe(place).python,
+        compiler_cache=counted,
+    )
+
+
+def _chosen(asked: Job, wanted: str) -> tuple[Project, dict[str, Path]]:
+    """The project that is meant, and the checkouts of it and of all that it needs."""
+    stack, folder = asked.stack, Path(wanted)
+    names = [p.name for p in stack.projects if wanted in (p.name, p.distribution)]
+    checkouts = dict(asked.checkouts)
+    if not names and folder.is_dir():
+        names = [n for n, path in checkouts.items() if path.exists() and path.samefile(folder)]
+        if not names and (note := state.read(root_at(folder).git_dir)) is not None:
+            names = [note.project]  # made by `checkout`, elsewhere than the stack's default
+        for name in names:
+            checkouts[name] = folder
+    if not names or names[0] not in checkouts:
+        raise UsageError(
+            f"{wanted} is neither a project of the stack {stack.name} nor a checkout of one",
+            tip=wording.did_you_mean(wanted, [p.name for p in stack.projects], what="its projects are"),
+        )
+    project, needed = stack.project(names[0]), {names[0]}
+    while more := {n for p in stack.projects if p.name in needed for n in p.needs} - needed:
+        needed |= more
+    return project, {name: path for name, path in checkouts.items() if name in needed}
+
+
+def _build(
+    step: BuildStep,
+    request: BuildRequest,
+    built: Mapping[str, BuiltWheel],
+    place: Path,
+    stage: console.Stage,
+) -> CacheStatistics | None:
+    if request.sdk is None:
+        toolchain.require_host_compiler()
+    log = request.output_dir / "logs" / f"{step.project.name}-develop.log"
+    files.write_text(log, "")
+    content = backend.content_of(step, request, built)
+    env = environments.at(place, content, request.packages(), log=log, say=stage.update)
+    context = backend.context_in(env, step, request, built, stage, log=log)
+    settings = variables.expand_all(
+        step.project.config_settings, context.values, where=f"config_settings of {step.project.name}"
+    )
+    command = [*venv.pip_command(env.python), "--no-deps", "--no-build-isolation", "--no-index"]
+    command += [word for name, text in settings.items() for word in ("--config-settings", f"{name}={text}")]
+    with _in_tree(context), backend.prepared(context) as ready:
+        try:
+            ready.run([*command, "--editable", str(step.source_dir())], None, {})
+        except ProcessError as error:
+            raise backend.failure(context, error) from error
+    return ready.compiler_cache.statistics if ready.compiler_cache else None
+
+
+@contextlib.contextmanager
+def _in_tree(context: Context) -> Iterator[None]:
+    """Have the tree alone, with what earlier runs of this kind left there and without what others did.
+
+    What is built stays: a real build moves it aside, and the next run here brings it back.
+    """
+    step, request = context.step, context.request
+    root = root_at(step.checkout)
+    flavour = cache.key_of({"develop": step.flavour})
+    module = build_project.module_of(context)
+    with state.alone(step.checkout):
+        source_tree.tidy(step.checkout, step.project.rocm_init)
+        if request.clean:
+            leftovers.clear(root, step.project.source_dirs)
+        recorded = build_step.recorded(step.checkout, step.project.hipify, gpu=request.sdk is not None)
+        with (
+            leftovers.kept(root, flavour, step.project.source_dirs),
+            build_project.lent_module(context),
+            source_tree.egg_info_restored(step.checkout),
+            recorded,
+        ):
+            yield
+        if module is not None:  # it is imported from here; `source_tree.tidy` removes it for the next build
+            path, text = module
+            files.write_text(step.checkout / path, text)
