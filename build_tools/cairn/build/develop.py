@@ -1,4 +1,4 @@
-"""A project built in its checkout and imported from there, for someone who edits it: upstream's `setup.py develop`.
+"""A project built in its checkout and imported from there, to be edited: upstream's `setup.py develop`.
 
 The environment and the variables are those of the real build, so that what works here works in the wheel. A
 second run goes on where the first stopped: CMake and ninja compile what was edited, and where setuptools
