@@ -102,8 +102,8 @@ def install_rocm(job: Job, *, log: Path | None = None) -> InstalledSdk:
 
 def sdk_of(job: Job) -> InstalledSdk | None:
     """The SDK of a job: installed now where that is asked for, else the one that is there; None for `cpu`."""
-    with _alone(job):
-        return _install(job, None) if job.install_rocm and not job.for_cpu() else _existing_sdk(job)
+    with _alone(job.environments()):
+        return _sdk_of(job)
 
 
 def build(

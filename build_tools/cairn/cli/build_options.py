@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import arguments
@@ -41,7 +42,7 @@ def compiler_cache(options: argparse.Namespace) -> CompilerCache | None:
 
 
 def add_develop(parser: argparse.ArgumentParser) -> None:
-    """`--develop`, `--develop-env`."""
+    """`--develop`, `--develop-env-dir`."""
     parser.add_argument(
         "--develop",
         "--editable",
@@ -49,7 +50,7 @@ def add_develop(parser: argparse.ArgumentParser) -> None:
         help="build this project in its checkout and install it from there, to be edited",
     )
     parser.add_argument(
-        "--develop-env",
+        "--develop-env-dir",
         type=arguments.any_path,
         metavar="DIR",
         help="virtual environment it is installed into, made where missing (default: one of Cairn's)",
@@ -70,7 +71,8 @@ def develop(options: argparse.Namespace, jobs: Sequence[Job]) -> int:
     # setuptools compiles every source of an extension again; the cache has those that were not edited.
     caches = asked.compiler_cache or "ccache"
     chosen = dataclasses.replace(asked, compiler_cache=caches)
-    done = develop.run(chosen, options.develop, folder=options.develop_env and options.develop_env.absolute())
+    folder: Path | None = options.develop_env_dir
+    done = develop.run(chosen, options.develop, folder=folder and folder.absolute())
     console.current().out(f"{done.project} is imported from {done.checkout} by {done.python}")
     console.current().info("edit it there, and run the same command again: only what was edited is compiled")
     return 0

@@ -61,4 +61,4 @@ def test_a_build_that_was_configured_differently_stops_before_it_compiles(
     began = time.monotonic()
     with pytest.raises(BuildError, match="CMake has configured torch differently: USE_ROCM is OFF, and ON"):
         scheduler.run(plan.make(request))
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < 250
