@@ -13,8 +13,9 @@ from helpers.build import repository
 BACKEND = """
 import subprocess
 def build_wheel(folder, settings=None, metadata=None):
-    subprocess.check_call(["cmake", "-S", ".", "-B", {folder}])
-    subprocess.check_call(["cmake", "--build", {folder}])
+    place = {folder}
+    subprocess.check_call(["cmake", "-S", ".", "-B", place])
+    subprocess.check_call(["cmake", "--build", place])
 """
 # As in torch: what is asked is taken back where a library is missing; what follows would take hours.
 LISTS = """
