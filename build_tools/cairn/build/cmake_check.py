@@ -19,7 +19,7 @@ from cairn.output import console
 
 _FILE = "CMakeCache.txt"
 _DEEP = 3  # folders between that of the build and the file: `build/lib.linux-x86_64/x/CMakeCache.txt`
-_PAUSE = 0.5  # seconds between two looks
+_SHARE = 20  # looking may take a 20th of the time: there are builds that write thousands of lines a second
 # What `if()` takes for a constant (CMake's manual, "if", "Basic Expressions").
 _TRUE = frozenset({"1", "ON", "YES", "TRUE", "Y"})
 _FALSE = frozenset({"0", "OFF", "NO", "FALSE", "N", "IGNORE", "NOTFOUND", ""})
@@ -47,19 +47,21 @@ class Watch:
     _unknown: set[str] = field(default_factory=set)
 
     def look(self, *, now: bool = False) -> None:
-        """Compare what is new; at most twice a second, or else `now`.
+        """Compare what is new: mostly with each line, and always `now`.
 
         Raises:
             BuildError: CMake has other settings than the stack asks for.
         """
-        if not self.wanted or (not now and time.monotonic() < self._next):
+        began = time.monotonic()
+        if not self.wanted or (not now and began < self._next):
             return
-        self._next = time.monotonic() + _PAUSE
         for path in self._caches():
             info = path.stat()
             if self._seen.get(path) != (info.st_mtime_ns, info.st_size):
                 self._seen[path] = (info.st_mtime_ns, info.st_size)
                 self._compare(path)
+        # No fixed pause: after the line that follows a configure there may be no other for a long time.
+        self._next = began + _SHARE * (time.monotonic() - began)
 
     def _compare(self, path: Path) -> None:
         found = read(path)
