@@ -192,6 +192,8 @@ def _image_build(options: argparse.Namespace, engine: str) -> ImageBuild:
 def _run(options: argparse.Namespace) -> int:
     from cairn.images import engines, running
 
+    if ":" in str(options.mount_dir.resolve()):
+        raise UsageError(f"engines take no colon in the name of a folder: {options.mount_dir.resolve()}")
     engine = engines.likely(options.engine) if options.dry_run else engines.choose(options.engine)
     gpu = running.has_gpu() if options.gpu is None else options.gpu
     wanted = _image_run(options, engine, gpu=gpu)

@@ -190,6 +190,17 @@ def test_the_exit_code_is_that_of_the_command(engine: Path) -> None:
     assert [call[1] for call in calls(engine)[-3:]] == ["from", "run", "rm"]
 
 
+def test_a_folder_that_no_engine_can_mount(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a:b").mkdir()
+    (tmp_path / "a b é").mkdir()
+    assert main(["image", "run", TEST, "--dry-run", "--mount-dir", str(tmp_path / "a:b")]) == 2
+    assert "engines take no colon" in capsys.readouterr().err
+    out = printed(
+        capsys, "run", TEST, "--dry-run", "--engine", "docker", "--mount-dir", str(tmp_path / "a b é")
+    )
+    assert f"{tmp_path}/a b é:/work" in shlex.split(out)
+
+
 def test_groups_are_those_of_the_devices(tmp_path: Path) -> None:
     for name in ("kfd", "renderD128"):
         (tmp_path / name).touch()

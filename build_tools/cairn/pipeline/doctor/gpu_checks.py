@@ -96,7 +96,7 @@ def _blocked(machine: Machine) -> Finding | None:
 
 def _join(machine: Machine, group: str) -> str:
     if machine.container:
-        return f"start the container with --group-add={group}"
+        return f"start the container with {_IN_CONTAINER if machine.root else f'--group-add={group}'}"
     if group in machine.groups:  # of the user, as it will be, and not yet of this session
         return "log out and in again: your session began before you joined the group"
     names = ",".join(dict.fromkeys((group, "video", "render"))) if not group.isdecimal() else group

@@ -54,11 +54,16 @@ def _driver(root: Path) -> str | None:
 
 
 def _device(path: Path, root: Path) -> Device:
-    return Device(
-        path=f"/{path.relative_to(root).as_posix()}",
-        usable=os.access(path, os.R_OK | os.W_OK),
-        group=_group(path),
-    )
+    return Device(path=f"/{path.relative_to(root).as_posix()}", usable=_opens(path), group=_group(path))
+
+
+def _opens(path: Path) -> bool:
+    # Permissions do not tell: a container may have the file and not be allowed the device (cgroups(7)).
+    try:
+        os.close(os.open(path, os.O_RDWR))
+    except OSError:
+        return False
+    return True
 
 
 def _group(path: Path) -> str:

@@ -56,11 +56,17 @@ def python(path: Path) -> PythonFacts:
     """What an interpreter says of itself.
 
     Raises:
-        ProcessError: it does not run.
+        PrerequisiteError: it is not one.
     """
     env = venv.variables(venv.Isolation.INSTALLER)
-    said = json.loads(process.run([path, "-I", "-c", _ASK], env=env, timeout=_TIMEOUT).output)
-    return PythonFacts(path=str(path), **said)
+    try:
+        said = json.loads(process.run([path, "-I", "-c", _ASK], env=env, timeout=_TIMEOUT).output)
+        return PythonFacts(path=str(path), **said)
+    except (ProcessError, ValueError, TypeError) as error:
+        raise PrerequisiteError(
+            f"{path} does not run as a Python",
+            tip="name an interpreter with --python, such as /usr/bin/python3",
+        ) from error
 
 
 def programs() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from cairn.output import console
@@ -70,7 +71,7 @@ def _room(need: Need, disk: Disk) -> Finding | None:
         check=disk.role,
         level="missing" if exact else "warning",
         text=f"{console.size(disk.free)} free at {disk.path}, where {about}{console.size(wanted)} are needed",
-        fix=f"free some space: du -xhd1 {disk.path} | sort -h",
+        fix=f"free some space: du -xhd1 {shlex.quote(disk.path)} | sort -h",
     )
 
 

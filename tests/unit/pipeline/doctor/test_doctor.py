@@ -238,6 +238,17 @@ EIGHT = "8x gfx942 (MI300A, MI300X, MI325X)"
             "start the container with --group-add=110",
         ),
         (
+            {  # the file is there, and the container is not allowed the device
+                "gpu": msgspec.structs.replace(
+                    MI300X, kfd=Device(path="/dev/kfd", usable=False), render=RENDER
+                ),
+                "container": "docker",
+                "root": True,
+            },
+            f"{EIGHT}, and /dev/kfd may not be opened: its group is render",
+            f"start the container with {IN_CONTAINER}",
+        ),
+        (
             {"gpu": GpuFacts(cards=1)},
             "1 of AMD's on the PCI bus, and the driver amdgpu is not loaded",
             "sudo modprobe amdgpu",

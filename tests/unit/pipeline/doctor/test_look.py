@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn.errors import PrerequisiteError
 from cairn.pipeline.doctor import look, look_disks, look_gpu, look_programs
 
 MOUNTS = (
@@ -75,6 +76,23 @@ def test_gpus(tmp_path: Path) -> None:
     assert [device.path for device in found.render] == ["/dev/dri/renderD128"]
     (root / "sys/module/amdgpu/version").unlink()
     assert look_gpu.gpus(root, {}).driver == "in-tree"
+
+
+def test_a_device_that_is_there_and_cannot_be_opened(tmp_path: Path) -> None:
+    root = tree(tmp_path, {"dev/dri/card0": ""})
+    (root / "dev/kfd").mkdir()  # which even root cannot open to write
+    found = look_gpu.gpus(root, {})
+    assert found.kfd is not None
+    assert not found.kfd.usable
+
+
+def test_something_that_is_no_python(tmp_path: Path) -> None:
+    for number, script in enumerate(("exit 1", "echo hello", "echo '[]'", "echo '{}'")):
+        program = tmp_path / f"python{number}"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        with pytest.raises(PrerequisiteError, match="does not run as a Python"):
+            look_programs.python(program)
 
 
 def test_a_machine_without_any_of_it(tmp_path: Path) -> None:
