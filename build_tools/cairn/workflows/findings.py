@@ -70,6 +70,11 @@ class Rule(enum.Enum):
         ),
         "write `uses: OWNER/NAME@<40 hex digits> # vX.Y.Z`",
     )
+    MISSING_ACTION = (
+        "missing-action",
+        "an action or a workflow of the same repository that is not there",
+        "correct its path, which begins at the repository's root",
+    )
     MATRIX_GUARD = (
         "matrix-guard",
         "a matrix from a different job's output, in a job that an empty one does not skip",

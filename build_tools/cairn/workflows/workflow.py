@@ -13,7 +13,8 @@ from cairn.workflows import shell as shells
 from cairn.workflows.document import Node
 from cairn.workflows.expressions import Expression
 
-_HERE = ("./", "$/")  # how `uses` begins for what is in the same repository
+HERE = ("./", "$/")
+"""How `uses` begins for what is in the same repository."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +197,7 @@ def _read(path: Path) -> tuple[str, Node]:
 def _job(name: str, node: Node, path: Path, workflow: Node, *, above: tuple[Path, ...]) -> Job:
     called = None
     uses = node.text_of("uses")
-    if uses.startswith(_HERE):
+    if uses.startswith(HERE):
         target = _root_of(path) / uses[2:]
         # One that calls itself, which GitHub refuses, is followed once.
         called = _load(target, above=above) if target.is_file() and target not in above else None
@@ -226,7 +227,7 @@ def _steps(node: Node | None, path: Path, program: str, *, above: tuple[Path, ..
 
 def _inner(uses: str, path: Path, *, above: tuple[Path, ...]) -> tuple[Step, ...]:
     """The steps of a local action."""
-    if not uses.startswith(_HERE):
+    if not uses.startswith(HERE):
         return ()
     for name in ("action.yml", "action.yaml"):
         file = _root_of(path) / uses[2:] / name
@@ -234,6 +235,12 @@ def _inner(uses: str, path: Path, *, above: tuple[Path, ...]) -> tuple[Step, ...
             _, node = _read(file.resolve())
             return _steps(node.get("runs", "steps"), file, "bash", above=(*above, file))
     return ()
+
+
+def is_there(uses: str, path: Path) -> bool:
+    """Whether an action or a workflow of the same repository, which a file uses, is there."""
+    place = _root_of(path) / uses[2:]
+    return place.is_file() or any((place / name).is_file() for name in ("action.yml", "action.yaml"))
 
 
 def _root_of(path: Path) -> Path:

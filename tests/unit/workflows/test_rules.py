@@ -110,6 +110,7 @@ ONE_FAULT = [
         ("    if: needs.plan.outputs.empty == 'false'\n", ""),
         "when the matrix matrix of plan is empty",
     ),
+    ("missing-action", (PROMOTE, "uses: ./.github/actions/x"), "there is no ./.github/actions/x"),
     ("matrix-guard", ("outputs.empty == 'false'", "outputs.empty != 'false'"), "is empty"),
     ("matrix-guard", ("outputs.empty == 'false'", "outputs.lines == '[]'"), "is empty"),
     ("fail-fast", ("      fail-fast: false\n", ""), "a leg of build that fails cancels the others"),

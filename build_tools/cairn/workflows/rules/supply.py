@@ -10,7 +10,7 @@ from cairn.workflows import expressions, runs
 from cairn.workflows.document import Node
 from cairn.workflows.expressions import EVERY_OTHER, UNKNOWN, Value
 from cairn.workflows.findings import Finding, Rule
-from cairn.workflows.workflow import Job, Workflow
+from cairn.workflows.workflow import HERE, Job, Workflow, is_there
 
 _PINNED = re.compile(r"[^@]+@[0-9a-f]{40}|docker://[^@]+@sha256:[0-9a-f]{64}")
 _VERSION_COMMENT = re.compile(r"#.*\d")
@@ -48,7 +48,12 @@ def _unpinned(workflow: Workflow) -> Iterator[Finding]:
     nodes = (*(step.node for step in steps), *(job.node for job in workflow.jobs.values()))
     for of in nodes:
         node = of.get("uses")
-        if node is None or not node.text or node.text.startswith(("./", "$/")):
+        if node is None or not node.text:
+            continue
+        if node.text.startswith(HERE):
+            if not is_there(node.text, workflow.path):
+                said = f"there is no {node.text}"
+                yield Finding(rule=Rule.MISSING_ACTION, file=workflow.path, line=node.line, message=said)
             continue
         line = workflow.lines[node.line - 1] if node.line <= len(workflow.lines) else ""
         if not _PINNED.fullmatch(node.text):
