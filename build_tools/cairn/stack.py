@@ -159,6 +159,9 @@ class Sdk(datafile.Value):
             installed prefix to package, for a stack that brings its own SDK.
         packages: the file that says what of the prefix goes into which package.
         build_requires: requirements of the `build` command.
+        machine: a command (templates `{python}`, `{stack_dir}`) that prints what of the machine goes into the
+            prefix, such as versions of its packages: where it prints something new, the SDK is made again. It
+            fails where something is missing, before anything is downloaded.
         preload: shortnames of libraries that torch loads before its own.
         preload_windows: those on Windows, where they are not the same.
         devices: its runtime can reach a GPU; where it cannot, the GPUs of a machine say nothing about a test.
@@ -168,6 +171,7 @@ class Sdk(datafile.Value):
     build: tuple[str, ...] = ()
     packages: str | None = None
     build_requires: tuple[str, ...] = ()
+    machine: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
     preload_windows: tuple[str, ...] = ()
     devices: bool = True

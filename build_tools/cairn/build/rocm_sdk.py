@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from cairn.build import cache
 from cairn.build.inputs import variables
 from cairn.build.model import InstalledSdk, WantedSdk
 from cairn.build.pip_install import pip_install
-from cairn.errors import PrerequisiteError, UsageError
+from cairn.errors import PrerequisiteError, ProcessError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.output import Progress
 from cairn.rocm import install as rocm
@@ -75,9 +76,14 @@ def make(
 
     Returns:
         The distributions: one sdist and the wheels.
+
+    Raises:
+        PrerequisiteError: the machine lacks what the SDK is made of.
+        ProcessError: the `build` command failed.
     """
     sdk, packages, version = recipe(stack)
     inputs = {
+        "machine": _of_machine(stack, sdk),
         "sources": _digests(packages.parent),
         "packager": [_digests(Path(package.__file__).parent), _digests(Path(*formats.__path__))],
         "build": [*sdk.build, *sdk.build_requires],
@@ -208,6 +214,20 @@ def _found(env_dir: Path, marker: Path, asked: str | None) -> InstalledSdk | Non
         if asked in (None, installed.request) and Path(installed.root).is_dir():
             return InstalledSdk(environment=env_dir, info=installed.info(), digest=installed.digest)
     return None
+
+
+def _of_machine(stack: Stack, sdk: Sdk) -> str:
+    """What the stack's `machine` command prints."""
+    values = {"python": sys.executable, "stack_dir": stack.folder}
+    command = [variables.expand(word, values, where="sdk.machine") for word in sdk.machine]
+    try:
+        return process.run(command, env=venv.variables(venv.Isolation.BUILD)).output if command else ""
+    except ProcessError as error:
+        said = error.output.strip().rpartition("\n")[2] or str(error)
+        raise PrerequisiteError(
+            f"the ROCm SDK of the stack {stack.name} cannot be made here: {said}",
+            tip="install what is missing, then run the same command again",
+        ) from error
 
 
 def _build_prefix(

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from cairn.build import rocm_sdk
-from cairn.errors import ProcessError
+from cairn.errors import PrerequisiteError, ProcessError
 from cairn.stack import Sdk, Stack
 
 HALF = """
@@ -14,6 +14,42 @@ if prefix.exists():
 prefix.mkdir()
 sys.exit(3)
 """
+
+
+DESCRIPTION = """
+schema = "cairn.rocm-packages/1"
+core = { files = ["**"] }
+libraries = { files = [] }
+devel = { files = [] }
+"""
+PREFIX = "import pathlib, sys; p = pathlib.Path(sys.argv[1]); p.mkdir(); p.joinpath('made').touch()"
+
+
+def test_an_sdk_is_made_again_where_the_machine_has_changed(tmp_path: Path) -> None:
+    (tmp_path / "stack").mkdir()
+    packages, version = tmp_path / "stack" / "packages.toml", tmp_path / "version"
+    packages.write_text(DESCRIPTION)
+    show = ("{python}", "-c", f"print(open({str(version)!r}).read())")
+    sdk = Sdk(
+        version="7.0", build=("{python}", "-c", PREFIX, "{prefix}"), packages=str(packages), machine=show
+    )
+    stack = Stack(name="s", line="l", targets=("gfx942",), projects=(), sdk=sdk)
+
+    def make() -> tuple[Path, ...]:
+        return rocm_sdk.make(
+            stack, ("gfx942",), tmp_path / "work", log=tmp_path / "log", say=lambda _line: None
+        )
+
+    version.write_text("1")
+    first = make()
+    assert make() == first
+    version.write_text("2")
+    assert make() != first
+    version.unlink()
+    with pytest.raises(PrerequisiteError, match=r"SDK of the stack s cannot be made here: .*No such file"):
+        make()
+    version.write_text("1")
+    assert make() == first
 
 
 def test_half_a_prefix_is_not_built_upon(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """An installed prefix made of Debian 12's HIP and of what a ROCm build of PyTorch has beside it.
 
     python prefix.py --prefix DIR --targets gfx942,gfx1100
+    python prefix.py --machine          # which versions of Debian's packages that would be of
 
 From Debian: the HIP runtime with all that it needs, headers, device libraries. Made here, from the PyTorch of
 this interpreter: its CUDA headers as HIP. Stand-ins: device libraries of targets that Debian's ROCm is too
@@ -62,8 +63,9 @@ LINKER_SCRIPTS = dict.fromkeys(("libc10_hip.so", "libtorch_hip.so"), "INPUT(-lto
 def main() -> int:
     """Make the prefix; 1 where the machine lacks something."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--prefix", type=Path, required=True, help="the folder to make")
-    parser.add_argument("--targets", required=True, help="GPU targets, joined by commas")
+    parser.add_argument("--prefix", type=Path, help="the folder to make")
+    parser.add_argument("--targets", help="GPU targets, joined by commas")
+    parser.add_argument("--machine", action="store_true", help="print the versions of Debian's packages")
     options = parser.parse_args()
     needed = [*(LIBRARIES / name for name in RUNTIME), *(HEADERS / name for name in INCLUDES)]
     needed += [HEADERS / "thrust", BITCODE, CLANG, ASSEMBLER, Path("/usr/bin/hipcc")]
@@ -71,8 +73,17 @@ def main() -> int:
         install = " ".join(("apt-get install --no-install-recommends", *PACKAGES))
         sys.stderr.write(f"prefix.py: error: there is no {missing[0]}: {install}\n")
         return 1
-    fill(options.prefix, options.targets.split(","))
+    if options.machine:
+        sys.stdout.write(versions())
+    else:
+        fill(options.prefix, options.targets.split(","))
     return 0
+
+
+def versions() -> str:
+    """What is installed of Debian's packages, a line each."""
+    query = ["dpkg-query", "--show", *PACKAGES]
+    return subprocess.run(query, check=True, capture_output=True, text=True).stdout
 
 
 def fill(prefix: Path, targets: list[str]) -> None:
@@ -92,11 +103,8 @@ def fill(prefix: Path, targets: list[str]) -> None:
     for name in INCLUDES:
         shutil.copytree(HEADERS / name, include / name, dirs_exist_ok=True)
     add_torch_headers(include)
-    # In the SDK's digest, and so in every key: other versions of these build again.
-    query = ["dpkg-query", "--show", *PACKAGES]
-    versions = subprocess.run(query, check=True, capture_output=True, text=True).stdout
     (prefix / ".info").mkdir()
-    (prefix / ".info" / "debian-packages").write_text(versions)
+    (prefix / ".info" / "debian-packages").write_text(versions())
 
 
 def isa_version(target: str) -> int:
