@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import importlib.metadata
 import json
 import os
 import re
@@ -18,6 +19,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 from cairn import index_probe, owned, platforms, process
 from cairn.errors import NetworkError, PrerequisiteError, ProcessError
@@ -285,6 +288,12 @@ def install(  # noqa: PLR0913 - each is one independent property of the run
         if missing is not None and (problem := index_probe.index_problem(source.index_url, missing)):
             raise NetworkError(problem, tip=index_probe.TIP) from error
         raise
+
+
+def installed_names(environment: VirtualEnvironment) -> tuple[str, ...]:
+    """The names of the distributions that an environment has."""
+    found = importlib.metadata.distributions(path=[str(environment.site_packages)])
+    return tuple(sorted({canonicalize_name(distribution.metadata["Name"]) for distribution in found}))
 
 
 def missing_from(output: str) -> str | None:

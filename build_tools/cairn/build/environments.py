@@ -164,6 +164,7 @@ def _locked(content: Content, source: PackageSource, *, say: Progress, offline: 
         [*content.requirements, *wheels],
         source,
         python=content.python.path,
+        provided=venv.installed_names(venv.describe(content.sdk)) if content.sdk else (),
         offline=offline,
         what=content.what,
     )

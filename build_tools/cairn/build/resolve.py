@@ -7,7 +7,8 @@ user's pip is set up for (`cairn.pip_settings`); what it finds, with hashes, is 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from cairn import pip_settings, process, venv
@@ -27,6 +28,7 @@ def lock(
     source: PackageSource,
     *,
     python: Path,
+    provided: Collection[str] = (),
     offline: bool = False,
     what: str,
 ) -> str:
@@ -36,6 +38,7 @@ def lock(
         requirements: lines of a requirements file; a wheel is `name @ file:///…`.
         source: where files are looked for, besides the user's own index.
         python: the interpreter they are for.
+        provided: names of distributions that are there already, elsewhere: nothing of them is resolved.
         offline: ask no index.
         what: they are for, in an error.
 
@@ -60,14 +63,17 @@ def lock(
     command += settings.uv_options()
     command += _options(source)
     command += ["--offline"] if offline else []
-    done = process.run(
-        command,
-        env=settings.uv_environment(),
-        stdin="\n".join(requirements).encode(),
-        timeout=_TIMEOUT,
-        check=False,
-        separate_stderr=True,
-    )
+    with tempfile.TemporaryDirectory(prefix="cairn-resolve-") as folder:
+        excluded = Path(folder, "excluded.txt")
+        excluded.write_text("".join(f"{name}\n" for name in provided), encoding="utf-8")
+        done = process.run(
+            [*command, "--excludes", str(excluded)],
+            env=settings.uv_environment(),
+            stdin="\n".join(requirements).encode(),
+            timeout=_TIMEOUT,
+            check=False,
+            separate_stderr=True,
+        )
     if done.returncode == 0:
         return done.output
     lines = process.tail(done.stderr)[-_SHOWN_LINES:]

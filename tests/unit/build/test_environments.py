@@ -120,3 +120,19 @@ def test_what_no_build_has_used_for_long_is_removed(tmp_path: Path) -> None:
     assert environments.trim(dt.timedelta(days=30)) == (old.path,)
     assert not old.path.exists()
     assert venv.describe(new.path).python.exists()
+
+
+def test_what_the_sdk_has_is_not_looked_for(tmp_path: Path, tool: Path) -> None:
+    """It is imported from its own environment: no index need have it, at that version or at all."""
+    sdk = venv.describe(tmp_path / "sdk")
+    info = sdk.site_packages / "rocm-7.10.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rocm\nVersion: 7.10.0\n")
+    wheel = build_wheel(tmp_path, name="torch", requires=("rocm[libraries]==7.10.0", "tool"))
+    env = environments.ready(
+        Content(requirements=(), wheels=(wheel,), sdk=sdk.path, what="vision"),
+        PackageSource(no_index=True, find_links=(str(tool.parent),)),
+        log=tmp_path / "log",
+        say=lambda _: None,
+    )
+    assert {path.name for path in env.site_packages.iterdir()} >= {"torch", "tool"}
