@@ -46,6 +46,7 @@ every_command = pytest.mark.parametrize("command", COMMANDS, ids=lambda command:
 # Options that have the same name and, on purpose, another meaning where another thing is asked for.
 SEVERAL_MEANINGS = {
     "--artifacts": "of a night, and of a run of TheRock",
+    "--cache-store": "of a build by hand, and of a workflow, which has an empty one for none",
     "--exclude": "artifacts, and libraries",
     "--families": "built side by side, and of a matrix",
     "--family": "of a set or an SDK, and of artifacts",

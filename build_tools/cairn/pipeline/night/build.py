@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cairn import files, interpreters
 from cairn.build import cache, job, preflight, rocm_sdk
+from cairn.build.cache import SharedCache
 from cairn.build.model import BuiltWheel, InstalledSdk, Job, WantedSdk
 from cairn.errors import PrerequisiteError, SourceError, UsageError
 from cairn.interpreters import Interpreter
@@ -50,6 +51,7 @@ class LegBuild:
         rocm_index_url: where the ROCm SDK comes from, for a stack that does not make it; `{family}` in it
             stands for the family.
         jobs: compile jobs at once; 0 is one per processor.
+        shared_cache: where built wheels are kept for other machines; None for nowhere.
     """
 
     plan: NightPlan
@@ -59,6 +61,7 @@ class LegBuild:
     output_dir: Path
     rocm_index_url: str | None = None
     jobs: int = 0
+    shared_cache: SharedCache | None = None
 
     @property
     def own_dir(self) -> Path:
@@ -142,6 +145,7 @@ def _job(request: LegBuild, frozen: Manifest, python: Interpreter) -> Job:
         build_env=tuple(f"{name}={value}" for name, value in frozen.build_env.items()),
         env_dir=request.own_dir / "envs",
         python=python,
+        shared_cache=request.shared_cache,
         frozen=frozen,
     )
 

@@ -79,6 +79,10 @@ def freeze(
     _refuse_legs(request)
     for channel in (request.staging, request.release):
         keys.checked_index(channel)
+    if request.image and "@sha256:" not in request.image:
+        raise UsageError(
+            f"the image {request.image} may be another one tomorrow", tip="name it by its digest: …@sha256:…"
+        )
     frozen = _frozen_again(store, request) if request.like is not None else _or_earlier(store, request, say)
     made = NightPlan(
         night=plan.checked_id(request.night),

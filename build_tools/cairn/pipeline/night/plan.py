@@ -159,16 +159,18 @@ def find(store: Store, night: str) -> NightPlan | None:
     return None
 
 
-def read(store: Store, night: str) -> NightPlan:
-    """The night of that id; `latest` is the one that was frozen last.
+def read(store: Store, night: str, *, line: str | None = None) -> NightPlan:
+    """The night of that id; `latest` is the one that was frozen last, of `line` where one is given.
 
     Raises:
         StoreError: there is none.
     """
     if night == "latest":
-        newest = max(every(store), key=lambda plan: plan.frozen, default=None)
+        wanted = (plan for plan in every(store) if line in (None, plan.line))
+        newest = max(wanted, key=lambda plan: plan.frozen, default=None)
         if newest is None:
-            raise StoreError(f"{store.url} has no night", tip="cairn ci night freeze begins one")
+            said = f" of {line}" if line else ""
+            raise StoreError(f"{store.url} has no night{said}", tip="cairn ci night freeze begins one")
         return newest
     found = find(store, night)
     if found is None:

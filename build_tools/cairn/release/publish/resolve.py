@@ -239,7 +239,8 @@ class _OfferedIndex:
         # An unreliable sdist lists what the machine that made it wanted; that is a hint, never a demand.
         requires = [r for r in needs.requires if needs.reliable or self._met(r.name, r.specifier)]
         if not file.filename.endswith(".whl"):
-            with store.open(keys.file_key(file.sha256, file.filename)) as stream:
+            # As a file: an archive is read back and forth, and what a bucket streams is not.
+            with store.as_file(keys.file_key(file.sha256, file.filename)) as path, path.open("rb") as stream:
                 requires += distribution.build_requirements(stream, filename=file.filename)
         return Needs(requires=tuple(requires), extras=needs.extras)
 

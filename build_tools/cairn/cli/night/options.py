@@ -1,0 +1,108 @@
+"""What the commands of a night have in common: which night, which leg, and what a job says of itself."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cairn.cli import arguments, signing
+from cairn.errors import CairnError, UsageError
+
+if TYPE_CHECKING:
+    from cairn.matrix.legs import Leg
+    from cairn.pipeline.night.plan import NightPlan, NightRun, Stage, StepNote
+
+
+def add_night(parser: argparse.ArgumentParser) -> None:
+    """`--night` and `--store`."""
+    parser.add_argument(
+        "--night",
+        type=arguments.nonempty,
+        required=True,
+        metavar="ID",
+        help="which night; `latest` is the one that was frozen last",
+    )
+    arguments.add_store(parser)
+
+
+def add_leg(parser: argparse.ArgumentParser) -> None:
+    """`--stack`, `--night`, `--store` and `--leg`."""
+    arguments.add_stack(parser)
+    add_night(parser)
+    parser.add_argument("--leg", type=arguments.nonempty, required=True, metavar="ID", help="which leg of it")
+
+
+def add_work_dir(parser: argparse.ArgumentParser) -> None:
+    """`--work-dir`."""
+    parser.add_argument(
+        "--work-dir",
+        type=arguments.new_folder,
+        default=Path(".cairn"),
+        metavar="DIR",
+        help="folder of checkouts, environments and logs (default: %(default)s)",
+    )
+
+
+def run_of(options: argparse.Namespace) -> NightRun:
+    """The night that the options name, with its stack on the line that it was frozen for."""
+    from cairn import stack as stacks
+    from cairn.pipeline.night import plan
+
+    store = arguments.open_existing_store(options)
+    found = plan.read(store, options.night, line=options.line)
+    if options.line is not None and options.line != found.line:
+        raise UsageError(f"the night {found.night} is of the line {found.line}", tip="leave --line out")
+    stack = stacks.load(options.stack).for_line(found.line)
+    if stack.name != found.stack:
+        raise UsageError(
+            f"the night {found.night} is of the stack {found.stack}, and not of {stack.name}",
+            tip="name that one with --stack",
+        )
+    return plan.NightRun(
+        store=store,
+        plan=found,
+        stack=stack,
+        trust=signing.trust(options) if getattr(options, "trust", None) else None,
+        dry_run=getattr(options, "dry_run", False),
+    )
+
+
+@contextmanager
+def attested_run(options: argparse.Namespace) -> Iterator[NightRun]:
+    """The night that the options name, with whoever vouches for its wheels."""
+    from dataclasses import replace
+
+    with signing.attester(options) as attester:
+        yield replace(run_of(options), attester=attester)
+
+
+def note(night: NightPlan, leg: Leg, stage: Stage, started: str, error: CairnError | None = None) -> StepNote:
+    """How a job of a leg ended."""
+    from cairn.pipeline.night import github
+    from cairn.pipeline.night.plan import StepNote
+    from cairn.release.index.generation import now
+
+    return StepNote(
+        night=night.night,
+        leg=leg.id,
+        stage=stage,
+        attempt=github.attempt(),
+        good=error is None,
+        reason="done" if error is None else str(error),
+        started=started,
+        finished=now(),
+        log=github.run_url(),
+    )
+
+
+def outputs(name: str, legs: Sequence[Leg]) -> dict[str, str]:
+    """The outputs of a step that hand legs to a matrix: NAME and NAME_count."""
+    import json
+
+    from cairn import datafile
+
+    include = [datafile.to_plain(leg) for leg in legs]
+    return {name: json.dumps({"include": include}, separators=(",", ":")), f"{name}_count": str(len(legs))}

