@@ -11,14 +11,14 @@ from pathlib import Path
 import build as pypa_build
 
 from cairn import files, process, venv
-from cairn.build import cmake_check, environments
+from cairn.build import cmake_check, environments, resolve
 from cairn.build.compiler_cache import session
 from cairn.build.inputs import source_tree, variables
 from cairn.build.log import causes, progress
 from cairn.build.model import BuildRequest, BuiltWheel, CacheStatistics
-from cairn.build.plan import BuildStep
+from cairn.build.plan import BuildStep, Plan
 from cairn.build.postprocess import Context
-from cairn.errors import BuildError, CairnError, ProcessError
+from cairn.errors import BuildError, CairnError, ProblemsError, ProcessError
 from cairn.output import console
 from cairn.venv import VirtualEnvironment
 
@@ -47,6 +47,32 @@ def requirements_of(step: BuildStep, request: BuildRequest) -> tuple[str, ...]:
     if listed and (step.checkout / listed).exists():
         wanted.append(f"-r {step.checkout / listed}")
     return tuple(wanted)
+
+
+def require_resolvable(plans: Sequence[Plan]) -> None:
+    """Resolve the build requirements of all steps that will run, before the first compiles for an hour.
+
+    Raises:
+        BuildError: those of one contradict each other, or no index has one of them.
+        NetworkError: an index could not be reached.
+        ProblemsError: several.
+    """
+    asked = {
+        (requirements_of(step, plan.request), plan.request.python.path): (step, plan.request)
+        for plan in plans
+        for step in plan.steps
+        if step.hit is None
+    }
+    problems: list[CairnError] = []
+    for (requirements, python), (step, request) in asked.items():
+        try:
+            resolve.lock(requirements, request.packages(), python=python, what=step.project.name)
+        except CairnError as error:
+            problems.append(error)
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise ProblemsError(f"{len(problems)} problems, and nothing was built", problems=problems)
 
 
 def context_of(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cairn import files
 from cairn import targets as gpu
-from cairn.build import outputs, plan, preflight, rocm_sdk, scheduler
+from cairn.build import backend, outputs, plan, preflight, rocm_sdk, scheduler
 from cairn.build.inputs import overrides
 from cairn.build.model import (
     BuildRequest,
@@ -129,6 +129,7 @@ def _build_all(
     for job, request in zip(jobs, requests, strict=True):
         if job.frozen is not None:
             outputs.refuse_other_manifest(job.frozen, request)
+    backend.require_resolvable(plan.make_all(requests))
     built = [scheduler.run(plan.make(request)) for request in requests]
     requests[0].wheel_cache.bound()
     manifests = outputs.manifests(requests, trees)
