@@ -45,7 +45,15 @@ def plans_of(jobs: Sequence[Job]) -> tuple[plan.Plan, ...]:
     jobs = _without_rocm_only(jobs)
     preflight.run(preflight.of_all(jobs))
     _say_skipped(jobs)
-    return plan.make_all([resolve(job, _existing_sdk(job)) for job in jobs])
+    return plan.make_all([_to_look_at(resolve(job, _existing_sdk(job))) for job in jobs])
+
+
+def _to_look_at(request: BuildRequest) -> BuildRequest:
+    """A request whose plan fetches nothing from the cache that machines share."""
+    if request.shared_cache is None:
+        return request
+    shared = dataclasses.replace(request.shared_cache, fetched=False)
+    return dataclasses.replace(request, shared_cache=shared)
 
 
 def run(job: Job) -> tuple[BuiltWheel, ...]:

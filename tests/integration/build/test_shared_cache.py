@@ -71,11 +71,17 @@ def run(request: BuildRequest) -> tuple[BuiltWheel, ...]:
 
 
 @pytest.mark.slow
-def test_what_one_machine_has_built_the_next_does_not_build(machine: Machine, tmp_path: Path) -> None:
+def test_what_one_machine_has_built_the_next_does_not_build(
+    machine: Machine, tmp_path: Path, shared: SharedCache
+) -> None:
     first = run(machine("one"))
     assert [wheel.origin for wheel in first] == ["built", "built"]
     assert built(tmp_path) == 2
     request = machine("two")
+    # A plan that is only shown knows of the wheels, and fetches none.
+    only = dataclasses.replace(request, shared_cache=dataclasses.replace(shared, fetched=False))
+    assert all(step.hit is not None for step in plan.make(only).steps)
+    assert not list(request.cache_dir.rglob("*.whl"))
     second = run(request)
     assert built(tmp_path) == 2
     assert [wheel.origin for wheel in second] == ["shared", "shared"]

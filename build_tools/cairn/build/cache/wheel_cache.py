@@ -24,7 +24,7 @@ from cairn.build.cache.entry import CacheEntry, DamagedEntryError, Hit
 from cairn.build.cache.local import LocalTier, damage
 from cairn.build.cache.shared import SharedTier
 from cairn.errors import WheelError
-from cairn.output import Progress, console, safe_text, silent
+from cairn.output import console, safe_text
 from cairn.retry import RetryPolicy
 from cairn.store import opening
 from cairn.store.protocol import MissingKeyError, Store
@@ -48,11 +48,14 @@ class SharedCache:
         url: a path, `file://…` or `s3://bucket/prefix`.
         endpoint_url: the server of a bucket; None for the user's settings.
         read_only: nothing is put there.
+        fetched: wheels are fetched. For a plan it is enough to know that they are there: its hits then name
+            files that are not.
     """
 
     url: str
     endpoint_url: str | None = None
     read_only: bool = False
+    fetched: bool = True
 
 
 @functools.cache
@@ -68,7 +71,8 @@ def of_build(root: Path, shared: SharedCache | None) -> WheelCache:
     store = opening.open_store(
         shared.url, endpoint_url=shared.endpoint_url, retry=_PATIENCE, say=console.current().info
     )
-    return open_cache(root, shared=store, read_only=shared.read_only)
+    read_only = shared.read_only or not shared.fetched
+    return WheelCache(root, shared=SharedTier(store, read_only=read_only), fetched=shared.fetched)
 
 
 def open_cache(root: Path, *, shared: Store | None = None, read_only: bool = False) -> WheelCache:
@@ -91,11 +95,13 @@ class WheelCache:
     Attributes:
         local: the folder.
         shared: the store behind it; None where there is none.
+        fetched: see `SharedCache`.
     """
 
-    def __init__(self, root: Path, *, shared: SharedTier | None = None) -> None:
+    def __init__(self, root: Path, *, shared: SharedTier | None = None, fetched: bool = True) -> None:
         self.local = LocalTier(root)
         self.shared = shared
+        self.fetched = fetched
 
     def look(self, key: str, *, private: bool = False) -> CacheEntry | None:
         """What is known of a build, without its wheel: to plan with. It may turn out to be damaged later.
@@ -109,9 +115,7 @@ class WheelCache:
             found = self.shared.look(key)
         return found
 
-    def get(
-        self, key: str, *, check: Check = unchecked, private: bool = False, say: Progress = silent
-    ) -> Hit | None:
+    def get(self, key: str, *, check: Check = unchecked, private: bool = False) -> Hit | None:
         """The wheel built from these inputs; None when there is none, or none that can be used.
 
         Args:
@@ -119,14 +123,16 @@ class WheelCache:
             check: asked of a wheel that comes from the store, before it is taken. An entry's sha256 says no
                 more than what was put there: whoever may write to the store can put anything there.
             private: the key means nothing on other machines.
-            say: told how much of the wheel has arrived.
         """
         found = self.local.get(key)
         if found is not None:
             return _hit(*found, "local")
         if self.shared is None or private:
             return None
-        return self.shared.get(key, lambda entry: self._fetch(entry, check, say))
+        if not self.fetched:
+            known = self.shared.look(key)
+            return None if known is None else _hit(known, self.local.path(known), "shared")
+        return self.shared.get(key, lambda entry: self._fetch(entry, check))
 
     def put(  # noqa: PLR0913 - each is one independent property of a build
         self,
@@ -182,7 +188,7 @@ class WheelCache:
             there = self.shared.add(counts, kept, self.log(counts))
             # A different machine was first. This one takes that wheel, as all others will.
             if there is not None and there.sha256 != counts.sha256 and not replace:
-                first = self.shared.get(key, lambda entry: self._fetch(entry, check, silent))
+                first = self.shared.get(key, lambda entry: self._fetch(entry, check))
                 if first is not None:
                     return first
         return _hit(counts, kept, "built" if counts is entry else "local")
@@ -220,14 +226,18 @@ class WheelCache:
         """Remove from the folder what was used longest ago, where it has become larger than it may."""
         trim.keep_within_bound(self.local)
 
-    def _fetch(self, entry: CacheEntry, check: Check, say: Progress) -> Hit:
+    def _fetch(self, entry: CacheEntry, check: Check) -> Hit:
         """Bring an entry of the store into the folder.
 
         Raises:
             DamagedEntryError: the wheel is not what the entry says, or `check` refuses it.
         """
         assert self.shared is not None  # noqa: S101 - only called by it
-        with self.local.staging() as folder, self.shared.fetched(entry, folder, say) as (wheel, log):
+        with (
+            console.current().stage(f"fetch the wheel of {entry.name} from the shared cache") as stage,
+            self.local.staging() as folder,
+            self.shared.fetched(entry, folder, stage.update) as (wheel, log),
+        ):
             if reason := damage(wheel, entry):
                 raise DamagedEntryError(reason)
             try:

@@ -22,6 +22,11 @@ from .conftest import MakeWheel
 KEY, OTHER = "1" * 64, "2" * 64
 
 
+def warnings(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What was said since the last call, but for the stages."""
+    return [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning: ")]
+
+
 @pytest.fixture(params=["memory", "folder"])
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     """The store that machines share."""
@@ -96,7 +101,7 @@ def test_a_damaged_wheel_is_said_removed_and_put_again(
     else:
         kept.unlink()
     assert store.get(KEY) is None
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = warnings(capsys)
     assert "torch" in line
     assert store.look(KEY) is None
     wheel.unlink()
@@ -130,7 +135,7 @@ def test_an_entry_that_cannot_be_used_is_said_and_removed(  # noqa: PLR0917 - fi
     store.write(where, b"{" if change is None else json.dumps({**plain, **change}).encode())
     reader = cache.WheelCache(tmp_path / "one") if tier == "local" else machine("two")
     assert reader.get(KEY) is None
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert len(warnings(capsys)) == 1
     assert not store.exists(where)
     assert machine("three").put(KEY, wheel, seconds=1).origin == "built"
     assert machine("four").get(KEY) is not None
@@ -207,7 +212,7 @@ def test_a_poisoned_wheel_of_the_store_is_not_used_and_is_put_again(
 
     two = machine("two")
     assert two.get(KEY, check=check) is None
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = warnings(capsys)
     assert "torch" in line
     assert list(two.recent()) == []  # nothing of it is kept
     assert not shared.exists(entries.entry_key(KEY))
@@ -281,7 +286,7 @@ def test_a_fault_at_any_request_of_a_put_costs_no_build(
         plan = Plan(fault, at)
         put(FaultyStore(inner, plan), f"{fault.name}-{at}")
         assert plan.happened == 1
-        said = capsys.readouterr().err.splitlines()
+        said = warnings(capsys)
         # The next machine finds all of it or nothing; and where it is nothing, that was said.
         found = cache.open_cache(tmp_path / f"{fault.name}-{at}-next", shared=inner).get(KEY)
         assert (found is not None and found.wheel.read_bytes() == b"wheel") or len(said) == 1
@@ -305,7 +310,7 @@ def test_a_fault_at_any_request_of_a_get_is_a_build_at_most(
     for at in range(1, count + 1):
         reader = cache.open_cache(tmp_path / f"{fault.name}-{at}", shared=FaultyStore(inner, Plan(fault, at)))
         hit = reader.get(KEY)
-        said = capsys.readouterr().err.splitlines()
+        said = warnings(capsys)
         assert hit is None or hit.wheel.read_bytes() == b"wheel"
         assert len(said) <= 1
         assert hit is not None or said
@@ -323,7 +328,7 @@ def test_a_store_out_of_reach_is_one_warning_and_is_not_asked_again(
     hit = store.put(KEY, wheel, seconds=1)
     assert hit.wheel.read_bytes() == b"wheel"
     assert len(plan.requests) == 1
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = warnings(capsys)
     assert "the build goes on without it" in line
 
 
@@ -340,7 +345,7 @@ def test_who_may_not_write_reads_on(
     two.put(OTHER, make_wheel(b"two"), seconds=1)
     two.put("3" * 64, make_wheel(b"three"), seconds=1)
     assert two.get(KEY) is not None
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = warnings(capsys)
     assert "nothing is put there" in line
     assert "denied" in line
 
