@@ -172,3 +172,19 @@ def test_cmake_sees_the_compilers_as_they_are(made: launchers.Launchers, tmp_pat
     seen = {"PATH": f"{wanted.bin}{os.pathsep}{path}", "CC": "ours", "CXX": "ours"}
     said = subprocess.check_output([wanted.bin / "cmake", "-B", "a b"], env=seen, text=True)
     assert said.splitlines() == [path, "none", "/opt/clang++ -m64", "-B", "a b"]
+
+
+def test_a_compiler_behind_a_script_is_known_by_itself(tmp_path: Path) -> None:
+    """As an SDK has it that wraps a program of the machine: the script stays as it is when that changes."""
+    clang, script = tmp_path / "lib" / "clang", tmp_path / "bin" / "clang++"
+    for path in (clang, script):
+        path.parent.mkdir()
+    script.write_text(f'#!/bin/sh\n[ "$1" = -print-prog-name=clang ] && echo {clang} || echo "${{1#*=}}"\n')
+    script.chmod(0o755)
+    found = []
+    for version in ("19.1.7", "19.1.8"):
+        clang.write_text(version)
+        compilers.digest_of.cache_clear()
+        compilers._sha256.cache_clear()
+        found.append(compilers.digest_of(script))
+    assert found[0] != found[1]

@@ -22,7 +22,8 @@ _NAME = re.compile(
     r"(?:[a-z0-9_]+(?:-[a-z0-9_]+)*-)?(?:gcc|g\+\+|cc|c\+\+|clang|clang\+\+)(?:-[0-9][0-9.]*)?"
 )
 _CLANG = re.compile(r"clang(?:\+\+)?(?:-[0-9][0-9.]*)?")
-_PARTS = ("cc1", "cc1plus", "as")  # programs that the driver starts, and that make the object file
+# Programs that the driver starts, and that make the object file; clang, where a script stands before it.
+_PARTS = ("cc1", "cc1plus", "as", "clang")
 _OF_CLANG = re.compile(r"=> (\S*/lib(?:LLVM|clang)\S*)")  # in what ldd(1) prints
 _TIMEOUT = 60.0  # seconds
 
@@ -92,7 +93,8 @@ def digest_of(compiler: Path) -> str:
     for name in _PARTS:
         path = Path(_output([str(compiler), f"-print-prog-name={name}"]).strip())
         parts |= {path.resolve()} if path.is_absolute() and path.is_file() else set()
-    parts |= {Path(library).resolve() for library in _OF_CLANG.findall(_output(["ldd", str(compiler)]))}
+    linked = (_OF_CLANG.findall(_output(["ldd", str(part)])) for part in sorted(parts))
+    parts |= {Path(library).resolve() for libraries in linked for library in libraries}
     digests = sorted(f"{path.name} {_sha256(path)}" for path in parts)
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
