@@ -84,12 +84,19 @@ class Trees:
 
     def __init__(self) -> None:
         self._states: dict[Path, tuple[str, tuple[str, str | None]]] = {}
+        self._edited: dict[Path, Mapping[str, object]] = {}
 
     def state(self, checkout: Path) -> tuple[str, tuple[str, str | None]]:
         """The digest of a tree's files, and the upstream commit and origin that it is of."""
         if checkout not in self._states:
             self._states[checkout] = (contents.tree_state(checkout), source_tree.upstream(checkout))
         return self._states[checkout]
+
+    def edited(self, checkout: Path) -> Mapping[str, object]:
+        """The commit and the edited files of a tree."""
+        if checkout not in self._edited:
+            self._edited[checkout] = source_tree.edited(checkout)
+        return self._edited[checkout]
 
 
 def make(request: BuildRequest, *, trees: Trees | None = None) -> Plan:
@@ -133,6 +140,7 @@ def step_of(
     Raises:
         SourceError: its checkout is missing, or lacks its version file.
     """
+    trees = trees or Trees()
     checkout = request.checkouts[project.name]
     if not checkout.is_dir():
         raise SourceError(
@@ -149,7 +157,7 @@ def step_of(
         hit = hit or wheel_cache.get(keys.own, private=True)
     inputs = keys.inputs
     if hit is None:
-        inputs = {**inputs, source_tree.SOURCES: source_tree.edited(checkout)}
+        inputs = {**inputs, source_tree.SOURCES: trees.edited(checkout)}
     return BuildStep(
         project=project,
         checkout=checkout,
