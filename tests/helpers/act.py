@@ -133,7 +133,8 @@ class Runner:
             {match for file in _files(self.repository / ".github") for match in _USES.findall(file)}
         ):
             owner, action, ref = name
-            words += ["--local-repository", f"{owner}/{action}@{ref}={STAND_INS / action}"]
+            if (STAND_INS / action).is_dir():
+                words += ["--local-repository", f"{owner}/{action}@{ref}={STAND_INS / action}"]
         values = {
             **self.environment,
             "ACT_REPOSITORY": str(self.repository),
