@@ -22,7 +22,7 @@ from cairn.store.s3.client import connect
 from helpers.buckets import Server
 from helpers.faults import Fault, FaultyStore, Plan
 from helpers.nights import stage_nights
-from helpers.release import move
+from helpers.release import make_sdist, make_set, make_wheel, move, put, stage_set
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +49,16 @@ def test_a_night_is_taken_back_in_a_bucket(bucket: Store, tmp_path: Path) -> Non
     report = audit(bucket, hashes=True)
     assert report.problems == ()
     assert report.indexes["release"] == 7
+
+
+def test_a_set_that_needs_an_sdist_is_staged_in_a_bucket(bucket: Store, tmp_path: Path) -> None:
+    # What builds an sdist is in the archive itself, which is read back and forth.
+    builder = make_wheel(tmp_path, "setuptools", "84.0")
+    sdist = make_sdist(tmp_path, "rocm", "7.10.0", build_requires=["setuptools"])
+    wheel = make_wheel(tmp_path, "torch", "2.9.0", requires=["rocm==7.10.0"])
+    put(bucket, "staging", [builder, sdist])
+    sealed = stage_set(bucket, "staging", make_set([wheel]), [wheel])
+    assert {file.file_name for file in sealed.closure} == {builder.name, sdist.name}
 
 
 def test_a_lost_pointer_is_found_and_restored_in_a_bucket(bucket: Store, tmp_path: Path) -> None:
