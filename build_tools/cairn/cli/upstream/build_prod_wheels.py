@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments, build_options
+from cairn.cli import arguments, build_cache, build_options
 from cairn.cli import main as program
 from cairn.cli.build import show_wheels
 from cairn.cli.parser import Parser, completion_asked
@@ -112,6 +112,7 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
     arguments.add_root_checkout_dir(parser)
     parser.set_defaults(root_checkout_dir=script.parent)
     arguments.add_build_env(parser)
+    build_cache.add_cache_store(parser)
     for project in projects:
         name = project.flag or project.name
         # A project called `output` has no flag: it would take --output-dir.
@@ -204,6 +205,7 @@ def _job(options: argparse.Namespace, stack: Stack) -> Job:
         stack=stack,
         line=options.line,
         build_env=tuple(options.build_env),
+        shared_cache=build_cache.shared_cache(options),
         checkouts=checkouts,
         required=frozenset(required & checkouts.keys()),
         output_dir=options.output_dir,

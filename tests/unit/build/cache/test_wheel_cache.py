@@ -265,15 +265,20 @@ def test_of_many_processes_that_build_one_key_one_counts_for_all(tmp_path: Path)
     assert all(same for _, _, same in found)
 
 
+def new_store(kind: str, folder: Path) -> Store:
+    return MemoryStore() if kind == "memory" else LocalStore(folder)
+
+
 def _requests(work: Callable[[Store], object], fresh: Callable[[], Store]) -> int:
     plan = Plan()
     work(FaultyStore(fresh(), plan))
     return len(plan.requests)
 
 
+@pytest.mark.parametrize("kind", ["memory", "folder"])
 @pytest.mark.parametrize("fault", list(Fault))
 def test_a_fault_at_any_request_of_a_put_costs_no_build(
-    tmp_path: Path, wheel: Path, fault: Fault, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, wheel: Path, fault: Fault, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def put(store: Store, root: str) -> None:
         built = cache.open_cache(tmp_path / root, shared=store).put(KEY, wheel, seconds=1, log=wheel)
@@ -282,7 +287,7 @@ def test_a_fault_at_any_request_of_a_put_costs_no_build(
     count = _requests(lambda store: put(store, "count"), MemoryStore)
     assert count >= 3
     for at in range(1, count + 1):
-        inner = MemoryStore()
+        inner = new_store(kind, tmp_path / f"shared-{at}")
         plan = Plan(fault, at)
         put(FaultyStore(inner, plan), f"{fault.name}-{at}")
         assert plan.happened == 1
@@ -297,11 +302,12 @@ def test_a_fault_at_any_request_of_a_put_costs_no_build(
         capsys.readouterr()
 
 
+@pytest.mark.parametrize("kind", ["memory", "folder"])
 @pytest.mark.parametrize("fault", list(Fault))
 def test_a_fault_at_any_request_of_a_get_is_a_build_at_most(
-    tmp_path: Path, wheel: Path, fault: Fault, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, wheel: Path, fault: Fault, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    inner = MemoryStore()
+    inner = new_store(kind, tmp_path / "shared")
     cache.open_cache(tmp_path / "one", shared=inner).put(KEY, wheel, seconds=1, log=wheel)
     count = _requests(
         lambda store: cache.open_cache(tmp_path / "count", shared=store).get(KEY), lambda: inner
