@@ -62,7 +62,7 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 STAMP = VENV / "cairn-stamp"
 MINIMUM_PYTHON = (3, 11)
 BUILD_REQUIRES = ["pip", "setuptools"]
-VENV_DISK = {"": 130_000_000, "dev,fast,s3": 700_000_000}  # bytes, by the extras that are installed
+VENV_DISK = {"": 130_000_000, "dev,fast,s3": 1_100_000_000}  # bytes, by the extras that are installed
 TICK = 0.2  # seconds between two states of a line that moves
 HEARTBEAT = 10.0  # seconds between two lines where none can move
 LAST_LINES = 12  # of pip's, shown when it fails
