@@ -20,7 +20,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -32,7 +32,7 @@ from cairn.output import safe_text
 LINGER = 5.0
 """Seconds of silence after a program's end until a pipe that a child of its own still holds is given up."""
 
-_GRACE = 5.0  # seconds between asking a program to end and killing it
+_GRACE = 3.0  # seconds between asking a program to end and killing it
 _AFTER_KILL = 0.5  # seconds that the output of a killed program may take to arrive
 _LOOK = 0.2  # seconds between two looks at whether the program still runs
 _TAIL_LINES = 40
@@ -41,7 +41,21 @@ _BLOCK = 1 << 16  # what a pipe holds on Linux (pipe(7))
 _WAITING = 256  # blocks that may wait for a slow callback before the program has to wait
 _NAME_LENGTH = 200  # characters of a command in a message
 
-_Child = subprocess.Popen[bytes]
+
+class _Child(subprocess.Popen[bytes]):
+    """A program that also knows, once it was waited for, what it and its children used (wait4(2))."""
+
+    cpu = 0.0  # seconds
+    largest = 0  # bytes of the largest of them
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        # What `Popen.wait` calls. Where a Python has no such method, the figures stay 0.
+        pid, status, used = platforms.here.wait_for(self.pid, wait_flags)
+        if pid == self.pid and used is not None:
+            self.cpu, self.largest = used
+        return pid, status
+
+
 _Listener = Callable[[bytes], None]
 
 _live: set[_Child] = set()
@@ -203,20 +217,46 @@ def terminate_all() -> None:
 
 
 class Group:
-    """Threads whose programs end together: after `end`, none of them can start one."""
+    """Threads whose programs end together: after `end`, none of them can start one.
 
-    def __init__(self) -> None:
+    A group that is made in a thread of a different one is part of it, and ends with it.
+
+    Attributes:
+        ended: its programs were ended.
+        cpu: core-seconds that its programs have used.
+        largest: bytes of memory of the largest of them and their children.
+        children: those that run.
+    """
+
+    def __init__(self, on_start: Callable[[tuple[str, ...]], None] = lambda _command: None) -> None:
+        """`on_start` is called with the command of each program that starts."""
         self.ended = False
+        self.cpu = 0.0
+        self.largest = 0
+        self._whole: Group | None = getattr(_of_thread, "group", None)
+        self.on_start = on_start
+        self.children: set[_Child] = set()
 
     def join(self) -> None:
         """Make the calling thread one of the group; fit to be the initializer of a thread pool."""
         _of_thread.group = self
 
     def end(self) -> None:
-        """End every program that is running, and let the threads of the group start no more."""
-        with _live_lock:
-            self.ended = True
-        terminate_all()
+        """End every program of the group, and let its threads start no more."""
+        end_groups([self])
+
+    def and_whole(self) -> tuple[Group, ...]:
+        """The group, and those that it is part of."""
+        return (self, *(self._whole.and_whole() if self._whole is not None else ()))
+
+
+def end_groups(groups: Collection[Group]) -> None:
+    """End every program of several groups at once, and let their threads start no more."""
+    with _live_lock:
+        for group in groups:
+            group.ended = True
+        children = [child for group in groups for child in group.children]
+    _end(children)
 
 
 def tail(text: str, lines: int = _TAIL_LINES) -> tuple[str, ...]:
@@ -239,10 +279,11 @@ def _running(
         # The lock is held from the look at the group to the entry in `_live`: `Group.end` takes it too, so
         # a program is either never started, or among those that it ends.
         with _live_lock:
-            if group is not None and group.ended:
+            groups = () if group is None else group.and_whole()
+            if any(each.ended for each in groups):
                 message = f"{_name(command)} was not started: what it is part of has ended"
                 raise ProcessError(message, returncode=-signal.SIGTERM)
-            child = subprocess.Popen(
+            child = _Child(
                 command,
                 cwd=cwd,
                 env=None if env is None else dict(env),
@@ -253,6 +294,8 @@ def _running(
                 **platforms.here.own_group(),
             )
             _live.add(child)
+            platforms.here.guard(child)
+            _join(child, groups)
     except FileNotFoundError as error:
         if cwd is not None and not cwd.is_dir():
             raise PrerequisiteError(f"cannot run {command[0]}: no folder {cwd}") from error
@@ -264,6 +307,8 @@ def _running(
     except ValueError as error:  # a null character, or half of a surrogate pair
         raise ProcessError(f"{_name(command)} cannot be run: {error}", returncode=-1) from error
     try:
+        for each in groups:
+            each.on_start(command)
         yield child
     except BaseException:
         _end([child])
@@ -272,6 +317,20 @@ def _running(
         child.wait()
         with _live_lock:
             _live.discard(child)
+            platforms.here.unguard(child)
+            _leave(child, groups)
+
+
+def _join(child: _Child, groups: Collection[Group]) -> None:
+    for group in groups:
+        group.children.add(child)
+
+
+def _leave(child: _Child, groups: Collection[Group]) -> None:
+    for group in groups:
+        group.children.discard(child)
+        group.cpu += child.cpu
+        group.largest = max(group.largest, child.largest)
 
 
 class _Dialogue:

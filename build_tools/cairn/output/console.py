@@ -13,7 +13,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -27,13 +27,15 @@ if TYPE_CHECKING:
 _LINE = 120  # characters of a program's last line that are shown
 _HEARTBEAT = 15.0  # seconds between signs of life where nothing can be redrawn
 
-Mark = Literal["done", "failed", "kept", "bypassed"]
-"""How something ended: `kept` is of an earlier run and still holds, `bypassed` was vouched for by name."""
+Mark = Literal["done", "failed", "kept", "bypassed", "skipped"]
+"""How something ended: `kept` is of an earlier run and still holds, `bypassed` was vouched for by name,
+`skipped` never began."""
 _SIGNS: Mapping[Mark, tuple[str, str]] = {
     "done": ("✓", "green"),
     "failed": ("✗", "red"),
     "kept": ("=", "cyan"),
     "bypassed": ("!", "bold yellow"),
+    "skipped": ("-", "yellow"),
 }
 
 
@@ -173,10 +175,28 @@ class Console:
 
     def kept(self, name: str, note: str) -> None:
         """Say that a stage need not begin, since what it did before still holds."""
+        self._not_begun(name, "kept", note)
+
+    def skipped(self, name: str, note: str) -> None:
+        """Say that a stage does not begin, and why."""
+        self._not_begun(name, "skipped", note)
+
+    def fold(self, name: str, lines: Iterable[str]) -> None:
+        """Print a whole log below its name, folded, in a CI system that can fold."""
+        if not self._in_actions or self.quiet:
+            return
+        with self._lock:  # what other stages say meanwhile comes behind it
+            self._close_group()
+            self._err.command(f"::group::{safe_text.command_data(_one_line(name))}")
+            for line in lines:
+                self._show_line(line)
+            self._err.command("::endgroup::")
+
+    def _not_begun(self, name: str, mark: Mark, note: str) -> None:
         with self._lock:
             step = self._next_step()
             if not self.quiet:
-                self._say_ended(step, _one_line(name), "kept", note)
+                self._say_ended(step, _one_line(name), mark, note)
 
     def _show_line(self, line: str) -> None:
         self._err.line((f"  | {_one_line(line)}", "dim"))

@@ -8,6 +8,7 @@ used: `os.pathsep`, `filelock`. What was proved on which system is in docs/refer
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Collection, Mapping
@@ -39,6 +40,26 @@ class System(Protocol):
 
     def kill(self, child: Child) -> None:
         """End it and its children at once, also where the program itself has ended already."""
+        ...
+
+    def wait_for(self, pid: int, flags: int) -> tuple[int, int, tuple[float, int] | None]:
+        """Wait for a child as `os.waitpid` does; also the core-seconds and the largest memory of its tree."""
+        ...
+
+    def guard(self, child: Child) -> None:
+        """Have a program that was started with `own_group` ended when we are killed (see `guarding`)."""
+        ...
+
+    def unguard(self, child: Child) -> None:
+        """It has ended."""
+        ...
+
+    def guarding(self) -> contextlib.AbstractContextManager[None]:
+        """Have what starts in this block end with us, however we end: also by a kill that we do not see."""
+        ...
+
+    def memory_free(self) -> int | None:
+        """Bytes of memory that programs can still have before others are killed; None where no one knows."""
         ...
 
     def programs_of(self, environment: Path) -> Path:

@@ -10,7 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,111 @@ def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
     # other users.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, number)
+
+
+def wait_for(pid: int, flags: int) -> tuple[int, int, tuple[float, int] | None]:
+    """See `System.wait_for`."""
+    try:
+        ended, status, used = os.wait4(pid, flags)
+    except ChildProcessError:  # something else has waited for it
+        return pid, 0, None
+    # getrusage(2): ru_maxrss is in KiB on Linux, in bytes on macOS.
+    unit = 1 if sys.platform == "darwin" else 1024
+    return ended, status, (used.ru_utime + used.ru_stime, used.ru_maxrss * unit)
+
+
+class _Guard:
+    """A process of its own that ends the programs we have started when it sees that we are gone.
+
+    It reads a pipe that only we write to, and which the kernel closes when we end, however that comes: a
+    compiler that is left behind by a kill would go on writing into the tree that the next run builds in.
+    """
+
+    program = """
+import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+live = set()
+for line in sys.stdin:
+    (live.add if line[0] == "+" else live.discard)(int(line[1:]))
+for number in (signal.SIGTERM, signal.SIGKILL):
+    for group in live:
+        try:
+            os.killpg(group, number)
+        except OSError:
+            pass
+    time.sleep(0.5 if live else 0)
+"""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def tell(self, sign: str, pid: int) -> None:
+        """Note a group that has begun (`+`) or ended (`-`)."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", self.program],
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        if self._process.stdin is not None:
+            with contextlib.suppress(OSError):  # someone has killed it: we do without
+                self._process.stdin.write(f"{sign}{pid}\n".encode())
+
+    def leave(self) -> None:
+        """End it; nothing is left that it would have to end."""
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+            self._process.wait()
+
+
+_guards: list[_Guard] = []
+
+
+def guard(child: subprocess.Popen[bytes]) -> None:
+    """See `System.guard`."""
+    for each in _guards:
+        each.tell("+", child.pid)
+
+
+def unguard(child: subprocess.Popen[bytes]) -> None:
+    """See `System.unguard`."""
+    for each in _guards:
+        each.tell("-", child.pid)
+
+
+@contextlib.contextmanager
+def guarding() -> Iterator[None]:
+    """See `System.guarding`."""
+    own = _Guard()
+    _guards.append(own)
+    try:
+        yield
+    finally:
+        _guards.remove(own)
+        own.leave()
+
+
+def memory_free() -> int | None:
+    """See `System.memory_free`: of the machine, and of what our control group leaves us (cgroups(7))."""
+    found: list[int] = []
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        with contextlib.suppress(OSError, ValueError):  # no such file, or `max`
+            root = Path("/sys/fs/cgroup")
+            left = int((root / limit).read_text(encoding="ascii")) - int(
+                (root / used).read_text(encoding="ascii")
+            )
+            found.append(max(0, left))
+    return min(found, default=None)
 
 
 def programs_of(environment: Path) -> Path:

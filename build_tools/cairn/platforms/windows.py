@@ -62,6 +62,29 @@ def kill_command(pid: int) -> tuple[str, ...]:
     return (rf"{folder}\System32\taskkill.exe", "/F", "/T", "/PID", str(pid))
 
 
+def wait_for(pid: int, flags: int) -> tuple[int, int, tuple[float, int] | None]:
+    """See `System.wait_for`; never called there, since `Popen` waits for handles."""
+    return (*os.waitpid(pid, flags), None)
+
+
+def guard(child: subprocess.Popen[bytes]) -> None:
+    """See `System.guard`: a job object would do it (see `kill`)."""
+
+
+def unguard(child: subprocess.Popen[bytes]) -> None:
+    """See `System.unguard`."""
+
+
+def guarding() -> contextlib.AbstractContextManager[None]:
+    """See `System.guarding`."""
+    return contextlib.nullcontext()
+
+
+def memory_free() -> int | None:
+    """See `System.memory_free`: GlobalMemoryStatusEx would tell, and cannot be tried here."""
+    return None
+
+
 def programs_of(environment: Path) -> Path:
     """See `System.programs_of`."""
     return environment / "Scripts"

@@ -1,0 +1,144 @@
+"""Compile jobs shared by the steps that run side by side, and given back as they end.
+
+A tool that speaks GNU make's jobserver protocol (make >= 4.4 and ninja >= 1.13, by a named pipe) asks for a
+token before each compile job after its first, and puts it back when the job ends. Each step has a pipe of its
+own: what a killed tool still holds goes with its pipe, and no token is ever lost. Tokens that lie unused in
+one pipe are carried to the steps that have none left, the longest remaining path first.
+
+Source: GNU make's manual, "POSIX Jobserver Interaction"; ninja's manual, "GNU Jobserver support".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import os
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cairn import process
+from cairn.build.engine import policy
+from cairn.errors import CairnError
+
+_VERSION = re.compile(r"(\d+)\.(\d+)")
+_NINJA, _MAKE = (1, 13), (4, 4)  # the first that take part by a named pipe
+
+
+class Tokens:
+    """The pipe of one step.
+
+    Attributes:
+        held: compile jobs that it may run: the first one, which needs no token, and its tokens.
+    """
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = path
+        self.held = 1
+        # Opened for both ends: it stays open, and never blocks, whoever else has it open.
+        self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+
+    def environment(self, most: int) -> dict[str, str]:
+        """The variables by which the tools find it; `most` is shown to those that only want to know."""
+        return {"MAKEFLAGS": f" -j{most} --jobserver-auth=fifo:{self.path}"}
+
+    def put(self, count: int) -> None:
+        """Give it tokens."""
+        self.held += os.write(self._pipe, b"+" * count) if count > 0 else 0
+
+    def take(self, count: int) -> int:
+        """Take tokens that lie unused; how many there were."""
+        try:
+            taken = len(os.read(self._pipe, count)) if count > 0 else 0
+        except OSError as error:
+            if error.errno != errno.EAGAIN:
+                raise
+            taken = 0
+        self.held -= taken
+        return taken
+
+    def close(self) -> None:
+        """Remove the pipe."""
+        os.close(self._pipe)
+        self.path.unlink(missing_ok=True)
+
+
+class Pool:
+    """All compile jobs of a run; a context that holds the folder of the pipes."""
+
+    def __init__(self, jobs: int) -> None:
+        self.jobs = jobs
+        self._steps: dict[str, Tokens] = {}
+        self._lock = threading.Lock()
+        self._folder: Path | None = None
+        self._made = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def joined(self, step: str) -> Iterator[Tokens | None]:
+        """A pipe for a step; None where the system has no such pipes."""
+        if not hasattr(os, "mkfifo"):
+            yield None
+            return
+        with self._lock:
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="cairn-jobs-"))
+            self._made += 1
+            tokens = self._steps[step] = Tokens(self._folder / f"{self._made}.fifo")
+        self.balance({}, {})
+        try:
+            yield tokens
+        finally:
+            with self._lock:
+                del self._steps[step]
+                tokens.close()
+
+    def balance(self, paths: Mapping[str, float], jobs: Mapping[str, int]) -> None:
+        """Carry tokens to where they are used.
+
+        Args:
+            paths: remaining seconds behind each step; those with the most come first.
+            jobs: of every step that runs; those that have no pipe keep theirs.
+        """
+        with self._lock:
+            # What lies unused is collected, and dealt out again: to those that had nothing left first.
+            idle = {name: tokens.take(self.jobs) for name, tokens in self._steps.items()}
+            kept = sum(count for name, count in jobs.items() if name not in self._steps)
+            used = sum(tokens.held for tokens in self._steps.values()) + int(kept / policy.OVER)
+            free = max(0, self.jobs - used)
+            order = sorted(self._steps, key=lambda name: (idle[name] > 0, -paths.get(name, 0.0)))
+            busy = [name for name in order if not idle[name]] or order
+            for position, name in enumerate(busy):
+                share = math.ceil(free / (len(busy) - position))
+                self._steps[name].put(share)
+                free -= share
+
+
+def speaks(environment: Mapping[str, str]) -> bool:
+    """Whether the tools on a PATH take part: a new ninja, and no make that stops at the word `fifo`."""
+    path = environment.get("PATH", os.defpath)
+    ninja, make = shutil.which("ninja", path=path), shutil.which("make", path=path)
+    return ninja is not None and _version(ninja) >= _NINJA and (make is None or _version(make) >= _MAKE)
+
+
+def _version(program: str) -> tuple[int, int]:
+    try:
+        found = _VERSION.search(process.run([program, "--version"], timeout=10).output)
+    except CairnError:
+        return (0, 0)
+    return (int(found[1]), int(found[2])) if found else (0, 0)

@@ -1,0 +1,164 @@
+"""What happened in a run, one line of JSON each, for programs: `events.jsonl` in the output folder.
+
+Each line is written whole by one call, and all of them are there whatever ends the run. A run appends to what
+those before it wrote; the line that a kill has cut off is skipped by readers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from cairn import datafile
+from cairn.output import safe_text
+
+FILE_NAME = "events.jsonl"
+_LONGEST = 20_000_000  # bytes after which a file begins anew
+
+Ending = Literal["done", "kept", "failed", "skipped", "stopped"]
+"""How a step ended: `kept` had nothing to do, `skipped` never ran, `stopped` was ended with the run."""
+RunEnding = Literal["done", "failed", "stopped"]
+"""How a run ended: `stopped` by an interrupt, or by something that is no step's failure."""
+
+
+class Event(datafile.Value, tag_field="event"):
+    """What all events say.
+
+    Attributes:
+        run: which run, the same for all its events.
+        at: seconds since the epoch.
+    """
+
+    run: str = ""
+    at: float = 0.0
+
+
+class RunStarted(Event, tag="run-started"):
+    """A run begins: how many steps it has, and what it may use (bytes of memory, 0 where no one knows)."""
+
+    steps: int
+    cores: int
+    memory: int = 0
+
+
+class StepStarted(Event, tag="step-started"):
+    """A step begins, or begins again (`attempt` from 1), with a number of compile jobs."""
+
+    step: str
+    kind: str
+    digest: str
+    jobs: int
+    attempt: int = 1
+    log: str | None = None
+
+
+class ProgramStarted(Event, tag="program-started"):
+    """A step has started a program: its file name, without arguments."""
+
+    step: str
+    program: str
+
+
+class StepRetried(Event, tag="step-retried"):
+    """A step ran out of memory, and begins again with fewer jobs."""
+
+    step: str
+    why: str
+    jobs: int
+
+
+class StepEnded(Event, tag="step-ended"):
+    """A step has ended.
+
+    Attributes:
+        step: its name.
+        ending: how.
+        digest: of the step, where it was reached.
+        seconds: wall time.
+        cpu: core-seconds of its programs.
+        memory: bytes of the largest of them.
+        why: what failed, or what it was skipped or kept for.
+    """
+
+    step: str
+    ending: Ending
+    digest: str = ""
+    seconds: float = 0.0
+    cpu: float = 0.0
+    memory: int = 0
+    why: str = ""
+
+
+class RunEnded(Event, tag="run-ended"):
+    """A run has come to its end; one without this line was killed."""
+
+    ending: RunEnding
+    seconds: float
+
+
+AnyEvent: TypeAlias = RunStarted | StepStarted | ProgramStarted | StepRetried | StepEnded | RunEnded
+
+
+class Log:
+    """Where a run writes its events; threads may share it."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Write to `path`; None writes nowhere."""
+        self._path = path
+        self._run = f"{int(time.time())}-{secrets.token_hex(4)}"
+        self._lock = threading.Lock()
+        if path is not None:
+            _prepare(path)
+
+    def write(self, event: AnyEvent) -> None:
+        """Append an event, with the run and the time."""
+        if self._path is None:
+            return
+        whole = msgspec.structs.replace(event, run=self._run, at=round(time.time(), 3))
+        line = safe_text.mask(msgspec.json.encode(whole).decode()).encode() + b"\n"
+        # A full disk stops the step that fills it; that nothing can be noted here stops nothing.
+        with self._lock, contextlib.suppress(OSError), self._path.open("ab", buffering=0) as file:
+            file.write(line)
+
+
+def read(path: Path) -> Iterator[AnyEvent]:
+    """The events of a file, oldest first; lines that are not events are left out."""
+    decoder = msgspec.json.Decoder(AnyEvent)
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                try:
+                    yield decoder.decode(line)
+                except msgspec.MsgspecError:
+                    continue
+    except OSError:
+        return
+
+
+def last_run(path: Path) -> tuple[AnyEvent, ...]:
+    """The events of the run that began last; none where there was none."""
+    found: list[AnyEvent] = []
+    for event in read(path):
+        if isinstance(event, RunStarted):
+            found = []
+        found.append(event)
+    return tuple(found)
+
+
+def _prepare(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        size = file.tell()
+        if size > _LONGEST:
+            file.truncate(0)
+        elif size:
+            file.seek(size - 1)
+            if file.read(1) != b"\n":
+                file.write(b"\n")  # a kill, or a full disk, has cut the last line off

@@ -1,0 +1,152 @@
+"""Which step starts next, and how many cores each has: the same for real runs and for simulated ones.
+
+The step with the longest remaining path comes first: the time from its start to the end of the last step that
+waits for it. That is Hu's rule (1961), and what makes N variants of one chain end together: the long step of
+the last variant does not begin when all others are through. Every running step has one core at least; those
+that are left go to the steps with the longest remaining path.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from cairn.build.engine.step import Graph, Step
+
+MEMORY_PER_JOB = 2_000_000_000
+"""Bytes that a compile job is taken to need where none was measured: the larger files of torch need more."""
+
+OVER = 1.5
+"""How much more than a fair share of the cores a step is given that keeps its number of jobs: steps side by
+side seldom compile all the time, and the last one cannot be given the share of those that are done."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What the machine has for the steps that run side by side.
+
+    Attributes:
+        cores: how many may be busy.
+        memory: bytes that they may use together; None where no one knows.
+    """
+
+    cores: int
+    memory: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What a step takes.
+
+    Attributes:
+        serial: seconds that are the same with any number of cores.
+        parallel: core-seconds that are divided among the cores it has.
+    """
+
+    serial: float
+    parallel: float = 0.0
+
+    @property
+    def work(self) -> float:
+        """Core-seconds in all."""
+        return self.serial + self.parallel
+
+    def seconds(self, cores: int) -> float:
+        """Wall time with a number of cores."""
+        return self.serial + self.parallel / max(1, cores)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """A step that starts now, with a number of cores."""
+
+    step: Step
+    cores: int
+
+
+def remaining_paths(graph: Graph, costs: Mapping[str, Cost], cores: int) -> dict[str, float]:
+    """Seconds from the start of each step to the end of all that waits for it, were it alone."""
+    found: dict[str, float] = {}
+    for step in reversed(graph.order):
+        after = max((found[name] for name in graph.dependents[step.name]), default=0.0)
+        found[step.name] = costs[step.name].seconds(min(cores, step.cores)) + after
+    return found
+
+
+def starts(
+    ready: Collection[Step],
+    running: Mapping[str, tuple[Step, int]],
+    *,
+    paths: Mapping[str, float],
+    limits: Limits,
+) -> list[Start]:
+    """The steps that start now.
+
+    Args:
+        ready: steps whose needs are met.
+        running: what runs, with the cores that each has.
+        paths: see `remaining_paths`.
+        limits: of the machine.
+    """
+    chosen: list[Start] = []
+    taken = {what for step, _ in running.values() for what in step.exclusive}
+    memory = _free_memory(running, limits)
+    waiting = sorted(ready, key=lambda step: -paths[step.name])
+    free = limits.cores - len(running)
+    for step in waiting:
+        if free <= len(chosen):
+            break
+        if not taken.isdisjoint(step.exclusive):
+            continue
+        side_by_side = min(limits.cores, len(running) + len(waiting))
+        cores = min(step.cores, math.ceil(limits.cores * OVER / side_by_side))
+        if step.adjustable:
+            cores = 1  # the others come as they are free: see `shares`
+        if step.memory and memory is not None:
+            fitting = memory // step.memory
+            # The only step runs in any case: that it may need more was said before.
+            if fitting < 1 and (running or chosen):
+                continue
+            cores = max(1, min(cores, fitting))
+            memory -= cores * step.memory
+        taken |= set(step.exclusive)
+        chosen.append(Start(step=step, cores=cores))
+    return chosen
+
+
+def shares(
+    wanted: Mapping[str, int], steps: Mapping[str, Step], *, paths: Mapping[str, float], limits: Limits
+) -> dict[str, int]:
+    """The cores of each running step: one at least, the others to those with the longest remaining path.
+
+    Args:
+        wanted: how many each running step can use at the moment.
+        steps: the same steps.
+        paths: see `remaining_paths`.
+        limits: of the machine.
+    """
+    found = dict.fromkeys(wanted, 1)
+    free = limits.cores - len(found)
+    memory = _free_memory({name: (steps[name], 1) for name in wanted}, limits)
+    for name in sorted(wanted, key=lambda name: -paths[name]):
+        more = max(0, min(wanted[name] - 1, free))
+        need = steps[name].memory
+        if need and memory is not None:
+            more = max(0, min(more, memory // need))
+            memory -= more * need
+        found[name] += more
+        free -= more
+    return found
+
+
+def bound(graph: Graph, costs: Mapping[str, Cost], cores: int) -> float:
+    """Seconds that no order of the steps can be faster than: the longest path, or all work on all cores."""
+    longest = max(remaining_paths(graph, costs, cores).values(), default=0.0)
+    return max(longest, sum(cost.work for cost in costs.values()) / cores)
+
+
+def _free_memory(running: Mapping[str, tuple[Step, int]], limits: Limits) -> int | None:
+    if limits.memory is None:
+        return None
+    return limits.memory - sum(step.memory * cores for step, cores in running.values())

@@ -1,0 +1,391 @@
+"""Carries a graph out: each step starts as soon as its needs are met, and all end together.
+
+    ready ── policy ──> running ── returns ──────> done (or kept) ──> those that waited for it are ready
+      ^                   │ └───── raises ───────> failed ──────────> those that waited for it are skipped
+      └── fewer jobs ─────┘ out of memory, out of time, killed: see `_failed`
+
+A step is a function that runs in a thread of its own. The programs that it starts are a `process.Group`, so
+that its time limit, or the failure of a different step, ends what it has started and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from cairn import platforms, process
+from cairn.build.engine import durations, events, needs, policy
+from cairn.build.engine.compile_jobs import Pool, Tokens
+from cairn.build.engine.durations import Record
+from cairn.build.engine.policy import Limits
+from cairn.build.engine.step import Graph, Step
+from cairn.build.log import causes
+from cairn.errors import BuildError, CairnError, ProblemsError
+from cairn.output import console
+
+T = TypeVar("T")
+
+_TICK = 0.1  # seconds between two looks at time limits, and at who has compile jobs to spare
+_LEAVING = 4.0  # seconds that a step whose programs were ended has to return
+_ATTEMPTS = 5  # of a step that runs out of memory: jobs are halved each time
+_TAIL = 12  # lines of a log that are shown
+
+
+class OutOfMemoryError(BuildError):
+    """A step's programs were killed for memory, or got none: with fewer jobs it may do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a graph is carried out.
+
+    Attributes:
+        limits: of the machine.
+        keep_going: after a failure, go on with what does not need the failed step.
+        time_limit: seconds for each step that has no limit of its own.
+        events: file of events; None for none.
+        durations: file of what steps took; None for none.
+        logs: folder of the steps' logs; None where they have none.
+        place: a folder on the disk that the steps work on.
+    """
+
+    limits: Limits
+    keep_going: bool = False
+    time_limit: float | None = None
+    events: Path | None = None
+    durations: Path | None = None
+    logs: Path | None = None
+    place: Path = field(default_factory=Path)
+
+
+class Running:
+    """A step that runs, as its own function sees it.
+
+    Attributes:
+        step: which.
+        jobs: compile jobs that it may run; for one that has `tokens`, the most that it can ever have.
+        attempt: from 1.
+        log: its log; empty when it begins.
+        kept: why it had nothing to do; None where it worked.
+    """
+
+    def __init__(self, step: Step, jobs: int, attempt: int, *, log: Path | None, pool: Pool) -> None:
+        self.step = step
+        self.jobs = jobs
+        self.attempt = attempt
+        self.log = log
+        self.kept: str | None = None
+        self._pool = pool
+
+    def keep(self, why: str) -> None:
+        """Say that the step has nothing to do, since what was done before still holds."""
+        self.kept = why
+        console.current().kept(self.step.name, why)
+
+    @contextlib.contextmanager
+    def shared_jobs(self) -> Iterator[Tokens | None]:
+        """Share compile jobs with the steps beside it; None where the system has no way to."""
+        with self._pool.joined(self.step.name) as tokens:
+            yield tokens
+
+
+Work = Callable[[Running], T]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome(Generic[T]):
+    """What came of a graph.
+
+    Attributes:
+        results: by the names of the steps that are done.
+        failures: why a step failed.
+        skipped: for each step that never ran, the failed step that it waited for.
+    """
+
+    results: Mapping[str, T]
+    failures: Mapping[str, CairnError]
+    skipped: Mapping[str, str]
+
+    def require(self) -> None:
+        """Raise what failed.
+
+        Raises:
+            CairnError: the only failure.
+            ProblemsError: several.
+        """
+        if len(self.failures) == 1:
+            raise next(iter(self.failures.values()))
+        if self.failures:
+            skipped = f", and {len(self.skipped)} were skipped" if self.skipped else ""
+            raise ProblemsError(
+                f"{len(self.failures)} steps failed{skipped}", problems=tuple(self.failures.values())
+            )
+
+
+def run(graph: Graph, work: Mapping[str, Work[T]], options: Options) -> Outcome[T]:
+    """Carry a graph out.
+
+    Without `keep_going`, the first failure ends the programs of all other steps. What a step raises that is
+    not a `CairnError`, and an interrupt, ends everything and is raised.
+
+    Args:
+        graph: the steps.
+        work: what each does, by name.
+        options: how.
+
+    Raises:
+        SystemFailureError: the disk is too small for what the steps have needed before.
+    """
+    return _Run(graph, work, options).carry_out()
+
+
+@dataclass(kw_only=True)
+class _Thread:
+    """A step under way."""
+
+    running: Running
+    group: process.Group
+    thread: threading.Thread
+    started: float
+    deadline: float | None
+    late: bool = False
+
+
+class _Run(Generic[T]):
+    def __init__(self, graph: Graph, work: Mapping[str, Work[T]], options: Options) -> None:
+        self._graph, self._work, self._options = graph, work, options
+        known = durations.read(options.durations) if options.durations else durations.Durations()
+        self._paths = policy.remaining_paths(graph, known.costs(graph), options.limits.cores)
+        self._left = {step.name: len(set(step.needs)) for step in graph.steps}
+        self._ready = {step.name: step for step in graph.steps if not step.needs}
+        self._running: dict[str, _Thread] = {}
+        self._attempts: dict[str, int] = {}
+        self._ended: queue.Queue[tuple[str, T | None, BaseException | None]] = queue.Queue()
+        self._results: dict[str, T] = {}
+        self._failures: dict[str, CairnError] = {}
+        self._skipped: dict[str, str] = {}
+        self._records: dict[str, Record] = {}
+        self._pool = Pool(options.limits.cores)
+        self._log = events.Log(options.events)
+
+    def carry_out(self) -> Outcome[T]:
+        limits, began = self._options.limits, time.monotonic()
+        waiting = [step for step in self._graph.steps if step.seconds != 0]
+        needs.require(waiting, limits, self._options.place)
+        self._log.write(
+            events.RunStarted(steps=len(self._graph.steps), cores=limits.cores, memory=limits.memory or 0)
+        )
+        ending: events.Ending = "stopped"
+        try:
+            with platforms.here.guarding(), self._pool:
+                while self._ready or self._running:
+                    self._start()
+                    self._wait()
+            ending = "failed" if self._failures else "done"
+        finally:
+            # However it ends: nothing that we have started goes on.
+            self._stop()
+            if self._options.durations:
+                durations.add(self._options.durations, self._records)
+            self._log.write(
+                events.RunEnded(ending=_of_run(ending), seconds=round(time.monotonic() - began, 3))
+            )
+        return Outcome(results=self._results, failures=self._failures, skipped=self._skipped)
+
+    def _start(self) -> None:
+        busy = {name: (t.running.step, t.running.jobs) for name, t in self._running.items()}
+        limits = self._options.limits
+        for start in policy.starts(self._ready.values(), busy, paths=self._paths, limits=limits):
+            name = start.step.name
+            del self._ready[name]
+            attempt = self._attempts[name] = self._attempts.get(name, 0) + 1
+            log = None if self._options.logs is None else self._options.logs / f"{file_name(name)}.log"
+            running = Running(start.step, start.cores, attempt, log=log, pool=self._pool)
+            group = process.Group(on_start=functools.partial(self._note_program, name))
+            limit = start.step.time_limit or self._options.time_limit
+            now = time.monotonic()
+            thread = threading.Thread(target=self._one, args=(running, group), name=name, daemon=True)
+            self._running[name] = _Thread(
+                running=running,
+                group=group,
+                thread=thread,
+                started=now,
+                deadline=None if limit is None else now + limit,
+            )
+            self._log.write(
+                events.StepStarted(
+                    step=name,
+                    kind=start.step.kind,
+                    digest=self._graph.digests[name],
+                    jobs=start.cores,
+                    attempt=attempt,
+                    log=None if log is None else str(log),
+                )
+            )
+            thread.start()
+
+    def _note_program(self, name: str, command: tuple[str, ...]) -> None:
+        self._log.write(events.ProgramStarted(step=name, program=program_of(command)))
+
+    def _one(self, running: Running, group: process.Group) -> None:
+        group.join()
+        name = running.step.name
+        try:
+            result = self._work[name](running)
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+            self._ended.put((name, None, error))
+        else:
+            self._ended.put((name, result, None))
+
+    def _wait(self) -> None:
+        """Take what has ended; until then, look after time limits and compile jobs."""
+        while True:
+            try:
+                name, result, error = self._ended.get(timeout=_TICK)
+            except queue.Empty:
+                self._end_late()
+                self._pool.balance(self._paths, {n: t.running.jobs for n, t in self._running.items()})
+                continue
+            break
+        thread = self._running.pop(name)
+        if error is None:
+            self._done(thread, result)  # type: ignore[arg-type] # None where T is None
+        elif isinstance(error, OutOfMemoryError) and self._retry(thread, error):
+            pass
+        elif isinstance(error, CairnError):
+            self._failed(thread, self._of_late(thread) if thread.late else error)
+        else:
+            self._note_end(thread, "failed", why=str(error))
+            raise error
+
+    def _end_late(self) -> None:
+        now = time.monotonic()
+        late = [t for t in self._running.values() if t.deadline is not None and now >= t.deadline]
+        for thread in late:
+            if not thread.late:
+                thread.late = True
+                # It takes a while: other steps go on meanwhile.
+                threading.Thread(target=thread.group.end, daemon=True).start()
+            elif thread.deadline is not None and now >= thread.deadline + _LEAVING + _LEAVING:
+                # It hangs in something that is not a program of its own: it is left behind.
+                name = thread.running.step.name
+                self._ended.put((name, None, self._of_late(thread)))
+                thread.deadline = None
+
+    def _of_late(self, thread: _Thread) -> CairnError:
+        step, log = thread.running.step, thread.running.log
+        limit = step.time_limit or self._options.time_limit or 0.0
+        tail = causes.tail(log, _TAIL) if log is not None else ()
+        return BuildError(
+            f"{step.name} was ended: it had not come to its end within {console.clock(limit)}",
+            log=log,
+            tail=tuple(line.text for line in tail),
+            tip="give it more time with --time-limit, or see in its log what it was waiting for",
+        )
+
+    def _retry(self, thread: _Thread, error: OutOfMemoryError) -> bool:
+        """Begin a step that ran out of memory again, with half the jobs or alone; whether that may help."""
+        running = thread.running
+        step, limits = running.step, self._options.limits
+        if running.attempt >= _ATTEMPTS or (running.jobs == 1 and not self._running):
+            return False
+        jobs = max(1, running.jobs // 2)
+        memory = max(2 * step.memory, policy.MEMORY_PER_JOB)
+        if running.jobs == 1:
+            memory = limits.memory or memory  # nothing else beside it
+        self._ready[step.name] = dataclasses.replace(step, cores=jobs, adjustable=False, memory=memory)
+        how = (
+            f"again with {jobs} compile jobs instead of {running.jobs}"
+            if running.jobs > 1
+            else "again, alone"
+        )
+        console.current().warn(f"{step.name}: {error}; {how.replace(' 1 compile jobs', ' 1 compile job')}")
+        self._log.write(events.StepRetried(step=step.name, why=str(error), jobs=jobs))
+        return True
+
+    def _done(self, thread: _Thread, result: T) -> None:
+        step, kept = thread.running.step, thread.running.kept
+        self._results[step.name] = result
+        self._note_end(thread, "done" if kept is None else "kept", why=kept or "")
+        if kept is None:
+            self._records[step.name] = Record(
+                kind=step.kind,
+                project=step.project,
+                seconds=round(time.monotonic() - thread.started, 3),
+                cpu=round(thread.group.cpu, 3),
+                cores=thread.running.jobs,
+                memory=thread.group.largest,
+                ended=time.time(),
+            )
+        for name in self._graph.dependents[step.name]:
+            self._left[name] -= 1
+            if not self._left[name] and name not in self._skipped:
+                self._ready[name] = self._graph.by_name[name]
+
+    def _failed(self, thread: _Thread, error: CairnError) -> None:
+        name = thread.running.step.name
+        self._failures[name] = error
+        self._note_end(thread, "failed", why=str(error))
+        if not self._options.keep_going:
+            ended = {*self._results, *self._running}
+            self._stop()
+            behind = [s.name for s in self._graph.order if s.name not in ended]
+        else:
+            behind = list(self._graph.behind(name))
+        for after in behind:
+            if after not in self._failures and after not in self._skipped:
+                self._skipped[after] = name
+                self._ready.pop(after, None)
+                self._log.write(events.StepEnded(step=after, ending="skipped", why=f"{name} failed"))
+                if after in self._graph.behind(name):
+                    console.current().skipped(after, f"because {name} failed")
+
+    def _stop(self) -> None:
+        """End all that runs."""
+        process.end_groups([thread.group for thread in self._running.values()])
+        until = time.monotonic() + _LEAVING
+        for thread in self._running.values():
+            thread.thread.join(max(0.0, until - time.monotonic()))
+            self._note_end(thread, "stopped")
+        self._running.clear()
+        self._ready.clear()
+
+    def _note_end(self, thread: _Thread, ending: events.Ending, *, why: str = "") -> None:
+        name = thread.running.step.name
+        self._log.write(
+            events.StepEnded(
+                step=name,
+                ending=ending,
+                digest=self._graph.digests[name],
+                seconds=round(time.monotonic() - thread.started, 3),
+                cpu=round(thread.group.cpu, 3),
+                memory=thread.group.largest,
+                why=why,
+            )
+        )
+
+
+def file_name(step: str) -> str:
+    """The name of a step as that of a file: `build torch` is `torch`, as its log has always been called."""
+    plain = "".join(c if c.isalnum() or c in "._-+" else "-" for c in step.removeprefix("build "))
+    return plain.strip("-") or "step"
+
+
+def program_of(command: tuple[str, ...]) -> str:
+    """The program of a command, and the module that a Python runs: `python -m pip`."""
+    name = Path(command[0]).name
+    if len(command) > 2 and command[1] == "-m":  # noqa: PLR2004 - the program, the option and its module
+        return f"{name} -m {command[2]}"
+    return name
+
+
+def _of_run(ending: events.Ending) -> events.RunEnding:
+    return "done" if ending == "done" else "failed" if ending == "failed" else "stopped"

@@ -1,0 +1,101 @@
+"""A graph carried out on a virtual clock, by the policy that real runs have.
+
+A step works through its serial seconds first, on one core, and then through what can be divided. An
+adjustable one takes its share of the cores anew whenever something begins or ends; one that is not keeps the
+number it began with, and where that makes more jobs than cores, all of them are slower in proportion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cairn.build.engine import policy
+from cairn.build.engine.policy import Cost, Limits
+from cairn.build.engine.step import Graph, Step
+
+_NOTHING = 1e-9  # seconds and core-seconds that are rounding errors
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """When a simulated step ran, in seconds from the beginning."""
+
+    start: float
+    end: float
+
+
+@dataclass(kw_only=True)
+class _Running:
+    step: Step
+    start: float
+    jobs: int
+    serial: float
+    parallel: float
+    rate: float = 0.0
+
+    @property
+    def wanted(self) -> int:
+        if self.serial > _NOTHING or self.parallel <= _NOTHING:
+            return 1
+        return self.step.cores if self.step.adjustable else self.jobs
+
+    def next(self) -> float:
+        """Seconds until its serial part ends, or it does, at its present rate."""
+        return (self.serial if self.serial > _NOTHING else self.parallel) / self.rate
+
+    def advance(self, seconds: float) -> None:
+        done = seconds * self.rate
+        if self.serial > _NOTHING:
+            self.serial -= done
+        else:
+            self.parallel -= done
+
+
+def run(graph: Graph, costs: Mapping[str, Cost], limits: Limits) -> dict[str, Span]:
+    """When each step would start and end."""
+    paths = policy.remaining_paths(graph, costs, limits.cores)
+    left = {step.name: len(set(step.needs)) for step in graph.steps}
+    ready = {step.name: step for step in graph.steps if not step.needs}
+    running: dict[str, _Running] = {}
+    spans: dict[str, Span] = {}
+    now = 0.0
+    while ready or running:
+        busy = {name: (r.step, r.jobs) for name, r in running.items()}
+        for start in policy.starts(ready.values(), busy, paths=paths, limits=limits):
+            name = start.step.name
+            del ready[name]
+            cost = costs[name]
+            running[name] = _Running(
+                step=start.step, start=now, jobs=start.cores, serial=cost.serial, parallel=cost.parallel
+            )
+        _share(running, paths, limits)
+        passed = min(r.next() for r in running.values())
+        now += passed
+        for each in running.values():
+            each.advance(passed)
+        for name in [n for n, r in running.items() if r.serial <= _NOTHING and r.parallel <= _NOTHING]:
+            spans[name] = Span(start=running.pop(name).start, end=now)
+            for after in graph.dependents[name]:
+                left[after] -= 1
+                if not left[after]:
+                    ready[after] = graph.by_name[after]
+    return spans
+
+
+def makespan(spans: Mapping[str, Span]) -> float:
+    """Seconds until the last step has ended."""
+    return max((span.end for span in spans.values()), default=0.0)
+
+
+def _share(running: Mapping[str, _Running], paths: Mapping[str, float], limits: Limits) -> None:
+    """Set the rate of each step: core-seconds in a second."""
+    wanted = {name: r.wanted for name, r in running.items()}
+    steps = {name: r.step for name, r in running.items()}
+    given = policy.shares(wanted, steps, paths=paths, limits=limits)
+    jobs = {name: given[name] if steps[name].adjustable else wanted[name] for name in running}
+    slower = min(1.0, limits.cores / sum(jobs.values()))
+    for name, each in running.items():
+        each.rate = jobs[name] * slower
+        if each.step.adjustable:
+            each.jobs = jobs[name]
