@@ -13,6 +13,7 @@ import build as pypa_build
 from cairn import files, process, venv
 from cairn.build import cmake_check, environments, resolve
 from cairn.build.compiler_cache import session
+from cairn.build.engine.run import OutOfMemoryError
 from cairn.build.inputs import source_tree, variables
 from cairn.build.log import causes, progress
 from cairn.build.model import BuildRequest, BuiltWheel, CacheStatistics
@@ -22,6 +23,7 @@ from cairn.errors import BuildError, CairnError, ProblemsError, ProcessError
 from cairn.output import console
 from cairn.venv import VirtualEnvironment
 
+_KILLED = (-9, 137)  # exit codes of what SIGKILL has ended, as Python and as a shell has them
 _TAIL = 12  # lines of a failed build that are shown
 
 
@@ -244,8 +246,11 @@ def failure(context: Context, error: Exception) -> Exception:
     # Where no program failed, the log does not know what did.
     own = () if isinstance(cause, ProcessError) else (str(error),)
     tail = causes.tail(context.log, _TAIL)
-    return BuildError(
-        f"building {context.step.project.name} failed",
+    killed = isinstance(cause, ProcessError) and cause.returncode in _KILLED
+    short = killed or causes.out_of_memory(context.log) is not None
+    why = ": a program was killed, or had no memory left" if short else ""
+    return (OutOfMemoryError if short else BuildError)(
+        f"building {context.step.project.name} failed{why}",
         log=context.log,
         tail=(*(line.text for line in tail), *own) or (str(error),),
         causes=causes.above(context.log, tail),

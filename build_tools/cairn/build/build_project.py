@@ -17,7 +17,8 @@ from typing import NamedTuple
 from cairn import files, platforms, venv
 from cairn.build import backend, cache, postprocess
 from cairn.build.cached_wheel import check_of
-from cairn.build.inputs import leftovers, source_tree, toolchain
+from cairn.build.engine.run import Running
+from cairn.build.inputs import leftovers, source_tree, toolchain, variables
 from cairn.build.model import BuildRequest, BuiltWheel, CacheStatistics
 from cairn.build.plan import BuildStep, keys_of
 from cairn.build.postprocess import Context
@@ -28,6 +29,8 @@ from cairn.sources.git.repository import Repository, root_at
 from cairn.sources.hipify import build_step
 from cairn.sources.worktree import state
 
+_SCRATCH = "wheel-"  # what the names of folders begin with in which a wheel is made
+
 
 class Made(NamedTuple):
     """A wheel that was built: where the cache has it, and what the compiler cache counted."""
@@ -37,7 +40,12 @@ class Made(NamedTuple):
 
 
 def build(
-    step: BuildStep, request: BuildRequest, built: Mapping[str, BuiltWheel], stage: console.Stage
+    step: BuildStep,
+    request: BuildRequest,
+    built: Mapping[str, BuiltWheel],
+    stage: console.Stage,
+    *,
+    running: Running,
 ) -> Made:
     """Build one wheel and put it into the cache.
 
@@ -46,28 +54,36 @@ def build(
         request: the build it is part of.
         built: the wheels of the projects before it.
         stage: shown to the user while it runs.
+        running: the step as the engine runs it: its jobs, its log.
 
     Raises:
         BuildError: the environment or the build backend failed.
+        OutOfMemoryError: likewise, and with fewer compile jobs it may do.
         PrerequisiteError: the machine has no compiler, and the stack needs one.
         WheelError: the wheel is not what was asked for.
     """
     started = time.monotonic()
     if request.sdk is None:
         toolchain.require_host_compiler()
-    log = request.output_dir / "logs" / f"{step.project.name}.log"
+    log = running.log or request.output_dir / "logs" / f"{step.project.name}.log"
+    if running.attempt > 1:  # what the first attempt says is not what the second one fails of
+        log.replace(log.with_suffix(f".{running.attempt - 1}.log"))
     files.write_text(log, "")
+    request = dataclasses.replace(request, jobs=running.jobs)
     work = request.work_dir / step.project.name
     work.mkdir(parents=True, exist_ok=True)
     context = backend.context_of(step, request, built, stage, log=log)
     waiting = functools.partial(stage.update, f"waiting for another run that uses {step.checkout}")
     with (
         state.alone(step.checkout, on_wait=waiting),
-        tempfile.TemporaryDirectory(dir=work, prefix="wheel-") as folder,
+        _scratch(work) as folder,
+        running.makeflags(variables.path_of(context.env, context.values, request=request)) as makeflags,
     ):
-        called, changed = _build_in_tree(context, Path(folder, "raw"))
+        shared = {} if makeflags is None else {"makeflags": makeflags}
+        context = dataclasses.replace(context, values={**context.values, **shared})
+        called, changed = _build_in_tree(context, folder / "raw")
         stage.update("repairing and verifying the wheel")
-        wheel = postprocess.finish(called.wheel, context, Path(folder, "finished"))
+        wheel = postprocess.finish(called.wheel, context, folder / "finished")
         wheel_cache, seconds = request.wheel_cache, time.monotonic() - started
         if changed:
             # No one knows which of the edits are in the wheel: it gets a key that no later build asks for.
@@ -103,6 +119,15 @@ def build(
                 private=True,
             )
     return Made(hit, called.compiler_cache)
+
+
+@contextlib.contextmanager
+def _scratch(work: Path) -> Iterator[Path]:
+    """A folder for one build, beside nothing that a killed one has left; call it alone with the checkout."""
+    for abandoned in work.glob(f"{_SCRATCH}*"):
+        shutil.rmtree(abandoned, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=work, prefix=_SCRATCH) as folder:
+        yield Path(folder)
 
 
 def _build_in_tree(context: Context, output_dir: Path) -> tuple[backend.Called, bool]:

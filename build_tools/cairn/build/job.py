@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cairn import files
 from cairn import targets as gpu
-from cairn.build import backend, outputs, plan, preflight, rocm_sdk, scheduler
+from cairn.build import backend, execution, outputs, plan, preflight, rocm_sdk, variants
 from cairn.build.inputs import overrides
 from cairn.build.model import (
     BuildRequest,
@@ -137,13 +137,18 @@ def _build_all(
     for job, request in zip(jobs, requests, strict=True):
         if job.frozen is not None:
             outputs.refuse_other_manifest(job.frozen, request)
-    backend.require_resolvable(plan.make_all(requests))
-    built = [scheduler.run(plan.make(request)) for request in requests]
+    plans = plan.make_all(requests)
+    backend.require_resolvable(plans)
+    built = execution.run_all(
+        plans,
+        labels=variants.labels(jobs),
+        output_dir=Path(os.path.commonpath([request.output_dir for request in requests])),
+    )
     requests[0].wheel_cache.bound()
     manifests = outputs.manifests(requests, trees)
     for job, request, wheels, made in zip(jobs, requests, built, manifests, strict=True):
         outputs.write(request, wheels, job.frozen or made)
-    return tuple(built)
+    return built
 
 
 def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
@@ -174,6 +179,7 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
         features=features(job.stack, targets, checkouts, job.features),
         jobs=job.jobs or os.cpu_count() or 1,
         python=job.python,
+        run=job.run,
         clean=job.clean,
         compiler_cache=job.compiler_cache,
         build_env=overrides.parse(job.build_env, job.stack),

@@ -69,6 +69,23 @@ class InstalledSdk:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How the steps of a build are run; none of it changes a wheel.
+
+    Attributes:
+        keep_going: after a failure, go on with what does not need the failed project.
+        time_limit: seconds that each project may take; None for as long as it takes.
+        max_memory: bytes that all compilers together may use; None for what is free.
+        resume: do not build again, even with `clean`, what the last run finished before it was ended.
+    """
+
+    keep_going: bool = False
+    time_limit: float | None = None
+    max_memory: int | None = None
+    resume: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Variant:
     """Which of several builds in one run a job is.
 
@@ -107,6 +124,7 @@ class Job:
         env_dir: where environments are kept; None is a folder in the cache that belongs to the stack.
         shared_cache: the cache that machines share, behind the folder of this one; None for no such.
         python: the interpreter that the wheels are built with and for.
+        run: how its steps are run.
         variant: which of several it is; None for one alone.
         frozen: the manifest that the set is of, which other Pythons and families share; None makes one of
             what was built from.
@@ -131,6 +149,7 @@ class Job:
     env_dir: Path | None = None
     shared_cache: SharedCache | None = None
     python: Interpreter = field(default_factory=interpreters.own)
+    run: RunOptions = field(default_factory=RunOptions)
     variant: Variant | None = None
     frozen: Manifest | None = None
 
@@ -182,6 +201,7 @@ class BuildRequest:
         compiler_cache: program put in front of the compilers.
         pip: where build requirements come from.
         python: the interpreter that the wheels are built with and for.
+        run: how its steps are run.
     """
 
     stack: Stack
@@ -201,6 +221,7 @@ class BuildRequest:
     compiler_cache: CompilerCache | None = None
     pip: PackageSource = field(default_factory=PackageSource)
     python: Interpreter = field(default_factory=interpreters.own)
+    run: RunOptions = field(default_factory=RunOptions)
 
     @property
     def wheel_cache(self) -> cache.WheelCache:

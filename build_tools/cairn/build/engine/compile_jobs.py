@@ -25,6 +25,8 @@ from typing import Self
 
 from cairn import process
 from cairn.build.engine import policy
+from cairn.build.engine.policy import Limits
+from cairn.build.engine.step import Step
 from cairn.errors import CairnError
 
 _VERSION = re.compile(r"(\d+)\.(\d+)")
@@ -38,19 +40,21 @@ class Tokens:
         held: compile jobs that it may run: the first one, which needs no token, and its tokens.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most: int) -> None:
         os.mkfifo(path)
+        self._most = most
         self.path = path
         self.held = 1
         # Opened for both ends: it stays open, and never blocks, whoever else has it open.
         self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK)
 
-    def environment(self, most: int) -> dict[str, str]:
-        """The variables by which the tools find it; `most` is shown to those that only want to know."""
-        return {"MAKEFLAGS": f" -j{most} --jobserver-auth=fifo:{self.path}"}
+    def makeflags(self) -> str:
+        """What `MAKEFLAGS` has to be for the tools to find it."""
+        return f" -j{self._most} --jobserver-auth=fifo:{self.path}"
 
     def put(self, count: int) -> None:
-        """Give it tokens."""
+        """Give it tokens, but not more than it can have."""
+        count = min(count, self._most - self.held)
         self.held += os.write(self._pipe, b"+" * count) if count > 0 else 0
 
     def take(self, count: int) -> int:
@@ -73,8 +77,8 @@ class Tokens:
 class Pool:
     """All compile jobs of a run; a context that holds the folder of the pipes."""
 
-    def __init__(self, jobs: int) -> None:
-        self.jobs = jobs
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
         self._steps: dict[str, Tokens] = {}
         self._lock = threading.Lock()
         self._folder: Path | None = None
@@ -90,22 +94,22 @@ class Pool:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     @contextlib.contextmanager
-    def joined(self, step: str) -> Iterator[Tokens | None]:
-        """A pipe for a step; None where the system has no such pipes."""
-        if not hasattr(os, "mkfifo"):
-            yield None
-            return
+    def joined(self, step: Step) -> Iterator[str]:
+        """A pipe for a step: what `MAKEFLAGS` has to be."""
+        most = step.cores
+        if self._limits.memory is not None and step.memory:
+            most = max(1, min(most, self._limits.memory // step.memory))
         with self._lock:
             if self._folder is None:
                 self._folder = Path(tempfile.mkdtemp(prefix="cairn-jobs-"))
             self._made += 1
-            tokens = self._steps[step] = Tokens(self._folder / f"{self._made}.fifo")
+            tokens = self._steps[step.name] = Tokens(self._folder / f"{self._made}.fifo", most)
         self.balance({}, {})
         try:
-            yield tokens
+            yield tokens.makeflags()
         finally:
             with self._lock:
-                del self._steps[step]
+                del self._steps[step.name]
                 tokens.close()
 
     def balance(self, paths: Mapping[str, float], jobs: Mapping[str, int]) -> None:
@@ -117,10 +121,10 @@ class Pool:
         """
         with self._lock:
             # What lies unused is collected, and dealt out again: to those that had nothing left first.
-            idle = {name: tokens.take(self.jobs) for name, tokens in self._steps.items()}
+            idle = {name: tokens.take(self._limits.cores) for name, tokens in self._steps.items()}
             kept = sum(count for name, count in jobs.items() if name not in self._steps)
             used = sum(tokens.held for tokens in self._steps.values()) + int(kept / policy.OVER)
-            free = max(0, self.jobs - used)
+            free = max(0, self._limits.cores - used)
             order = sorted(self._steps, key=lambda name: (idle[name] > 0, -paths.get(name, 0.0)))
             busy = [name for name in order if not idle[name]] or order
             for position, name in enumerate(busy):
@@ -129,9 +133,10 @@ class Pool:
                 free -= share
 
 
-def speaks(environment: Mapping[str, str]) -> bool:
+def speaks(path: str) -> bool:
     """Whether the tools on a PATH take part: a new ninja, and no make that stops at the word `fifo`."""
-    path = environment.get("PATH", os.defpath)
+    if not hasattr(os, "mkfifo"):
+        return False
     ninja, make = shutil.which("ninja", path=path), shutil.which("make", path=path)
     return ninja is not None and _version(ninja) >= _NINJA and (make is None or _version(make) >= _MAKE)
 

@@ -32,6 +32,7 @@ class Record(datafile.Value):
         cpu: core-seconds of its programs; 0 where no one measured them.
         cores: how many it had.
         memory: bytes of the largest of its programs; 0 where no one measured it.
+        disk: bytes by which the disk was fuller when it had ended.
         ended: seconds since the epoch.
     """
 
@@ -41,6 +42,7 @@ class Record(datafile.Value):
     cpu: float = 0.0
     cores: int = 1
     memory: int = 0
+    disk: int = 0
     ended: float = 0.0
 
     def cost(self) -> Cost:
@@ -87,6 +89,11 @@ class Durations:
         """Bytes that one program of a project's steps has needed at most; None where no one measured it."""
         found = [r.memory for r in self.steps.values() if (r.kind, r.project) == (kind, project) and r.memory]
         return max(found, default=None)
+
+    def disk(self, kind: str, project: str) -> int:
+        """Bytes that a project's last step of a kind left on the disk; 0 where no one measured it."""
+        found = [r for r in self.steps.values() if (r.kind, r.project) == (kind, project)]
+        return max(found, key=lambda record: record.ended).disk if found else 0
 
 
 def read(path: Path) -> Durations:

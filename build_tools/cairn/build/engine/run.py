@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import functools
 import queue
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,8 +23,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from cairn import platforms, process
-from cairn.build.engine import durations, events, needs, policy
-from cairn.build.engine.compile_jobs import Pool, Tokens
+from cairn.build.engine import compile_jobs, durations, events, needs, policy
+from cairn.build.engine.compile_jobs import Pool
 from cairn.build.engine.durations import Record
 from cairn.build.engine.policy import Limits
 from cairn.build.engine.step import Graph, Step
@@ -53,7 +54,7 @@ class Options:
         time_limit: seconds for each step that has no limit of its own.
         events: file of events; None for none.
         durations: file of what steps took; None for none.
-        logs: folder of the steps' logs; None where they have none.
+        logs: the logs of steps that have one, by name.
         place: a folder on the disk that the steps work on.
     """
 
@@ -62,7 +63,7 @@ class Options:
     time_limit: float | None = None
     events: Path | None = None
     durations: Path | None = None
-    logs: Path | None = None
+    logs: Mapping[str, Path] = field(default_factory=dict)
     place: Path = field(default_factory=Path)
 
 
@@ -71,7 +72,7 @@ class Running:
 
     Attributes:
         step: which.
-        jobs: compile jobs that it may run; for one that has `tokens`, the most that it can ever have.
+        jobs: compile jobs that it may run; those of `makeflags` come and go instead.
         attempt: from 1.
         log: its log; empty when it begins.
         kept: why it had nothing to do; None where it worked.
@@ -91,10 +92,21 @@ class Running:
         console.current().kept(self.step.name, why)
 
     @contextlib.contextmanager
-    def shared_jobs(self) -> Iterator[Tokens | None]:
-        """Share compile jobs with the steps beside it; None where the system has no way to."""
-        with self._pool.joined(self.step.name) as tokens:
-            yield tokens
+    def makeflags(self, path: str) -> Iterator[str | None]:
+        """Take part in the compile jobs that the steps beside it do not use.
+
+        Args:
+            path: where the step's build tools are found, as in `PATH`.
+
+        Returns:
+            What `MAKEFLAGS` has to be; None where the tools cannot take part, and get `jobs` of their own.
+        """
+        # One that ran out of memory has a number of jobs that must not grow.
+        if self.attempt > 1 or self.step.cores == 1 or not compile_jobs.speaks(path):
+            yield None
+            return
+        with self._pool.joined(self.step) as makeflags:
+            yield makeflags
 
 
 Work = Callable[[Running], T]
@@ -155,6 +167,7 @@ class _Thread:
     group: process.Group
     thread: threading.Thread
     started: float
+    free: int
     deadline: float | None
     late: bool = False
 
@@ -173,7 +186,7 @@ class _Run(Generic[T]):
         self._failures: dict[str, CairnError] = {}
         self._skipped: dict[str, str] = {}
         self._records: dict[str, Record] = {}
-        self._pool = Pool(options.limits.cores)
+        self._pool = Pool(options.limits)
         self._log = events.Log(options.events)
 
     def carry_out(self) -> Outcome[T]:
@@ -207,7 +220,7 @@ class _Run(Generic[T]):
             name = start.step.name
             del self._ready[name]
             attempt = self._attempts[name] = self._attempts.get(name, 0) + 1
-            log = None if self._options.logs is None else self._options.logs / f"{file_name(name)}.log"
+            log = self._options.logs.get(name)
             running = Running(start.step, start.cores, attempt, log=log, pool=self._pool)
             group = process.Group(on_start=functools.partial(self._note_program, name))
             limit = start.step.time_limit or self._options.time_limit
@@ -218,6 +231,7 @@ class _Run(Generic[T]):
                 group=group,
                 thread=thread,
                 started=now,
+                free=shutil.disk_usage(self._options.place).free,
                 deadline=None if limit is None else now + limit,
             )
             self._log.write(
@@ -255,16 +269,17 @@ class _Run(Generic[T]):
                 self._pool.balance(self._paths, {n: t.running.jobs for n, t in self._running.items()})
                 continue
             break
-        thread = self._running.pop(name)
-        if error is None:
+        thread = self._running.pop(name, None)
+        if thread is None:
+            return  # it was left behind, and has ended after all
+        failure = self._of_late(thread) if error is not None and thread.late else error
+        if failure is None:
             self._done(thread, result)  # type: ignore[arg-type] # None where T is None
-        elif isinstance(error, OutOfMemoryError) and self._retry(thread, error):
-            pass
-        elif isinstance(error, CairnError):
-            self._failed(thread, self._of_late(thread) if thread.late else error)
-        else:
-            self._note_end(thread, "failed", why=str(error))
-            raise error
+        elif not isinstance(failure, CairnError):
+            self._note_end(thread, "failed", why=str(failure))
+            raise failure
+        elif not (isinstance(failure, OutOfMemoryError) and self._retry(thread, failure)):
+            self._failed(thread, failure)
 
     def _end_late(self) -> None:
         now = time.monotonic()
@@ -307,7 +322,7 @@ class _Run(Generic[T]):
             if running.jobs > 1
             else "again, alone"
         )
-        console.current().warn(f"{step.name}: {error}; {how.replace(' 1 compile jobs', ' 1 compile job')}")
+        console.current().warn(f"{error}; {how.replace(' 1 compile jobs', ' 1 compile job')}")
         self._log.write(events.StepRetried(step=step.name, why=str(error), jobs=jobs))
         return True
 
@@ -323,6 +338,8 @@ class _Run(Generic[T]):
                 cpu=round(thread.group.cpu, 3),
                 cores=thread.running.jobs,
                 memory=thread.group.largest,
+                # What ran beside it counts, too; for what is only there to be compared with what is free.
+                disk=max(0, thread.free - shutil.disk_usage(self._options.place).free),
                 ended=time.time(),
             )
         for name in self._graph.dependents[step.name]:
@@ -371,12 +388,6 @@ class _Run(Generic[T]):
                 why=why,
             )
         )
-
-
-def file_name(step: str) -> str:
-    """The name of a step as that of a file: `build torch` is `torch`, as its log has always been called."""
-    plain = "".join(c if c.isalnum() or c in "._-+" else "-" for c in step.removeprefix("build "))
-    return plain.strip("-") or "step"
 
 
 def program_of(command: tuple[str, ...]) -> str:

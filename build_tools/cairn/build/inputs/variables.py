@@ -147,10 +147,7 @@ def build_variables(
         epoch: seconds since 1970 that every time stamp in the wheel gets (`SOURCE_DATE_EPOCH`).
     """
     variables = venv.variables(venv.Isolation.BUILD)
-    head = [str(environment.bin)]
-    if request.sdk is not None:
-        head.append(str(request.sdk.info.bin))
-    variables["PATH"] = os.pathsep.join([*head, values["PATH"]])
+    variables["PATH"] = path_of(environment, values, request=request)
     variables |= {
         "VIRTUAL_ENV": str(environment.path),  # where CMake's FindPython looks first
         "PYTHONUTF8": "1",
@@ -162,10 +159,21 @@ def build_variables(
         # Read by torch's tools/setup_helpers/cmake.py, torch.utils.cpp_extension and triton's setup.py.
         "MAX_JOBS": values["jobs"],
     }
+    if "makeflags" in values:  # the tools take their jobs from there, unless they are told a number
+        variables["MAKEFLAGS"] = values["makeflags"]
+        del variables["MAX_JOBS"]
     given = template_of(request.stack, project, for_cpu=request.for_cpu)
     expanded = expand_all(given, values, where=f"environment of {project.name}")
     # The later wins: the stack over Cairn, and --build-env, which `overrides` has checked, over the stack.
     return {**variables, **expanded, **request.env_of(project)}
+
+
+def path_of(environment: VirtualEnvironment, values: Mapping[str, str], *, request: BuildRequest) -> str:
+    """The `PATH` of a build: the programs of its environment first, then those of the ROCm SDK."""
+    head = [str(environment.bin)]
+    if request.sdk is not None:
+        head.append(str(request.sdk.info.bin))
+    return os.pathsep.join([*head, values["PATH"]])
 
 
 def expand(template: str, values: Mapping[str, str], *, where: str) -> str:

@@ -31,18 +31,20 @@ _CAUSE = re.compile(
     rb"|^(?:g?make|make\[\d+\]): \*\*\* No rule to make target "
     rb"|: (?:command )?not found$"  # a shell's, of a program
 )
-# What the machine did to the build: it counts wherever it stands.
-_MACHINE = re.compile(
-    rb"\bKilled signal terminated program\b|: fatal error: Killed\b|\bNo space left on device\b"
-    rb"|\bDisk quota exceeded\b|\bout of memory\b|\bCannot allocate memory\b|\bvirtual memory exhausted\b"
-    rb"|\bstd::bad_alloc\b|\bMemoryError\b",
-    re.IGNORECASE,
+# What the machine did to the build: it counts wherever it stands. gcc's driver says that its compiler was
+# killed, clang's that it could not execute it.
+_MEMORY = (
+    rb"\bKilled signal terminated program\b|: fatal error: Killed\b|: unable to execute command: Killed\b"
+    rb"|\bout of memory\b|\bCannot allocate memory\b|\bvirtual memory exhausted\b"
+    rb"|\bstd::bad_alloc\b|\bMemoryError\b"
 )
+_SHORT_OF_MEMORY = re.compile(_MEMORY, re.IGNORECASE)
+_MACHINE = re.compile(_MEMORY + rb"|\bNo space left on device\b|\bDisk quota exceeded\b", re.IGNORECASE)
 # One of these is in every line that the others find, and in few besides: it takes a tenth of the time.
 _HINTS = (
     *(b"error:", b" error ", b"memoryerror", b"failed", b"*** ", b"not found", b"undefined "),
     *(b"multiple definition", b"cannot find", b"killed signal", b"no space left", b"quota exceeded"),
-    *(b"out of memory", b"cannot allocate", b"memory exhausted", b"bad_alloc"),
+    *(b"out of memory", b"cannot allocate", b"memory exhausted", b"bad_alloc", b"command: killed"),
 )
 # What reports the failure of something else; shown where nothing says more.
 _ECHO = re.compile(rb"^(?:ERROR|error|Error): |^(?:g?make|make\[\d+\]): \*\*\* |^\S+: error: ")
@@ -90,6 +92,11 @@ def find(log: Path) -> tuple[Cause, ...]:
     chosen = machine.first[:2]
     chosen += (found.first or ([] if chosen else echoes.first))[: _SHOWN - len(chosen)]
     return tuple(sorted(chosen, key=lambda cause: cause.number))
+
+
+def out_of_memory(log: Path) -> Cause | None:
+    """The first line that says that a program was killed for memory, or had none; None where no line does."""
+    return next((c for c in find(log) if _SHORT_OF_MEMORY.search(c.text.encode())), None)
 
 
 def tail(log: Path, lines: int) -> tuple[Cause, ...]:

@@ -30,7 +30,7 @@ def options(
         time_limit=time_limit,
         events=folder / "events.jsonl",
         durations=folder / "durations.json",
-        logs=folder / "logs",
+        logs={n: folder / "logs" / f"{n}.log" for n in ("hanging",)},
         place=folder,
     )
 
@@ -149,7 +149,7 @@ def test_a_step_out_of_memory_runs_again_with_half_the_jobs_and_it_is_said(
     run.run(whole, {"a": work}, options(tmp_path)).require()
     assert jobs == [4, 2, 1]
     said = capsys.readouterr().err
-    assert "a: a compiler was killed; again with 2 compile jobs instead of 4" in said
+    assert "a compiler was killed; again with 2 compile jobs instead of 4" in said
     assert "again with 1 compile job instead of 2" in said
     retried = [e for e in events.last_run(tmp_path / "events.jsonl") if isinstance(e, events.StepRetried)]
     assert [e.jobs for e in retried] == [2, 1]

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from cairn import venv
-from cairn.build import plan, scheduler
+from cairn.build import execution, plan
 from cairn.build.model import BuildRequest, BuiltWheel, InstalledSdk
 from cairn.errors import BuildError, SourceError
 from cairn.rocm.install import SdkInfo
@@ -93,7 +93,7 @@ def demo(request_for: MakeRequest, sdk: InstalledSdk) -> Demo:
 
 
 def built(request: BuildRequest) -> BuiltWheel:
-    (wheel,) = scheduler.run(plan.make(request))
+    (wheel,) = execution.run(plan.make(request))
     return wheel
 
 
@@ -285,7 +285,7 @@ def test_a_tree_edited_after_it_was_planned_gives_no_wheel_to_the_cache(demo: De
     tree = demo().checkouts["demo"]
     made = plan.make(demo())
     (tree / "demo" / "__init__.py").write_text("EDITED = 1\n")
-    (wheel,) = scheduler.run(made)
+    (wheel,) = execution.run(made)
     assert members(wheel)["demo/__init__.py"] == "EDITED = 1\n"
     assert not built(clone(demo(), tmp_path / "clean")).cached
 
@@ -335,11 +335,11 @@ def test_what_a_project_hipifies_for_one_variant_is_not_there_for_the_next(demo:
 
     cpu, rocm = at_build(demo()), at_build(demo(rocm=True))
     before = plan.make(cpu).steps[0].key
-    scheduler.run(plan.make(rocm))
+    execution.run(plan.make(rocm))
     assert (tree / "demo/hip/a.hip").exists()
     assert plan.make(cpu).steps[0].key == before
-    (built,) = scheduler.run(plan.make(cpu))
+    (built,) = execution.run(plan.make(cpu))
     assert not built.cached
     assert built.identity == before
-    (again,) = scheduler.run(plan.make(rocm))
+    (again,) = execution.run(plan.make(rocm))
     assert again.cached

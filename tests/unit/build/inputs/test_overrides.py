@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cairn import stack as stacks
-from cairn.build import job, outputs, plan, scheduler
+from cairn.build import execution, job, outputs, plan
 from cairn.build.inputs import overrides
 from cairn.build.model import BuildRequest, Job
 from cairn.cli import build, ci, main
@@ -84,7 +84,7 @@ def test_a_build_sees_what_is_given_to_it(request_for: MakeRequest, monkeypatch:
         request_for(a=SAYING), "USE_FBGEMM=0", "a:USE_X={not a placeholder}", "OPT=1", "a:OPT=2"
     )
     with pytest.raises(BuildError) as caught:
-        scheduler.run(plan.make(request))
+        execution.run(plan.make(request))
     assert "it sees 0 {not a placeholder} 2" in caught.value.tail
 
 
@@ -96,7 +96,7 @@ def test_it_replaces_a_constant_of_the_stack(request_for: MakeRequest) -> None:
         request.stack, projects=(msgspec.structs.replace(project, environment=given),)
     )
     with pytest.raises(BuildError) as caught:
-        scheduler.run(plan.make(with_env(dataclasses.replace(request, stack=stack), "USE_X=OFF")))
+        execution.run(plan.make(with_env(dataclasses.replace(request, stack=stack), "USE_X=OFF")))
     assert "it sees None OFF None" in caught.value.tail
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cairn.build import plan, scheduler
+from cairn.build import execution, plan
 from cairn.cli import main
 from cairn.errors import BuildError
 from helpers.build import MakeRequest
@@ -47,7 +47,7 @@ def test_a_failure_ends_the_build_beside_it_and_is_what_is_reported(
     up = str(tmp_path / "up")
     request = request_for(slow=SLOW.format(up=up), failing=FAILING.format(up=up))
     with pytest.raises(BuildError, match="building failing failed") as caught:
-        scheduler.run(plan.make(request))
+        execution.run(plan.make(request))
     assert any("the reason it failed" in line for line in caught.value.tail)
     assert caught.value.log == request.output_dir / "logs" / "failing.log"
     assert not list(request.output_dir.glob("*.whl"))
@@ -57,7 +57,7 @@ def test_the_cause_is_shown_however_far_above_the_end_of_the_log_it_stands(
     request_for: MakeRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(BuildError) as caught:
-        scheduler.run(plan.make(request_for(a=CAUSED)))
+        execution.run(plan.make(request_for(a=CAUSED)))
     (cause,) = caught.value.causes
     number = int(cause.split(":")[1])
     assert caught.value.log is not None
@@ -74,7 +74,7 @@ def test_a_broken_pyproject_is_one_clear_line(request_for: MakeRequest) -> None:
     request = request_for(a="")
     (request.checkouts["a"] / "pyproject.toml").write_text("[build-system\n")
     with pytest.raises(BuildError, match="building a failed") as caught:
-        scheduler.run(plan.make(request))
+        execution.run(plan.make(request))
     assert "pyproject.toml" in caught.value.tail[-1]
 
 
@@ -84,7 +84,7 @@ def test_a_log_that_cannot_be_written_is_not_called_a_failed_build(request_for: 
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, before[1]))
     try:
         with pytest.raises(OSError, match="too large"):
-            scheduler.run(made)
+            execution.run(made)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
@@ -112,5 +112,5 @@ def test_what_setuptools_would_add_again_is_removed_where_it_builds(
         stack, projects=tuple(msgspec.structs.replace(p, source_dirs=(".", "python")) for p in stack.projects)
     )
     with pytest.raises(BuildError) as caught:
-        scheduler.run(plan.make(dataclasses.replace(request, stack=stack)))
+        execution.run(plan.make(dataclasses.replace(request, stack=stack)))
     assert f"build holds {kept}" in caught.value.tail

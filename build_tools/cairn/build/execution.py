@@ -1,0 +1,251 @@
+"""Carries plans out: their steps become one graph, and what the cache does not have is built.
+
+The engine (`cairn.build.engine`) decides what starts when. Here is what a step of a build is to it: which
+tree it must be alone in, how many jobs and how much memory its compilers take, and what it does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import files, platforms
+from cairn.build import build_project, plan
+from cairn.build.engine import durations, events, policy
+from cairn.build.engine import run as engine
+from cairn.build.engine.run import Running
+from cairn.build.engine.step import Graph, Step
+from cairn.build.model import BuiltWheel
+from cairn.build.plan import BuildStep, Plan
+from cairn.errors import UsageError, WheelError
+from cairn.output import console
+from cairn.wheels import wheelset as wheel_sets
+from cairn.wheels.contents import binaries
+from cairn.wheels.metadata import wheel_info
+
+_SPARE = 1.25  # of the memory that was measured for a compile job: the next file may be larger
+
+
+def run(made: Plan) -> tuple[BuiltWheel, ...]:
+    """Carry one plan out; see `run_all`."""
+    return run_all((made,))[0]
+
+
+def run_all(
+    plans: Sequence[Plan], *, labels: Sequence[str] = (), output_dir: Path | None = None
+) -> tuple[tuple[BuiltWheel, ...], ...]:
+    """Build what the cache does not have, and put every wheel into the output folder of its plan.
+
+    Finished wheels stay in the cache, so that the next run carries on.
+
+    Args:
+        plans: one for each variant; the first says how they are run.
+        labels: what tells the variants from each other, where there are several.
+        output_dir: receives `events.jsonl`; None for the output folder of the first plan.
+
+    Raises:
+        BuildError: a step failed; it has the log and its last lines.
+        WheelError: a wheel was built but is not what was asked for.
+        ProblemsError: several steps failed.
+        SystemFailureError: the disk is too small for what the steps have needed before.
+    """
+    first = plans[0].request
+    folder = output_dir or first.output_dir
+    for each in plans:
+        each.request.output_dir.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    record = first.cache_dir.with_name("durations.json")
+    tasks = tasks_of(plans, labels)
+    graph = graph_of(tasks, durations.read(record))
+    resumed = _finished(folder / events.FILE_NAME) if first.run.resume else frozenset()
+    options = engine.Options(
+        limits=policy.Limits(cores=first.jobs, memory=first.run.max_memory or platforms.here.memory_free()),
+        keep_going=first.run.keep_going,
+        time_limit=first.run.time_limit,
+        events=folder / events.FILE_NAME,
+        durations=record,
+        logs={task.name: log_of(task.made.request.output_dir, task.step.project.name) for task in tasks},
+        place=first.cache_dir.parent,
+    )
+    run = _Run(trees=set(), built={}, resumed=resumed, digests=graph.digests)
+    work = {task.name: functools.partial(_one, task, run) for task in tasks}
+    outcome = engine.run(graph, work, options)
+    first.wheel_cache.bound()
+    outcome.require()
+    return tuple(tuple(outcome.results[task.name] for task in tasks if task.made is each) for each in plans)
+
+
+def log_of(output_dir: Path, project: str) -> Path:
+    """Where the log of a project's last build is."""
+    return output_dir / "logs" / f"{project}.log"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A step of a plan, by the name that it has in the whole run.
+
+    Attributes:
+        name: such as `build torch`, or `build torch [gfx942 3.12]` where there are several variants.
+        made: the plan that it is of.
+        step: what is built.
+        needs: by project, the names of the tasks that come first.
+    """
+
+    name: str
+    made: Plan
+    step: BuildStep
+    needs: Mapping[str, str]
+
+
+def tasks_of(plans: Sequence[Plan], labels: Sequence[str] = ()) -> tuple[Task, ...]:
+    """The steps of all plans, each with a name of its own."""
+    found = []
+    for made, label in zip(plans, labels or [""] * len(plans), strict=True):
+        end = f" [{label}]" if label else ""
+        found += [
+            Task(
+                name=f"build {step.project.name}{end}",
+                made=made,
+                step=step,
+                needs={name: f"build {name}{end}" for name in step.needs},
+            )
+            for step in made.steps
+        ]
+    return tuple(found)
+
+
+def graph_of(tasks: Sequence[Task], known: durations.Durations) -> Graph:
+    """The tasks as the engine sees them.
+
+    Args:
+        tasks: all of a run.
+        known: what steps took before.
+    """
+    return Graph(tuple(_step_of(task, known) for task in tasks))
+
+
+def _step_of(task: Task, known: durations.Durations) -> Step:
+    request, name = task.made.request, task.step.project.name
+    measured = known.memory("build", name)
+    return Step(
+        name=task.name,
+        kind="build",
+        project=name,
+        needs=tuple(task.needs.values()),
+        inputs={"key": task.step.key},
+        cores=request.jobs,
+        memory=policy.MEMORY_PER_JOB if measured is None else int(measured * _SPARE),
+        disk=0 if task.step.hit else known.disk("build", name),
+        seconds=0.0 if task.step.hit else None,
+        # Of a tree there is one copy, and a build writes into it.
+        exclusive=(f"tree:{task.step.checkout.resolve()}",),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """What the steps of a run know of each other.
+
+    Attributes:
+        trees: those in which one of them has built.
+        built: wheels by the names of their tasks.
+        resumed: digests of steps that an earlier run has finished, and that need not be done again.
+        digests: of all steps.
+    """
+
+    trees: set[Path]
+    built: dict[str, BuiltWheel]
+    resumed: frozenset[str]
+    digests: Mapping[str, str]
+
+
+def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
+    """The wheel of one step, in the output folder: from the cache, else built now."""
+    started, request = time.time(), task.made.request
+    step = _as_it_is_now(task, run)
+    built = {project: run.built[name] for project, name in task.needs.items()}
+    hit = step.hit
+    if hit is None and run.digests[task.name] in run.resumed:
+        hit = request.wheel_cache.get(step.key, private=step.private)
+    if hit is not None:
+        which = "cache that machines share" if hit.origin == "shared" else "cache"
+        running.keep(f"nothing changed, wheel taken from the {which}")
+    else:
+        run.trees.add(step.checkout)
+        try:
+            with console.current().stage(task.name) as stage:
+                hit = build_project.build(step, request, built, stage, running=running)
+        finally:
+            _fold(task, running)
+    wheel = request.output_dir / hit.wheel.name
+    _remove_others(wheel, step)
+    if not (wheel.exists() and wheel.samefile(hit.wheel)):
+        files.link_or_copy(hit.wheel, wheel)
+    made = BuiltWheel(
+        project=step.project.name,
+        wheel=wheel,
+        sha256=hit.sha256,
+        version=wheel_info.read(wheel).version,
+        targets=binaries.targets_of(wheel),
+        seconds=hit.seconds,
+        started=started,
+        ended=time.time(),
+        identity=hit.identity,
+        cached=hit.origin != "built",
+        origin=hit.origin,
+        builder=hit.entry.builder,
+    )
+    run.built[task.name] = made
+    return made
+
+
+def _as_it_is_now(task: Task, run: _Run) -> BuildStep:
+    """The step as it was planned, or anew where the run itself has changed what it starts from."""
+    step = task.step
+    needs = {project: run.built[name].identity for project, name in task.needs.items()}
+    if needs == step.needs and step.checkout not in run.trees:
+        return step
+    return plan.step_of(task.made.request, step.project, needs=needs)
+
+
+def _fold(task: Task, running: Running) -> None:
+    """Have the whole log of a step in that of CI, where it can be folded."""
+    if running.log is None or console.current().verbose:
+        return
+    with contextlib.suppress(OSError), running.log.open(encoding="utf-8", errors="replace") as lines:
+        console.current().fold(f"log of {task.name}", lines)
+
+
+def _finished(path: Path) -> frozenset[str]:
+    """The digests of the steps that the last run finished, if it did not come to its end itself."""
+    last = events.last_run(path)
+    if not last or any(isinstance(e, events.RunEnded) and e.ending == "done" for e in last):
+        return frozenset()
+    return frozenset(
+        e.digest for e in last if isinstance(e, events.StepEnded) and e.ending in ("done", "kept")
+    )
+
+
+def _remove_others(wheel: Path, step: BuildStep) -> None:
+    """Remove the wheels that earlier builds of a project for the same Python left in the output folder.
+
+    `pip install --find-links` would choose among them. A file that is not known to be ours stays.
+    """
+    # {distribution}-{version}(-{build})?-{python}-{abi}-{platform}.whl (PEP 427)
+    name, _, rest = wheel.name.partition("-")
+    tag = "-".join(rest.split("-")[-3:-1])
+    others = [other for other in wheel.parent.glob(f"{name}-*-{tag}-*.whl") if other != wheel]
+    ours: dict[str, str] = {}
+    if others:  # the wheels of the last build that came to its end here
+        with contextlib.suppress(UsageError, WheelError):
+            ours = {w.file_name: w.sha256 for w in wheel_sets.read(wheel.parent / "set.json").wheels}
+    for other in others:
+        if ours.get(other.name) == files.sha256_of(other):
+            console.current().info(f"  {other.name} is replaced by the new wheel of {step.project.name}")
+            other.unlink()
+        else:
+            console.current().warn(f"{other} is not a wheel of an earlier build here, and stays")
