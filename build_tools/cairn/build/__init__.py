@@ -3,5 +3,6 @@
 Takes a `model.Job` (what a user asks for), gives `model.BuiltWheel`s with `manifest.json` and `set.json`
 beside them: `job.run`, and `job.plan_of` for what it would do. Their way: `job` checks (`preflight`) and
 resolves the job (targets, SDK, version suffix), `plan` computes each project's key over `inputs` and asks the
-`cache`, `scheduler` runs the steps that are left, `build_project` and `postprocess` make one wheel.
+`cache`, `execution` has the `engine` run the steps that are left, `build_project` and `postprocess` make one
+wheel.
 """

@@ -74,7 +74,6 @@ def run_all(
     run = _Run(trees=set(), built={}, resumed=resumed, digests=graph.digests)
     work = {task.name: functools.partial(_one, task, run) for task in tasks}
     outcome = engine.run(graph, work, options)
-    first.wheel_cache.bound()
     outcome.require()
     return tuple(tuple(outcome.results[task.name] for task in tasks if task.made is each) for each in plans)
 

@@ -144,7 +144,7 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
         staging_url = keys.index_url(server.url, STAGING)
         installed = _install_sdk(request, asked, sdk_dists, staging_url, timeline) if sdk_dists else None
         wheels = job.build(asked, installed, trees=checkouts)
-        for wheel in wheels:  # they were shown by the scheduler, side by side
+        for wheel in wheels:  # they were shown by the engine, side by side
             mark: console.Mark = "kept" if wheel.cached else "done"
             detail = "from the cache" if wheel.cached else ""
             timeline.add(f"build {wheel.project}", wheel.started, wheel.ended, mark=mark, detail=detail)
