@@ -167,7 +167,7 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
     started, request = time.time(), task.made.request
     step = _as_it_is_now(task, run)
     built = {project: run.built[name] for project, name in task.needs.items()}
-    hit = step.hit
+    hit, counted = step.hit, None
     if hit is None and run.digests[task.name] in run.resumed:
         hit = request.wheel_cache.get(step.key, private=step.private)
     if hit is not None:
@@ -177,7 +177,9 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
         run.trees.add(step.checkout)
         try:
             with console.current().stage(task.name) as stage:
-                hit = build_project.build(step, request, built, stage, running=running)
+                hit, counted = build_project.build(step, request, built, stage, running=running)
+            if counted is not None:
+                console.current().info(f"  {step.project.name}: {counted}")
         finally:
             _fold(task, running)
     wheel = request.output_dir / hit.wheel.name
@@ -197,6 +199,7 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
         cached=hit.origin != "built",
         origin=hit.origin,
         builder=hit.entry.builder,
+        compiler_cache=counted,
     )
     run.built[task.name] = made
     return made
