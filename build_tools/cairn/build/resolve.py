@@ -94,7 +94,9 @@ def _options(source: PackageSource) -> list[str]:
     if source.index_url:
         words += ["--default-index", source.index_url]
     for link in source.find_links:
-        # uv refuses a folder that does not exist, which pip only warns of.
-        if "://" in link or Path(link).is_dir():
+        # uv refuses a folder that does not exist, which pip only warns of, and splits a path at its commas.
+        if "://" in link:
             words += ["--find-links", link]
+        elif Path(link).is_dir():
+            words += ["--find-links", Path(link).absolute().as_uri()]
     return [*words, "--prerelease", "allow"] if source.pre else words

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments, build_cache, build_options, build_plan, build_variants
+from cairn.cli import arguments, build_cache, build_log, build_options, build_plan, build_variants
 from cairn.cli.parser import add_command, add_commands
 from cairn.output import console
 
@@ -47,6 +47,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     _add_options(plan)
     build_plan.add_plan(plan)
     build_cache.add_to(commands)
+    build_log.add_to(commands)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +68,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--env-dir", type=arguments.new_folder, metavar="DIR", help="where environments are kept"
     )
     build_cache.add_cache_store(parser)
+    build_options.add_running(parser)
     arguments.add_json(parser)
     build_variants.add_variants(parser)
 
@@ -116,6 +118,7 @@ def _job(options: argparse.Namespace) -> Job:
         build_env=tuple(options.build_env),
         env_dir=options.env_dir,
         shared_cache=build_cache.shared_cache(options),
+        run=build_options.run_options(options),
     )
 
 

@@ -1,0 +1,129 @@
+"""`cairn build log`: what the last build did, and what a project's tools wrote."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cairn.cli import arguments
+from cairn.cli.parser import Subparsers, add_command
+from cairn.errors import UsageError
+from cairn.output import console
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cairn.build.engine.events import AnyEvent
+
+
+def add_to(commands: Subparsers) -> None:
+    """Add `log`."""
+    parser = add_command(
+        commands,
+        "log",
+        _log,
+        about="show the log of a project, or what the last build did",
+        example="cairn build log torch --causes --output-dir out",
+    )
+    parser.add_argument(
+        "project", nargs="?", help="whose log (default: how each step of the last build ended)"
+    )
+    parser.add_argument(
+        "--causes", action="store_true", help="only the first lines of the log that say why it failed"
+    )
+    parser.add_argument(
+        "--output-dir", type=arguments.folder, required=True, metavar="DIR", help="output folder of the build"
+    )
+    arguments.add_json(parser)
+
+
+def _log(options: argparse.Namespace) -> int:
+    folder: Path = options.output_dir
+    if options.project is None:
+        if options.causes:
+            raise UsageError("--causes is of the log of one project", tip="name the project")
+        return _show_run(folder, as_json=options.json)
+    log = _log_of(folder, options.project)
+    if options.causes:
+        return _show_causes(log, as_json=options.json)
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        if options.json:
+            console.current().json({"log": str(log), "lines": [line.rstrip("\n") for line in lines]})
+        else:
+            for line in lines:
+                console.current().out(line.rstrip("\n"))
+    return 0
+
+
+def _log_of(folder: Path, project: str) -> Path:
+    """The log of a project.
+
+    Raises:
+        UsageError: there is none.
+    """
+    from cairn.output import wording
+
+    known = sorted(path.stem for path in (folder / "logs").glob("*.log"))
+    if project in known:
+        return folder / "logs" / f"{project}.log"
+    raise UsageError(
+        f"{folder} has no log of {project[:100]}",
+        tip=wording.did_you_mean(project, known, what="logs there"),
+    )
+
+
+def _show_causes(log: Path, *, as_json: bool) -> int:
+    from cairn.build.log import causes
+
+    found = causes.find(log)
+    if as_json:
+        console.current().json([{"line": cause.number, "text": cause.text} for cause in found])
+        return 0
+    for cause in found:
+        console.current().out(f"{log}:{cause.number}: {cause.text}")
+    if not found:
+        console.current().info(f"{log}: no line says that something failed")
+    return 0
+
+
+def _show_run(folder: Path, *, as_json: bool) -> int:
+    """How each step of the last run ended.
+
+    Raises:
+        UsageError: there was no run.
+    """
+    from cairn import datafile
+    from cairn.build.engine import events
+
+    found = events.last_run(folder / events.FILE_NAME)
+    if not found:
+        raise UsageError(f"no build has written into {folder} yet", tip="name its --output-dir")
+    if as_json:
+        console.current().json([datafile.to_plain(event) for event in found])
+        return 0
+    rows = [
+        (
+            event.step,
+            event.ending,
+            console.clock(event.seconds) if event.seconds else "-",
+            console.size(event.memory) if event.memory else "-",
+            event.why,
+        )
+        for event in found
+        if isinstance(event, events.StepEnded)
+    ]
+    console.current().table(("step", "ended", "time", "memory", "why"), rows)
+    console.current().info(_summary(found))
+    return 0
+
+
+def _summary(found: Sequence[AnyEvent]) -> str:
+    from cairn.build.engine import events
+
+    begun = datetime.fromtimestamp(found[0].at, tz=UTC)
+    programs = sum(isinstance(event, events.ProgramStarted) for event in found)
+    last = found[-1]
+    how = last.ending if isinstance(last, events.RunEnded) else "killed, or still running"
+    return f"begun {begun:%Y-%m-%d %H:%M:%S} UTC, {how}; {programs or 'no'} programs started"
