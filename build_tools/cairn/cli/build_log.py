@@ -58,16 +58,20 @@ def _log(options: argparse.Namespace) -> int:
 
 
 def _log_of(folder: Path, project: str) -> Path:
-    """The log of a project.
+    """The log of a project, or of one of its variants: `torch [gfx942 3.12]`.
 
     Raises:
         UsageError: there is none.
     """
+    from cairn.build.engine import events
     from cairn.output import wording
 
-    known = sorted(path.stem for path in (folder / "logs").glob("*.log"))
+    known = {path.stem: path for path in sorted((folder / "logs").glob("*.log"))}
+    for event in events.last_run(folder / events.FILE_NAME):
+        if isinstance(event, events.StepStarted) and event.log and Path(event.log).is_file():
+            known[event.step.removeprefix("build ")] = Path(event.log)
     if project in known:
-        return folder / "logs" / f"{project}.log"
+        return known[project]
     raise UsageError(
         f"{folder} has no log of {project[:100]}",
         tip=wording.did_you_mean(project, known, what="logs there"),

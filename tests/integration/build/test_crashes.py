@@ -63,6 +63,7 @@ def contents(wheels: dict[str, bytes]) -> dict[str, bytes]:
     return found
 
 
+@pytest.mark.slow
 def test_the_runner_is_killed(builds: SmallBuilds, undisturbed: dict[str, bytes]) -> None:
     with builds.holding(), builds.started() as program:
         wait_for(lambda: builds.processes("cc1plus"))
@@ -74,6 +75,7 @@ def test_the_runner_is_killed(builds: SmallBuilds, undisturbed: dict[str, bytes]
     assert_right(builds, undisturbed)
 
 
+@pytest.mark.slow
 def test_a_compiler_is_killed(builds: SmallBuilds, undisturbed: dict[str, bytes]) -> None:
     with builds.holding(), builds.started("--jobs", "2") as program:
         wait_for(lambda: len(builds.processes("cc1plus")) >= 2)
@@ -88,6 +90,7 @@ def test_a_compiler_is_killed(builds: SmallBuilds, undisturbed: dict[str, bytes]
     assert_right(builds, undisturbed)
 
 
+@pytest.mark.by_hand
 def test_pip_is_killed(builds: SmallBuilds, undisturbed: dict[str, bytes]) -> None:
     def pip() -> list[int]:
         return builds.processes("-m pip")
@@ -101,6 +104,7 @@ def test_pip_is_killed(builds: SmallBuilds, undisturbed: dict[str, bytes]) -> No
     assert_right(builds, undisturbed)
 
 
+@pytest.mark.slow
 def test_a_step_hangs(builds: SmallBuilds, undisturbed: dict[str, bytes]) -> None:
     with builds.holding():
         started = time.monotonic()
@@ -114,6 +118,7 @@ def test_a_step_hangs(builds: SmallBuilds, undisturbed: dict[str, bytes]) -> Non
     assert_right(builds, undisturbed)
 
 
+@pytest.mark.by_hand
 def test_an_interrupt_ends_all_that_runs_within_five_seconds(
     builds: SmallBuilds, undisturbed: dict[str, bytes]
 ) -> None:
@@ -129,6 +134,7 @@ def test_an_interrupt_ends_all_that_runs_within_five_seconds(
     assert_right(builds, undisturbed)
 
 
+@pytest.mark.by_hand
 def test_memory_is_short(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
     # Each compiler may have its share of 120 MB of address space, which is too little for two of them.
     builds = small_builds.make(tmp_path / "short", before="ulimit -v $$((120000 / MAX_JOBS)); ")
@@ -151,6 +157,7 @@ def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.by_hand
 def test_the_disk_of_a_tree_is_full(builds: SmallBuilds, undisturbed: dict[str, bytes]) -> None:
     with small_disk(builds.folder / "trees" / "base" / "build", 4):
         done = builds.run()
@@ -159,6 +166,7 @@ def test_the_disk_of_a_tree_is_full(builds: SmallBuilds, undisturbed: dict[str, 
     assert_right(builds, undisturbed)
 
 
+@pytest.mark.by_hand
 def test_the_disk_of_the_output_is_full(builds: SmallBuilds, undisturbed: dict[str, bytes]) -> None:
     with small_disk(builds.output, 8):
         done = builds.run()
