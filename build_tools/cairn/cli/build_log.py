@@ -33,9 +33,7 @@ def add_to(commands: Subparsers) -> None:
     parser.add_argument(
         "--causes", action="store_true", help="only the first lines of the log that say why it failed"
     )
-    parser.add_argument(
-        "--output-dir", type=arguments.folder, required=True, metavar="DIR", help="output folder of the build"
-    )
+    arguments.add_output_dir(parser)
     arguments.add_json(parser)
 
 

@@ -172,13 +172,9 @@ def test_what_is_not_a_failure_of_the_step_ends_everything(tmp_path: Path) -> No
     with pytest.raises(OSError, match="No space left"):
         run.run(whole, work, options(tmp_path, keep_going=True))
     assert endings(tmp_path)["slow"] == "stopped"
-    assert events.last_run(tmp_path / "events.jsonl")[-1] == events.RunEnded(
-        ending="stopped",
-        **{
-            name: getattr(events.last_run(tmp_path / "events.jsonl")[-1], name)
-            for name in ("run", "at", "seconds")
-        },
-    )
+    last = events.last_run(tmp_path / "events.jsonl")[-1]
+    assert isinstance(last, events.RunEnded)
+    assert last.ending == "stopped"
 
 
 def test_what_steps_took_is_there_for_the_next_run(tmp_path: Path) -> None:
