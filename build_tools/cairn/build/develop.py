@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import files, venv
-from cairn.build import backend, build_project, cache, environments, job, plan, scheduler
+from cairn.build import backend, build_project, cache, environments, execution, job, plan
 from cairn.build.inputs import leftovers, source_tree, toolchain, variables
 from cairn.build.model import BuildRequest, BuiltWheel, CacheStatistics, Job
 from cairn.build.plan import BuildStep, Plan
@@ -62,7 +62,7 @@ def run(asked: Job, wanted: str, *, folder: Path | None = None) -> Developed:
     made = plan.make(request)
     step = next(step for step in made.steps if step.project.name == project.name)
     needed = Plan(request=request, steps=tuple(each for each in made.steps if each is not step))
-    built = {wheel.project: wheel for wheel in (scheduler.run(needed) if needed.steps else ())}
+    built = {wheel.project: wheel for wheel in (execution.run(needed) if needed.steps else ())}
     place = folder or request.work_dir / project.name / "develop"
     with console.current().stage(f"build {project.name} in {step.checkout}") as stage:
         counted = _build(step, request, built, place, stage)

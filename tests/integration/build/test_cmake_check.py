@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.build import plan, scheduler
+from cairn.build import execution, plan
 from cairn.build.model import BuildRequest
 from cairn.errors import BuildError
 from cairn.stack import Environment, Origin, Project, Stack
@@ -61,5 +61,5 @@ def test_a_build_that_was_configured_differently_stops_before_it_compiles(
     )
     began = time.monotonic()
     with pytest.raises(BuildError, match="CMake has configured torch differently: USE_ROCM is OFF, and ON"):
-        scheduler.run(plan.make(request))
+        execution.run(plan.make(request))
     assert time.monotonic() - began < 250

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cairn import process
-from cairn.build import plan, scheduler
+from cairn.build import execution, plan
 from cairn.build.compiler_cache import compilers, launchers, programs
 from cairn.build.model import BuildRequest, BuiltWheel, CompilerCache
 from cairn.stack import Environment, Origin, Project, Stack
@@ -90,7 +90,7 @@ def build(tmp_path: Path) -> Callable[..., BuiltWheel]:
             clean=True,
             compiler_cache=cache,
         )
-        (wheel,) = scheduler.run(plan.make(request))
+        (wheel,) = execution.run(plan.make(request))
         return wheel
 
     return of

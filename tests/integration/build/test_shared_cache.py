@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.build import plan, scheduler
+from cairn.build import execution, plan
 from cairn.build.cache import SharedCache
 from cairn.build.cache import entry as entries
 from cairn.build.model import BuildRequest, BuiltWheel
@@ -67,7 +67,7 @@ def built(tmp_path: Path) -> int:
 
 
 def run(request: BuildRequest) -> tuple[BuiltWheel, ...]:
-    return scheduler.run(plan.make(request))
+    return execution.run(plan.make(request))
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cairn.build import plan, scheduler
+from cairn.build import execution, plan
 from cairn.build.graph import steps
 from cairn.build.graph.steps import PlanGraph
 from cairn.build.model import BuildRequest
@@ -59,7 +59,7 @@ def test_a_plan_says_what_is_new_what_changed_and_what_follows_from_it(request_:
         "build a": "build: never built before",
         "build b": "build: never built before",
     }
-    scheduler.run(plan.make(request_))
+    execution.run(plan.make(request_))
     assert said(graph(request_))["build b"] == "cached: nothing changed"
     edited = request_.checkouts["a"] / "backend.py"
     edited.write_text(edited.read_text() + "# edited\n")
@@ -88,7 +88,7 @@ def test_a_plan_says_what_is_new_what_changed_and_what_follows_from_it(request_:
 def test_from_what_to_what(
     request_: BuildRequest, changes: dict[str, object], name: str, before: str | None, now: str
 ) -> None:
-    scheduler.run(plan.make(request_))
+    execution.run(plan.make(request_))
     changed = dataclasses.replace(request_, **changes)  # type: ignore[arg-type]
     (only,) = graph(changed).find("a").explanation.differences
     assert (only.name, only.before, only.now) == (name, before, now)
@@ -97,7 +97,7 @@ def test_from_what_to_what(
 def test_the_compiler_and_its_flags_are_named(
     request_: BuildRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scheduler.run(plan.make(request_))
+    execution.run(plan.make(request_))
     monkeypatch.setenv("CXXFLAGS", "-O3")
     found = graph(request_).find("a").explanation
     assert [(one.name, one.before, one.now) for one in found.differences] == [
@@ -112,7 +112,7 @@ def test_a_wheel_of_the_same_variant_is_compared_before_a_later_one_of_another(
     own = request_.python
     other = dataclasses.replace(own, version="3.99", release="3.99.0")
     second = dataclasses.replace(request_, python=other)
-    scheduler.run(plan.make(request_))
+    execution.run(plan.make(request_))
     assert said(graph(second))["build a"] == (
         f"build: Python {other.tag}, not {own.tag}; the compilers or their settings changed"
     )
@@ -155,7 +155,7 @@ def test_a_digest_covers_all_that_a_step_rests_on(request_: BuildRequest) -> Non
 
     before = digests(graph(request_))
     assert digests(graph(request_)) == before
-    scheduler.run(plan.make(request_))
+    execution.run(plan.make(request_))
     assert digests(graph(request_)) == before  # whether the cache has the wheel is no input
     edited = request_.checkouts["b"] / "backend.py"
     edited.write_text(edited.read_text() + "# edited\n")
