@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -78,24 +79,31 @@ for number in (signal.SIGTERM, signal.SIGKILL):
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._left = False
+        self._lock = threading.Lock()
 
     def tell(self, sign: str, pid: int) -> None:
         """Note a group that has begun (`+`) or ended (`-`)."""
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", self.program],
-                bufsize=0,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        if self._process.stdin is not None:
-            with contextlib.suppress(OSError):  # someone has killed it: we do without
-                self._process.stdin.write(f"{sign}{pid}\n".encode())
+        with self._lock:
+            if self._left:
+                return
+            if self._process is None:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-c", self.program],
+                    bufsize=0,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            if self._process.stdin is not None:
+                with contextlib.suppress(OSError):  # someone has killed it: we do without
+                    self._process.stdin.write(f"{sign}{pid}\n".encode())
 
     def leave(self) -> None:
         """End it; nothing is left that it would have to end."""
+        with self._lock:
+            self._left = True
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
@@ -107,13 +115,13 @@ _guards: list[_Guard] = []
 
 def guard(child: subprocess.Popen[bytes]) -> None:
     """See `System.guard`."""
-    for each in _guards:
+    for each in tuple(_guards):
         each.tell("+", child.pid)
 
 
 def unguard(child: subprocess.Popen[bytes]) -> None:
     """See `System.unguard`."""
-    for each in _guards:
+    for each in tuple(_guards):
         each.tell("-", child.pid)
 
 

@@ -198,20 +198,26 @@ class _Run(Generic[T]):
         )
         ending: events.Ending = "stopped"
         try:
-            with platforms.here.guarding(), self._pool:
+            with platforms.here.guarding(), self._pool, self._stopping():
                 while self._ready or self._running:
                     self._start()
                     self._wait()
             ending = "failed" if self._failures else "done"
         finally:
-            # However it ends: nothing that we have started goes on.
-            self._stop()
             if self._options.durations:
                 durations.add(self._options.durations, self._records)
             self._log.write(
                 events.RunEnded(ending=_of_run(ending), seconds=round(time.monotonic() - began, 3))
             )
         return Outcome(results=self._results, failures=self._failures, skipped=self._skipped)
+
+    @contextlib.contextmanager
+    def _stopping(self) -> Iterator[None]:
+        """However the block ends, nothing that was started in it goes on."""
+        try:
+            yield
+        finally:
+            self._stop()
 
     def _start(self) -> None:
         busy = {name: (t.running.step, t.running.jobs) for name, t in self._running.items()}
