@@ -92,6 +92,29 @@ class Environment(datafile.Value):
         return {**self.always, **on_system, **(self.cpu if cpu else {**self.rocm, **for_gpu})}
 
 
+class Download(datafile.Value):
+    """A file that a build would fetch by itself; it is fetched before where a variable names it.
+
+    Attributes:
+        name: in `{download:NAME}`, which stands for its folder in variables.
+        url: its address; groups of `pattern` stand in braces.
+        sha256: of the file; without one, a group of that name, else what the first fetch gave.
+        file: a file of the tree that says which one it is.
+        pattern: a regular expression with named groups, looked for in `file`; `.` matches a line's end, too. A
+            tree without it does without the download, and without the variables that name it.
+        unpack: the build gets the folder of what is in it.
+        feature: it is needed where this one of the stack's features is on; everywhere where it is None.
+    """
+
+    name: str
+    url: str
+    sha256: str | None = None
+    file: str | None = None
+    pattern: str = ""
+    unpack: bool = True
+    feature: str | None = None
+
+
 class Project(datafile.Value):
     """One upstream repository that becomes one wheel.
 
@@ -115,6 +138,7 @@ class Project(datafile.Value):
         config_settings: `-C` settings for its build backend.
         cmake: values that its CMakeCache.txt must have once CMake has configured; where it has others, the
             build stops. The user's variables of these names (`--build-env`) are taken instead.
+        downloads: files that its build would fetch by itself.
         needs: names of the projects whose wheels must be installed to build it.
         requires: requirements its METADATA must name, as templates; they are exact pins.
         requires_rocm: likewise, only for GPU targets.
@@ -141,6 +165,7 @@ class Project(datafile.Value):
     build_requires_file: str | None = None
     config_settings: Mapping[str, str] = msgspec.field(default_factory=dict)
     cmake: Environment = msgspec.field(default_factory=Environment)
+    downloads: tuple[Download, ...] = ()
     needs: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     requires_rocm: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from pathlib import Path
 import build as pypa_build
 
 from cairn import files, process, venv
-from cairn.build import cmake_check, environments, resolve
+from cairn.build import cmake_check, downloads, environments, resolve
 from cairn.build.compiler_cache import session
 from cairn.build.engine.run import OutOfMemoryError
 from cairn.build.inputs import source_tree, variables
@@ -52,29 +52,37 @@ def requirements_of(step: BuildStep, request: BuildRequest) -> tuple[str, ...]:
 
 
 def require_resolvable(plans: Sequence[Plan]) -> None:
-    """Resolve the build requirements of all steps that will run, before the first compiles for an hour.
+    """Resolve the build requirements of all steps that will run, and fetch what their builds would fetch.
+
+    So nothing of this is found after the first has compiled for an hour.
 
     Raises:
         BuildError: those of one contradict each other, or no index has one of them.
         NetworkError: an index could not be reached.
         ProblemsError: several.
     """
-    asked = {
-        (requirements_of(step, plan.request), plan.request.python.path): (step, plan.request)
-        for plan in plans
-        for step in plan.steps
-        if step.hit is None
-    }
+    steps = [(step, plan.request) for plan in plans for step in plan.steps if step.hit is None]
+    looked: set[tuple[tuple[str, ...], Path]] = set()
     problems: list[CairnError] = []
-    for (requirements, python), (step, request) in asked.items():
+    for step, request in steps:
+        asked = (requirements_of(step, request), request.python.path)
         try:
-            resolve.lock(requirements, request.packages(), python=python, what=step.project.name)
+            if asked not in looked:
+                looked.add(asked)
+                resolve.lock(asked[0], request.packages(), python=asked[1], what=step.project.name)
+            _fetch(step, request)
         except CairnError as error:
             problems.append(error)
     if len(problems) == 1:
         raise problems[0]
     if problems:
         raise ProblemsError(f"{len(problems)} problems, and nothing was built", problems=problems)
+
+
+def _fetch(step: BuildStep, request: BuildRequest) -> None:
+    for one in downloads.needed(request, step.project):
+        with console.current().stage(f"fetch {one.name} for {step.project.name}") as stage:
+            downloads.ready(one, say=stage.update)
 
 
 def context_of(
@@ -110,6 +118,8 @@ def context_in(
     pins = variables.exact_requirements(step.project, values, request=request)
     values |= {"requirements": "|".join(pins)}
     values |= {"environment": str(env.path), "site_packages": str(env.site_packages)}
+    pinned = downloads.needed(request, step.project)
+    values |= {f"download:{one.name}": str(downloads.ready(one, say=stage.update)) for one in pinned}
     return Context(step=step, request=request, built=built, env=env, values=values, stage=stage, log=log)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cairn import targets as gpu
-from cairn.build import rocm_sdk
+from cairn.build import downloads, rocm_sdk
 from cairn.build.inputs import toolchain
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.errors import UsageError
@@ -76,6 +76,7 @@ def _manifest_of(group: Sequence[BuildRequest], trees: Sequence[Checkout] | None
         sdk_version=first.sdk.info.version if first.sdk else None,
         build_env=first.build_env,
         toolchain=tools[0] | {"python": "; ".join(pythons)},
+        downloads=downloads.sources(group),
     )
 
 

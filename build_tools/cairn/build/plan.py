@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cairn import platforms
+from cairn import datafile, platforms
 from cairn.build import cache
 from cairn.build.cached_wheel import check_of
 from cairn.build.inputs import leftovers, source_tree, toolchain, variables
@@ -254,6 +254,7 @@ def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
         "build_requires": [*project.build_requires, *request.stack.extra_wheels],
         "build_requires_file": project.build_requires_file,
         "config_settings": dict(project.config_settings),
+        **({"downloads": [datafile.to_plain(d) for d in project.downloads]} if project.downloads else {}),
         "stack_files": variables.stack_files(request.stack, project, for_cpu=request.for_cpu),
         "rocm_init": [project.rocm_init, rocm_init],
         # What the user asked for, and what the machine has.

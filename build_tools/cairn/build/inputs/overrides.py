@@ -107,7 +107,9 @@ def _refuse_ours(name: str, project: Project, stack: Stack) -> None:
     # A variable whose template has a placeholder follows a flag of ours, whatever its name is.
     templates = (variables.template_of(stack, project, for_cpu=for_cpu) for for_cpu in (False, True))
     template = next((each[name] for each in templates if name in each), "")
-    placeholders = variables.PLACEHOLDER.findall(template)
+    # What a download would be given by, the user may give from elsewhere: then nothing is downloaded.
+    found = variables.PLACEHOLDER.findall(template)
+    placeholders = [name for name in found if not name.startswith("download:")]
     if name not in _OURS and not placeholders and not _OURS_TOO.fullmatch(name):
         return
     instead = _OURS.get(name) or next((_FLAGS[p] for p in placeholders if p in _FLAGS), None)

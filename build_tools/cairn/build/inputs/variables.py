@@ -11,6 +11,7 @@
 | `{jobs}` | compile jobs that this build may run at once |
 | `{environment}` | the folder of the virtual environment that the build runs in |
 | `{site_packages}` | where that environment has its packages |
+| `{download:NAME}` | the folder of one of the project's `downloads` |
 | `{source_dir}` | the folder of the tree that is built |
 | `{stack_dir}` | the folder of the stack.toml; what is named below it is an input, like the tree |
 | `{on_or_off:FEATURE}` | `ON` where the feature is enabled, else `OFF` |
@@ -163,6 +164,9 @@ def build_variables(
         variables["MAKEFLAGS"] = values["makeflags"]
         del variables["MAX_JOBS"]
     given = template_of(request.stack, project, for_cpu=request.for_cpu)
+    # A tree that does without a download does without the variables that name it.
+    absent = [f"{{download:{d.name}}}" for d in project.downloads if f"download:{d.name}" not in values]
+    given = {name: text for name, text in given.items() if not any(each in text for each in absent)}
     expanded = expand_all(given, values, where=f"environment of {project.name}")
     # The later wins: the stack over Cairn, and --build-env, which `overrides` has checked, over the stack.
     return {**variables, **expanded, **request.env_of(project)}

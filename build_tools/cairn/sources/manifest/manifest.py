@@ -69,6 +69,15 @@ class ProjectSource(datafile.Value):
         return self.checkout_dir or self.name
 
 
+class DownloadSource(datafile.Value):
+    """A file that a build takes from elsewhere: whose, its name in the stack, address and sha256."""
+
+    project: str
+    name: str
+    url: str
+    sha256: str
+
+
 class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
     """What a set was built from.
 
@@ -82,6 +91,7 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
         sdk_version: of the ROCm SDK; None without one.
         toolchain: versions of the tools that make the bytes, by name.
         build_env: variables given to the builds, by `NAME` or `project:NAME`, besides those of the stack.
+        downloads: files that upstream's builds would fetch by themselves.
         platforms: every platform of a night that is built on several; empty where `platform` is the only one.
     """
 
@@ -95,6 +105,7 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
     toolchain: Mapping[str, str] = msgspec.field(default_factory=dict)
     build_env: Mapping[str, str] = msgspec.field(default_factory=dict)
     platforms: tuple[str, ...] = ()
+    downloads: tuple[DownloadSource, ...] = ()
 
     @property
     def every_platform(self) -> tuple[str, ...]:
@@ -109,7 +120,7 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
         """The manifest in one spelling: keys sorted, no white space, UTF-8."""
         plain = datafile.to_plain(self)
         # Sealed sets name digests of manifests that were written before these fields existed.
-        for field in ("build_env", "platforms"):
+        for field in ("build_env", "platforms", "downloads"):
             if not plain[field]:
                 del plain[field]
         for project in plain["projects"]:
@@ -131,6 +142,7 @@ def create(  # noqa: PLR0913 - each is one independent input of a build
     toolchain: Mapping[str, str] | None = None,
     build_env: Mapping[str, str] | None = None,
     platforms: Sequence[str] = (),
+    downloads: Sequence[DownloadSource] = (),
 ) -> Manifest:
     """Freeze what a build takes; the fields are those of `Manifest`."""
     return Manifest(
@@ -144,6 +156,7 @@ def create(  # noqa: PLR0913 - each is one independent input of a build
         toolchain=dict(toolchain or {}),
         build_env=dict(build_env or {}),
         platforms=tuple(platforms),
+        downloads=tuple(downloads),
     )
 
 

@@ -1,0 +1,204 @@
+"""What upstream's builds fetch by themselves: fetched before, verified, given by the variables they read.
+
+A build that downloads in the middle of its work takes what is there that day, and fails an hour later where
+nothing is. stack.toml names such files (`Project.downloads`); where upstream pins a version in its tree, it
+is read from there. The build gets the folder by a variable of its own, such as torch's
+`AOTRITON_INSTALLED_PREFIX` or triton's `LLVM_SYSPATH`; the manifest has address and sha256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import tarfile
+import tempfile
+import urllib.parse
+import urllib.request
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import requests
+
+from cairn import datafile, files
+from cairn.build.inputs import variables
+from cairn.build.model import BuildRequest
+from cairn.errors import NetworkError, SourceError, UsageError
+from cairn.output import Progress
+from cairn.sources.manifest.manifest import DownloadSource
+from cairn.stack import Download, Project
+
+_TIMEOUT = 60.0  # seconds without an answer
+_BLOCK = 1 << 20
+_WAIT = 3600.0  # seconds that another run may take to fetch the same
+_NAME = re.compile(r"\{download:([A-Za-z0-9_-]+)\}")
+
+
+class _Fetched(datafile.Value, tag_field="schema", tag="cairn.download/1"):
+    """What an address gave when it was first fetched; from then on it has to be the same."""
+
+    url: str
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pinned:
+    """A file that a build needs.
+
+    Attributes:
+        project: whose build.
+        name: in stack.toml.
+        url: where it is.
+        sha256: what it must be; None where neither stack, tree nor an earlier fetch say so.
+        unpack: the build gets what is inside.
+    """
+
+    project: str
+    name: str
+    url: str
+    sha256: str | None
+    unpack: bool
+
+
+def needed(request: BuildRequest, project: Project) -> Iterator[Pinned]:
+    """The files that a build needs, as far as its tree says which they are."""
+    given, checkout = request.env_of(project), request.checkouts[project.name]
+    templates = variables.template_of(request.stack, project, for_cpu=request.for_cpu)
+    used = {n for name, text in templates.items() if name not in given for n in _NAME.findall(text)}
+    for download in project.downloads:
+        on = download.feature is None or download.feature in request.features
+        if on and download.name in used and (pinned := _pinned(project, download, checkout)) is not None:
+            yield pinned
+
+
+def ready(pinned: Pinned, *, say: Progress, offline: bool = False) -> Path:
+    """The file, or the folder of what is in it; fetched now where it is not in the cache.
+
+    Raises:
+        NetworkError: it is out of reach.
+        SourceError: it is not what it must be.
+    """
+    with files.locked(_root() / f"{_key(pinned.url)}.lock", timeout=_WAIT):
+        known = pinned.sha256 or _noted(pinned.url)
+        file = _kept(known, pinned) if known else None
+        if file is None:
+            if offline:
+                raise NetworkError(f"{pinned.url} is not here, and --offline fetches nothing")
+            say(f"fetching {pinned.name}")
+            file = _fetch(pinned, known)
+        if not pinned.unpack:
+            return file
+        inside = file.parent / "inside"
+        if not inside.is_dir():
+            say(f"unpacking {pinned.name}")
+            with files.folder_beside(inside) as part:
+                _unpack(file, part)
+        return _only_folder(inside)
+
+
+def sources(requests_of_run: Sequence[BuildRequest]) -> tuple[DownloadSource, ...]:
+    """What the manifest of a run says of these files, as far as this machine has had them."""
+    found = {}
+    for request in requests_of_run:
+        for project in request.projects():
+            for pinned in needed(request, project):
+                if (sha256 := pinned.sha256 or _noted(pinned.url)) is not None:
+                    found[pinned.project, pinned.name] = DownloadSource(
+                        project=pinned.project, name=pinned.name, url=pinned.url, sha256=sha256
+                    )
+    return tuple(found.values())
+
+
+def _pinned(project: Project, download: Download, checkout: Path) -> Pinned | None:
+    found: Mapping[str, str] = {}
+    if download.file is not None:
+        path = checkout / download.file
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        match = re.search(download.pattern, text, re.DOTALL)
+        if match is None:  # of a version that does without it, or that pins it elsewhere
+            return None
+        found = {name: value for name, value in match.groupdict().items() if value is not None}
+    url = variables.expand(download.url, found, where=f"downloads of {project.name}")
+    sha256 = download.sha256 or found.get("sha256")
+    return Pinned(project=project.name, name=download.name, url=url, sha256=sha256, unpack=download.unpack)
+
+
+def _kept(sha256: str, pinned: Pinned) -> Path | None:
+    file = _root() / sha256 / _file_name(pinned.url)
+    return file if file.is_file() and files.sha256_of(file) == sha256 else None
+
+
+def _fetch(pinned: Pinned, known: str | None) -> Path:
+    with tempfile.TemporaryDirectory(dir=_root()) as folder:
+        part = Path(folder, "part")
+        try:
+            _save(pinned.url, part)
+        except (OSError, requests.RequestException) as error:
+            raise NetworkError(
+                f"{pinned.name}, which the build of {pinned.project} needs, cannot be fetched: {error}",
+                tip="try again; what was fetched is kept",
+            ) from error
+        sha256 = files.sha256_of(part)
+        if known is not None and sha256 != known:
+            raise SourceError(
+                f"{pinned.url} has the sha256 {sha256}, and {known} was expected",
+                tip="upstream has exchanged it, or the pin is wrong: find out which before you build",
+            )
+        place = _root() / sha256
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        file = place / _file_name(pinned.url)
+        shutil.move(part, file)
+    datafile.write(_root() / f"{_key(pinned.url)}.json", _Fetched(url=pinned.url, sha256=sha256))
+    return file
+
+
+def _save(url: str, target: Path) -> None:
+    if url.startswith("file:"):
+        shutil.copyfile(urllib.request.url2pathname(urllib.parse.urlsplit(url).path), target)
+        return
+    with requests.get(url, stream=True, timeout=_TIMEOUT) as answer, target.open("wb") as out:
+        answer.raise_for_status()
+        for block in answer.iter_content(_BLOCK):
+            out.write(block)
+
+
+def _unpack(file: Path, folder: Path) -> None:
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            archive.extractall(folder)  # noqa: S202 - it drops `..` and roots by itself
+        return
+    try:
+        with tarfile.open(file) as archive:
+            archive.extractall(folder, filter="data")
+    except tarfile.TarError as error:
+        raise SourceError(f"{file} cannot be unpacked: {error}") from error
+
+
+def _only_folder(inside: Path) -> Path:
+    """What is inside; where that is one folder, that folder, as CMake's ExternalProject has it."""
+    entries = list(inside.iterdir())
+    return entries[0] if len(entries) == 1 and entries[0].is_dir() else inside
+
+
+def _noted(url: str) -> str | None:
+    try:
+        return datafile.read(_root() / f"{_key(url)}.json", _Fetched).sha256
+    except (UsageError, OSError):
+        return None
+
+
+def _root() -> Path:
+    folder = files.cache_dir() / "build-downloads"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _key(url: str) -> str:
+    return hashlib.sha256(url.encode()).hexdigest()[:24]
+
+
+def _file_name(url: str) -> str:
+    return Path(urllib.parse.urlsplit(url).path).name or "file"

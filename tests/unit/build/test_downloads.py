@@ -1,0 +1,123 @@
+import dataclasses
+import hashlib
+import io
+import tarfile
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn.build import downloads
+from cairn.build.inputs import overrides
+from cairn.build.model import BuildRequest
+from cairn.errors import NetworkError, SourceError
+from cairn.stack import Download, Environment
+from helpers.build import MakeRequest
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def archive(folder: Path, version: str) -> Path:
+    """An archive of one folder with a header, as releases of libraries are."""
+    path = folder / f"kernels-{version}.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        data = version.encode()
+        member = tarfile.TarInfo(f"kernels-{version}/include/kernels.h")
+        member.size = len(data)
+        tar.addfile(member, io.BytesIO(data))
+    return path
+
+
+@pytest.fixture
+def request_of(request_for: MakeRequest, tmp_path: Path) -> BuildRequest:
+    """A build whose tree pins version 2 of what it would download."""
+    made = request_for(torch="")
+    (made.checkouts["torch"] / "pins.cmake").write_text('set(VERSION "2")\nset(OTHER "3")\n')
+    download = Download(
+        name="kernels",
+        url=f"{tmp_path.as_uri()}/kernels-{{version}}.tar.gz",
+        file="pins.cmake",
+        pattern='VERSION "(?P<version>[0-9]+)"',
+    )
+    project = msgspec.structs.replace(
+        made.stack.project("torch"),
+        downloads=(download,),
+        environment=Environment(cpu={"KERNELS_PREFIX": "{download:kernels}"}),
+    )
+    return dataclasses.replace(made, stack=msgspec.structs.replace(made.stack, projects=(project,)))
+
+
+def of(request: BuildRequest) -> list[downloads.Pinned]:
+    return list(downloads.needed(request, request.stack.project("torch")))
+
+
+def ready(pinned: downloads.Pinned, *, offline: bool = False) -> Path:
+    return downloads.ready(pinned, say=lambda _: None, offline=offline)
+
+
+def test_what_the_tree_pins_is_fetched_once_and_kept(request_of: BuildRequest, tmp_path: Path) -> None:
+    path = archive(tmp_path, "2")
+    (pinned,) = of(request_of)
+    with pytest.raises(NetworkError, match="--offline"):
+        ready(pinned, offline=True)
+    folder = ready(pinned)
+    assert (folder / "include" / "kernels.h").read_text() == "2"
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    path.unlink()
+    assert ready(pinned, offline=True) == folder
+    (source,) = downloads.sources([request_of])
+    assert (source.url, source.sha256) == (pinned.url, digest)
+
+
+def test_what_upstream_exchanges_is_refused(request_of: BuildRequest, tmp_path: Path) -> None:
+    archive(tmp_path, "2")
+    (pinned,) = of(request_of)
+    ready(pinned)
+    (kept,) = (tmp_path / "cache").rglob("kernels-2.tar.gz")
+    kept.unlink()
+    (tmp_path / "kernels-2.tar.gz").write_bytes(b"something else")
+    with pytest.raises(SourceError, match="was expected"):
+        ready(pinned)
+    with pytest.raises(SourceError, match="0000"):
+        ready(dataclasses.replace(pinned, sha256="0" * 64))
+
+
+def test_a_damaged_copy_is_fetched_again(request_of: BuildRequest, tmp_path: Path) -> None:
+    archive(tmp_path, "2")
+    (pinned,) = of(request_of)
+    ready(pinned)
+    (kept,) = (tmp_path / "cache").rglob("kernels-2.tar.gz")
+    kept.write_bytes(kept.read_bytes()[:50])
+    assert (ready(pinned) / "include" / "kernels.h").read_text() == "2"
+
+
+def test_a_tree_that_pins_nothing_needs_nothing(request_of: BuildRequest) -> None:
+    (request_of.checkouts["torch"] / "pins.cmake").write_text("")
+    assert of(request_of) == []
+
+
+def test_nothing_is_fetched_for_a_feature_that_is_off_or_in_place_of_what_the_user_gives(
+    request_of: BuildRequest,
+) -> None:
+    project = request_of.stack.project("torch")
+    (download,) = project.downloads
+    featured = msgspec.structs.replace(
+        project, downloads=(msgspec.structs.replace(download, feature="flash_attention"),)
+    )
+    off = dataclasses.replace(
+        request_of, stack=msgspec.structs.replace(request_of.stack, projects=(featured,))
+    )
+    assert of(off) == []
+    assert len(of(dataclasses.replace(off, features=frozenset({"flash_attention"})))) == 1
+    given = overrides.parse(["torch:KERNELS_PREFIX=/opt/kernels"], request_of.stack)
+    assert of(dataclasses.replace(request_of, build_env=given)) == []
+
+
+def test_what_is_no_archive_is_told(request_of: BuildRequest, tmp_path: Path) -> None:
+    (tmp_path / "kernels-2.tar.gz").write_text("<html>log in first</html>")
+    (pinned,) = of(request_of)
+    with pytest.raises(SourceError, match="cannot be unpacked"):
+        ready(pinned)
