@@ -100,7 +100,7 @@ class Download(datafile.Value):
         url: its address; groups of `pattern` stand in braces.
         sha256: of the file; without one, a group of that name, else what the first fetch gave.
         file: a file of the tree that says which one it is.
-        pattern: a regular expression with named groups, looked for in `file`; `.` matches a line's end, too. A
+        pattern: a regular expression with named groups, found in `file`; `.` matches a line's end, too. A
             tree without it does without the download, and without the variables that name it.
         unpack: the build gets the folder of what is in it.
         feature: it is needed where this one of the stack's features is on; everywhere where it is None.
