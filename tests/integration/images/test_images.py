@@ -77,7 +77,8 @@ def base(storage: Path) -> str:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     for file in CERTIFICATES.glob("*.crt"):
         shutil.copy(file, root / CERTIFICATES.relative_to("/"))
-    subprocess.run(["chroot", root, "update-ca-certificates"], check=True, capture_output=True)
+    inside = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}  # our TMPDIR is not there
+    subprocess.run(["chroot", root, "update-ca-certificates"], env=inside, check=True, capture_output=True)
     commit("scratch", "localhost/debian12", "add", str(root))
     shutil.rmtree(root)
     return "localhost/debian12"
