@@ -13,7 +13,7 @@ from cairn.release.audit.inventory import Inventory
 from cairn.release.audit.report import AuditReport, Problem
 from cairn.release.index import keys
 from cairn.release.index.generation import now
-from cairn.release.index.snapshot import Index, Snapshot, missing
+from cairn.release.index.snapshot import Index, Snapshot, missing, with_status
 from cairn.release.provenance.trust import Trust
 from cairn.store.protocol import Store, sha256_of
 
@@ -63,6 +63,7 @@ def audit(
         counting[name] = snapshot.generation.number if snapshot else None
         problems += found
     problems += _people(indexes or there, inventory)
+    inventory.named |= _of_nights(inventory, there)
     if not indexes:
         problems += inventory.foreign()
         if hashes:
@@ -120,6 +121,19 @@ def _people(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:
             yield from offered.check_people(snapshot, inventory)
         else:
             inventory.named |= {key for key in inventory.objects if keys.kind_of(key) == "for people"}
+
+
+def _of_nights(inventory: Inventory, there: Sequence[str]) -> set[str]:
+    """What nights have left: their plans, and the pages where none of them has come into an index yet."""
+    waiting = [name for name in with_status(inventory.store) if name not in there]
+    places = {place for name in waiting for place in (name, name.partition("/")[0])}
+    pages = (key for key in inventory.objects if keys.kind_of(key) == "for people")
+    return {*inventory.below(keys.NIGHTS), *(key for key in pages if _place_of(key) in places)}
+
+
+def _place_of(key: str) -> str:
+    """The index or the channel that a page for people is of."""
+    return key.partition("/status/")[0] if "/status/" in key else key.rpartition("/")[0]
 
 
 def _problems(

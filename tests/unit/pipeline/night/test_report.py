@@ -12,10 +12,12 @@ from cairn import datafile
 from cairn.errors import GateError, StoreError
 from cairn.pipeline.night import plan, promote, report, stage, watch
 from cairn.pipeline.night.plan import NightRun, Stage, StepNote
+from cairn.release.audit.audit import audit
 from cairn.release.index.generation import now
 from cairn.release.pages.view import Night
 from cairn.store.memory import MemoryStore
 from helpers.night import FROZEN, Build, leg_of, plan_of, run_of
+from helpers.release import contents
 
 DAY = timedelta(days=1)
 
@@ -158,3 +160,17 @@ def test_a_night_that_did_not_happen_is_noticed(run: NightRun) -> None:
 def test_a_store_without_nights_is_a_problem_too() -> None:
     found = watch.problems(MemoryStore(), lines=(), begun_within=DAY, good_within=DAY)
     assert found == ("no night was ever frozen",)
+
+
+def test_what_nights_leave_in_a_store_is_nothing_foreign(run: NightRun, build: Build, tmp_path: Path) -> None:
+    build(run.plan.legs[0])
+    stage.stage_night(run, tmp_path / "artifacts")
+    said(run, "build", "no space left", leg=1)
+    report.record(run.store, run.plan, report.of_night(run))
+    found = audit(run.store)
+    assert found.problems == ()
+    assert found.keys["foreign"].count == 0
+    unnamed = {name for kind in ("pending", "garbage") for name in found.keys[kind].names}
+    assert not [name for name in unnamed if name.startswith(("nights/", "release/"))]
+    # A channel without an index has pages for people, and nothing that installers read.
+    assert [key for key in contents(run.store) if key.startswith("release/") and "/simple/" in key] == []
