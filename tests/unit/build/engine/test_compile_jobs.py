@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cairn.build.engine import compile_jobs
+from cairn.build.engine.compile_jobs import Pool
+from cairn.build.engine.policy import Limits
+from cairn.build.engine.step import Step
+
+
+def step(name: str, *, cores: int = 8, memory: int = 0) -> Step:
+    return Step(name=name, kind="build", cores=cores, memory=memory)
+
+
+def fifo(makeflags: str) -> Path:
+    return Path(makeflags.partition("fifo:")[2])
+
+
+def take(makeflags: str) -> int:
+    """Take every token that a tool could take now."""
+    pipe = os.open(fifo(makeflags), os.O_RDWR | os.O_NONBLOCK)
+    try:
+        return len(os.read(pipe, 100))
+    except BlockingIOError:
+        return 0
+    finally:
+        os.close(pipe)
+
+
+def test_a_step_alone_has_all_jobs_and_the_pipes_go_with_the_run() -> None:
+    with Pool(Limits(cores=4)) as pool:
+        with pool.joined(step("a")) as flags:
+            place = fifo(flags)
+            assert place.exists()
+            assert take(flags) == 3  # and one that needs no token
+        assert not place.exists()
+    assert not place.parent.exists()
+
+
+def test_what_one_step_does_not_use_goes_to_one_that_has_nothing_left() -> None:
+    with Pool(Limits(cores=6)) as pool, pool.joined(step("idle")) as idle, pool.joined(step("busy")) as busy:
+        used = take(busy)
+        pool.balance({"idle": 9.0, "busy": 1.0}, {})
+        used += take(busy)
+        assert used + 2 == 6
+        assert take(idle) == 0
+
+
+def test_jobs_of_a_step_that_was_killed_with_them_are_not_lost() -> None:
+    with Pool(Limits(cores=4)) as pool:
+        with pool.joined(step("killed")) as flags:
+            assert take(flags) == 3
+        with pool.joined(step("next")) as flags:
+            assert take(flags) == 3
+
+
+def test_a_step_has_no_more_jobs_than_it_can_use_or_memory_has_room_for() -> None:
+    with Pool(Limits(cores=16, memory=6)) as pool:
+        with pool.joined(step("narrow", cores=2)) as flags:
+            assert take(flags) == 1
+        with pool.joined(step("large", memory=2)) as flags:
+            assert take(flags) == 2
+
+
+def test_steps_that_keep_their_jobs_leave_fewer_to_share() -> None:
+    with Pool(Limits(cores=8)) as pool, pool.joined(step("a")) as flags:
+        take(flags)
+        pool.balance({}, {"a": 1, "fixed": 6})
+        assert take(flags) == 0
+
+
+def tool(folder: Path, name: str, version: str) -> None:
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!{sys.executable}\nprint({version!r})\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("ninja", "make", "answer"),
+    [
+        ("1.13.0.git", None, True),
+        ("1.13.0", "GNU Make 4.4.1", True),
+        ("1.13.0", "GNU Make 4.3", False),  # stops: "invalid --jobserver-auth string"
+        ("1.11.1", None, False),
+        (None, "GNU Make 4.4", False),
+    ],
+)
+def test_only_tools_that_speak_the_protocol_take_part(
+    tmp_path: Path, ninja: str | None, make: str | None, *, answer: bool
+) -> None:
+    tmp_path.joinpath("bin").mkdir()
+    for name, version in (("ninja", ninja), ("make", make)):
+        if version is not None:
+            tool(tmp_path / "bin", name, version)
+    assert compile_jobs.speaks(str(tmp_path / "bin")) is answer
+
+
+def test_a_real_ninja_runs_as_many_jobs_as_it_has_tokens(tmp_path: Path) -> None:
+    ninja = shutil.which("ninja")
+    if ninja is None or compile_jobs._version(ninja) < (1, 13):
+        pytest.skip("no ninja 1.13 on PATH")
+    rules = "rule wait\n command = echo x >> begun; sleep 0.3; wc -l < begun > $out\n"
+    (tmp_path / "build.ninja").write_text(rules + "".join(f"build {n}: wait\n" for n in range(6)))
+    with Pool(Limits(cores=3)) as pool, pool.joined(step("a")) as flags:
+        subprocess.run([ninja], cwd=tmp_path, env={**os.environ, "MAKEFLAGS": flags}, check=True)
+    # The first to end sees what has begun until then: those that ran beside it.
+    assert min(int((tmp_path / str(n)).read_text()) for n in range(6)) <= 3
