@@ -297,3 +297,23 @@ def test_the_runtime_answers_that_there_is_no_device(prefix: Path) -> None:
     assert hip.hipGetErrorString(NO_DEVICE) == b"no ROCm-capable device is detected"
     assert hip.hipGetLastError() == NO_DEVICE
     assert hip.hipGetLastError() == 0
+
+
+def test_hip_is_preprocessed_to_standard_output_as_compiler_caches_ask_for_it(
+    prefix: Path, tmp_path: Path
+) -> None:
+    # An empty answer, or one in a file called `-`, makes ccache take all sources for the same.
+    answers = []
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.hip").write_text(f"__attribute__((global)) void {name}() {{}}\n")
+        command = [
+            sys.executable,
+            str(prefix / "bin" / "hipcc"),
+            "--offload-arch=gfx942",
+            "-E",
+            f"{name}.hip",
+        ]
+        answers.append(subprocess.run(command, cwd=tmp_path, check=True, capture_output=True).stdout)
+    assert b"void one()" in answers[0]
+    assert b"void two()" in answers[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.hip", "two.hip"]

@@ -30,7 +30,11 @@ def main() -> int:
     if not targets or len(targets) != len(inputs) or "output" not in asked:
         zig.die(f"{len(targets)} targets and {len(inputs)} inputs; one -input= a target, and -output=")
     align = int(asked.get("bundle-align", ["1"])[0])
-    Path(asked["output"][0]).write_bytes(bundled(targets, inputs, align))
+    whole, output = bundled(targets, inputs, align), asked["output"][0]
+    if output == "-":  # where clang -E of HIP has it write: what ccache takes for the source, preprocessed
+        sys.stdout.buffer.write(whole)
+    else:
+        Path(output).write_bytes(whole)
     return 0
 
 
