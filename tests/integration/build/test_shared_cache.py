@@ -14,14 +14,18 @@ from pathlib import Path
 
 import pytest
 
+from cairn import files
 from cairn.build import execution, plan
-from cairn.build.cache import SharedCache
+from cairn.build.cache import SharedCache, open_cache
 from cairn.build.cache import entry as entries
 from cairn.build.model import BuildRequest, BuiltWheel
+from cairn.retry import RetryPolicy
 from cairn.store.protocol import Store
 from cairn.store.s3 import bucket, client
 from helpers import build, pure_wheel
 from helpers.buckets import Server
+from helpers.faults import Fault, Plan
+from helpers.faulty_server import faulty_server
 
 Machine = Callable[..., BuildRequest]
 
@@ -167,3 +171,33 @@ def build_wheel(folder: Path, name: str) -> Path:
 def cairn(*words: str) -> str:
     command = [sys.executable, "-m", "cairn", "build", "cache", *words]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.by_hand
+@pytest.mark.parametrize("fault", [Fault.LOST_AND_REPEATED, Fault.BUSY, Fault.TRUNCATED])
+def test_a_fault_at_any_request_on_the_line_is_no_failure(
+    s3_server: Server, tmp_path: Path, fault: Fault, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel, key = build_wheel(tmp_path / "w", "a"), "a" * 64
+    name = s3_server.new_bucket()
+    with faulty_server(s3_server.endpoint) as line:
+        place = client.connect(f"s3://{name}/x", endpoint_url=line.endpoint)
+        place = dataclasses.replace(place, policy=RetryPolicy(attempts=3, wait=0.01))
+
+        def use(machines: str, prefix: str, plan: Plan) -> int:
+            """Put a wheel from one machine and get it on the next; how many requests that takes."""
+            line.plan = plan
+            there = bucket.BucketStore(dataclasses.replace(place, prefix=f"{prefix}/"))
+            put = open_cache(tmp_path / machines / "one", shared=there).put(key, wheel, seconds=1, log=wheel)
+            assert put.sha256 == files.sha256_of(wheel)
+            found = open_cache(tmp_path / machines / "two", shared=there).get(key)
+            # A fault that the client does not mend is said, and costs a build and no more.
+            warned = "warning: the shared cache" in capsys.readouterr().err
+            assert warned if found is None else found.wheel.read_bytes() == wheel.read_bytes()
+            return len(plan.requests)
+
+        for at in range(1, use("count", "count", Plan()) + 1):
+            use(f"{at}", f"{at}", Plan(fault, at))
+            use(f"{at}-again", f"{at}", Plan())
+            assert open_cache(tmp_path / f"{at}-again/two").get(key) is not None
