@@ -127,6 +127,22 @@ def test_only_device_code_goes_by_the_device_libraries(made: launchers.Launchers
     assert called(made, f"--rocm-device-lib-path={other}", "a.hip")[1] == f"{other}/ocml.bc"
 
 
+def test_device_code_of_two_sources_is_never_the_same(made: launchers.Launchers, tmp_path: Path) -> None:
+    """Where a preprocessor says nothing of them, the source tells one from the other."""
+    source = tmp_path / "a b.hip"
+    source.touch()
+    assert called(made, "-c", str(source))[1].split(":")[0] == str(source)
+
+
+def test_device_code_of_a_script_that_names_no_clang_is_not_kept(made: launchers.Launchers) -> None:
+    script = made.folder.parent / "clang++"
+    script.write_text('#!/bin/sh\necho "by itself: $*"\n')
+    script.chmod(0o755)
+    strange = dataclasses.replace(made, compilers={"g++": script})
+    assert called(strange, "-x", "hip", "a.cu") == ["by itself: -x hip a.cu"]
+    assert called(strange, "-c", "a.cpp")[0].startswith("string:"), "host code is kept all the same"
+
+
 def test_headers_of_packages_are_at_one_path_where_the_build_hides_where_they_are(
     made: launchers.Launchers,
 ) -> None:

@@ -86,6 +86,23 @@ def device_libraries(variables: Mapping[str, str], sdk_root: Path | None) -> Pat
     )
 
 
+def keeps_device_code(compiler: Path) -> bool:
+    """Whether a cache may keep what a compiler makes of device code.
+
+    That takes a clang whose preprocessor says all that there is to know, for host and targets alike. A script
+    counts as one where it says which clang it starts.
+    """
+    if not _is_script(compiler):
+        return True
+    started = Path(_output([str(compiler), "-print-prog-name=clang"]).strip())
+    return started.is_absolute() and started.is_file() and not _is_script(started)
+
+
+def _is_script(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"#!"
+
+
 @functools.cache
 def digest_of(compiler: Path) -> str:
     """A digest over the bytes that make up a compiler: its driver, what that starts, its libraries."""

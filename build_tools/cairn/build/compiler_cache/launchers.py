@@ -28,6 +28,7 @@ from cairn.build.model import CompilerCache
 _LAUNCH = """\
 #!/bin/sh
 # Puts {program} in front of a compiler: launch COMPILER ARGUMENT...  Written by Cairn for one build.
+stranger=  # a compiler whose device code is not kept
 case $1 in
     {here}/*) exec "$@" ;;  # comes here again, by itself
 {identities}
@@ -36,7 +37,7 @@ esac
 
 # What is device code, which the device libraries are part of, though no preprocessor ever names them.
 libraries={libraries}
-device= before= site= shared=
+device= before= site= shared= sources=
 for word do
     case $before$word in
         --offload-arch*|*.hip|-xhip|'-x hip') device=1 ;;
@@ -44,9 +45,14 @@ for word do
         --rocm-path=*) libraries=${{word#*=}}/amdgcn/bitcode ;;
         -ffile-prefix-map={site}=*) site=${{word#-ffile-prefix-map={site}=}} shared=1 ;;
     esac
+    case $word in
+        -*) ;;
+        *.hip|*.cu|*.c|*.cc|*.cpp|*.cxx) [ -f "$word" ] && sources=$sources{separator}$word ;;
+    esac
     before=
     case $word in -x) before='-x ' ;; esac
 done
+[ "$device" ] && [ "$stranger" ] && exec "$@"
 
 # Headers of packages, at paths that are the same in every environment.
 if [ "$shared" ]; then
@@ -65,6 +71,8 @@ fi
 
 extra=
 if [ "$device" ]; then
+    # Whatever the preprocessor makes of two targets and a host: two sources are never the same.
+    extra=${{sources#{separator}}}
     for file in "$libraries"/*.bc; do
         [ -f "$file" ] && extra=${{extra:+$extra{separator}}}$file
     done
@@ -173,7 +181,8 @@ def _launch(wanted: Launchers, hip: Mapping[str, Path]) -> str:
     known = {*wanted.compilers.values(), *hip.values()}
     prefix = "string:" if wanted.program == "ccache" else ""
     identities = [
-        f"    {shlex.quote(str(path))}) identity={prefix}{compilers.digest_of(path)} ;;"
+        f"    {shlex.quote(str(path))}) identity={prefix}{compilers.digest_of(path)}"
+        f"{'' if compilers.keeps_device_code(path) else ' stranger=1'} ;;"
         for path in sorted(known)
     ]
     rules, maps = [], []
