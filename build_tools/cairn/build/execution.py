@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +36,11 @@ def run(made: Plan) -> tuple[BuiltWheel, ...]:
 
 
 def run_all(
-    plans: Sequence[Plan], *, labels: Sequence[str] = (), output_dir: Path | None = None
+    plans: Sequence[Plan],
+    *,
+    labels: Sequence[str] = (),
+    output_dir: Path | None = None,
+    on_whole: Callable[[int, tuple[BuiltWheel, ...]], None] = lambda _number, _wheels: None,
 ) -> tuple[tuple[BuiltWheel, ...], ...]:
     """Build what the cache does not have, and put every wheel into the output folder of its plan.
 
@@ -46,6 +50,8 @@ def run_all(
         plans: one for each variant; the first says how they are run.
         labels: what tells the variants from each other, where there are several.
         output_dir: receives `events.jsonl`; None for the output folder of the first plan.
+        on_whole: called at the end with the number and the wheels of each plan that has them all: one that
+            failed does not hold the others back.
 
     Raises:
         BuildError: a step failed; it has the log and its last lines.
@@ -74,8 +80,12 @@ def run_all(
     run = _Run(trees=set(), built={}, resumed=resumed, digests=graph.digests)
     work = {task.name: functools.partial(_one, task, run) for task in tasks}
     outcome = engine.run(graph, work, options)
+    names = [[task.name for task in tasks if task.made is each] for each in plans]
+    for number, own in enumerate(names):
+        if all(name in outcome.results for name in own):
+            on_whole(number, tuple(outcome.results[name] for name in own))
     outcome.require()
-    return tuple(tuple(outcome.results[task.name] for task in tasks if task.made is each) for each in plans)
+    return tuple(tuple(outcome.results[name] for name in own) for own in names)
 
 
 def log_of(output_dir: Path, project: str) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from cairn.errors import UsageError
 from cairn.output import console
 from cairn.sources.checkout import release_line
 from cairn.sources.checkout.describe import Checkout
+from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack
 from cairn.wheels.metadata import rocm_version
 
@@ -139,16 +141,22 @@ def _build_all(
             outputs.refuse_other_manifest(job.frozen, request)
     plans = plan.make_all(requests)
     backend.require_resolvable(plans)
+
+    @functools.cache
+    def manifests() -> tuple[Manifest, ...]:
+        return outputs.manifests(requests, trees)
+
+    def write(number: int, wheels: tuple[BuiltWheel, ...]) -> None:
+        outputs.write(requests[number], wheels, jobs[number].frozen or manifests()[number])
+
     built = execution.run_all(
         plans,
         labels=variants.labels(jobs),
         # Several variants have one file of events, above their folders for line, family and Python.
         output_dir=requests[0].output_dir.parents[2] if jobs[0].variant else None,
+        on_whole=write,
     )
     requests[0].wheel_cache.bound()
-    manifests = outputs.manifests(requests, trees)
-    for job, request, wheels, made in zip(jobs, requests, built, manifests, strict=True):
-        outputs.write(request, wheels, job.frozen or made)
     return built
 
 

@@ -12,9 +12,10 @@ import pytest
 
 from cairn import interpreters
 from cairn.build import job, rocm_sdk, variants
-from cairn.build.model import Job, WantedSdk
+from cairn.build.engine import events
+from cairn.build.model import Job, RunOptions, WantedSdk
 from cairn.build.variants import Wanted
-from cairn.errors import UsageError
+from cairn.errors import BuildError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.sources.manifest import manifest
 from cairn.stack import Line, Sdk, Stack
@@ -183,8 +184,34 @@ def test_real_pythons_build_in_one_tree_and_nothing_of_one_is_in_the_wheel_of_an
     # The keys planned in the untouched tree are those that the wheels have: another machine finds them.
     assert [wheel.identity for (wheel,) in first] == before
     again = job.run_all(jobs)
+    log = events.last_run(tmp_path / "out/events.jsonl")
+    assert log
+    assert not [event for event in log if isinstance(event, events.ProgramStarted)]
     assert all(wheel.cached for (wheel,) in again)
     assert [wheel.sha256 for (wheel,) in again] == [wheel.sha256 for (wheel,) in first]
+
+
+def test_a_variant_that_fails_does_not_hold_the_others_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, other = pythons.several(2)
+    monkeypatch.setenv("CXX", "git")
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
+    broken = f"import sys\nif sys.version.startswith({own.version!r}): raise SystemExit('no')\n{BACKEND}"
+    tree = build.repository(tmp_path / "demo", {"pyproject.toml": build.PYPROJECT, "backend.py": broken})
+    (tree / ".git/info/exclude").write_text("build/\n*.so\n*.egg-info/\n__pycache__/\n")
+    wanted = Job(
+        stack=Stack(name="s", line="l", targets=("cpu",), projects=(build.project("demo"),)),
+        checkouts={"demo": tree},
+        output_dir=tmp_path / "out",
+        run=RunOptions(keep_going=True),
+    )
+    with pytest.raises(BuildError):
+        job.run_all(variants.expand(wanted, Wanted(pythons=(own, other)), root=tmp_path))
+    good, bad = (tmp_path / "out/l/cpu" / python.version for python in (other, own))
+    assert [wheel.file_name for wheel in wheelset.read(good / "set.json").wheels]
+    assert (good / "manifest.json").exists()
+    assert not (bad / "set.json").exists()
 
 
 def test_an_sdk_for_any_python_is_shared_and_another_is_not(tmp_path: Path) -> None:
