@@ -15,6 +15,7 @@ from pathlib import Path
 
 from cairn import files, platforms
 from cairn.build import build_project, plan
+from cairn.build.cached_wheel import check_of
 from cairn.build.engine import durations, events, policy
 from cairn.build.engine import run as engine
 from cairn.build.engine.run import Running
@@ -179,7 +180,8 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
     built = {project: run.built[name] for project, name in task.needs.items()}
     hit, counted = step.hit, None
     if hit is None and run.digests[task.name] in run.resumed:
-        hit = request.wheel_cache.get(step.key, private=step.private)
+        check = check_of(step.project, request)
+        hit = request.wheel_cache.get(step.key, check=check, private=step.private)
     if hit is not None:
         which = "cache that machines share" if hit.origin == "shared" else "cache"
         running.keep(f"nothing changed, wheel taken from the {which}")
