@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from cairn.build.engine import policy
 from cairn.pipeline.doctor.machine import Purpose
 
 HostCompiler = Literal["needed", "alone", "brought"]
@@ -52,7 +53,7 @@ class Need:
     pythons: tuple[str, ...] = ()
     compiler: HostCompiler = "needed"
     disk: int | None = None
-    memory_per_job: int = 2_000_000_000
+    memory_per_job: int = policy.MEMORY_PER_JOB
     offers: tuple[Offer, ...] = ()
 
     @property
