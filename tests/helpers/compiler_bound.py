@@ -30,7 +30,7 @@ static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_demo", 0, -1, methods};
 PyMODINIT_FUNC PyInit__demo() { return PyModule_Create(&module); }
 """
 QUICK = "int free{number}(int a) {{ return a + {number}; }}\n"
-# Two seconds of g++ -O2: a regular expression, maps and sorting, as templates of their own types.
+# Some seconds of g++ -O2: a regular expression, maps and sorting, as templates of their own types.
 HEAVY = """
 #include <algorithm>
 #include <functional>

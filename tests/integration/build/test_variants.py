@@ -67,8 +67,8 @@ def test_three_pythons_cost_little_more_than_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = pythons.several(3)
-    _, one = build_for(tmp_path / "one", found[:1], count=20, heavy=True, patch=monkeypatch)
-    _, three = build_for(tmp_path / "three", found, count=20, heavy=True, patch=monkeypatch)
+    _, one = build_for(tmp_path / "one", found[:1], count=12, heavy=True, patch=monkeypatch)
+    _, three = build_for(tmp_path / "three", found, count=12, heavy=True, patch=monkeypatch)
     with capsys.disabled():
         names = ", ".join(python.release.split()[0] for python in found)
         print(f"\none Python {one:.1f} s CPU, three ({names}) {three:.1f} s: {three / one:.2f}x")  # noqa: T201
