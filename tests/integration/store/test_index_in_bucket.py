@@ -8,8 +8,8 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -33,7 +33,7 @@ Act = Callable[[Store], object]
 WHAT = ("publish", "stage", "promote", "rollback")
 FAULTS = (Fault.LOST, Fault.REFUSED, Fault.CONFLICT, Fault.FAILED, Fault.BUSY, Fault.TRUNCATED)
 STEP = int(os.environ.get("CAIRN_TEST_EVERY", "37"))
-"""Every how many-th request breaks; 1, and all in each way, takes half an hour."""
+"""Every how many-th request breaks; 1, and all in each way, takes an hour."""
 # Those that decide whether a change is made or not break in each, the others in one.
 CASES = [
     (what, fault)
@@ -44,22 +44,26 @@ CASES = [
 
 
 @dataclass(frozen=True)
-class Buckets:
-    """New buckets, as they are and as they are seen over a line that breaks as planned."""
+class Places:
+    """New places in a bucket, as they are and as they are seen over a line that breaks as planned."""
 
-    server: Server
     direct: Bucket
     over_line: Bucket
     line: FaultyServer
+    numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def new(self) -> tuple[BucketStore, BucketStore]:
-        name = self.server.new_bucket()
-        return BucketStore(replace(self.direct, name=name)), BucketStore(replace(self.over_line, name=name))
+        prefix = f"{next(self.numbers)}/"
+        return (
+            BucketStore(replace(self.direct, prefix=prefix)),
+            BucketStore(replace(self.over_line, prefix=prefix)),
+        )
 
 
 @pytest.fixture
-def buckets(s3_server: Server, bucket: Bucket, connection: Bucket, line: FaultyServer) -> Buckets:
-    return Buckets(s3_server, bucket, connection, line)
+def places(s3_server: Server, bucket: Bucket, connection: Bucket, line: FaultyServer) -> Places:
+    name = s3_server.new_bucket()
+    return Places(replace(bucket, name=name), replace(connection, name=name), line)
 
 
 @pytest.fixture(scope="session")
@@ -128,9 +132,9 @@ def begun(wheels: dict[str, list[Path]]) -> dict[str, tuple[dict[str, bytes], Ac
 @pytest.mark.slow
 @pytest.mark.parametrize(("what", "fault"), CASES, ids=lambda value: getattr(value, "name", value))
 def test_a_line_that_breaks_anywhere_changes_nothing(
-    buckets: Buckets, begun: dict[str, tuple[dict[str, bytes], Act]], what: str, fault: Fault
+    places: Places, begun: dict[str, tuple[dict[str, bytes], Act]], what: str, fault: Fault
 ) -> None:
-    line, (objects, act) = buckets.line, begun[what]
+    line, (objects, act) = places.line, begun[what]
     index = "staging" if what in ("publish", "stage") else "release"
     expected = OLD if what == "rollback" else BOTH
     begin = MemoryStore()
@@ -138,7 +142,7 @@ def test_a_line_that_breaks_anywhere_changes_nothing(
         begin.write(key, data)
     before = generations(begin, index)
     for at in itertools.count(1 + FAULTS.index(fault) % STEP, STEP):
-        inner, broken = buckets.new()
+        inner, broken = places.new()
         for key, data in objects.items():
             inner.write(key, data)
         line.plan = Plan(fault, at)
@@ -157,12 +161,12 @@ def test_a_line_that_breaks_anywhere_changes_nothing(
 
 @pytest.mark.slow
 def test_a_writer_that_is_killed_at_any_request_leaves_what_the_next_one_finishes(
-    buckets: Buckets, wheels: dict[str, list[Path]]
+    places: Places, wheels: dict[str, list[Path]]
 ) -> None:
-    line = buckets.line
+    line = places.line
     outcomes = Counter[bool]()
     for at in itertools.count(1, 5):
-        inner, _ = buckets.new()
+        inner, _ = places.new()
         publish(inner, "staging", wheels["2.8.0"])
         line.plan = Plan()
         command = [sys.executable, "-m", "cairn", "index", "publish", *map(str, wheels["2.9.0"])]
