@@ -107,9 +107,11 @@ def _refuse_ours(name: str, project: Project, stack: Stack) -> None:
     # A variable whose template has a placeholder follows a flag of ours, whatever its name is.
     templates = (variables.template_of(stack, project, for_cpu=for_cpu) for for_cpu in (False, True))
     template = next((each[name] for each in templates if name in each), "")
-    # What a download would be given by, the user may give from elsewhere: then nothing is downloaded.
+    # What a download would be given by, the user may give from elsewhere: then nothing is downloaded. And
+    # where the environment is follows no flag: its path stands in compiler flags, which are the user's.
     found = variables.PLACEHOLDER.findall(template)
-    placeholders = [name for name in found if not name.startswith("download:")]
+    own = ("environment", "site_packages")
+    placeholders = [name for name in found if name not in own and not name.startswith("download:")]
     if name not in _OURS and not placeholders and not _OURS_TOO.fullmatch(name):
         return
     instead = _OURS.get(name) or next((_FLAGS[p] for p in placeholders if p in _FLAGS), None)
