@@ -149,6 +149,11 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
         help="the same on Windows alone, where there is no triton to go by",
     )
     build_options.add_compiler_cache(parser)
+    parser.add_argument(
+        "--sccache-no-wrap",
+        action="store_true",
+        help="taken for upstream's sake: hipcc's clang is led through the cache whatever its version",
+    )
     build_options.add_develop(parser)
     parser.add_argument("--clean", action=flag, default=False, help="build everything again")
 
