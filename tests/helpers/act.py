@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -173,11 +174,17 @@ class Runner:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,
         )
 
-    def finish(self, process: subprocess.Popen[str], *, timeout: float = 900) -> Run:
-        """Wait for a run to end."""
-        output, _ = process.communicate(timeout=timeout)
+    def finish(self, process: subprocess.Popen[str], *, timeout: float = 1800) -> Run:
+        """Wait for a run to end; one that does not is ended with all that it has started."""
+        with process:
+            try:
+                output, _ = process.communicate(timeout=timeout)
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
         lines = [json.loads(line) for line in output.splitlines() if _LINE.match(line)]
         return Run(code=process.returncode, jobs=_jobs(lines), lines=tuple(lines))
 
