@@ -28,11 +28,11 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> s
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stand-ins for all three on PATH: they write down what they are given, and answer as the real ones."""
-    script = f"""#!{sys.executable}
+    script = f"""
 import json, pathlib, sys
 with open({str(tmp_path / "calls")!r}, "a") as file:
-    file.write(json.dumps([pathlib.Path(sys.argv[0]).name, *sys.argv[1:]]) + "\\n")
-words = sys.argv[1:]
+    file.write(json.dumps(sys.argv[1:]) + "\\n")
+words = sys.argv[2:]
 if "--digestfile" in words:
     pathlib.Path(words[words.index("--digestfile") + 1]).write_text({DIGEST!r} + "\\n")
 if words[:2] == ["image", "inspect"]:
@@ -40,10 +40,12 @@ if words[:2] == ["image", "inspect"]:
 if words[:1] == ["run"]:
     sys.exit(7)
 """
+    (tmp_path / "engine.py").write_text(script)
+    started = shlex.join([sys.executable, str(tmp_path / "engine.py")])  # a "#!" line has no room for a space
     (tmp_path / "bin").mkdir()
     for name in engines.ENGINES:
         path = tmp_path / "bin" / name
-        path.write_text(script)
+        path.write_text(f'#!/bin/sh\nexec {started} {name} "$@"\n')
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
@@ -81,10 +83,10 @@ def test_building(
         at = words.index(word)
         del words[at - 1 : at + 1]
     assert words == shlex.split(
-        f"{epoch[0]} build --file {FOLDER}/{name}.Dockerfile --tag r.example/x:1 --tag y "
+        f"{epoch[0]} build --file {shlex.quote(f'{FOLDER}/{name}.Dockerfile')} --tag r.example/x:1 --tag y "
         "--build-arg BASE=local/base "
         "--label org.opencontainers.image.source=https://github.example/a/b "
-        f"{epoch[1]} --network host {FOLDER}"
+        f"{epoch[1]} --network host {shlex.quote(str(FOLDER))}"
     )
 
 
@@ -132,7 +134,8 @@ def test_the_line_of_upstreams_page_is_the_one_that_is_printed(capsys: pytest.Ca
     for name in ("video", "render"):
         assert f"getent group {name} || groupadd" in answer["text"]
     shown = printed(capsys, "print", TEST, "--engine", "docker").splitlines()
-    assert shown[0] == f"docker build --file {FOLDER}/{TEST}.Dockerfile --tag {TEST}:latest {FOLDER}"
+    file, folder = shlex.quote(f"{FOLDER}/{TEST}.Dockerfile"), shlex.quote(str(FOLDER))
+    assert shown[0] == f"docker build --file {file} --tag {TEST}:latest {folder}"
     assert "\n".join(shown[2:]) + "\n" == answer["text"]
 
 

@@ -66,6 +66,8 @@ DIFFERENT = {
     # build_tools/packaging/tests/download_python_packages_test.py
     "CategorizePackageTest": "Lists of names",
     "IsAllowedMultiArchPackageTest": "Lists of names",
+    # build_tools/tests/fetch_artifacts_test.py
+    "testListArtifactsForGroup_NoTargetsBackwardsCompat": "Artifacts of a run",
     # build_tools/tests/python_package_paths_test.py
     "test_structured_key": "Places in a bucket",
     "test_plan_uploads": "Places in a bucket",
