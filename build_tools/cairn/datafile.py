@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import threading
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -37,6 +38,10 @@ _UNKNOWN_FIELD = re.compile(r"object contains unknown field `(.*)`", re.DOTALL)
 
 # `a.a.a. … = 1` costs tomllib the square of its length: 3 s for 16 KB. No file has a line such as this one.
 _MOST_DOTS = 2_000
+
+
+_known: set[type[msgspec.Struct]] = set()
+_knowing = threading.Lock()
 
 
 class _KeywordsOnly(msgspec.StructMeta):
@@ -111,6 +116,7 @@ def from_plain(data: object, cls: type[V], *, name: str) -> V:
             f"{name} has schema {repr(data.get('schema'))[:100]}, expected {expected!r}",
             tip="it was written by a different version of Cairn; use that version, or make the file again",
         )
+    know(cls)
     try:
         return msgspec.convert(data, cls)
     except msgspec.ValidationError:
@@ -121,6 +127,18 @@ def from_plain(data: object, cls: type[V], *, name: str) -> V:
             tip = wording.did_you_mean(unknown[1], fields, what="the fields are")
         where = place.removeprefix(".")[:_SHOWN] or "the top"
         raise UsageError(f"{name}, at {where}: {reason[:_SHOWN]}", tip=tip) from None
+
+
+def know(cls: type[msgspec.Struct]) -> None:
+    """Have msgspec look at a type before two threads read it at once.
+
+    It does so when it first meets one, and a second thread that meets it meanwhile finds what is not filled
+    in yet: the process dies (seen with msgspec 0.22, in an audit).
+    """
+    if cls not in _known:
+        with _knowing:
+            msgspec.json.Decoder(cls)
+            _known.add(cls)
 
 
 def read_toml(path: Path, *, tip: str | None = None) -> dict[str, Any]:
