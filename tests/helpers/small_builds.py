@@ -19,31 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.build.engine import events
+from helpers import stacks
 from helpers.build import repository
 
-_STACK = """
-schema = "cairn.stack/1"
-name = "small"
-line = "main"
-targets = ["cpu"]
-
-[[projects]]
-name = "base"
-distribution = "base"
-checkout_dir = "base"
-origin = {{ url = "https://example.invalid/base" }}
-hashtag = "main"
-version_file = ""
-
-[[projects]]
-name = "upper"
-distribution = "upper"
-checkout_dir = "upper"
-origin = {{ url = "https://example.invalid/upper" }}
-hashtag = "main"
-version_file = ""
-needs = ["base"]
-"""
+_STACK = stacks.stack(
+    stacks.project("base", "https://example.invalid/base", 'version_file = ""'),
+    stacks.project("upper", "https://example.invalid/upper", 'version_file = ""\nneeds = ["base"]'),
+)
 _PYPROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
 _BACKEND = """
 import base64, hashlib, os, pathlib, subprocess, sys, zipfile
@@ -187,7 +169,7 @@ def make(folder: Path, *, before: str = "") -> SmallBuilds:
         }
         repository(folder / "trees" / name, {**texts, **sources})
     (folder / "stack").mkdir()
-    (folder / "stack" / "stack.toml").write_text(_STACK.format())
+    (folder / "stack" / "stack.toml").write_text(_STACK)
     return SmallBuilds(folder=folder, output=folder / "out", hold=hold)
 
 

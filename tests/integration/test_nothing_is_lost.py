@@ -21,6 +21,8 @@ from pathlib import Path
 
 import pytest
 
+from helpers import stacks
+
 SCRIPTS = Path(__file__).resolve().parents[2] / "external-builds" / "pytorch"
 
 # Runs a program of ours, and ends it by a signal at the N-th step that changes the disk or starts a program.
@@ -76,24 +78,6 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
     return f"torch-{{version}}-py3-none-any.whl"
 """
 PYPROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
-
-STACK = """\
-schema = "cairn.stack/1"
-name = "small"
-line = "nightly"
-targets = ["cpu"]
-version_suffix = "+cpu"
-
-[[projects]]
-name = "torch"
-distribution = "torch"
-checkout_dir = "pytorch"
-origin = {{ url = "{origin}" }}
-hashtag = "main"
-hipify = "build_amd"
-version_edit = true
-smoke_imports = ["torch"]
-"""
 
 
 def git(folder: Path, *words: str) -> str:
@@ -194,7 +178,9 @@ def make_world(folder: Path) -> None:
     )
     git(folder / "up/torch", "submodule", "--quiet", "add", "../kit", "third_party/kit")
     _commit(folder / "up/torch", "One")
-    put(folder, {"stack/stack.toml": STACK.format(origin=folder / "up/torch"), "home/x": ""})
+    torch = stacks.torch(folder / "up/torch", 'version_edit = true\nsmoke_imports = ["torch"]')
+    text = stacks.stack(torch, line="nightly", more='version_suffix = "+cpu"')
+    put(folder, {"stack/stack.toml": text, "home/x": ""})
     wheel = make_wheel(folder / "wheels", "alpha", "1.0")
     make_wheel(folder / "other", "alpha", "1.0").write_bytes(wheel.read_bytes() + b"")
     put(folder, {BROKEN: "no wheel"})

@@ -14,21 +14,8 @@ import pytest
 from cairn.cli import main as program
 from cairn.errors import SourceError, UsageError
 from cairn.sources.mirror import history, mirror
+from helpers import stacks
 from helpers.sources import Bench, Upstream
-
-STACK = """\
-schema = "cairn.stack/1"
-name = "mini"
-line = "main"
-targets = ["cpu"]
-
-[[projects]]
-name = "torch"
-distribution = "torch"
-checkout_dir = "pytorch"
-origin = {{ url = "{origin}" }}
-hashtag = "main"
-"""
 
 At = Callable[..., str]
 
@@ -133,7 +120,8 @@ def test_a_checkout_of_the_past(at: At, bench: Bench, upstream: Upstream, depth:
 def test_the_commands(at: At, upstream: Upstream, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     then = at("2025-11-10T12:00:00+00:00")
     at("2025-11-11T12:00:00+00:00")
-    (tmp_path / "stack.toml").write_text(STACK.format(origin=upstream.origin("nightly")))
+    torch = stacks.project("torch", upstream.origin("nightly"), folder="pytorch")
+    (tmp_path / "stack.toml").write_text(stacks.stack(torch))
     stack = ["--stack", str(tmp_path), "--as-of", "2025-11-10"]
     assert program.main(["checkout", "all", *stack, "--root-checkout-dir", str(tmp_path / "a")]) == 0
     assert f"at {then[:12]} (main)" in capsys.readouterr().out

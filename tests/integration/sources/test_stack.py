@@ -16,6 +16,7 @@ from cairn.sources.checkout.describe import Checkout
 from cairn.sources.manifest import manifest
 from cairn.sources.pins import wanted
 from cairn.stack import Origin, Project, Stack
+from helpers import stacks
 from helpers.sources import Bench, Upstream
 
 
@@ -186,21 +187,8 @@ def test_the_same_sources_elsewhere_have_the_same_digest(stack: Stack, tmp_path:
     assert digest("one") == digest("two")
 
 
-STACK = """\
-schema = "cairn.stack/1"
-name = "mini"
-line = "main"
-targets = ["cpu"]
-
-[[projects]]
-name = "torch"
-distribution = "torch"
-checkout_dir = "pytorch"
-origin = {{ url = "{torch}" }}
-hashtag = "main"
-hipify = "build_amd"
-lines.old.hashtag = "v2.9.0"
-"""
+def two_lines(torch: str) -> str:
+    return stacks.stack(stacks.torch(torch, 'lines.old.hashtag = "v2.9.0"'))
 
 
 def run(*argv: str) -> int:
@@ -213,7 +201,7 @@ def test_the_command_checks_out_a_line(
 ) -> None:
     upstream.commit("torch", {"version.txt": "3.0.0\n"}, "Three")
     path = tmp_path / "stack.toml"
-    path.write_text(STACK.format(torch=upstream.origin("torch")))
+    path.write_text(two_lines(upstream.origin("torch")))
     assert run("all", "--stack", str(path), "--root-checkout-dir", str(tmp_path / "r"), "--line", "old") == 0
     assert (tmp_path / "r/pytorch/version.txt").read_text() == "2.9.0a0\n"
     assert run("torch", "--stack", str(path), "--checkout-dir", str(tmp_path / "t"), "--json") == 0
@@ -226,7 +214,7 @@ def test_bad_use_of_the_command_is_one_line(
     upstream: Upstream, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "stack.toml"
-    path.write_text(STACK.format(torch=upstream.origin("torch")))
+    path.write_text(two_lines(upstream.origin("torch")))
     common = ("--stack", str(path), "--root-checkout-dir", str(tmp_path / "r"))
     assert run("all", *common, "--repo-hashtag", "main") == 2
     assert run("nothing", *common) == 2

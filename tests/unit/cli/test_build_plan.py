@@ -7,32 +7,7 @@ from pathlib import Path
 import pytest
 
 from cairn.cli import main
-from helpers import build, pythons
-
-STACK = """
-schema = "cairn.stack/1"
-name = "small"
-line = "main"
-targets = ["cpu"]
-pythons = ["{python}"]
-
-[[projects]]
-name = "a"
-distribution = "a"
-checkout_dir = "a tree"
-origin = {{ url = "u" }}
-hashtag = "main"
-version_file = ""
-
-[[projects]]
-name = "b"
-distribution = "b"
-checkout_dir = "b"
-origin = {{ url = "u" }}
-hashtag = "main"
-version_file = ""
-needs = ["a"]
-"""
+from helpers import build, pythons, stacks
 
 
 @pytest.fixture
@@ -43,7 +18,10 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name in ("a tree", "b"):
         build.repository(tmp_path / "ströme" / name, {"pyproject.toml": build.PYPROJECT, "backend.py": ""})
     (own,) = pythons.several(1)
-    (tmp_path / "ströme/stack.toml").write_text(STACK.format(python=own.version))
+    lower = stacks.project("a", "u", 'version_file = ""', folder="a tree")
+    upper = stacks.project("b", "u", 'version_file = ""\nneeds = ["a"]')
+    text = stacks.stack(lower, upper, more=f'pythons = ["{own.version}"]')
+    (tmp_path / "ströme/stack.toml").write_text(text)
     return ["build", "plan", "--stack", str(tmp_path / "ströme"), "--output-dir", str(tmp_path / "out")]
 
 

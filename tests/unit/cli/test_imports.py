@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cairn.cli import main
+from helpers import stacks
 from helpers.build import repository
 from helpers.wheels import build_wheel
 
@@ -28,18 +29,6 @@ except SystemExit as ended:
     code = ended.code
 with open(answer, "w") as file:
     print(code, *sys.modules, file=file)
-"""
-STACK = """
-schema = "cairn.stack/1"
-name = "s"
-line = "l"
-targets = ["cpu"]
-[[projects]]
-name = "torch"
-distribution = "torch"
-checkout_dir = "torch"
-hashtag = "HEAD"
-origin.url = "{origin}"
 """
 
 
@@ -94,7 +83,8 @@ def test_help_of_a_build_loads_the_stack_alone_whose_projects_it_has_flags_for(t
 
 def test_a_checkout_loads_nothing_that_builds_or_knows_wheels(tmp_path: Path) -> None:
     origin = repository(tmp_path / "origin", {"version.txt": "1.0\n"})
-    (tmp_path / "stack.toml").write_text(STACK.format(origin=origin))
+    torch = stacks.project("torch", origin, hashtag="HEAD")
+    (tmp_path / "stack.toml").write_text(stacks.stack(torch))
     names = cairn(tmp_path, "checkout", "torch", "--stack", tmp_path)
     assert (tmp_path / "torch" / "version.txt").read_text() == "1.0\n"
     assert not names.intersection(set(WINGS) - {"cairn.sources"})

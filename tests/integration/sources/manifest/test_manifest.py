@@ -13,31 +13,8 @@ import pytest
 
 from cairn.cli import main as program
 from cairn.formats.zip import deflate
+from helpers import stacks
 from helpers.sources import Upstream, git
-
-STACK = """\
-schema = "cairn.stack/1"
-name = "mini"
-line = "main"
-targets = ["cpu"]
-
-[[projects]]
-name = "torch"
-distribution = "torch"
-checkout_dir = "pytorch"
-origin = {{ url = "{torch}" }}
-hashtag = "main"
-hipify = "build_amd"
-
-[[projects]]
-name = "vision"
-distribution = "torchvision"
-checkout_dir = "pytorch_vision"
-origin = {{ url = "{vision}" }}
-hashtag = "main"
-hipify = "at-build"
-needs = ["torch"]
-"""
 
 
 @dataclass(frozen=True)
@@ -82,8 +59,10 @@ def desk(tmp_path: Path, upstream: Upstream, capsys: pytest.CaptureFixture[str])
     upstream.create("torchvision", {"version.txt": "0.24.0\n", "a.cu": "cudaFree();\n"})
     folder = tmp_path / "dësk of mine"
     folder.mkdir()
-    text = STACK.format(torch=upstream.origin("torch"), vision=upstream.origin("torchvision"))
-    (folder / "stack.toml").write_text(text)
+    torch, origin = stacks.torch(upstream.origin("torch")), upstream.origin("torchvision")
+    more = 'hipify = "at-build"\nneeds = ["torch"]'
+    vision = stacks.project("vision", origin, more, distribution="torchvision", folder="pytorch_vision")
+    (folder / "stack.toml").write_text(stacks.stack(torch, vision, name="mini"))
 
     def read() -> tuple[str, str]:
         captured = capsys.readouterr()
