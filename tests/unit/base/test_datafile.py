@@ -1,6 +1,8 @@
 """Our files, and the JSON and TOML of others: refused in one line that says where, in linear time."""
 
 import json
+import subprocess
+import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -204,3 +206,48 @@ def test_a_text_in_toml_is_read_as_it_was(text: str) -> None:
     line = f"a = {datafile.toml_text(text)}"
     assert "\n" not in line
     assert tomllib.loads(line) == {"a": text}
+
+
+_RACE = """
+import sys, threading, types, msgspec
+from cairn import datafile
+from cairn.errors import UsageError
+
+sys.setswitchinterval(1e-6)
+# Many fields, and types within types: looking at such a class takes long enough for another thread to come in.
+SOURCE = "".join(
+    f"class C{n}(datafile.Value):\\n"
+    + "".join(f"    f{i}: {f'tuple[C{n - 1}, ...]' if n and i % 2 else 'int'}\\n" for i in range(20))
+    for n in range(6)
+)
+HELD = {f"f{i}": [] if i % 2 else 1 for i in range(20)}
+TEXT = msgspec.json.encode(HELD)
+WAYS = (
+    lambda kind: datafile.convert(HELD, kind),
+    lambda kind: datafile.decode(TEXT, kind),
+    lambda kind: datafile.from_plain(HELD, kind, name="x"),
+    lambda kind: datafile.loads(TEXT, kind, name="x"),
+)
+for turn in range(40):
+    made = types.ModuleType(f"made{turn}")
+    sys.modules[made.__name__] = made
+    made.datafile = datafile
+    exec("from __future__ import annotations\\n" + SOURCE, made.__dict__)
+    together = threading.Barrier(len(WAYS))
+
+    def meet(way, kind):
+        together.wait()
+        way(kind)
+
+    crew = [threading.Thread(target=meet, args=(way, made.C5 if n else made.C4)) for n, way in enumerate(WAYS)]
+    for one in crew:
+        one.start()
+    for one in crew:
+        one.join()
+"""
+
+
+def test_two_threads_that_meet_a_type_at_once_live() -> None:
+    # With msgspec's own functions in place of ours this process dies of SIGSEGV in one of its first turns.
+    done = subprocess.run([sys.executable, "-c", _RACE], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

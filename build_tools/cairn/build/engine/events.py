@@ -130,12 +130,11 @@ class Log:
 
 def read(path: Path) -> Iterator[AnyEvent]:
     """The events of a file, oldest first; lines that are not events are left out."""
-    decoder = msgspec.json.Decoder(AnyEvent)
     try:
         with path.open("rb") as file:
             for line in file:
                 try:
-                    yield decoder.decode(line)
+                    yield datafile.decode(line, AnyEvent)  # type: ignore[arg-type] # a union is no `type`
                 except msgspec.MsgspecError:
                     continue
     except OSError:

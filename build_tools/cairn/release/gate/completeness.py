@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cairn import targets
+from cairn import datafile, targets
 from cairn.errors import CairnError
 from cairn.files import sha256_of
 from cairn.release.gate.case import Case, Files, ref
@@ -74,7 +74,7 @@ def of_manifest(case: Case, files: Files) -> Iterator[str]:  # noqa: ARG001 - as
         yield "its manifest was changed"
         return
     try:
-        manifest = msgspec.json.decode(data, type=_Manifest)
+        manifest = datafile.decode(data, _Manifest)
     except msgspec.DecodeError as error:
         yield f"its manifest cannot be read: {error}"
         return

@@ -258,8 +258,7 @@ class Index:
             if digest_of(data) != digest:
                 raise StoreError(f"{self.store.url}/{key} was changed", tip=_RESTORE)
             try:
-                datafile.know(cls)
-                self._parts[digest] = msgspec.json.decode(data, type=cls)
+                self._parts[digest] = datafile.decode(data, cls)
             except msgspec.DecodeError:
                 self._parts[digest] = datafile.loads(data, cls, name=f"{self.store.url}/{key}")
         found = self._parts[digest]

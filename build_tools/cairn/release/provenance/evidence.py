@@ -210,7 +210,7 @@ def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement
     what = f"the judgement {digest[:_SHOWN]}"
     data = _named(reader, keys.set_key(set_id, f"judgements/{digest}.json"), digest, what)
     try:
-        found = msgspec.json.decode(data, type=Judgement)
+        found = datafile.decode(data, Judgement)
     except msgspec.DecodeError as error:
         raise StoreError(f"{what} cannot be read: {error}") from error
     if found.set_id != set_id:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from cairn import datafile
 from cairn.errors import StoreError
 
 _SCHEMA = "cairn.manifest/1"
@@ -59,7 +60,7 @@ def sources_in(data: bytes, *, sha256: str, name: str) -> tuple[Source, ...]:
     if hashlib.sha256(data).hexdigest() != sha256:
         raise StoreError(f"{name} was changed: it is not the manifest {sha256[:12]} that the set names")
     try:
-        read = msgspec.json.decode(data, type=_Manifest)
+        read = datafile.decode(data, _Manifest)
     except msgspec.DecodeError as error:
         raise StoreError(f"{name} is not a manifest: {error}") from error
     if read.schema != _SCHEMA:

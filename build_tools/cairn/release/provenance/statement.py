@@ -194,7 +194,7 @@ def decode(payload: bytes, *, name: str) -> Claims:
     """
     try:
         plain = datafile.parse_json(payload, name=name)
-        read = msgspec.convert(plain, _Statement)
+        read = datafile.convert(plain, _Statement)
     except (UsageError, msgspec.ValidationError) as error:
         raise SignatureError(f"{name} is not a statement about a wheel of Cairn's: {error}") from error
     definition, release = read.predicate.definition, read.predicate.release
