@@ -1,4 +1,4 @@
-"""Signing and trusting: the options of the commands that do it, and `cairn release key`."""
+"""Signing and trusting: the options of the commands that do it."""
 
 from __future__ import annotations
 
@@ -9,31 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import arguments
-from cairn.cli.parser import Subparsers, add_command, add_commands
 from cairn.errors import PrerequisiteError
-from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.release.provenance.attest import Attester
     from cairn.release.provenance.signing_key import Signer
     from cairn.release.provenance.trust import Trust
-
-_EXAMPLE = "cairn release key create --output-dir ~/.config/cairn"
-
-
-def add_key(commands: Subparsers) -> None:
-    """Add `key create`."""
-    group = commands.add_parser("key", help="keys to sign with")
-    create = add_command(
-        add_commands(group, description="Keys to sign with.", example=_EXAMPLE),
-        "create",
-        _create,
-        about="make a key to sign releases and test records with",
-        more="The private half stays with you; users get the public one from where they know it is yours.",
-        example=_EXAMPLE,
-    )
-    arguments.add_output_dir(create)
-    arguments.add_json(create)
 
 
 def add_sign_key(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
@@ -97,20 +78,3 @@ def trust(options: argparse.Namespace, *, testers: Sequence[Path] = ()) -> Trust
     from cairn.release.provenance import trust as trusted
 
     return trusted.read(options.trust, testers)
-
-
-def _create(options: argparse.Namespace) -> int:
-    from cairn.release.provenance import signing_key
-
-    key = signing_key.create(options.output_dir)
-    private, public = (
-        options.output_dir / name for name in (signing_key.PRIVATE_NAME, signing_key.PUBLIC_NAME)
-    )
-    screen = console.current()
-    if options.json:
-        screen.json({"key_id": key.key_id, "private_key": str(private), "public_key": str(public)})
-        return 0
-    screen.out(key.key_id)
-    screen.info(f"{private} signs: keep it to yourself, and a copy where nobody else can read it")
-    screen.info(f"{public} checks: give it to those who are to trust you")
-    return 0

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from cairn.cli.main import guarded
+from cairn.cli.guard import guarded
 from cairn.output.console import Console, Stage
 
 
@@ -111,11 +111,11 @@ def test_a_result_that_the_screen_cannot_show_is_escaped() -> None:
     code = """
 import argparse
 from cairn.output import console
-from cairn.cli import main
+from cairn.cli.guard import guarded
 def show(options):
     console.current().out("pyt\\u00f6rch \\udcff")
     console.current().json("\\u00f6")
-main.guarded(argparse.Namespace(run=show))
+guarded(argparse.Namespace(run=show))
 """
     env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)

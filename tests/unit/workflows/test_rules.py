@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.cli import command_lines
+from cairn.cli.ci import command_lines
 from cairn.workflows import lint
 from cairn.workflows.findings import CODES, Finding
 from helpers import workflows

@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments, build_cache, build_options
-from cairn.cli import main as program
-from cairn.cli.build import show_wheels
+from cairn.cli import arguments
+from cairn.cli.build import cache as build_cache
+from cairn.cli.build import options as build_options
+from cairn.cli.build.run import show_wheels
+from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser, completion_asked
 from cairn.errors import CairnError
 from cairn.output import console
@@ -42,7 +44,7 @@ def main(argv: Sequence[str] | None = None, *, script: str) -> int:
     words = sys.argv[1:] if argv is None else argv
     path = Path(script)
     line = arguments.words() if completion_asked() else words
-    return program.guarded(_parser(path, _projects(line, path)).parse_args(words))
+    return guarded(_parser(path, _projects(line, path)).parse_args(words))
 
 
 def _projects(words: Sequence[str], script: Path) -> tuple[Project, ...]:

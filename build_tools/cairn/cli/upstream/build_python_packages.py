@@ -9,10 +9,10 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from cairn.cli import arguments, rocm_fetch
-from cairn.cli import main as program
-from cairn.cli import rocm as command
+from cairn.cli import arguments
+from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
+from cairn.cli.rocm import fetch, package
 from cairn.errors import UsageError
 
 _DISTS = "dist"  # below --dest-dir, where upstream's other scripts and pages look for them
@@ -20,7 +20,7 @@ _DISTS = "dist"  # below --dest-dir, where upstream's other scripts and pages lo
 
 def main(argv: Sequence[str] | None = None, *, script: str) -> int:
     """Run the script; returns its exit code."""
-    return program.guarded(_parser(Path(script)).parse_args(argv))
+    return guarded(_parser(Path(script)).parse_args(argv))
 
 
 def _parser(script: Path) -> argparse.ArgumentParser:
@@ -70,7 +70,7 @@ def _run(options: argparse.Namespace) -> int:
         )
     there = targets.parse_targets(found.targets) if found.targets else ()
     # Artifacts of one platform say nothing of the families that are built for the other.
-    families = getattr(options, f"{rocm_fetch.own_platform()}_amdgpu_families").strip()
+    families = getattr(options, f"{fetch.own_platform()}_amdgpu_families").strip()
     asked = targets.parse_targets(families) if families else ()
     if lacking := [target for target in asked if target not in there]:
         raise UsageError(
@@ -82,4 +82,4 @@ def _run(options: argparse.Namespace) -> int:
         version=options.version or f"{version}.dev0",
         output_dir=options.dest_dir / _DISTS,
     )
-    return command.write(request, options, dry_run=False)
+    return package.write(request, options, dry_run=False)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cairn import files
 from cairn.cli import arguments
 from cairn.cli import checkout as command
-from cairn.cli import main as program
+from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.errors import NetworkError, UsageError
 from cairn.output import console
@@ -28,7 +28,7 @@ _DOWNLOADED = "pytorch_manifest.json"  # upstream's name for it
 
 def main(argv: Sequence[str] | None = None, *, script: str) -> int:
     """Run the script; returns its exit code. The stack.toml is beside it."""
-    return program.guarded(_parser(Path(script)).parse_args(argv))
+    return guarded(_parser(Path(script)).parse_args(argv))
 
 
 def _parser(script: Path) -> argparse.ArgumentParser:

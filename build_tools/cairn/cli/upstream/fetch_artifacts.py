@@ -10,15 +10,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from cairn.cli import arguments, rocm_fetch
-from cairn.cli import main as program
+from cairn.cli import arguments
+from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
+from cairn.cli.rocm import fetch as command
 from cairn.errors import UsageError
 
 
 def main(argv: Sequence[str] | None = None, *, script: str) -> int:
     """Run the script; returns its exit code."""
-    return program.guarded(_parser(Path(script)).parse_args(argv))
+    return guarded(_parser(Path(script)).parse_args(argv))
 
 
 def _parser(script: Path) -> argparse.ArgumentParser:
@@ -27,12 +28,12 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         description="Fetch the artifacts of a CI run of TheRock, and unpack them.",
         epilog=f"example: python {script.name} --run-id 17123441166 --target gfx110X-all --output-dir out",
     )
-    rocm_fetch.add_source(parser)
+    command.add_source(parser)
     # As upstream has it: in a workflow, the run is one of the workflow's own repository.
     parser.set_defaults(run_github_repo=os.environ.get("GITHUB_REPOSITORY") or "ROCm/TheRock")
-    if os.environ.get("RELEASE_TYPE") in rocm_fetch.RELEASE_TYPES:
+    if os.environ.get("RELEASE_TYPE") in command.RELEASE_TYPES:
         parser.set_defaults(release_type=os.environ["RELEASE_TYPE"])
-    rocm_fetch.add_patterns(parser)
+    command.add_patterns(parser)
     parser.add_argument(
         "--artifact-group",
         "--target",
@@ -62,7 +63,7 @@ def _parser(script: Path) -> argparse.ArgumentParser:
     parser.add_argument(
         "--delete-after-extract", action=flag, default=True, help="remove the archives once they are unpacked"
     )
-    rocm_fetch.add_unverified(parser)
+    command.add_unverified(parser)
     arguments.add_json(parser)
     parser.set_defaults(run=_run)
     return parser
@@ -88,4 +89,4 @@ def _run(options: argparse.Namespace) -> int:
         jobs=options.download_concurrency,
         unpack_jobs=options.extract_concurrency,
     )
-    return rocm_fetch.fetch(options, request)
+    return command.fetch(options, request)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cairn.cli import arguments
-from cairn.cli import main as program
+from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.cli.wheel import fat
 
@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None, *, script: str, windows: bool) -> in
         script: its own file.
         windows: whether it is the one for Windows wheels.
     """
-    return program.guarded(_parser(Path(script), windows=windows).parse_args(argv))
+    return guarded(_parser(Path(script), windows=windows).parse_args(argv))
 
 
 def _parser(script: Path, *, windows: bool) -> argparse.ArgumentParser:

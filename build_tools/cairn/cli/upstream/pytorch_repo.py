@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cairn.cli import arguments
 from cairn.cli import checkout as command
-from cairn.cli import main as program
+from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.output import console
 
@@ -31,7 +31,7 @@ def main(project: str, argv: Sequence[str] | None = None, *, script: str) -> int
     options = _parser(project, Path(script)).parse_args(argv)
     options.project = project
     options.beside = Path(script).absolute().parent
-    return program.guarded(options)
+    return guarded(options)
 
 
 def _parser(project: str, script: Path) -> argparse.ArgumentParser:

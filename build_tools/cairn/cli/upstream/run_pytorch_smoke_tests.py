@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from cairn.cli.main import guarded
+from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
 from cairn.errors import TestsFailedError
 from cairn.output import console

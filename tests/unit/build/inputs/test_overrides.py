@@ -9,7 +9,9 @@ from cairn import stack as stacks
 from cairn.build import execution, job, outputs, plan
 from cairn.build.inputs import overrides
 from cairn.build.model import BuildRequest, Job
-from cairn.cli import build, ci, main
+from cairn.cli import main
+from cairn.cli.build import job as cli_job
+from cairn.cli.ci import run as trail_command
 from cairn.cli.upstream import build_prod_wheels
 from cairn.errors import BuildError, ProblemsError, UsageError, WheelError
 from cairn.sources.manifest import changelog, manifest
@@ -124,14 +126,14 @@ def test_every_command_that_builds_takes_it(tmp_path: Path) -> None:
     words = ["--stack", str(PYTORCH), *given]
     out = ["--output-dir", str(tmp_path / "out")]
     parser = main.make_parser(("build", "ci", "manifest"))
-    wanted = build._job(parser.parse_args(["build", *words, *out]))
+    wanted = cli_job.job_of(parser.parse_args(["build", *words, *out]))
     script = build_prod_wheels._parser(PYTORCH / "build_prod_wheels.py").parse_args(["build", *given, *out])
     assert (
         wanted.build_env
         == build_prod_wheels._job(script, STACK).build_env
         == ("USE_FBGEMM=0", "torch:USE_X=1")
     )
-    trail = ci._request(parser.parse_args(["ci", "run", *words, "--targets", "cpu"]))
+    trail = trail_command._request(parser.parse_args(["ci", "run", *words, "--targets", "cpu"]))
     assert trail.build_env == ("USE_FBGEMM=0", "torch:USE_X=1")
     frozen = parser.parse_args(["manifest", "create", *words, "--output", "m.json"])
     assert frozen.build_env == ["USE_FBGEMM=0", "torch:USE_X=1"]

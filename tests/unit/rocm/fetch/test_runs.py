@@ -1,6 +1,6 @@
 import pytest
 
-from cairn.cli import rocm_fetch
+from cairn.cli.rocm import fetch as rocm_fetch
 from cairn.errors import UsageError
 from cairn.rocm.fetch import runs
 from cairn.rocm.fetch.runs import Run

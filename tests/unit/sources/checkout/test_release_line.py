@@ -8,7 +8,8 @@ import pytest
 
 from cairn.build import job
 from cairn.build.model import Job
-from cairn.cli import build, main
+from cairn.cli import main
+from cairn.cli.build import job as cli_job
 from cairn.cli.upstream import build_prod_wheels
 from cairn.errors import UsageError
 from cairn.sources.checkout import release_line
@@ -127,7 +128,7 @@ def test_the_manifest_of_a_build_names_the_line_of_the_checkouts(command: str, t
     if command == "cairn build":
         words = ["build", "plan", "--stack", str(stack), "--targets", "cpu", *given]
         options = main.make_parser(("build",)).parse_args(words)
-        wanted = build._job(options)
+        wanted = cli_job.job_of(options)
     else:
         words = ["build", "--pytorch-rocm-arch", "cpu", *given]
         options = build_prod_wheels._parser(stack / command).parse_args(words)

@@ -5,20 +5,20 @@
 
 from __future__ import annotations
 
-import argparse
-
-from cairn.cli.night import after, begin, publish
-from cairn.cli.parser import add_commands
+from cairn.cli.ci.night import after, begin, publish
+from cairn.cli.parser import Subparsers, add_commands
 
 
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Add the commands of the group."""
-    commands = add_commands(
+def add_to(commands: Subparsers) -> None:
+    """Add `night` and its commands."""
+    parser = commands.add_parser(
+        "night", help="the nightly, job by job: freeze, build, stage, test, promote, report"
+    )
+    jobs = add_commands(
         parser,
         description="The nightly, job by job: freeze, build, stage, test, promote, report. What the jobs "
         "agree on lies in the store, and nothing is promoted but by what lies there.",
         example=begin.EXAMPLE,
     )
-    begin.add_to(commands)
-    publish.add_to(commands)
-    after.add_to(commands)
+    for module in (begin, publish, after):
+        module.add_to(jobs)

@@ -7,20 +7,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import arguments
+from cairn.cli.build import job as common
+from cairn.cli.parser import Subparsers, add_command
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cairn.build.graph.steps import PlanGraph, PlannedStep
-    from cairn.build.model import Job
 
 _MEANING = {"run": "is built", "kept": "is there already, or taken from the cache"}
 _LONGEST = 60  # characters of a value in the table; JSON has all
 
 
-def add_plan(parser: argparse.ArgumentParser) -> None:
-    """Give the parser of `cairn build plan` what only it has."""
+def add_to(commands: Subparsers) -> None:
+    """Add `plan`."""
+    parser = add_command(
+        commands,
+        "plan",
+        _plan,
+        about="show what would be built, and what comes from the cache",
+        example="cairn build plan --stack external-builds/pytorch --targets gfx1100 --output-dir out",
+    )
+    common.add_options(parser)
     parser.add_argument(
         "--explain",
         type=arguments.nonempty,
@@ -30,11 +37,11 @@ def add_plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--svg", type=arguments.new_file, metavar="FILE", help="draw the plan into a file")
 
 
-def show(jobs: Sequence[Job], options: argparse.Namespace) -> int:
-    """Plan the jobs of all variants, and show what the options ask for."""
+def _plan(options: argparse.Namespace) -> int:
     from cairn.build import job, variants
     from cairn.build.graph import steps
 
+    jobs = common.jobs_of(options)
     graph = steps.graph_of(job.plans_of(jobs), variants.labels(jobs))
     if options.svg is not None:
         _draw(graph, options.svg, title=f"the plan of the stack {jobs[0].stack.name}")

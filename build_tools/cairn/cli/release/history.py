@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SHORT = 12  # digits of a set id or a digest that are shown
 
 
-def add_history(commands: Subparsers) -> None:
+def add_to(commands: Subparsers) -> None:
     """Add the commands that take something back."""
     _add_rollback(commands)
     _add_yank(commands)

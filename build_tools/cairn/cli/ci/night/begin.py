@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import arguments, checkout
-from cairn.cli.night import options as common
+from cairn.cli.ci.night import options as common
 from cairn.cli.parser import Subparsers, add_command
 from cairn.errors import CairnError
 from cairn.output import console
@@ -152,7 +152,7 @@ def _legs(path: Path, line: str) -> tuple[Leg, ...]:
 
 def _build(options: argparse.Namespace) -> int:
     from cairn import datafile
-    from cairn.cli.build import show_wheels
+    from cairn.cli.build.run import show_wheels
     from cairn.pipeline.night.build import LegBuild, build_leg
     from cairn.pipeline.night.stage import NOTE_FILE
     from cairn.release.index.generation import now

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from cairn.cli import arguments, signing
-from cairn.cli.night import options as common
+from cairn.cli.ci.night import options as common
 from cairn.cli.parser import Subparsers, add_command
 from cairn.errors import CairnError, GateError
 from cairn.output import console

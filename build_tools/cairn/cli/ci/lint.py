@@ -39,7 +39,7 @@ def add_to(commands: Subparsers) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from cairn.cli import command_lines
+    from cairn.cli.ci import command_lines
     from cairn.workflows import lint
 
     files = options.files or lint.find_files(Path())

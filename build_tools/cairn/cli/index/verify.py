@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import arguments, signing
-from cairn.cli.parser import Run, Subparsers, add_command
+from cairn.cli.index import upkeep
+from cairn.cli.parser import Subparsers, add_command
 from cairn.errors import StoreError, UsageError
 from cairn.output import console
 
@@ -23,8 +24,8 @@ _WEB = ("http://", "https://")
 _MARKS: dict[State, console.Mark] = {"good": "done", "broken": "failed", "unsigned": "bypassed"}
 
 
-def add_to(commands: Subparsers, *, audit: Run) -> None:
-    """Add the command; `audit` is what it does without files."""
+def add_to(commands: Subparsers) -> None:
+    """Add the command; without files it audits the index."""
     parser = add_command(
         commands,
         "verify",
@@ -72,7 +73,6 @@ def add_to(commands: Subparsers, *, audit: Run) -> None:
         help="write all that was read into a ZIP, to check again without a network",
     )
     arguments.add_json(parser)
-    parser.set_defaults(audit=audit)
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -118,8 +118,7 @@ def _audit(options: argparse.Namespace) -> int:
     if options.store is None:
         raise UsageError("nothing to verify", tip="name wheels, or give --store to compare a whole index")
     options.index, options.hashes = options.index or "release", True
-    run: Run = options.audit
-    return run(options)
+    return upkeep.audit(options)
 
 
 def _source(options: argparse.Namespace) -> tuple[Reader, str]:

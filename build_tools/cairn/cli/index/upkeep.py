@@ -22,7 +22,7 @@ _EVERY = "every one of the store"
 _DAYS = 30
 
 
-def add_upkeep(commands: Subparsers) -> None:
+def add_to(commands: Subparsers) -> None:
     """Add the commands that look after a store."""
     _add_audit(commands)
     _add_render(commands)
@@ -219,12 +219,7 @@ def _offer(name: str, why: str, found: tuple[Candidate, ...], *, as_json: bool) 
             one.when,
             one.action or "",
             one.who,
-            one.problem
-            or (
-                "its writer made a later one"
-                if one.lost_race
-                else f"{one.pages} of {one.changed} pages show it"
-            ),
+            _standing(one),
         )
         for one in found
     ]

@@ -1,4 +1,4 @@
-"""`cairn release`: promote, new-version, record, key; what takes something back is in `history`."""
+"""`cairn release promote`: a set through the gate into a channel, and how every demand on it stands."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments, history, release_record, signing
-from cairn.cli.parser import Subparsers, add_command, add_commands
+from cairn.cli import arguments, signing
+from cairn.cli.parser import Subparsers, add_command
+from cairn.cli.release.record import set_id_of
 from cairn.errors import UsageError
 from cairn.output import console
 
@@ -19,19 +20,18 @@ if TYPE_CHECKING:
     from cairn.release.publish.mirror_lock import MirrorLock
     from cairn.stack import Stack
 
-_EXAMPLE = "cairn release promote SET --stack external-builds/pytorch --store ./store"
+EXAMPLE = "cairn release promote SET --stack external-builds/pytorch --store ./store"
 _MARKS: Mapping[Outcome, console.Mark] = {"met": "done", "bypassed": "bypassed", "not met": "failed"}
 
 
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Add the commands of the group."""
-    commands = add_commands(parser, description="Bring sets from channel to channel.", example=_EXAMPLE)
+def add_to(commands: Subparsers) -> None:
+    """Add `promote`."""
     promote = add_command(
         commands,
         "promote",
         _promote,
         about="bring a set and all it needs to a different channel, if every demand on it holds",
-        example=_EXAMPLE,
+        example=EXAMPLE,
     )
     promote.add_argument("set_id", metavar="SET", help="its set.json, or its id: the first digits will do")
     arguments.add_stack(promote)
@@ -78,48 +78,6 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     signing.add_attesting(promote)
     arguments.add_dry_run(promote)
     arguments.add_json(promote)
-    _add_new_version(commands)
-    release_record.add_to(commands)
-    history.add_history(commands)
-    signing.add_key(commands)
-
-
-def _add_new_version(commands: Subparsers) -> None:
-    parser = add_command(
-        commands,
-        "new-version",
-        _new_version,
-        about="write the wheels of a set under the versions of its next stage",
-        more="The wheels are new bytes: publish them as a set of their own, and test that one. Its set.json "
-        "names the set that they come from.",
-        example="cairn release new-version SET --promote rc1 --store ./store --output-dir rc1",
-    )
-    parser.add_argument("set_id", metavar="SET", help="its set.json, or its id: the first digits will do")
-    parser.add_argument(
-        "--promote", metavar="STAGE", required=True, help="one stage further: rc1, rc2, … or final"
-    )
-    arguments.add_store(parser)
-    arguments.add_index(parser, default="staging")
-    arguments.add_output_dir(parser)
-    arguments.add_dry_run(parser)
-    arguments.add_json(parser)
-
-
-def _new_version(options: argparse.Namespace) -> int:
-    from cairn.release.index.snapshot import Index, whole_id
-    from cairn.release.new_version import next_stage
-
-    store = arguments.open_existing_store(options)
-    set_id = whole_id(release_record.set_id_of(options.set_id), Index(store, options.index).load())
-    _, changes = next_stage(store, set_id, options.promote, options.output_dir, dry_run=options.dry_run)
-    screen = console.current()
-    if options.json:
-        wheels = [{"wheel": str(c.target), "version": {"old": c.old, "new": c.new}} for c in changes]
-        screen.json({"derived_from": set_id, "wheels": wheels, "dry_run": options.dry_run})
-        return 0
-    for change in changes:
-        screen.out(f"{'would write' if options.dry_run else '+'} {change.target}")
-    return 0
 
 
 def _promote(options: argparse.Namespace) -> int:
@@ -135,7 +93,7 @@ def _promote(options: argparse.Namespace) -> int:
         with screen.stage(f"promote to {options.target}") as stage, signing.attester(options) as attester:
             done = promote(
                 arguments.open_existing_store(options),
-                release_record.set_id_of(options.set_id),
+                set_id_of(options.set_id),
                 stack=stack,
                 source=options.source,
                 target=options.target,

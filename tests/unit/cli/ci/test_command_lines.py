@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cairn.cli import command_lines
+from cairn.cli.ci import command_lines
 from cairn.output import console
 from cairn.workflows.shell import VALUE
 

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from cairn.cli import arguments
-from cairn.cli.night import options as common
+from cairn.cli.ci.night import options as common
 from cairn.cli.parser import Subparsers, add_command
 from cairn.errors import CairnError, GateError, StoreError
 from cairn.output import console

@@ -1,4 +1,4 @@
-"""`cairn ci run`: the whole trail of a stack on this machine; `ci lint` is in `ci_lint`."""
+"""`cairn ci run`: the whole trail of a stack on this machine."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn.cli import arguments, ci_lint, night, signing
-from cairn.cli.parser import add_command, add_commands
-from cairn.cli.release import plain_demands, show_demands
+from cairn.cli import arguments, signing
+from cairn.cli.parser import Subparsers, add_command
+from cairn.cli.release.promote import plain_demands, show_demands
 from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.pipeline.request import TrailRequest, TrailResult
 
-_EXAMPLE = "cairn ci run --stack external-builds/sample --line release/2.9 --targets gfx942,gfx1100"
+EXAMPLE = "cairn ci run --stack external-builds/sample --line release/2.9 --targets gfx942,gfx1100"
 
 
-def add_to(parser: argparse.ArgumentParser) -> None:
-    """Add the commands of the group."""
-    commands = add_commands(parser, description="Run a stack end to end, check workflows.", example=_EXAMPLE)
+def add_to(commands: Subparsers) -> None:
+    """Add `run`."""
     run = add_command(
         commands,
         "run",
@@ -30,7 +29,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "smoke tests and the installation run again where a byte, a test, a program or the machine is "
         "different. How much disk a first run takes (sample: 0.6 GB, pyg: 3.6 GB) is `disk` in the "
         "stack.toml, and is checked first.",
-        example=_EXAMPLE,
+        example=EXAMPLE,
     )
     arguments.add_stack(run)
     run.add_argument(
@@ -46,11 +45,6 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     signing.add_sign_key(run)
     arguments.add_force(run)
     arguments.add_json(run)
-    ci_lint.add_to(commands)
-    nights = commands.add_parser(
-        "night", help="the nightly, job by job: freeze, build, stage, test, promote, report"
-    )
-    night.add_to(nights)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -1,0 +1,92 @@
+"""`cairn build run`, which is `cairn build` too: build the wheels, and print what was built."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cairn.cli.build import job as common
+from cairn.cli.build import options as build_options
+from cairn.cli.parser import Subparsers, add_command
+from cairn.output import console
+
+if TYPE_CHECKING:
+    from cairn.build.model import BuiltWheel
+
+EXAMPLE = (
+    "cairn build --stack external-builds/pytorch --install-rocm "
+    "--index-url https://rocm.nightlies.amd.com/v2/gfx110X-all/ --targets gfx1100 --output-dir out"
+)
+
+
+def add_to(commands: Subparsers) -> None:
+    """Add `run`."""
+    parser = add_command(
+        commands,
+        "run",
+        _run,
+        about="build the wheels; without the name of a command, this one is meant",
+        example=EXAMPLE.replace("cairn build", "cairn build run"),
+    )
+    common.add_options(parser)
+    build_options.add_develop(parser)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from cairn.build import job, variants
+
+    jobs = common.jobs_of(options)
+    if options.develop:
+        return build_options.develop(options, jobs)
+    built = job.run_all(jobs)
+    labels = variants.labels(jobs)
+    return show_wheels(
+        [wheel for wheels in built for wheel in wheels],
+        variants=[label for label, wheels in zip(labels, built, strict=True) for _ in wheels],
+        as_json=options.json,
+    )
+
+
+def show_wheels(wheels: Sequence[BuiltWheel], *, variants: Sequence[str] = (), as_json: bool = False) -> int:
+    """Print what was built.
+
+    Args:
+        wheels: of all variants.
+        variants: what tells them from each other, one for each wheel; none where there is one variant.
+        as_json: print it as JSON.
+    """
+    several = any(variants)
+    if as_json:
+        console.current().json(
+            [
+                {
+                    "project": w.project,
+                    "file": str(w.wheel),
+                    "version": w.version,
+                    "sha256": w.sha256,
+                    "targets": list(w.targets),
+                    "seconds": round(w.seconds, 2),
+                    "cached": w.cached,
+                }
+                | ({"variant": variants[number]} if several else {})
+                for number, w in enumerate(wheels)
+            ]
+        )
+        return 0
+    rows: list[tuple[str, ...]] = [
+        (
+            w.wheel.name,
+            console.size(w.wheel.stat().st_size),
+            " ".join(w.targets) or "-",
+            w.sha256[:16],
+            "cached" if w.cached else console.clock(w.seconds),
+        )
+        for w in wheels
+    ]
+    head: tuple[str, ...] = ("wheel", "size", "targets", "sha256", "time")
+    if several:
+        rows = [(label, *row) for label, row in zip(variants, rows, strict=True)]
+        head = ("variant", *head)
+    console.current().table(head, rows)
+    return 0

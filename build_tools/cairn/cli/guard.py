@@ -1,0 +1,90 @@
+"""Runs one command, and turns every failure into one line and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import threading
+from collections.abc import Sequence
+
+from cairn import start
+from cairn.errors import BuildError, CairnError, GateError, ProblemsError, ProcessError
+from cairn.output import console
+
+_CUT = "…"  # between the causes of a failed build and the end of its log
+
+
+def guarded(options: argparse.Namespace) -> int:
+    """Run the command that `options` hold, and report its failure so that a user can act on it.
+
+    Raises:
+        Exception: an unforeseen failure; `cairn.start` has the guard for those.
+    """
+    start.show_any_text()
+    quiet, verbose = (getattr(options, name, False) for name in ("quiet", "verbose"))
+    console.use(console.Console(quiet=quiet, verbose=verbose))
+    # No other thread may set handlers.
+    main_thread = threading.current_thread() is threading.main_thread()
+    interrupts = start.Interrupts() if main_thread else None
+    try:
+        return int(options.run(options) or 0)
+    except KeyboardInterrupt:
+        return _end_interrupted()
+    except CairnError as error:
+        _end_programs()
+        if getattr(options, "debug", False):
+            raise
+        _report(error)
+        return error.exit_code
+    except (OSError, MemoryError) as error:
+        _end_programs()
+        if getattr(options, "debug", False) or isinstance(error, BrokenPipeError):
+            raise
+        _report_system(error)
+        return start.EXIT_SYSTEM
+    except Exception:
+        # An import that is interrupted may end in an ImportError or a SystemError instead.
+        if interrupts is not None and interrupts.came:
+            return _end_interrupted()
+        _end_programs()
+        raise
+
+
+def _end_programs() -> None:
+    from cairn import process
+
+    process.terminate_all()
+
+
+def _end_interrupted() -> int:
+    # A second interrupt cuts the waiting short: what is left then is killed.
+    with contextlib.suppress(KeyboardInterrupt):
+        _end_programs()
+    console.current().error("interrupted", tip="run the same command again: finished steps are kept")
+    return start.EXIT_INTERRUPTED
+
+
+def _report(error: CairnError) -> None:
+    lines: Sequence[str] = ()
+    tip = error.tip
+    if isinstance(error, BuildError):
+        lines = (*error.causes, _CUT, *error.tail) if error.causes else error.tail
+        if error.log is not None:
+            tip = f"{tip}; the whole log is {error.log}" if tip else f"read the whole log: {error.log}"
+    elif isinstance(error, ProcessError):
+        lines = error.output.splitlines()
+    elif isinstance(error, GateError):
+        lines = error.reasons
+    elif isinstance(error, ProblemsError):
+        lines = [f"{problem} ({problem.tip})" if problem.tip else str(problem) for problem in error.problems]
+    console.current().error(str(error), tip=tip, lines=lines)
+
+
+def _report_system(error: OSError | MemoryError) -> None:
+    if isinstance(error, MemoryError):
+        console.current().error("not enough memory", tip="end other programs, or use a larger machine")
+        return
+    where = f": {error.filename}" if error.filename else ""
+    tip = "free some space and run the same command again" if error.errno == errno.ENOSPC else None
+    console.current().error(f"{error.strerror or error}{where}", tip=tip)

@@ -1,0 +1,43 @@
+"""`cairn release key`: keys to sign releases and test records with."""
+
+from __future__ import annotations
+
+import argparse
+
+from cairn.cli import arguments
+from cairn.cli.parser import Subparsers, add_command, add_commands
+from cairn.output import console
+
+_EXAMPLE = "cairn release key create --output-dir ~/.config/cairn"
+
+
+def add_to(commands: Subparsers) -> None:
+    """Add `key` and its command."""
+    group = commands.add_parser("key", help="keys to sign with")
+    create = add_command(
+        add_commands(group, description="Keys to sign with.", example=_EXAMPLE),
+        "create",
+        _create,
+        about="make a key to sign releases and test records with",
+        more="The private half stays with you; users get the public one from where they know it is yours.",
+        example=_EXAMPLE,
+    )
+    arguments.add_output_dir(create)
+    arguments.add_json(create)
+
+
+def _create(options: argparse.Namespace) -> int:
+    from cairn.release.provenance import signing_key
+
+    key = signing_key.create(options.output_dir)
+    private, public = (
+        options.output_dir / name for name in (signing_key.PRIVATE_NAME, signing_key.PUBLIC_NAME)
+    )
+    screen = console.current()
+    if options.json:
+        screen.json({"key_id": key.key_id, "private_key": str(private), "public_key": str(public)})
+        return 0
+    screen.out(key.key_id)
+    screen.info(f"{private} signs: keep it to yourself, and a copy where nobody else can read it")
+    screen.info(f"{public} checks: give it to those who are to trust you")
+    return 0
