@@ -139,6 +139,8 @@ class Project(datafile.Value):
         cmake: values that its CMakeCache.txt must have once CMake has configured; where it has others, the
             build stops. The user's variables of these names (`--build-env`) are taken instead.
         downloads: files that its build would fetch by itself.
+        empty_dirs: folders of its tree that are made, empty, before it is built: where one is missing its
+            build would fetch what belongs there, and makes no use of it.
         needs: names of the projects whose wheels must be installed to build it.
         requires: requirements its METADATA must name, as templates; they are exact pins.
         requires_rocm: likewise, only for GPU targets.
@@ -166,6 +168,7 @@ class Project(datafile.Value):
     config_settings: Mapping[str, str] = msgspec.field(default_factory=dict)
     cmake: Environment = msgspec.field(default_factory=Environment)
     downloads: tuple[Download, ...] = ()
+    empty_dirs: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     requires_rocm: tuple[str, ...] = ()

@@ -108,6 +108,7 @@ class PackageSource:
         index_url: this index instead of the user's own.
         find_links: folders or pages looked into as well.
         no_index: look into `find_links` only.
+        offline: fetch nothing; what was resolved or installed before is there.
         cache_dir: pip's cache; None is the user's.
         pre: accept pre-releases, such as nightlies.
     """
@@ -115,6 +116,7 @@ class PackageSource:
     index_url: str | None = None
     find_links: tuple[str, ...] = ()
     no_index: bool = False
+    offline: bool = False
     cache_dir: Path | None = None
     pre: bool = False
 
@@ -124,8 +126,8 @@ class PackageSource:
 
     def arguments(self) -> tuple[str, ...]:
         """These as pip's options."""
-        words = ["--no-index"] if self.no_index else []
-        if self.index_url:
+        words = ["--no-index"] if self.no_index or self.offline else []
+        if self.index_url and not self.offline:
             words += ["--index-url", self.index_url]
         for link in self.find_links:
             words += ["--find-links", link]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ def require_resolvable(plans: Sequence[Plan]) -> None:
 def _fetch(step: BuildStep, request: BuildRequest) -> None:
     for one in downloads.needed(request, step.project):
         with console.current().stage(f"fetch {one.name} for {step.project.name}") as stage:
-            downloads.ready(one, say=stage.update)
+            downloads.ready(one, say=stage.update, offline=request.pip.offline)
 
 
 def context_of(
@@ -119,7 +120,8 @@ def context_in(
     values |= {"requirements": "|".join(pins)}
     values |= {"environment": str(env.path), "site_packages": str(env.site_packages)}
     pinned = downloads.needed(request, step.project)
-    values |= {f"download:{one.name}": str(downloads.ready(one, say=stage.update)) for one in pinned}
+    ready = functools.partial(downloads.ready, say=stage.update, offline=request.pip.offline)
+    values |= {f"download:{one.name}": str(ready(one)) for one in pinned}
     return Context(step=step, request=request, built=built, env=env, values=values, stage=stage, log=log)
 
 
@@ -179,6 +181,8 @@ def call(context: Context, output_dir: Path) -> Called:
 def prepared(context: Context) -> Iterator[Prepared]:
     """Have everything that programs of a build see: variables, temporary files, the compiler cache."""
     step, stage, began = context.step, context.stage, time.time()
+    for name in step.project.empty_dirs:
+        (step.checkout / name).mkdir(parents=True, exist_ok=True)
     given = variables.build_variables(
         step.project,
         context.env,

@@ -68,9 +68,7 @@ def root() -> Path:
     return files.cache_dir() / "build-envs"
 
 
-def ready(
-    content: Content, source: PackageSource, *, log: Path, say: Progress, offline: bool = False
-) -> VirtualEnvironment:
+def ready(content: Content, source: PackageSource, *, log: Path, say: Progress) -> VirtualEnvironment:
     """The environment with this content, made now where there is none.
 
     Args:
@@ -78,13 +76,12 @@ def ready(
         source: where pip and uv find it.
         log: receives what pip says.
         say: called with a line of progress.
-        offline: ask no index.
 
     Raises:
         BuildError: the requirements contradict each other, or pip refused.
         NetworkError: an index could not be reached.
     """
-    locked = _locked(content, source, say=say, offline=offline)
+    locked = _locked(content, source, say=say)
     env = venv.describe(root() / _digest(content, locked)[:20])
     with files.locked(
         env.path.with_suffix(".lock"),
@@ -100,7 +97,7 @@ def ready(
 
 
 def at(
-    path: Path, content: Content, source: PackageSource, *, log: Path, say: Progress, offline: bool = False
+    path: Path, content: Content, source: PackageSource, *, log: Path, say: Progress
 ) -> VirtualEnvironment:
     """An environment that a developer works in, with this content and all else that is there.
 
@@ -110,9 +107,8 @@ def at(
         source: as for `ready`.
         log: likewise.
         say: likewise.
-        offline: likewise.
     """
-    locked = _locked(content, source, say=say, offline=offline)
+    locked = _locked(content, source, say=say)
     env, note = venv.describe(path), path / _OF_DEVELOPER
     with files.locked(path.with_name(f".{path.name}.lock"), timeout=_WAIT):
         digest = _digest(content, locked)
@@ -156,7 +152,7 @@ def trim(unused: dt.timedelta) -> tuple[Path, ...]:
     return tuple(removed)
 
 
-def _locked(content: Content, source: PackageSource, *, say: Progress, offline: bool) -> str:
+def _locked(content: Content, source: PackageSource, *, say: Progress) -> str:
     say("resolving its build requirements")
     named = ((parse_wheel_filename(wheel.name)[0], wheel.absolute()) for wheel in content.wheels)
     wheels = [f"{name} @ {wheel.as_uri()}" for name, wheel in named]
@@ -165,7 +161,6 @@ def _locked(content: Content, source: PackageSource, *, say: Progress, offline: 
         source,
         python=content.python.path,
         provided=venv.installed_names(venv.describe(content.sdk)) if content.sdk else (),
-        offline=offline,
         what=content.what,
     )
 

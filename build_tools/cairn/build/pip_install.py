@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cairn import process, venv
 from cairn.build.log import causes
-from cairn.errors import BuildError, ProcessError
+from cairn.errors import BuildError, NetworkError, ProcessError
 from cairn.output import Progress
 
 _SHOWN_LINES = 8
@@ -25,12 +25,17 @@ def pip_install(
     """Install requirements into an environment; `options` are further ones of pip's.
 
     Raises:
-        NetworkError: an index could not be reached.
+        NetworkError: an index could not be reached, or must not be.
         BuildError: pip refused; its last lines are in the error.
     """
     try:
         venv.install(environment, requirements, source, log=log, options=options, on_line=on_line)
     except ProcessError as error:
+        if source.offline and (missing := venv.missing_from(error.output)) is not None:
+            raise NetworkError(
+                f"{missing} is in none of the folders that --find-links names, and --offline fetches nothing",
+                tip="leave --offline out once: the environments of builds are kept",
+            ) from error
         lines = process.tail(error.output)
         raise BuildError(
             f"pip could not install {', '.join(requirements)}",

@@ -29,7 +29,6 @@ def lock(
     *,
     python: Path,
     provided: Collection[str] = (),
-    offline: bool = False,
     what: str,
 ) -> str:
     """Exact requirements with hashes, as the text of a requirements file; empty where there are none.
@@ -39,7 +38,6 @@ def lock(
         source: where files are looked for, besides the user's own index.
         python: the interpreter they are for.
         provided: names of distributions that are there already, elsewhere: nothing of them is resolved.
-        offline: ask no index.
         what: they are for, in an error.
 
     Raises:
@@ -62,7 +60,6 @@ def lock(
     command += ["--generate-hashes", "--python", str(python), "--no-python-downloads"]
     command += settings.uv_options()
     command += _options(source)
-    command += ["--offline"] if offline else []
     with tempfile.TemporaryDirectory(prefix="cairn-resolve-") as folder:
         excluded = Path(folder, "excluded.txt")
         excluded.write_text("".join(f"{name}\n" for name in provided), encoding="utf-8")
@@ -78,9 +75,10 @@ def lock(
         return done.output
     lines = process.tail(done.stderr)[-_SHOWN_LINES:]
     if _NETWORK_SIGNS.search(done.stderr):
+        check = "leave --offline out once, so that they are found" if source.offline else "check the network"
         raise NetworkError(
             f"the build requirements of {what} cannot be looked up: {' '.join(lines)[-400:]}",
-            tip="check the network; --find-links names a folder that has them",
+            tip=f"{check}; --find-links names a folder that has them",
         )
     raise BuildError(
         f"the build requirements of {what} cannot be met: {' '.join(requirements)}",
@@ -91,6 +89,7 @@ def lock(
 
 def _options(source: PackageSource) -> list[str]:
     words = ["--no-index"] if source.no_index else []
+    words += ["--offline"] if source.offline else []  # uv then goes by the pages of indexes in its cache
     if source.index_url:
         words += ["--default-index", source.index_url]
     for link in source.find_links:

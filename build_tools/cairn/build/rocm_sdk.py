@@ -18,7 +18,7 @@ from cairn.build import cache
 from cairn.build.inputs import variables
 from cairn.build.model import InstalledSdk, WantedSdk
 from cairn.build.pip_install import pip_install
-from cairn.errors import PrerequisiteError, ProcessError, UsageError
+from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.output import Progress
 from cairn.rocm import install as rocm
@@ -125,12 +125,21 @@ def install(
         python: the interpreter of the environment.
         log: receives pip's output.
         say: called with a line of progress.
+
+    Raises:
+        NetworkError: it is to be fetched, and must not be.
     """
     env_dir = _place_for(python, env_dir)
     marker = env_dir / _MARKER
     # Which version is the newest, only the index knows: one that is not named is installed again.
-    if wanted.version is not None and (found := _found(env_dir, marker, wanted.identity())) is not None:
+    fixed = wanted.version is not None or wanted.source.offline
+    if fixed and (found := _found(env_dir, marker, wanted.identity())) is not None:
         return found
+    if wanted.source.offline:
+        raise NetworkError(
+            "the ROCm SDK that is asked for is not installed yet, and --offline fetches nothing",
+            tip="install it first with the same flags, without --offline",
+        )
     env = venv.create(env_dir, python=python.path)
     source = wanted.source
     say(f"pip install rocm[{','.join(wanted.extras)}]")

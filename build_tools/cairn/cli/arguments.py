@@ -295,6 +295,7 @@ def wanted_sdk(options: argparse.Namespace, *, family: str | None = None) -> Wan
             find_links=(*options.find_links, *getattr(options, MORE_FIND_LINKS, ())),
             cache_dir=options.pip_cache_dir,
             pre=options.pre,
+            offline=getattr(options, "offline", False),
         ),
         version=options.rocm_sdk_version,
         extras=tuple(word.strip() for word in options.rocm_extras.split(",") if word.strip()),

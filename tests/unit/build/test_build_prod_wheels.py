@@ -68,3 +68,10 @@ def test_a_project_called_like_a_flag_of_the_script_does_not_take_it(tmp_path: P
     options, loaded = parsed(*OUT, "--stack", str(tmp_path), "--no-build-output")
     assert options.output_dir.name == "out"
     assert set(build_prod_wheels._job(options, loaded).checkouts) == {"cluster"}
+
+
+def test_offline_reaches_what_asks_indexes() -> None:
+    options, loaded = parsed(*OUT, "--offline")
+    assert build_prod_wheels._job(options, loaded).sdk.source.offline
+    options, loaded = parsed(*OUT)
+    assert not build_prod_wheels._job(options, loaded).sdk.source.offline

@@ -32,6 +32,15 @@ from cairn.stack import Project, Stack
 from cairn.venv import VirtualEnvironment
 
 PLACEHOLDER = re.compile(r"\{(?P<name>[A-Za-z_]+(?::[A-Za-z0-9_-]+)?)\}")
+# For a build that must fetch nothing: what it tries to fetch fails at once, as no one listens at port 9.
+_NO_NETWORK = {
+    **dict.fromkeys(("http_proxy", "https_proxy", "ftp_proxy", "all_proxy"), "http://127.0.0.1:9"),
+    **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY"), "http://127.0.0.1:9"),
+    **dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1"),
+    "GIT_ALLOW_PROTOCOL": "file",  # git's documentation, "protocol.allow": ssh knows no proxy
+    "PIP_NO_INDEX": "1",
+    "UV_OFFLINE": "1",
+}
 # Up to what ends a path in a variable: the next of a list, or a quote.
 _STACK_FILE = re.compile(r"\{stack_dir\}(?P<path>[^\s\"':;,]*)")
 
@@ -163,6 +172,8 @@ def build_variables(
     if "makeflags" in values:  # the tools take their jobs from there, unless they are told a number
         variables["MAKEFLAGS"] = values["makeflags"]
         del variables["MAX_JOBS"]
+    if request.pip.offline:
+        variables |= _NO_NETWORK
     given = template_of(request.stack, project, for_cpu=request.for_cpu)
     # A tree that does without a download does without the variables that name it.
     absent = [f"{{download:{d.name}}}" for d in project.downloads if f"download:{d.name}" not in values]

@@ -45,6 +45,16 @@ def compiler_cache(options: argparse.Namespace) -> CompilerCache | None:
     return next(iter(chosen), None)
 
 
+def add_offline(parser: argparse.ArgumentParser) -> None:
+    """`--offline`."""
+    parser.add_argument(
+        "--offline",
+        action="store_true",
+        help="fetch nothing, and let no build fetch: what it needs is there from an earlier run, "
+        "or in the folders of --find-links",
+    )
+
+
 def add_develop(parser: argparse.ArgumentParser) -> None:
     """`--develop`, `--develop-env-dir`."""
     parser.add_argument(

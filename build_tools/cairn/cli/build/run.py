@@ -31,6 +31,7 @@ def add_to(commands: Subparsers) -> None:
     )
     common.add_options(parser)
     build_options.add_develop(parser)
+    build_options.add_offline(parser)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -157,6 +157,7 @@ def _add_build(parser: argparse.ArgumentParser, script: Path, projects: Sequence
         help="taken for upstream's sake: hipcc's clang is led through the cache whatever its version",
     )
     build_options.add_develop(parser)
+    build_options.add_offline(parser)
     parser.add_argument("--clean", action=flag, default=False, help="build everything again")
 
 
