@@ -219,9 +219,10 @@ def prepared(context: Context) -> Iterator[Prepared]:
             finally:
                 environments.give_back(context.env, step.project.name)
                 compiled = cache is not None and _compiled([step.checkout, Path(temporary["TMPDIR"])], began)
-    counted = cache.statistics if cache else None
-    if counted is not None and (problem := counted.problem(compiled=compiled)) is not None:
-        console.current().warn(f"{step.project.name}: {problem}")
+    if cache is not None and cache.statistics is not None:
+        cache.statistics = cache.statistics.judged(compiled=compiled)
+        if cache.statistics.problem is not None:
+            console.current().warn(f"{step.project.name}: {cache.statistics.problem}")
 
 
 def _compiler_cache(

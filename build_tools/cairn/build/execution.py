@@ -7,6 +7,7 @@ tree it must be alone in, how many jobs and how much memory its compilers take, 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -192,6 +193,7 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
                 hit, counted = build_project.build(step, request, built, stage, running=running)
             if counted is not None:
                 console.current().info(f"  {step.project.name}: {counted}")
+                running.note(events.CompilationsCounted(step=task.name, **dataclasses.asdict(counted)))
         finally:
             _fold(task, running)
     wheel = request.output_dir / hit.wheel.name

@@ -262,6 +262,7 @@ class CacheStatistics:
         misses: compiled, and put into the cache.
         uncached: compiled past the cache: the program cannot keep such a call.
         errors: failures of the cache itself; the compilers ran all the same.
+        problem: why these counts cannot be all of the truth; None where they may be.
     """
 
     program: CompilerCache
@@ -269,6 +270,7 @@ class CacheStatistics:
     misses: int = 0
     uncached: int = 0
     errors: int = 0
+    problem: str | None = None
 
     @property
     def calls(self) -> int:
@@ -282,20 +284,17 @@ class CacheStatistics:
         failed = f", {self.errors} errors" if self.errors else ""
         return f"{self.program} {self.hits} of {found} compilations from the cache{rate}{beside}{failed}"
 
-    def problem(self, *, compiled: bool) -> str | None:
-        """Why these counts cannot be all of the truth; None where they may be.
-
-        Args:
-            compiled: the build has left object files.
-        """
+    def judged(self, *, compiled: bool) -> CacheStatistics:
+        """The same, with its `problem`; `compiled` says that the build has left object files."""
+        problem = None
         if compiled and not self.calls:
-            return (
+            problem = (
                 f"{self.program} counted no compilation, although files were compiled: "
                 "the build calls its compilers by paths that Cairn does not know"
             )
-        if self.errors and self.errors >= self.hits + self.misses:
-            return f"{self.program} failed {self.errors} times: it saved nothing"
-        return None
+        elif self.errors and self.errors >= self.hits + self.misses:
+            problem = f"{self.program} failed {self.errors} times: it saved nothing"
+        return dataclasses.replace(self, problem=problem)
 
 
 @dataclass(frozen=True, kw_only=True)

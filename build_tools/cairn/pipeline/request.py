@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn import targets as gpu
-from cairn.build.model import BuiltWheel
+from cairn.build.model import BuiltWheel, CompilerCache
 from cairn.pipeline.timeline import StageSpan
 from cairn.release.promote import Promotion
 from cairn.release.provenance.signing_key import Signer
@@ -28,6 +28,7 @@ class TrailRequest:
         jobs: compile jobs at once.
         build_env: variables for the builds, as the user wrote them (`cairn.build.inputs.overrides`).
         force: drop local edits in the checkouts.
+        compiler_cache: program put in front of the compilers; None for no such.
         signer: the key that vouches for the wheels and the test record; None for nobody.
     """
 
@@ -37,6 +38,7 @@ class TrailRequest:
     jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
     force: bool = False
     build_env: tuple[str, ...] = ()
+    compiler_cache: CompilerCache | None = None
     signer: Signer | None = None
 
     @property

@@ -191,6 +191,7 @@ def build_job(request: TrailRequest, checkouts: Mapping[str, Path]) -> Job:
         targets=",".join(request.targets),
         jobs=request.jobs,
         build_env=request.build_env,
+        compiler_cache=request.compiler_cache,
         env_dir=request.work_dir / "envs",
     )
 

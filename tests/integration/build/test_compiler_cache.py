@@ -11,6 +11,7 @@ import pytest
 from cairn import process
 from cairn.build import execution, plan
 from cairn.build.compiler_cache import compilers, launchers, programs
+from cairn.build.engine import events
 from cairn.build.model import BuildRequest, BuiltWheel, CompilerCache
 from cairn.stack import Environment, Origin, Project, Stack
 from cairn.venv import PackageSource
@@ -96,6 +97,12 @@ def build(tmp_path: Path) -> Callable[..., BuiltWheel]:
     return of
 
 
+def counted(folder: Path) -> list[events.CompilationsCounted]:
+    """What the events of the last run say of the compiler cache."""
+    found = events.last_run(folder / "out" / events.FILE_NAME)
+    return [event for event in found if isinstance(event, events.CompilationsCounted)]
+
+
 def members(wheel: BuiltWheel) -> dict[str, bytes]:
     with zipfile.ZipFile(wheel.wheel) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
@@ -116,6 +123,8 @@ def test_a_setuptools_build_is_compiled_once_and_is_the_same_bytes(
     assert second.compiler_cache is not None
     assert (second.compiler_cache.hits, second.compiler_cache.misses) == (2, 0)
     assert members(plain) == members(first) == members(second)
+    (event,) = counted(tmp_path)
+    assert (event.step, event.program, event.hits, event.misses) == ("build host", cache, 2, 0)
 
 
 @pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("ninja")), reason="no CMake and ninja here")
@@ -150,6 +159,8 @@ setup(name="host", version="1", py_modules=["host"])
 """
     build(repository(tmp_path / "tree", {"setup.py": past, "free.cpp": FREE, "host.py": ""}), "ccache")
     assert "ccache counted no compilation, although files were compiled" in capsys.readouterr().err
+    (event,) = counted(tmp_path)
+    assert (event.problem or "").startswith("ccache counted no compilation")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cairn import datafile
-from cairn.build.model import BuiltWheel
+from cairn.build.model import BuiltWheel, CacheStatistics
 from cairn.pipeline.report import page as report_page
 from cairn.pipeline.report.page import Link
 from cairn.pipeline.request import TrailRequest, TrailResult
@@ -178,6 +178,14 @@ def render(
     generated: str = GENERATED,
 ) -> str:
     return report_page.render(request, result, generated=generated, links=links)
+
+
+def test_what_a_compiler_cache_counted_stands_beside_the_wheel() -> None:
+    counted = CacheStatistics(program="ccache", hits=3, misses=1, problem="it saved nothing")
+    wheel = dataclasses.replace(RESULT.wheels[0], compiler_cache=counted)
+    text = " ".join("".join(read(render(dataclasses.replace(RESULT, wheels=(wheel,)))).text).split())
+    assert "ccache 3 of 4 compilations from the cache (75%); ! it saved nothing" in text
+    assert "compilations" not in "".join(read(render()).text)
 
 
 def read(page: str) -> Reader:

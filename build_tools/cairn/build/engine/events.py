@@ -74,6 +74,28 @@ class StepRetried(Event, tag="step-retried"):
     jobs: int
 
 
+class CompilationsCounted(Event, tag="compilations-counted"):
+    """What a compiler cache counted in a step.
+
+    Attributes:
+        step: its name.
+        program: which.
+        hits: compilations that it answered.
+        misses: compiled, and kept by it.
+        uncached: compiled past it.
+        errors: its own failures.
+        problem: why these cannot be all; None where they may be.
+    """
+
+    step: str
+    program: Literal["ccache", "sccache"]
+    hits: int = 0
+    misses: int = 0
+    uncached: int = 0
+    errors: int = 0
+    problem: str | None = None
+
+
 class StepEnded(Event, tag="step-ended"):
     """A step has ended.
 
@@ -103,7 +125,9 @@ class RunEnded(Event, tag="run-ended"):
     seconds: float
 
 
-AnyEvent: TypeAlias = RunStarted | StepStarted | ProgramStarted | StepRetried | StepEnded | RunEnded
+AnyEvent: TypeAlias = (
+    RunStarted | StepStarted | ProgramStarted | StepRetried | CompilationsCounted | StepEnded | RunEnded
+)
 
 
 class Log:

@@ -76,14 +76,25 @@ class Running:
         attempt: from 1.
         log: its log; empty when it begins.
         kept: why it had nothing to do; None where it worked.
+        note: writes an event of the step's own.
     """
 
-    def __init__(self, step: Step, jobs: int, attempt: int, *, log: Path | None, pool: Pool) -> None:
+    def __init__(
+        self,
+        step: Step,
+        jobs: int,
+        attempt: int,
+        *,
+        log: Path | None,
+        pool: Pool,
+        note: Callable[[events.AnyEvent], None],
+    ) -> None:
         self.step = step
         self.jobs = jobs
         self.attempt = attempt
         self.log = log
         self.kept: str | None = None
+        self.note = note
         self._pool = pool
 
     def keep(self, why: str) -> None:
@@ -227,7 +238,9 @@ class _Run(Generic[T]):
             del self._ready[name]
             attempt = self._attempts[name] = self._attempts.get(name, 0) + 1
             log = self._options.logs.get(name)
-            running = Running(start.step, start.cores, attempt, log=log, pool=self._pool)
+            running = Running(
+                start.step, start.cores, attempt, log=log, pool=self._pool, note=self._log.write
+            )
             group = process.Group(on_start=functools.partial(self._note_program, name))
             limit = start.step.time_limit or self._options.time_limit
             now = time.monotonic()

@@ -15,7 +15,7 @@ from cairn.output import console
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cairn.build.engine.events import AnyEvent
+    from cairn.build.engine.events import AnyEvent, CompilationsCounted
 
 
 def add_to(commands: Subparsers) -> None:
@@ -117,8 +117,24 @@ def _show_run(folder: Path, *, as_json: bool) -> int:
         if isinstance(event, events.StepEnded)
     ]
     console.current().table(("step", "ended", "time", "memory", "why"), rows)
+    for event in found:
+        if isinstance(event, events.CompilationsCounted):
+            console.current().info(f"{event.step}: {_counted(event)}")
     console.current().info(_summary(found))
     return 0
+
+
+def _counted(event: CompilationsCounted) -> str:
+    from cairn.build.model import CacheStatistics
+
+    counted = CacheStatistics(
+        program=event.program,
+        hits=event.hits,
+        misses=event.misses,
+        uncached=event.uncached,
+        errors=event.errors,
+    )
+    return f"{counted}; {event.problem}" if event.problem else str(counted)
 
 
 def _summary(found: Sequence[AnyEvent]) -> str:

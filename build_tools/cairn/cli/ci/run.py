@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import arguments, signing
+from cairn.cli.build import options as build_options
 from cairn.cli.parser import Subparsers, add_command
 from cairn.cli.release.promote import plain_demands, show_demands
 from cairn.output import console
@@ -42,6 +43,7 @@ def add_to(commands: Subparsers) -> None:
     arguments.add_targets(run, default="the stack's")
     arguments.add_jobs(run, what="compile jobs")
     arguments.add_build_env(run)
+    build_options.add_compiler_cache(run)
     signing.add_sign_key(run)
     arguments.add_force(run)
     arguments.add_json(run)
@@ -71,6 +73,7 @@ def _request(options: argparse.Namespace) -> TrailRequest:
         work_dir=options.work_dir.absolute(),
         force=options.force,
         build_env=tuple(options.build_env),
+        compiler_cache=build_options.compiler_cache(options),
         signer=signing.signer(options),
         **given,
     )

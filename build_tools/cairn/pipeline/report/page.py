@@ -75,7 +75,7 @@ def render(
         result=result,
         generated=generated,
         links=links,
-        seconds={wheel.sha256: wheel.seconds for wheel in result.wheels},
+        built={wheel.sha256: wheel for wheel in result.wheels},
         chart=chart.lay_out(result.spans),
         script=script,
         # The browser runs this one text and no other (Content Security Policy, level 2).
