@@ -214,7 +214,7 @@ from cairn import datafile
 from cairn.errors import UsageError
 
 sys.setswitchinterval(1e-6)
-# Many fields, and types within types: looking at such a class takes long enough for another thread to come in.
+# Many fields, and types within types: looking at such a class takes long enough for a second thread.
 SOURCE = "".join(
     f"class C{n}(datafile.Value):\\n"
     + "".join(f"    f{i}: {f'tuple[C{n - 1}, ...]' if n and i % 2 else 'int'}\\n" for i in range(20))
@@ -239,7 +239,8 @@ for turn in range(40):
         together.wait()
         way(kind)
 
-    crew = [threading.Thread(target=meet, args=(way, made.C5 if n else made.C4)) for n, way in enumerate(WAYS)]
+    kinds = [made.C4, made.C5, made.C5, made.C5]
+    crew = [threading.Thread(target=meet, args=each) for each in zip(WAYS, kinds, strict=True)]
     for one in crew:
         one.start()
     for one in crew:
