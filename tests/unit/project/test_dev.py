@@ -100,6 +100,14 @@ def test_every_package_that_is_installed_has_one_version_which_pyproject_allows(
             assert requirement.specifier.contains(versions[canonicalize_name(requirement.name)])
 
 
+@pytest.mark.xdist_group("together")
+def test_workers_keep_groups_together(request: pytest.FixtureRequest) -> None:
+    # Where they do not, each makes for itself what the tests of a group share, and nothing fails.
+    if not getattr(request.config.option, "loadgroup", False):
+        pytest.skip("for workers of `--dist loadgroup`")
+    assert request.node.nodeid.endswith("@together")
+
+
 @pytest.mark.parametrize("locale", ["C", "POSIX"])
 def test_names_of_folders_may_have_all_letters(
     dev: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, locale: str

@@ -70,7 +70,8 @@ def install(
         try:
             inside = venv.create(Path(folder, "venv"), python=python, environ=env).python
             head: dict[Installer, list[str | Path]] = {
-                "pip": [*venv.pip_command(inside), "--isolated", "--cache-dir", Path(folder, "pip")],
+                # Neither a cache of downloads nor bytecode outlives the trial: of torch, half the time.
+                "pip": [*venv.pip_command(inside), "--isolated", "--no-cache-dir", "--no-compile"],
                 "uv": [*uv_pip, "install", "--no-config", "--python", inside],
             }
             done = process.run(
