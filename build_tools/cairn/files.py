@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import secrets
 import shutil
@@ -128,6 +129,20 @@ def walk(folder: Path) -> Iterator[Path]:
     for place, folders, names in os.walk(folder):
         links = [name for name in folders if Path(place, name).is_symlink()]
         yield from (Path(place, name) for name in (*names, *links))
+
+
+def inventory(folder: Path, *below: Path) -> str:
+    """A digest over name, size and time of every file below a folder, or of those below some folders in it.
+
+    It tells at little cost whether something was changed there. Bytecode, which Python writes when it likes,
+    does not count.
+    """
+    found = []
+    for path in (path for place in below or (folder,) for path in walk(place)):
+        if "__pycache__" not in path.parts:
+            info = path.lstat()
+            found.append((str(path.relative_to(folder)), info.st_size, info.st_mtime_ns))
+    return hashlib.sha256(json.dumps(sorted(found)).encode(errors="surrogateescape")).hexdigest()
 
 
 @contextlib.contextmanager

@@ -3,15 +3,14 @@
 The name of its folder is a digest of all that is in it: the interpreter, the exact files of every
 requirement, the wheels that are built against, and the ROCm SDK. A note is written into it last, with what it
 holds: an environment without one is half made, and one that differs from its note (a build has installed
-something into it, or files are gone) is made again.
+something into it, or files are gone) is made again: in its place, or beside it while a build runs in it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import hashlib
-import json
+import itertools
 import os
 import shutil
 import time
@@ -22,6 +21,7 @@ from packaging.utils import parse_wheel_filename
 
 from cairn import datafile, files, interpreters, venv
 from cairn.build import cache, resolve
+from cairn.build.cache import in_use
 from cairn.build.pip_install import pip_install
 from cairn.errors import SystemFailureError, UsageError
 from cairn.interpreters import Interpreter
@@ -82,17 +82,24 @@ def ready(content: Content, source: PackageSource, *, log: Path, say: Progress) 
         NetworkError: an index could not be reached.
     """
     locked = _locked(content, source, say=say)
-    env = venv.describe(root() / _digest(content, locked)[:20])
-    with files.locked(
-        env.path.with_suffix(".lock"),
-        timeout=_WAIT,
-        on_wait=lambda: say("waiting for another run to make it"),
-    ):
-        if not _is_whole(env):
-            trim(_KEPT)
-            say("making its environment")
-            _make(env, content, locked, source, log=log, say=say)
-        os.utime(env.path / _NOTE)  # its last use, for `trim`
+    name = _digest(content, locked)[:20]
+    for number in itertools.count():
+        env = venv.describe(root() / (f"{name}-{number}" if number else name))
+        with files.locked(
+            env.path.with_suffix(".lock"),
+            timeout=_WAIT,
+            on_wait=lambda: say("waiting for another run to make it"),
+        ):
+            if not _is_whole(env):
+                if env.path.name in _used():
+                    continue  # a build still runs in it, and must not lose its files: the next one is free
+                trim(_KEPT)
+                say("making its environment")
+                _make(env, content, locked, source, log=log, say=say)
+            os.utime(env.path / _NOTE)  # its last use, for `trim`
+            with _uses():
+                in_use.note(root(), env.path.name)
+            break
     return env
 
 
@@ -125,6 +132,8 @@ def at(
 
 def give_back(env: VirtualEnvironment, what: str) -> None:
     """Look at an environment after a build: one that the build has changed is not used again."""
+    with _uses():
+        in_use.forget(root(), env.path.name)
     note = _read(env)
     if note is not None and note.inventory != _inventory(env):
         console.current().warn(
@@ -136,7 +145,7 @@ def give_back(env: VirtualEnvironment, what: str) -> None:
 def trim(unused: dt.timedelta) -> tuple[Path, ...]:
     """Remove the environments that no build has used for so long; returns those that were removed."""
     removed = []
-    for folder in sorted(path for path in root().glob("*") if path.is_dir()):
+    for folder in sorted(path for path in root().glob("[!.]*") if path.is_dir()):
         note = folder / _NOTE
         # A lock file is written when it is taken: one without a note may be under way.
         used = max(
@@ -147,9 +156,20 @@ def trim(unused: dt.timedelta) -> tuple[Path, ...]:
                 contextlib.suppress(SystemFailureError),
                 files.locked(folder.with_suffix(".lock"), timeout=0.1),
             ):
-                shutil.rmtree(folder, ignore_errors=True)
-                removed.append(folder)
+                if folder.name not in _used():
+                    shutil.rmtree(folder, ignore_errors=True)
+                    removed.append(folder)
     return tuple(removed)
+
+
+def _used() -> frozenset[str]:
+    """The names of the environments that builds run in, those of this process included."""
+    with _uses():
+        return in_use.keys(root())
+
+
+def _uses() -> contextlib.AbstractContextManager[None]:
+    return files.locked(root() / ".in-use.lock")
 
 
 def _locked(content: Content, source: PackageSource, *, say: Progress) -> str:
@@ -211,14 +231,7 @@ def _read(env: VirtualEnvironment) -> _Note | None:
 
 
 def _inventory(env: VirtualEnvironment) -> str:
-    """A digest over name, size and time of every file; bytecode, which Python writes when it likes, aside."""
-    found = []
-    for place in (*env.sites[:1], env.bin):
-        for path in files.walk(place):
-            if "__pycache__" not in path.parts:
-                info = path.lstat()
-                found.append((str(path.relative_to(env.path)), info.st_size, info.st_mtime_ns))
-    return hashlib.sha256(json.dumps(sorted(found)).encode(errors="surrogateescape")).hexdigest()
+    return files.inventory(env.path, env.sites[0], env.bin)
 
 
 def _digest(content: Content, locked: str) -> str:

@@ -1,6 +1,8 @@
 import concurrent.futures
 import datetime as dt
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -55,6 +57,7 @@ def test_different_bytes_of_one_version_are_a_different_environment(tmp_path: Pa
 @pytest.mark.parametrize("fault", ["file gone", "file added", "file changed", "no note", "half a note"])
 def test_one_that_is_not_as_it_was_made_is_made_again(tmp_path: Path, fault: str) -> None:
     env = ready(tmp_path)
+    environments.give_back(env, "torch")  # no build runs in it any more
     module, note = env.bin / "activate", env.path / "cairn-environment.json"
     before = module.read_bytes()
     if fault == "file gone":
@@ -91,6 +94,41 @@ def test_a_build_that_changes_its_environment_is_told_and_the_next_gets_a_new_on
     assert not (ready(tmp_path).site_packages / "smuggled.py").exists()
 
 
+def test_one_that_a_build_has_changed_stays_for_the_builds_that_run_in_it(tmp_path: Path) -> None:
+    one, other = ready(tmp_path, what="torch"), ready(tmp_path, what="vision")
+    assert one.path == other.path
+    (one.site_packages / "smuggled.py").touch()
+    environments.give_back(one, "torch")
+    third = ready(tmp_path, what="audio")
+    assert other.python.exists(), "vision still runs in it"
+    assert third.path != other.path
+    assert not (third.site_packages / "smuggled.py").exists()
+    assert ready(tmp_path, what="audio").path == third.path
+    environments.give_back(other, "vision")
+    assert ready(tmp_path).path == one.path, "free again, and made again"
+    assert not (one.site_packages / "smuggled.py").exists()
+
+
+def test_what_another_process_builds_in_is_not_taken_from_it(tmp_path: Path) -> None:
+    env = ready(tmp_path)
+    environments.give_back(env, "torch")
+    program = (
+        "import sys; from pathlib import Path; from cairn.build.cache import in_use\n"
+        "in_use.note(Path(sys.argv[1]), sys.argv[2]); print('noted', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, str(environments.root()), env.path.name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        (env.site_packages / "smuggled.py").touch()
+        beside = ready(tmp_path)
+        process.kill()
+    assert (beside.path != env.path, (env.site_packages / "smuggled.py").exists()) == (True, True)
+    environments.give_back(beside, "torch")
+    assert ready(tmp_path).path == env.path, "the other is gone, however it ended"
+    assert not (env.site_packages / "smuggled.py").exists()
+
+
 def test_two_at_once_make_it_once(tmp_path: Path) -> None:
     with concurrent.futures.ThreadPoolExecutor() as pool:
         runs = [pool.submit(ready, tmp_path) for _ in range(3)]
@@ -117,6 +155,8 @@ def test_what_no_build_has_used_for_long_is_removed(tmp_path: Path) -> None:
     long_ago = time.time() - 40 * 86400
     for path in (old.path / "cairn-environment.json", old.path.with_suffix(".lock")):
         os.utime(path, (long_ago, long_ago))
+    assert environments.trim(dt.timedelta(days=30)) == (), "a build of 40 days, or a clock that jumped"
+    environments.give_back(old, "torch")
     assert environments.trim(dt.timedelta(days=30)) == (old.path,)
     assert not old.path.exists()
     assert venv.describe(new.path).python.exists()

@@ -2,7 +2,7 @@
 
 A build learns early which wheels it will take and links them into its output hours later. So every process
 notes the keys that it was given, in a file of its own beside a lock that it holds while it lives: whoever can
-take that lock knows that the process is gone, however it ended.
+take that lock knows that the process is gone, however it ended. The environments of builds are noted alike.
 """
 
 from __future__ import annotations
@@ -26,27 +26,42 @@ class _Note:
         folder.mkdir(parents=True, exist_ok=True)
         self.pid = os.getpid()
         self.path = folder / f"{self.pid}-{secrets.token_hex(4)}.keys"
-        self.keys: set[str] = set()
+        self._uses: dict[str, int] = {}
         self._lock = FileLock(self.path.with_suffix(".lock"), thread_local=False)
         self._lock.acquire(timeout=0)
 
     def add(self, key: str) -> None:
-        if key not in self.keys:
-            self.keys.add(key)
+        self._uses[key] = self._uses.get(key, 0) + 1
+        if self._uses[key] == 1:
             with self.path.open("a", encoding="ascii") as file:
                 file.write(f"{key}\n")
 
+    def drop(self, key: str) -> None:
+        self._uses[key] = self._uses.get(key, 0) - 1
+        if self._uses[key] <= 0:
+            del self._uses[key]
+            self.path.write_text("".join(f"{key}\n" for key in self._uses), encoding="ascii")
+
 
 def note(root: Path, key: str) -> None:
-    """Have an entry stay as long as this process lives; call it under the lock of the folder."""
+    """Have an entry stay as long as this process lives, or until it calls `forget` as often.
+
+    Call it under the lock of the folder, as the other two.
+    """
     found = _of_root.get(root)
     if found is None or found.pid != os.getpid() or not found.path.parent.is_dir():
         found = _of_root[root] = _Note(root)
     found.add(key)
 
 
+def forget(root: Path, key: str) -> None:
+    """Take one `note` of this process back."""
+    if (found := _of_root.get(root)) is not None and found.pid == os.getpid():
+        found.drop(key)
+
+
 def keys(root: Path) -> frozenset[str]:
-    """The keys that living processes use, this one included; call it under the lock of the folder."""
+    """The keys that living processes use, this one included."""
     from filelock import FileLock, Timeout  # noqa: PLC0415 - see `files.locked`
 
     found: set[str] = set()
