@@ -18,6 +18,11 @@ def attempt() -> int:
     return int(text) if text.isdecimal() else 1
 
 
+def is_to_come(number: int) -> bool:
+    """Whether this run has not come to that attempt yet; False where nobody says which one it is at."""
+    return os.environ.get("GITHUB_RUN_ATTEMPT", "").isdecimal() and number > attempt()
+
+
 def run_url() -> str | None:
     """Where people read this run, or None."""
     names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")

@@ -16,6 +16,7 @@ from typing import Literal
 from cairn import datafile, targets
 from cairn.errors import StoreError, UsageError
 from cairn.matrix.legs import Leg
+from cairn.output import console
 from cairn.release.index import keys, write
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Index
@@ -154,22 +155,43 @@ def create(store: Store, plan: NightPlan, manifest: Manifest) -> None:
 def find(store: Store, night: str) -> NightPlan | None:
     """The night of that id, or None."""
     key = keys.night_key(checked_id(night), "night.json")
-    with contextlib.suppress(MissingKeyError):
-        return datafile.loads(store.read(key).data, NightPlan, name=f"{store.url}/{key}")
-    return None
+    try:
+        data = store.read(key).data
+    except MissingKeyError:
+        return None
+    found = datafile.loads(data, NightPlan, name=f"{store.url}/{key}")
+    if found.night != night:
+        raise StoreError(f"{store.url}/{key} is of the night {found.night}", tip="restore it from a copy")
+    return found
 
 
-def read(store: Store, night: str, *, line: str | None = None) -> NightPlan:
-    """The night of that id; `latest` is the one that was frozen last, of `line` where one is given.
+def read(
+    store: Store,
+    night: str,
+    *,
+    stack: str | None = None,
+    line: str | None = None,
+    release: str | None = None,
+) -> NightPlan:
+    """The night of that id; `latest` is the one that was frozen last.
+
+    Args:
+        store: where nights live.
+        night: its id, or `latest`.
+        stack, line, release: of `latest`: only nights of that stack and line, and to that channel.
 
     Raises:
         StoreError: there is none.
     """
     if night == "latest":
-        wanted = (plan for plan in every(store) if line in (None, plan.line))
+        wanted = (
+            plan
+            for plan in every(store)
+            if stack in (None, plan.stack) and line in (None, plan.line) and release in (None, plan.release)
+        )
         newest = max(wanted, key=lambda plan: plan.frozen, default=None)
         if newest is None:
-            said = f" of {line}" if line else ""
+            said = "".join((f" of {line}" if line else "", f" to {release}" if release else ""))
             raise StoreError(f"{store.url} has no night{said}", tip="cairn ci night freeze begins one")
         return newest
     found = find(store, night)
@@ -181,9 +203,14 @@ def read(store: Store, night: str, *, line: str | None = None) -> NightPlan:
 
 
 def every(store: Store) -> Iterator[NightPlan]:
-    """Every night that a store knows, by id."""
+    """Every night that a store knows, by id; one that cannot be read is named, and holds up no other."""
     for night in store.folders(keys.NIGHTS):
-        if (found := find(store, night)) is not None:
+        try:
+            found = find(store, night)
+        except (StoreError, UsageError) as error:
+            console.current().warn(f"skipping the night {night}: {error}")
+            continue
+        if found is not None:
             yield found
 
 
@@ -221,6 +248,8 @@ def notes(store: Store, plan: NightPlan) -> dict[tuple[str, Stage], StepNote]:
 def set_of(index: Index, plan: NightPlan, leg: Leg) -> IndexSet | None:
     """The set of a leg that an index has: of the night's manifest, for that Python, platform and targets.
 
+    A yanked one counts only where there is no other.
+
     Raises:
         StoreError: it has several, of which nobody knows which is meant.
     """
@@ -231,9 +260,10 @@ def set_of(index: Index, plan: NightPlan, leg: Leg) -> IndexSet | None:
         and (one.python, one.platform) == (leg.python, leg.platform)
         and set(one.targets) == set(targets_of(leg))
     ]
-    if len(found) > 1:
+    valid = [one for one in found if one.yanked is None]
+    if len(valid) > 1:
         raise StoreError(
-            f"{index.name} has {len(found)} sets for {leg.name}: {', '.join(s.set_id[:12] for s in found)}",
+            f"{index.name} has {len(valid)} sets for {leg.name}: {', '.join(s.set_id[:12] for s in valid)}",
             tip="yank the one that is not meant: cairn release yank",
         )
-    return found[0] if found else None
+    return next(iter(valid or found), None)

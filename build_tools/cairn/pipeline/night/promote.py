@@ -36,7 +36,7 @@ class LegPromotion:
     @property
     def refused(self) -> bool:
         """Whether the gate was asked and said no, or could not be asked."""
-        return self.before.state == "ready" and not self.promoted
+        return self.before.state in ("ready", "unclear") and not self.promoted
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ _ENDED: Mapping[standing.State, Stage] = {
     "ready": "promote",
     "held": "promote",
     "yanked": "promote",
+    "unclear": "stage",
 }
 
 
@@ -87,7 +88,7 @@ def _why(stands: Standing, said: Mapping[tuple[str, Stage], StepNote]) -> tuple[
         return stage, "its build left nothing: it failed before it began, or was ended", False
     if stands.state == "untested" and leg.test_runs_on and (leg.id, "test") not in said:
         return stage, "its tests left no record: the job was ended, or waits for a runner", False
-    return stage, stands.reason, stands.state in ("failed", "untested")
+    return stage, stands.reason, stands.state in ("failed", "untested", "unclear")
 
 
 def record(store: Store, night: NightPlan, ended: Sequence[Night]) -> None:

@@ -60,7 +60,8 @@ def stage_night(run: NightRun, artifacts: Path, *, say: Progress = silent) -> tu
 
     Args:
         run: the night.
-        artifacts: a folder with a folder for each artifact (`artifact_name`); it may be missing.
+        artifacts: a folder with a folder for each artifact (`artifact_name`), or what is in the only one; it
+            may be missing.
         say: progress callback.
     """
     found = _artifacts(artifacts)
@@ -143,10 +144,20 @@ def _inside(folder: Path, name: str) -> Path:
 
 def _artifacts(folder: Path) -> dict[str, dict[int, Path]]:
     """The folders of each leg, by attempt."""
+    if (folder / NOTE_FILE).is_file():
+        # actions/download-artifact makes a folder for each artifact, but not where there is one alone
+        # (`artifacts.length === 1` in its download-artifact.ts). Whose it is, it says itself; what it may
+        # stage depends on its set.json in any case.
+        try:
+            said = datafile.read(folder / NOTE_FILE, StepNote)
+        except UsageError:
+            return {}
+        return {} if github.is_to_come(said.attempt) else {said.leg: {said.attempt: folder}}
     found: dict[str, dict[int, Path]] = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         match = _ARTIFACT.fullmatch(path.name)
-        if match is not None and path.is_dir():
+        # Any job can upload anything under any name; but no build has left what is of an attempt to come.
+        if match is not None and path.is_dir() and not github.is_to_come(int(match["attempt"])):
             found.setdefault(match["leg"], {})[int(match["attempt"])] = path
     return found
 

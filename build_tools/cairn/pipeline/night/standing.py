@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from cairn.errors import StoreError
 from cairn.matrix.legs import Leg
 from cairn.pipeline.night import plan
 from cairn.pipeline.night.plan import NightRun
@@ -19,7 +20,7 @@ from cairn.release.gate.evidence import Bypass, Evidence
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import read_set
 
-State = Literal["missing", "untested", "failed", "ready", "held", "promoted", "yanked"]
+State = Literal["missing", "untested", "failed", "ready", "held", "promoted", "yanked", "unclear"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +31,7 @@ class Standing:
         leg: which.
         state: `missing` has no staged set, `untested` lacks records of tests, `failed` has some against it,
             `ready` may go to the gate, `held` might if the matrix did not hold it back, `promoted` is in
-            the index, `yanked` was taken back.
+            the index, `yanked` was taken back, `unclear` is what the store does not answer.
         reason: why it is not further, in one sentence; empty for one that is promoted.
         set_id: its set; None while it is missing.
         bypass: the matrix's word in place of a test on hardware, where it is needed and counts.
@@ -46,22 +47,31 @@ class Standing:
 
 
 def look(run: NightRun, leg: Leg) -> Standing:
-    """Where a leg stands at this moment.
+    """Where a leg stands at this moment; that this cannot be told of one leg holds up no other."""
+    try:
+        return _look(run, leg)
+    except StoreError as error:  # an index or a set is damaged, or there are several sets for the leg
+        return Standing(leg=leg, state="unclear", reason=str(error))
 
-    Raises:
-        StoreError: an index is damaged, or has several sets for the leg.
-    """
+
+def _look(run: NightRun, leg: Leg) -> Standing:
     night = run.plan
     if (there := plan.set_of(run.index(leg, night.release), night, leg)) is not None:
         if there.yanked is not None:
-            return Standing(leg=leg, state="yanked", reason=f"yanked: {there.yanked}", set_id=there.set_id)
+            return _yanked(leg, there)
         return Standing(leg=leg, state="promoted", set_id=there.set_id, untested=there.untested)
     staged = plan.set_of(run.index(leg, night.staging), night, leg)
     if staged is None:
         return Standing(leg=leg, state="missing", reason="no set of it was staged")
+    if staged.yanked is not None:
+        return _yanked(leg, staged)
     case = _case(run, leg, staged)
-    state, reason, bypass = _weighed(leg, gate.weigh(case), case)
+    state, reason, bypass = _weighed(leg, gate.weigh(case))
     return Standing(leg=leg, state=state, reason=reason, set_id=staged.set_id, bypass=bypass)
+
+
+def _yanked(leg: Leg, there: IndexSet) -> Standing:
+    return Standing(leg=leg, state="yanked", reason=f"yanked: {there.yanked}", set_id=there.set_id)
 
 
 def _case(run: NightRun, leg: Leg, staged: IndexSet) -> Case:
@@ -76,15 +86,14 @@ def _case(run: NightRun, leg: Leg, staged: IndexSet) -> Case:
     )
 
 
-def _weighed(leg: Leg, found: Evidence, case: Case) -> tuple[State, str, Bypass | None]:
+def _weighed(leg: Leg, found: Evidence) -> tuple[State, str, Bypass | None]:
     if found.standing:
         return "failed", "; ".join(found.standing), None
     bypass = None
     if found.missing:
         # The matrix vouches for hardware that nobody has. Where there is a runner, its tests must have passed
         # all the same: a job that was killed is not a runner without a GPU.
-        ran = any(kept.record.verdict == "passed" and kept.doubt is None for kept in case.kept.records)
-        if not leg.bypass_tests or (leg.test_runs_on and not ran):
+        if not leg.bypass_tests or (leg.test_runs_on and not found.ran):
             return "untested", _why_untested(leg, found), None
         reason = "no GPU was used for its tests" if leg.test_runs_on else "no runner has its hardware"
         bypass = Bypass(who="matrix.toml", reason=reason)

@@ -88,6 +88,8 @@ class Evidence:
             without targets.
         answered: whose word stands for a failed record, and why, a sentence each.
         passed: what was tested on what.
+        ran: for each kind of record there is one against which nothing can be said but that it was made
+            without the hardware.
         ineffective: digest of a record that counts neither for nor against the set, to the reason.
     """
 
@@ -96,6 +98,7 @@ class Evidence:
     untested: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()
+    ran: bool = False
     ineffective: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -126,7 +129,9 @@ def weigh(asked: Asked, kept: Kept) -> Evidence:
         for passed in by_kind.values()
         for record in passed
     )
+    ran = {item.record.kind for item in kept.records if not any(_objections(asked, item, on_host=True))}
     return Evidence(
+        ran=ran.issuperset(asked.records),
         # A record may hold any text, and these sentences come to pages and terminals.
         standing=tuple(map(visible, standing)),
         missing=tuple(map(visible, missing)),
@@ -188,7 +193,8 @@ def objection(asked: Asked, item: KeptRecord) -> str | None:
     return next(_objections(asked, item), None)
 
 
-def _objections(asked: Asked, item: KeptRecord) -> Iterator[str]:
+def _objections(asked: Asked, item: KeptRecord, *, on_host: bool = False) -> Iterator[str]:
+    """All that can be said against a record; `on_host` leaves out that it was made without the hardware."""
     wheel_set, record = asked.wheel_set, item.record
     if item.doubt:
         yield item.doubt
@@ -204,9 +210,9 @@ def _objections(asked: Asked, item: KeptRecord) -> Iterator[str]:
     if record.pytest_args:  # such as `-k one_test`: what was not selected is not even among the skips
         yield f"perhaps not every test ran: pytest was given {shlex.join(record.pytest_args)}"
     yield from _time_objections(asked, record)
-    if not asked.for_cpu:
-        yield from _hardware_objections(wheel_set, record)
-    yield from _floor_objections(asked, record)
+    if not asked.for_cpu and (record.hardware or not on_host):
+        yield from _hardware_objections(wheel_set, record, on_host=on_host)
+    yield from _floor_objections(asked, record, on_host=on_host)
 
 
 def _time_objections(asked: Asked, record: TestRecord) -> Iterator[str]:
@@ -216,19 +222,19 @@ def _time_objections(asked: Asked, record: TestRecord) -> Iterator[str]:
         yield f"it began at {record.started}, before the set was staged ({asked.since:%Y-%m-%d %H:%M} UTC)"
 
 
-def _hardware_objections(wheel_set: WheelSet, record: TestRecord) -> Iterator[str]:
+def _hardware_objections(wheel_set: WheelSet, record: TestRecord, *, on_host: bool) -> Iterator[str]:
     if not record.hardware:
         yield f"it was made without any hardware of {wheel_set.family}"
     if not gpus.matches(record.hardware, wheel_set.targets):
         yield f"it was made on {', '.join(record.hardware)}, not on {wheel_set.family}"
     # A run that skips every test which needs the GPU passes, and proves nothing of it.
-    if not record.counts.device_passed:
+    if not on_host and not record.counts.device_passed:
         yield "none of its tests used the GPU"
 
 
-def _floor_objections(asked: Asked, record: TestRecord) -> Iterator[str]:
+def _floor_objections(asked: Asked, record: TestRecord, *, on_host: bool) -> Iterator[str]:
     floor, counts = asked.records.get(record.kind, Floor()), record.counts
     if counts.executed < floor.tests:
         yield f"{counts.executed} tests ran, fewer than the floor of {floor.tests}"
-    if not asked.for_cpu and counts.device_passed < floor.device_tests:
+    if not asked.for_cpu and not on_host and counts.device_passed < floor.device_tests:
         yield f"{counts.device_passed} tests passed on a GPU, fewer than the floor of {floor.device_tests}"

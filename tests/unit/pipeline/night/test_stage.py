@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cairn import datafile
@@ -24,6 +26,13 @@ def artifacts(tmp_path: Path) -> Path:
 
 def states(run: NightRun) -> list[str]:
     return [standing.look(run, leg).state for leg in run.plan.legs]
+
+
+def note_of(run: NightRun, leg: int) -> StepNote:
+    return StepNote(
+        night="7", leg=run.plan.legs[leg].id, stage="build", attempt=1, good=False, reason="no disk",
+        started=now(), finished=now(),
+    )  # fmt: skip
 
 
 def test_what_was_built_is_staged_and_the_rest_is_named(run: NightRun, build: Build, tmp_path: Path) -> None:
@@ -64,6 +73,29 @@ def test_an_attempt_without_wheels_does_not_hide_the_one_before(
     build(run.plan.legs[A], attempt=1)
     (artifacts(tmp_path) / stage.artifact_name(run.plan.legs[A], 2)).mkdir()
     assert stage.stage_night(run, artifacts(tmp_path))[A].set_id is not None
+
+
+def test_an_artifact_of_an_attempt_to_come_counts_for_nothing(
+    run: NightRun, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_RUN_ATTEMPT", "2")
+    honest = build(run.plan.legs[A], attempt=2)
+    build(run.plan.legs[A], attempt=3, content="a lie")
+    stage.stage_night(run, artifacts(tmp_path))
+    files = run.index(run.plan.legs[A], "staging").load().project("torch").files
+    assert [file.sha256 for file in files] == [honest.wheels[0].sha256]
+
+
+def test_the_only_artifact_has_no_folder_of_its_own(run: NightRun, build: Build, tmp_path: Path) -> None:
+    """As actions/download-artifact leaves it: in a night of one leg, and in a re-run for what is missing."""
+    build(run.plan.legs[B])
+    one = artifacts(tmp_path) / stage.artifact_name(run.plan.legs[B], 1)
+    datafile.write(one / stage.NOTE_FILE, note_of(run, B))
+    done = stage.stage_night(run, one)
+    assert [one.set_id is not None for one in done] == [False, True]
+    assert plan.notes(run.store, run.plan)[run.plan.legs[B].id, "build"].reason == "no disk"
+    (one / stage.NOTE_FILE).write_text("{")
+    assert stage._artifacts(one) == {}
 
 
 @pytest.mark.parametrize(
@@ -119,10 +151,7 @@ def test_a_set_that_was_sealed_elsewhere_is_refused(run: NightRun, build: Build,
 def test_a_build_says_itself_why_it_failed_and_nothing_of_others(run: NightRun, tmp_path: Path) -> None:
     folder = artifacts(tmp_path) / stage.artifact_name(run.plan.legs[A], 1)
     folder.mkdir(parents=True)
-    said = StepNote(
-        night="7", leg=run.plan.legs[A].id, stage="build", attempt=1, good=False, reason="no disk",
-        started=now(), finished=now(),
-    )  # fmt: skip
+    said = note_of(run, A)
     datafile.write(folder / stage.NOTE_FILE, said)
     other = artifacts(tmp_path) / stage.artifact_name(run.plan.legs[B], 1)
     other.mkdir()
@@ -131,3 +160,44 @@ def test_a_build_says_itself_why_it_failed_and_nothing_of_others(run: NightRun, 
     assert {key: note.reason for key, note in plan.notes(run.store, run.plan).items()} == {
         (run.plan.legs[A].id, "build"): "no disk"
     }
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        b"",
+        b"{",
+        b"[" * 100_000,
+        b"\xff\xfe",
+        b'{"schema": "cairn.set/1"}',
+        b'{"schema": "cairn.set/1", "wheels": 7}',
+    ],
+)
+@pytest.mark.parametrize("file", ["set.json", stage.NOTE_FILE, "torch"])
+def test_whatever_one_artifact_has_the_others_are_staged(
+    run: NightRun, build: Build, tmp_path: Path, file: str, lie: bytes
+) -> None:
+    build(run.plan.legs[A])
+    build(run.plan.legs[B])
+    folder = artifacts(tmp_path) / stage.artifact_name(run.plan.legs[A], 1)
+    target = next(folder.glob("torch*")) if file == "torch" else folder / file
+    target.write_bytes(lie)
+    done = stage.stage_night(run, artifacts(tmp_path))
+    assert done[B].set_id is not None
+    assert (done[A].set_id is None) == (file != stage.NOTE_FILE)
+
+
+def test_a_wheel_whose_bytes_and_set_lie_together_is_refused_alone(
+    run: NightRun, build: Build, tmp_path: Path
+) -> None:
+    made = build(run.plan.legs[A])
+    build(run.plan.legs[B])
+    folder = artifacts(tmp_path) / stage.artifact_name(run.plan.legs[A], 1)
+    whole = (folder / made.wheels[0].file_name).read_bytes()
+    for lie in (b"", b"PK\x05\x06" + bytes(18), whole[:-30], whole[:100] + bytes(200) + whole[300:]):
+        (folder / made.wheels[0].file_name).write_bytes(lie)
+        wheel = msgspec.structs.replace(made.wheels[0], sha256=hashlib.sha256(lie).hexdigest(), size=len(lie))
+        wheelset.write(folder / "set.json", msgspec.structs.replace(made, wheels=(wheel,)))
+        done = stage.stage_night(run, artifacts(tmp_path))
+        assert done[A].set_id is None
+        assert done[B].set_id is not None

@@ -5,15 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from cairn.pipeline.night import stage, standing
+from cairn.pipeline.night import promote, report, stage, standing
 from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.night.standing import Standing
 from cairn.release import records
+from cairn.release.history import yank
+from cairn.release.publish import wheel_set
 from cairn.testing.record import Counts
 from helpers.gate import data_of, record_of
-from helpers.night import Build, leg_of, run_of, staged
+from helpers.night import FROZEN, Build, leg_of, run_of, staged
+from helpers.release import make_set, make_wheel
 
 
 def look(run: NightRun, build: Build, tmp_path: Path, *said: dict[str, Any]) -> Standing:
@@ -92,3 +96,43 @@ def test_a_family_without_a_runner_says_so(build: Build, tmp_path: Path) -> None
 def test_a_leg_that_the_matrix_holds_back_is_held(build: Build, tmp_path: Path) -> None:
     run = run_of(leg_of("gfx94X-dcgpu", push_on_success=False), folder=tmp_path)
     assert look(run, build, tmp_path, ON_GPU).state == "held"
+
+
+def test_tests_that_were_not_all_run_are_not_enough_for_the_matrix(build: Build, tmp_path: Path) -> None:
+    run = run_of(leg_of("gfx94X-dcgpu", bypass_tests=True), folder=tmp_path)
+    some = {"pytest_args": ("-k", "test_one")}
+    other = {"hardware": ("gfx1100",), "reason": "on another machine"}
+    assert look(run, build, tmp_path, some, other).state == "untested"
+
+
+def stage_twice(run: NightRun, build: Build, tmp_path: Path) -> tuple[str, str]:
+    """Two sets of one leg, as two runs leave them that stage at once what the same manifest gave."""
+    leg = run.plan.legs[0]
+    made = build(leg)
+    first = stage.stage_night(run, tmp_path / "artifacts")[0].set_id
+    index = run.index(leg, "staging")
+    extra = [make_wheel(tmp_path / "extra", "vision", "0.24.0")]
+    folder = tmp_path / "artifacts" / stage.artifact_name(leg, 1)
+    other = make_set([folder / made.wheels[0].file_name, *extra], family=made.family, targets=made.targets)
+    other = msgspec.structs.replace(other, manifest_sha256=made.manifest_sha256)
+    wheels = [folder / made.wheels[0].file_name, *extra]
+    second = wheel_set.stage_set(run.store, index.name, other, wheels, manifest=FROZEN.canonical())
+    assert first is not None
+    return first, second.id
+
+
+def test_a_leg_of_which_there_are_two_sets_holds_up_no_other(
+    run: NightRun, build: Build, tmp_path: Path
+) -> None:
+    first, second = stage_twice(run, build, tmp_path)
+    stood = [standing.look(run, leg) for leg in run.plan.legs]
+    assert [one.state for one in stood] == ["unclear", "missing"]
+    assert "has 2 sets for" in stood[0].reason
+    done = promote.promote_night(run)
+    assert [one.refused for one in done.legs] == [True, False]
+    assert "has 2 sets for" in str(report.of_night(run)[0].reason)
+    index = f"staging/{run.plan.legs[0].family}"  # and what the message says to do helps
+    yank.yank(run.store, index, second, reason="staged twice")
+    assert standing.look(run, run.plan.legs[0]).set_id == first
+    yank.yank(run.store, index, first, reason="it breaks")
+    assert standing.look(run, run.plan.legs[0]).state == "yanked"
