@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ from cairn.stack import Stack
 from cairn.store.protocol import Store
 from cairn.targets import in_order
 
+_BY_DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 _TIMEOUT = 600.0  # seconds: pip builds the metadata of one small sdist
 
 
@@ -43,10 +45,10 @@ class FreezeRequest:
         work_dir: where the checkouts are made.
         staging, release: the channels that its sets go through.
         rocm_index_url: where the newest ROCm SDK is asked for, where the stack does not name a version.
-        rocm_sdk_version: an exact one instead.
+        rocm_sdk_version: an exact one instead, also of that of `like`.
         image: the container that builds run in, by digest; empty for none.
         as_of: the moment whose sources are taken; None takes the newest.
-        like: the id of a night whose manifest is taken again, or None.
+        like: the id of a night whose manifest is taken again, with the image that it names; or None.
         build_env: variables for the builds, as the user wrote them.
     """
 
@@ -79,11 +81,11 @@ def freeze(
     _refuse_legs(request)
     for channel in (request.staging, request.release):
         keys.checked_index(channel)
-    if request.image and "@sha256:" not in request.image:
+    if request.image and not _BY_DIGEST.fullmatch(request.image):
         raise UsageError(
             f"the image {request.image} may be another one tomorrow", tip="name it by its digest: …@sha256:…"
         )
-    frozen = _frozen_again(store, request) if request.like is not None else _or_earlier(store, request, say)
+    frozen = _manifest(store, request, say)
     made = NightPlan(
         night=plan.checked_id(request.night),
         stack=request.stack.name,
@@ -125,16 +127,31 @@ def _refuse_legs(request: FreezeRequest) -> None:
         )
 
 
+def _manifest(store: Store, request: FreezeRequest, say: Progress) -> Manifest:
+    there = plan.begun(store, request.night)
+    if there is not None and _is_for(there, request):
+        return there  # an attempt was ended between its two writes
+    return _frozen_again(store, request) if request.like is not None else _or_earlier(store, request, say)
+
+
+def _is_for(frozen: Manifest, request: FreezeRequest) -> bool:
+    own = (request.stack.name, request.stack.line)
+    return (frozen.stack, frozen.line) == own and not _lacking(frozen, request.legs)
+
+
 def _frozen_again(store: Store, request: FreezeRequest) -> Manifest:
     """The manifest of an earlier night, if it is one for these legs."""
     found = plan.manifest_of(store, plan.read(store, request.like or ""))
-    lacking = _lacking(found, request.legs)
-    if (found.stack, found.line) != (request.stack.name, request.stack.line) or lacking:
+    if not _is_for(found, request):
+        lacking = _lacking(found, request.legs)
         said = f", and not for {', '.join(lacking)}" if lacking else ""
         raise UsageError(
             f"the manifest of the night {request.like} is of {found.stack}, line {found.line}{said}",
             tip="take fewer families and Pythons, or freeze anew",
         )
+    if request.rocm_sdk_version is not None and request.stack.sdk is not None:
+        # A release of what a night was of: under a different SDK it is a different manifest, and built again.
+        return msgspec.structs.replace(found, sdk_version=request.rocm_sdk_version)
     return found
 
 

@@ -11,6 +11,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from cairn import datafile, targets
@@ -46,6 +47,9 @@ class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
         release: the channel that they are promoted to.
         legs: what is expected: a set for each of them (`cairn.matrix`).
         log: a URL where the run can be read, or None.
+
+    Raises:
+        UsageError: `frozen` is not a moment.
     """
 
     night: str
@@ -57,6 +61,14 @@ class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
     release: str
     legs: tuple[Leg, ...]
     log: str | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            known = datetime.fromisoformat(self.frozen).tzinfo is not None
+        except ValueError:
+            known = False
+        if not known:
+            raise UsageError(f"the night {self.night} began at {self.frozen!r}, which is not a moment")
 
     def leg(self, name: str) -> Leg:
         """The leg with that id.
@@ -152,6 +164,15 @@ def create(store: Store, plan: NightPlan, manifest: Manifest) -> None:
     write.create(store, keys.night_key(plan.night, "night.json"), datafile.dumps(plan).encode())
 
 
+def begun(store: Store, night: str) -> Manifest | None:
+    """The manifest of a night, also of one whose `create` was ended half-way; or None."""
+    key = keys.night_key(checked_id(night), "manifest.json")
+    try:
+        return datafile.loads(store.read(key).data, Manifest, name=f"{store.url}/{key}")
+    except MissingKeyError:
+        return None
+
+
 def find(store: Store, night: str) -> NightPlan | None:
     """The night of that id, or None."""
     key = keys.night_key(checked_id(night), "night.json")
@@ -178,7 +199,9 @@ def read(
     Args:
         store: where nights live.
         night: its id, or `latest`.
-        stack, line, release: of `latest`: only nights of that stack and line, and to that channel.
+        stack: `latest` is of that one.
+        line: `latest` is of that release line.
+        release: `latest` goes to that channel.
 
     Raises:
         StoreError: there is none.

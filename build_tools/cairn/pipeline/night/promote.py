@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cairn.errors import CairnError, GateError
 from cairn.output import Progress, silent
@@ -52,14 +52,20 @@ class NightPromotion:
     strangers: tuple[str, ...]
 
 
-def promote_night(run: NightRun, *, say: Progress = silent) -> NightPromotion:
+def promote_night(run: NightRun, *, whole: bool = False, say: Progress = silent) -> NightPromotion:
     """Bring every leg that is ready to the channel that the night is for.
 
     It can be called at any time, and again: a leg whose tests still run, or wait for a runner, goes the next
     time. Of what was expected and is not there, nothing is promoted in its place.
 
+    Args:
+        run: the night.
+        whole: promote nothing unless each leg is there or ready and the gate lets it through. What could not
+            become ready is left aside: a leg that has no runner, is held back, or is expected to fail.
+        say: progress callback.
+
     Raises:
-        GateError: nothing is expected of the night.
+        GateError: nothing is expected of the night, or it is not `whole`.
         StoreError: the manifest of the night was changed.
     """
     night = run.plan
@@ -68,6 +74,8 @@ def promote_night(run: NightRun, *, say: Progress = silent) -> NightPromotion:
     plan.manifest_of(run.store, night)
     # What is there is compared with what was expected before the first leg moves.
     stood = [standing.look(run, leg) for leg in night.legs]
+    if whole:
+        _refuse_a_part(run, stood, say)
     strangers = _strangers(run, stood)
     legs = []
     for before in stood:
@@ -78,6 +86,28 @@ def promote_night(run: NightRun, *, say: Progress = silent) -> NightPromotion:
             plan.note(run.store, _note(night, result, started))
         legs.append(result)
     return NightPromotion(legs=tuple(legs), strangers=strangers)
+
+
+def _refuse_a_part(run: NightRun, stood: Sequence[Standing], say: Progress) -> None:
+    """Refuse a night of which a part would be promoted, before the first leg moves."""
+    trial = replace(run, dry_run=True)
+    behind = [(one, one.reason) for one in stood if _is_behind(one)]
+    for before in () if behind else stood:
+        say(f"{before.leg.name}: asking the gate")
+        if (judged := _one(trial, before)).refused:
+            behind.append((before, judged.reason))
+    if behind:
+        raise GateError(
+            f"{len(behind)} of {len(stood)} legs are not ready: {run.plan.night} goes whole or not at all",
+            reasons=tuple(f"{one.leg.name}: {reason}" for one, reason in behind),
+            tip="fix what is named and run the failed jobs again; nothing was promoted",
+        )
+
+
+def _is_behind(one: Standing) -> bool:
+    if one.leg.expect_failure or one.state in ("promoted", "ready", "held"):
+        return False
+    return one.state != "untested" or bool(one.leg.test_runs_on)
 
 
 def _one(run: NightRun, before: Standing) -> LegPromotion:

@@ -12,11 +12,17 @@ from cairn.release.index import keys
 from cairn.release.pages.view import Night
 from cairn.store.protocol import MissingKeyError, Store
 
+_SKEW = timedelta(minutes=5)  # by which the clocks of two machines may differ
 _MANY = 48  # hours; from then on an age is said in days
 
 
 def problems(
-    store: Store, *, lines: tuple[str, ...], begun_within: timedelta, good_within: timedelta
+    store: Store,
+    *,
+    lines: tuple[str, ...],
+    begun_within: timedelta,
+    good_within: timedelta,
+    release: str | None = None,
 ) -> tuple[str, ...]:
     """What is wrong with the last nights, a sentence each; nothing where all is well.
 
@@ -25,11 +31,15 @@ def problems(
         lines: the release lines that must have some.
         begun_within: how long ago the last one may have begun.
         good_within: how long ago each of its legs may have come through.
+        release: only nights to that channel are looked at: a release is none; None looks at all.
     """
+    nights = [one for one in plan.every(store) if release in (None, one.release)]
+    # A night of tomorrow, by a clock that was wrong, would hide for as long that none happens.
+    found = [f"{n.line}: the night {n.night} began at {n.frozen}" for n in nights if _age(n.frozen) < -_SKEW]
     newest: dict[str, NightPlan] = {}
-    for one in sorted(plan.every(store), key=lambda one: one.frozen):
-        newest[one.line] = one
-    found: list[str] = []
+    for one in sorted(nights, key=lambda one: one.frozen):
+        if _age(one.frozen) >= -_SKEW:
+            newest[one.line] = one
     for line in lines or tuple(newest):
         if (night := newest.get(line)) is None:
             found.append(f"{line}: there was no night yet")
@@ -37,7 +47,7 @@ def problems(
         if (age := _age(night.frozen)) > begun_within:
             found.append(f"{line}: the last night, {night.night}, began {_said(age)} ago")
         found += _stale(store, night, good_within)
-    return tuple(found) or (("no night was ever frozen",) if not newest else ())
+    return tuple(found) or (("no night was ever frozen",) if not nights else ())
 
 
 def _stale(store: Store, night: NightPlan, good_within: timedelta) -> list[str]:
@@ -65,7 +75,10 @@ def _ended(shown: Night) -> str:
 
 
 def _age(moment: str) -> timedelta:
-    return datetime.now(UTC) - datetime.fromisoformat(moment)
+    try:
+        return datetime.now(UTC) - datetime.fromisoformat(moment)
+    except (ValueError, TypeError) as error:  # of a status that somebody else wrote
+        raise UsageError(f"{moment!r} is not a moment: RFC 3339 in UTC") from error
 
 
 def _said(age: timedelta) -> str:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from cairn.errors import StoreError, UsageError
-from cairn.pipeline.night import plan
+from cairn import datafile
+from cairn.errors import CairnError, StoreError, UsageError
+from cairn.pipeline.night import plan, standing
 from cairn.pipeline.night.freeze import FreezeRequest, freeze
 from cairn.pipeline.night.plan import NightRun
-from helpers.night import leg_of, plan_of
+from cairn.release.index.generation import now
+from cairn.stack import Sdk
+from helpers.night import FROZEN, leg_of, plan_of
 
 
 @pytest.fixture
@@ -58,6 +63,8 @@ def test_a_dry_run_begins_nothing(run: NightRun, request_: FreezeRequest) -> Non
         ({"night": "7", "release": "nightly"}, "from staging to release, and not of"),
         ({"release": "nightyl"}, "'nightyl' is not a channel"),
         ({"image": "ghcr.io/me/build:latest"}, "another one tomorrow"),
+        ({"image": "ghcr.io/me/build@sha256:latest"}, "another one tomorrow"),
+        ({"image": f"a@sha256:{'0' * 64}\nto=release"}, "another one tomorrow"),
     ],
 )
 def test_what_cannot_become_a_night_is_refused(
@@ -66,6 +73,50 @@ def test_what_cannot_become_a_night_is_refused(
     with pytest.raises(UsageError, match=said):
         freeze(run.store, dataclasses.replace(request_, **changes))  # type: ignore[arg-type]
     assert plan.find(run.store, "8") is None
+
+
+def test_a_release_is_of_the_sdk_that_it_names(run: NightRun, request_: FreezeRequest) -> None:
+    stack = msgspec.structs.replace(run.stack, sdk=Sdk())
+    named = dataclasses.replace(request_, stack=stack, rocm_sdk_version="7.10.0")
+    made = freeze(run.store, named)
+    assert plan.manifest_of(run.store, made).sdk_version == "7.10.0"
+    assert made.manifest_sha256 != run.plan.manifest_sha256
+    # Nothing of the night is one of its sets: each leg is built again.
+    assert [standing.look(dataclasses.replace(run, plan=made), leg).state for leg in made.legs] == [
+        "missing"
+    ] * 2
+
+
+def test_a_night_that_was_killed_as_it_began_goes_on(run: NightRun, request_: FreezeRequest) -> None:
+    other = msgspec.structs.replace(FROZEN, toolchain={"image": "a"})
+    run.store.write("nights/8/manifest.json", other.canonical())
+    assert freeze(run.store, request_).manifest_sha256 == other.digest()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"night": "9"}, {"frozen": "yesterday"}, {"frozen": "2026-01-01T00:00:00"}, {"legs": 7}]
+)
+def test_a_night_that_was_edited_is_none_and_holds_up_no_other(
+    run: NightRun, changes: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = datafile.to_plain(run.plan) | {"night": "8", "frozen": now()} | changes
+    run.store.write("nights/8/night.json", json.dumps(plain).encode())
+    assert plan.read(run.store, "latest") == run.plan
+    assert "skipping the night 8" in capsys.readouterr().err
+    with pytest.raises(CairnError):
+        plan.read(run.store, "8")
+
+
+def test_the_last_night_to_a_channel_is_not_the_last_of_all(run: NightRun) -> None:
+    """A release waits for its reviewers, and no job of the nights may take it for one of theirs."""
+    later = msgspec.structs.replace(run.plan, night="8", release="nightly", frozen="2999-01-01T00:00:00Z")
+    plan.create(run.store, later, FROZEN)
+    assert plan.read(run.store, "latest").night == "8"
+    assert plan.read(run.store, "latest", release="release").night == "7"
+    with pytest.raises(StoreError, match="has no night to prerelease"):
+        plan.read(run.store, "latest", release="prerelease")
+    with pytest.raises(StoreError, match="has no night"):
+        plan.read(run.store, "latest", stack="pytorch")
 
 
 def test_two_plans_are_never_one_night(run: NightRun) -> None:

@@ -15,9 +15,10 @@ from cairn.pipeline.night.plan import NightRun, Stage, StepNote
 from cairn.release.audit.audit import audit
 from cairn.release.index.generation import now
 from cairn.release.pages.view import Night
+from cairn.release.publish import files as publish_files
 from cairn.store.memory import MemoryStore
 from helpers.night import FROZEN, Build, leg_of, plan_of, run_of
-from helpers.release import contents
+from helpers.release import contents, make_wheel
 
 DAY = timedelta(days=1)
 
@@ -143,6 +144,64 @@ def test_a_staged_set_that_no_leg_expects_is_named(run: NightRun, build: Build, 
     )
     plan.create(run.store, other.plan, FROZEN)
     assert promote.promote_night(other).strangers == (set_id,)
+
+
+GOOD = leg_of("gfx94X-dcgpu", test_runs_on=(), bypass_tests=True)
+
+
+@pytest.mark.parametrize("changes", [{"test_runs_on": ()}, {"expect_failure": True}])
+def test_a_night_that_goes_whole_leaves_aside_what_cannot_come(
+    build: Build, tmp_path: Path, changes: dict[str, object]
+) -> None:
+    run = run_of(GOOD, leg_of("gfx110X-all", **changes), folder=tmp_path)
+    build(GOOD)
+    if "test_runs_on" in changes:  # it is built, and nothing here can test it
+        build(run.plan.legs[1], content="other")
+    stage.stage_night(run, tmp_path / "artifacts")
+    done = promote.promote_night(run, whole=True)
+    assert [one.promoted for one in done.legs] == [True, False]
+
+
+def test_a_night_that_goes_whole_waits_for_each_leg_that_may_come(build: Build, tmp_path: Path) -> None:
+    run = run_of(GOOD, leg_of("gfx110X-all"), folder=tmp_path)
+    for leg in run.plan.legs:
+        with pytest.raises(GateError) as refused:
+            promote.promote_night(run, whole=True)
+        assert any("no set of it was staged" in reason for reason in refused.value.reasons)
+        build(leg, content=leg.family)
+        stage.stage_night(run, tmp_path / "artifacts")
+    with pytest.raises(GateError) as refused:
+        promote.promote_night(run, whole=True)
+    assert refused.value.reasons == (f"{run.plan.legs[1].name}: there is no test record",)
+    assert run.index(GOOD, "release").load().set_ids == ()
+    assert [one.promoted for one in promote.promote_night(run).legs] == [True, False]
+
+
+def test_the_gate_is_asked_of_each_leg_before_one_goes(build: Build, tmp_path: Path) -> None:
+    run = run_of(GOOD, leg_of("gfx110X-all", test_runs_on=(), bypass_tests=True), folder=tmp_path)
+    build(GOOD)
+    build(run.plan.legs[1], content="other")
+    stage.stage_night(run, tmp_path / "artifacts")
+    publish_files.publish(
+        run.store, "release/gfx110X-all", [make_wheel(tmp_path / "newer", "torch", "2.10.0")]
+    )
+    with pytest.raises(GateError, match="1 of 2 legs") as refused:
+        promote.promote_night(run, whole=True)
+    assert "2.10.0" in refused.value.reasons[0]
+    assert run.index(GOOD, "release").load().set_ids == ()
+
+
+def test_a_night_of_tomorrow_does_not_hide_that_none_happens(run: NightRun) -> None:
+    later = msgspec.structs.replace(run.plan, night="8", frozen="2999-01-01T00:00:00+00:00")
+    plan.create(run.store, later, FROZEN)
+    found = watch.problems(run.store, lines=("main",), begun_within=timedelta(0), good_within=DAY)
+    assert "main: the night 8 began at 2999" in found[0]
+    assert "main: the last night, 7, began 0 hours ago" in found
+
+
+def test_a_release_is_no_night_of_the_schedule(run: NightRun) -> None:
+    found = watch.problems(run.store, lines=("main",), begun_within=DAY, good_within=DAY, release="nightly")
+    assert found == ("main: there was no night yet",)
 
 
 def test_a_night_that_did_not_happen_is_noticed(run: NightRun) -> None:
