@@ -80,6 +80,7 @@ def _add_watch(commands: Subparsers) -> None:
     parser.add_argument(
         "--lines", default="", help="release lines that must have nights, joined by commas (default: all)"
     )
+    common.add_to_channel(parser)
     for name, usual, what in (
         ("--begun-within", 26, "hours within which a night must have begun"),
         ("--good-within", 72, "hours within which each leg must have had a good one"),
@@ -169,6 +170,7 @@ def _watch(options: argparse.Namespace) -> int:
         lines=tuple(word.strip() for word in options.lines.split(",") if word.strip()),
         begun_within=timedelta(hours=options.begun_within),
         good_within=timedelta(hours=options.good_within),
+        release=options.to,
     )
     if options.json:
         console.current().json(list(found))

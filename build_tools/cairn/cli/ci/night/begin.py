@@ -35,8 +35,8 @@ def _add_freeze(commands: Subparsers) -> None:
         _freeze,
         about="begin a night: freeze its sources in one manifest, and write down what is expected of it",
         more="A night of that id that is there already goes on, with the manifest that it has. Outputs of "
-        "the step, under GitHub Actions: `night`, `build` (the legs that are yet to be built, for a matrix) "
-        "and `build_count`.",
+        "the step, under GitHub Actions: `night`, `to`, `image` (of its manifest), `build` (the legs that "
+        "are yet to be built, for a matrix) and `build_count`.",
         example=EXAMPLE,
     )
     arguments.add_stack(parser)
@@ -133,8 +133,12 @@ def _freeze(options: argparse.Namespace) -> int:
     run = plan.NightRun(store=store, plan=made, stack=stack)
     stood = [standing.look(run, leg) for leg in made.legs]
     missing = [one.leg for one in stood if one.state == "missing"]
-    github.write_outputs({"night": made.night, **common.outputs("build", missing)})
     screen = console.current()
+    image = "" if options.dry_run else plan.manifest_of(store, made).toolchain.get("image", "")
+    if options.image and not options.dry_run and image != options.image:
+        screen.warn(f"builds run in {image or 'no container'}, as the manifest says, not in {options.image}")
+    begun = {"night": made.night, "to": made.release, "image": image}
+    github.write_outputs({**begun, **common.outputs("build", missing)})
     if options.json:
         screen.json({**datafile.to_plain(made), "missing": [leg.id for leg in missing]})
         return 0

@@ -28,6 +28,16 @@ def add_night(parser: argparse.ArgumentParser) -> None:
     arguments.add_store(parser)
 
 
+def add_to_channel(parser: argparse.ArgumentParser) -> None:
+    """`--to` of commands that only look at nights."""
+    parser.add_argument(
+        "--to",
+        type=arguments.nonempty,
+        metavar="CHANNEL",
+        help="only nights whose sets go there; a release is none of the nights (default: any)",
+    )
+
+
 def add_leg(parser: argparse.ArgumentParser) -> None:
     """`--stack`, `--night`, `--store` and `--leg`."""
     arguments.add_stack(parser)
@@ -52,10 +62,13 @@ def run_of(options: argparse.Namespace) -> NightRun:
     from cairn.pipeline.night import plan
 
     store = arguments.open_existing_store(options)
-    found = plan.read(store, options.night, line=options.line)
+    stack = stacks.load(options.stack)
+    to = getattr(options, "to", None)
+    found = plan.read(store, options.night, stack=stack.name, line=options.line, release=to)
+    if to not in (None, found.release):
+        raise UsageError(f"the night {found.night} goes to {found.release}, and not to {to}")
     if options.line is not None and options.line != found.line:
         raise UsageError(f"the night {found.night} is of the line {found.line}", tip="leave --line out")
-    stack = stacks.load(options.stack).for_line(found.line)
     if stack.name != found.stack:
         raise UsageError(
             f"the night {found.night} is of the stack {found.stack}, and not of {stack.name}",
@@ -64,7 +77,7 @@ def run_of(options: argparse.Namespace) -> NightRun:
     return plan.NightRun(
         store=store,
         plan=found,
-        stack=stack,
+        stack=stack.for_line(found.line),
         trust=signing.trust(options) if getattr(options, "trust", None) else None,
         dry_run=getattr(options, "dry_run", False),
     )

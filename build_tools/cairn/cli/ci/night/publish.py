@@ -78,6 +78,12 @@ def _add_promote(commands: Subparsers) -> None:
     )
     arguments.add_stack(parser)
     common.add_night(parser)
+    common.add_to_channel(parser)
+    parser.add_argument(
+        "--whole",
+        action="store_true",
+        help="every leg or none: nothing is promoted while one that may come is not ready, or is refused",
+    )
     signing.add_trust(parser, what="whose signature each test record must have to count")
     signing.add_attesting(parser)
     arguments.add_dry_run(parser)
@@ -142,7 +148,7 @@ def _promote(options: argparse.Namespace) -> int:
         common.attested_run(options) as run,
         console.current().stage(f"promote the night {run.plan.night}") as stage,
     ):
-        done = promote_night(run, say=stage.update)
+        done = promote_night(run, whole=options.whole, say=stage.update)
     screen = console.current()
     if options.json:
         legs = [{"leg": p.before.leg.id, "promoted": p.promoted, "reason": p.reason} for p in done.legs]
