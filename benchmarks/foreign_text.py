@@ -17,10 +17,11 @@ import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from cairn import datafile, process, requirements, targets
+from cairn import datafile, requirements, targets
 from cairn.build.inputs import variables
 from cairn.errors import CairnError
 from cairn.output import console, safe_text
+from cairn.process import dialogue
 from cairn.release.serve import negotiation
 from cairn.sources import pins
 from cairn.sources.checkout import local_commits
@@ -119,7 +120,7 @@ def _once(text: str) -> None:
 def _lines(block: int) -> Callable[[str], object]:
     def work(text: str) -> None:
         data = text.encode()
-        lines = process._Stream(lambda _line: None, None)  # noqa: SLF001
+        lines = dialogue._Stream(lambda _line: None, None)  # noqa: SLF001
         for at in range(0, len(data), block):
             lines.add(data[at : at + block])
         lines.add(b"")

@@ -147,7 +147,7 @@ thread.start()
 while not pid:
     time.sleep(0.01)
 Path({str(tmp_path / "pid")!r}).write_text(pid[0])
-process._GRACE = 1000
+process.children._GRACE = 1000
 threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     process.terminate_all()

@@ -1,22 +1,16 @@
-"""stack.toml: the projects of a stack and the edges between them, as frozen values."""
+"""The projects of a stack and the edges between them, as the frozen values that a stack.toml is read into."""
 
 from __future__ import annotations
 
-import fnmatch
 import graphlib
-import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from cairn import datafile, requirements
+from cairn import datafile
 from cairn.errors import UsageError
 from cairn.output import wording
-
-FILE = "stack.toml"
-"""The name of the file that declares a stack; a folder that has one stands for it."""
 
 HipifyKind = Literal["build_amd", "torch-utils", "at-build", "none"]
 """Who hipifies: the tree's own `tools/amd_build/build_amd.py`; `torch.utils.hipify` of a torch wheel, run at
@@ -25,14 +19,6 @@ checkout; the project's own `setup.py` while it builds; no one."""
 PinKind = Literal["related_commits", "ci_commit_pins"]
 """Where the torch checkout names this project's commit: `related_commits` in its root, or
 `.ci/docker/ci_commit_pins/<project>.txt`."""
-
-_VERSION_OF = re.compile(r"\{version:([A-Za-z0-9_-]+)\}")  # see cairn.build.inputs.variables
-_LINE = "{line}"  # in a hashtag: the name of the release line
-_PYTHON = re.compile(r"3\.[0-9]{1,2}")
-# A platform tag (PEP 425) without the version of glibc or macOS, which is a matter of who installs.
-_PLATFORM = re.compile(r"linux_[a-z0-9_]+|win_(amd64|arm64)|macosx_(x86_64|arm64)")
-# No ref may have these characters (git help check-ref-format), so that no line has a pattern for its name.
-_PATTERN = re.compile(r"[*?\[]")
 
 
 class Origin(datafile.Value):
@@ -353,195 +339,3 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
             origin, hashtag = there.origin or project.origin, there.hashtag or project.hashtag
             projects.append(msgspec.structs.replace(project, origin=origin, hashtag=hashtag))
         return msgspec.structs.replace(self, line=name, projects=tuple(projects))
-
-
-def load(path: Path) -> Stack:
-    """Read a stack.toml; folders and files it names become absolute.
-
-    Raises:
-        UsageError: no such file, not TOML, a field missing, unknown or mistyped, or an edge to nowhere.
-    """
-    given = path
-    path = path / FILE if path.is_dir() else path
-    try:
-        data = datafile.parse_toml(path.read_bytes(), name=str(path))
-    except FileNotFoundError as error:
-        said = f"the folder {given} has no {FILE}" if given.is_dir() else f"there is no stack {given}"
-        raise UsageError(said, tip=_meant(given)) from error
-    except OSError as error:
-        raise UsageError(
-            f"cannot read the stack {path}: {error.strerror}", tip="name a stack.toml with --stack"
-        ) from error
-    stack = datafile.from_plain(data, Stack, name=str(path))
-    stack = _with_lines(stack, path)
-    _validate(stack, path)
-    return _absolute(stack, path.parent.absolute())
-
-
-def _meant(path: Path) -> str:
-    """What to name instead of a path without a stack: what is beside it, in it and in `external-builds`."""
-    path = path.parent if path.name == FILE else path
-    # Users leave `external-builds/` out, or are one folder off.
-    folders = (path.parent, path, Path("external-builds"), path.parent / "external-builds")
-    near = list(dict.fromkeys(p.parent for folder in folders for p in sorted(folder.glob(f"*/{FILE}"))))
-    names = wording.nearest(path.name, [found.name for found in near])
-    if meant := [str(found) for found in near if found.name in names]:
-        return f"did you mean {' or '.join(meant)}?"
-    return f"name one with --stack; near it are: {', '.join(map(str, near)) or 'none'}"
-
-
-def _validate(stack: Stack, path: Path) -> None:
-    names = [p.name for p in stack.projects]
-    if len(set(names)) != len(names):
-        raise UsageError(f"{path} names a project twice: {', '.join(names)}")
-    flags = [p.flag or p.name for p in stack.projects]
-    if len(set(flags)) != len(flags):
-        raise UsageError(f"{path} has a flag for two projects: {', '.join(flags)}")
-    for project in stack.projects:
-        if unknown := set(project.needs) - set(names):
-            raise UsageError(
-                f"{path}: {project.name} needs {', '.join(sorted(unknown))}, which it does not name"
-            )
-        for origin in (project.origin, *(line.origin for line in project.lines.values() if line.origin)):
-            if sum(bool(v) for v in (origin.url, origin.tree, origin.sdist)) != 1:
-                raise UsageError(f"{path}: the origin of {project.name} must have one of url, tree and sdist")
-    for text in (*stack.extra_wheels, *(line for p in stack.projects for line in p.build_requires)):
-        _validate_requirement(text, path)
-    _validate_places(stack, path)
-    _validate_gate(stack, path)
-    _validate_order(stack, path)
-
-
-def _validate_places(stack: Stack, path: Path) -> None:
-    for kind, pattern, values in (
-        ("version of Python", _PYTHON, stack.pythons),
-        ("platform", _PLATFORM, stack.platforms),
-    ):
-        if wrong := next((value for value in values if not pattern.fullmatch(value)), None):
-            raise UsageError(f"{path}: {wrong!r} is not a {kind}", tip="write 3.11 and linux_x86_64")
-
-
-def _validate_gate(stack: Stack, path: Path) -> None:
-    names = [p.name for p in stack.projects]
-    if unknown := next((name for name in stack.gate.required if name not in names), None):
-        raise UsageError(
-            f"{path}: the gate requires the project {unknown!r}, which the stack does not have",
-            tip=wording.did_you_mean(unknown, names, what="its projects are"),
-        )
-    if not stack.gate.records:
-        raise UsageError(f"{path}: the gate demands no test record", tip="leave `records` out: smoke tests")
-    if any(floor.tests < 1 or floor.device_tests < 0 for floor in stack.gate.records.values()):
-        raise UsageError(f"{path}: a floor of the gate is too low: at least one test must have run")
-
-
-def _validate_requirement(text: str, path: Path) -> None:
-    try:
-        requirements.requirement(text)
-    except ValueError as error:
-        raise UsageError(f"{path}: {error}") from error
-
-
-def _validate_order(stack: Stack, path: Path) -> None:
-    try:
-        stack.ranks()
-    except graphlib.CycleError as error:
-        raise UsageError(
-            f"{path}: projects need each other in a circle: {' -> '.join(error.args[1])}"
-        ) from error
-    before: dict[str, set[str]] = {}  # what each project needs, and what that needs
-    for project in stack.in_order():
-        before[project.name] = set(project.needs).union(*(before[name] for name in project.needs))
-        if early := _versions_named(stack, project) - before[project.name]:
-            raise UsageError(
-                f"{path}: {project.name} names the version of {', '.join(sorted(early))}, "
-                "which need not be built before it",
-                tip=f"add it to the needs of {project.name}",
-            )
-
-
-def _versions_named(stack: Stack, project: Project) -> set[str]:
-    """The projects whose `{version:NAME}` a project's texts have: only wheels built before it have one."""
-    texts = [*project.requires, *project.requires_rocm, *project.config_settings.values()]
-    for environment in (stack.environment, project.environment):
-        for name in Environment.__struct_fields__:
-            texts += getattr(environment, name).values()
-    return {match[1] for text in texts for match in _VERSION_OF.finditer(text)}
-
-
-def _with_lines(stack: Stack, path: Path) -> Stack:
-    """The stack with its lines written out in every project."""
-    projects = [p.name for p in stack.projects]
-    for line, hashtags in stack.lines.items():
-        if not line or _PATTERN.search(line):
-            raise UsageError(
-                f"{path}: {line!r} is not a name of a release line",
-                tip="write each line out; patterns belong in the `lines` of a project",
-            )
-        for name, hashtag in hashtags.items():
-            if name not in projects:
-                raise UsageError(
-                    f"{path}: the line {line} names the project {name!r}, which the stack does not have",
-                    tip=wording.did_you_mean(name, projects, what="its projects are"),
-                )
-            if not hashtag:
-                raise UsageError(f"{path}: the hashtag of {name} on the line {line} is empty")
-    done = tuple(
-        msgspec.structs.replace(
-            project,
-            hashtag=project.hashtag.replace(_LINE, stack.line),
-            lines=_lines_of(project, stack, path),
-        )
-        for project in stack.projects
-    )
-    return msgspec.structs.replace(stack, projects=done)
-
-
-def _lines_of(project: Project, stack: Stack, path: Path) -> dict[str, Line]:
-    """What each release line of a stack changes for a project, by the line's name."""
-    exact = {name for p in stack.projects for name in p.lines if not _PATTERN.search(name)}
-    names = sorted({*stack.lines, stack.line, *exact})
-    for key in project.lines:
-        if not any(fnmatch.fnmatchcase(name, key) for name in names):  # `filter` ignores case on Windows
-            raise UsageError(
-                f"{path}: {project.name} has an entry for the line {key!r}, which the stack does not have",
-                tip=wording.did_you_mean(key, names, what="its lines are"),
-            )
-    # The more exact entry wins: patterns come first, then the stack's table, then the line's own entry.
-    entries = sorted(project.lines.items(), key=lambda entry: not _PATTERN.search(entry[0]))
-    lines = {}
-    for name in names:
-        origin, hashtag = None, project.hashtag
-        for line in (line for key, line in entries if fnmatch.fnmatchcase(name, key)):
-            origin, hashtag = line.origin or origin, line.hashtag or hashtag
-        own = project.lines[name].hashtag if name in exact & project.lines.keys() else None
-        hashtag = (own or stack.lines.get(name, {}).get(project.name, hashtag)).replace(_LINE, name)
-        # A line that a project names is one of the stack's, though it may change nothing.
-        if name in project.lines or origin is not None or hashtag != project.hashtag:
-            lines[name] = Line(origin=origin, hashtag=hashtag)
-    return lines
-
-
-def _absolute(stack: Stack, root: Path) -> Stack:
-    """The stack with the folders and files that it names below `root` as absolute paths."""
-
-    def origin_at(origin: Origin) -> Origin:
-        return msgspec.structs.replace(origin, tree=str(root / origin.tree)) if origin.tree else origin
-
-    projects = []
-    for project in stack.projects:
-        lines = {
-            name: msgspec.structs.replace(line, origin=origin_at(line.origin)) if line.origin else line
-            for name, line in project.lines.items()
-        }
-        projects.append(msgspec.structs.replace(project, origin=origin_at(project.origin), lines=lines))
-    sdk = stack.sdk
-    if sdk is not None and sdk.packages is not None:
-        sdk = msgspec.structs.replace(sdk, packages=str(root / sdk.packages))
-    return msgspec.structs.replace(
-        stack,
-        folder=str(root),
-        sdk=sdk,
-        gate=msgspec.structs.replace(stack.gate, allow=stack.gate.allow and str(root / stack.gate.allow)),
-        smoke_tests=tuple(str(root / folder) for folder in stack.smoke_tests),
-        projects=tuple(projects),
-    )

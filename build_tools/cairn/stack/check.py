@@ -1,0 +1,104 @@
+"""What a stack.toml must hold besides its fields: edges that lead somewhere, names that are unique."""
+
+from __future__ import annotations
+
+import graphlib
+import re
+from pathlib import Path
+
+from cairn import requirements
+from cairn.errors import UsageError
+from cairn.output import wording
+from cairn.stack.model import Environment, Project, Stack
+
+_VERSION_OF = re.compile(r"\{version:([A-Za-z0-9_-]+)\}")  # see cairn.build.inputs.variables
+_PYTHON = re.compile(r"3\.[0-9]{1,2}")
+# A platform tag (PEP 425) without the version of glibc or macOS, which is a matter of who installs.
+_PLATFORM = re.compile(r"linux_[a-z0-9_]+|win_(amd64|arm64)|macosx_(x86_64|arm64)")
+
+
+def check(stack: Stack, path: Path) -> None:
+    """Refuse a stack that contradicts itself.
+
+    Args:
+        stack: what was read.
+        path: where from, for messages.
+
+    Raises:
+        UsageError: it names what it does not have, has a name twice, or needs itself.
+    """
+    names = [p.name for p in stack.projects]
+    if len(set(names)) != len(names):
+        raise UsageError(f"{path} names a project twice: {', '.join(names)}")
+    flags = [p.flag or p.name for p in stack.projects]
+    if len(set(flags)) != len(flags):
+        raise UsageError(f"{path} has a flag for two projects: {', '.join(flags)}")
+    for project in stack.projects:
+        if unknown := set(project.needs) - set(names):
+            raise UsageError(
+                f"{path}: {project.name} needs {', '.join(sorted(unknown))}, which it does not name"
+            )
+        for origin in (project.origin, *(line.origin for line in project.lines.values() if line.origin)):
+            if sum(bool(v) for v in (origin.url, origin.tree, origin.sdist)) != 1:
+                raise UsageError(f"{path}: the origin of {project.name} must have one of url, tree and sdist")
+    for text in (*stack.extra_wheels, *(line for p in stack.projects for line in p.build_requires)):
+        _check_requirement(text, path)
+    _check_places(stack, path)
+    _check_gate(stack, path)
+    _check_order(stack, path)
+
+
+def _check_places(stack: Stack, path: Path) -> None:
+    for kind, pattern, values in (
+        ("version of Python", _PYTHON, stack.pythons),
+        ("platform", _PLATFORM, stack.platforms),
+    ):
+        if wrong := next((value for value in values if not pattern.fullmatch(value)), None):
+            raise UsageError(f"{path}: {wrong!r} is not a {kind}", tip="write 3.11 and linux_x86_64")
+
+
+def _check_gate(stack: Stack, path: Path) -> None:
+    names = [p.name for p in stack.projects]
+    if unknown := next((name for name in stack.gate.required if name not in names), None):
+        raise UsageError(
+            f"{path}: the gate requires the project {unknown!r}, which the stack does not have",
+            tip=wording.did_you_mean(unknown, names, what="its projects are"),
+        )
+    if not stack.gate.records:
+        raise UsageError(f"{path}: the gate demands no test record", tip="leave `records` out: smoke tests")
+    if any(floor.tests < 1 or floor.device_tests < 0 for floor in stack.gate.records.values()):
+        raise UsageError(f"{path}: a floor of the gate is too low: at least one test must have run")
+
+
+def _check_requirement(text: str, path: Path) -> None:
+    try:
+        requirements.requirement(text)
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def _check_order(stack: Stack, path: Path) -> None:
+    try:
+        stack.ranks()
+    except graphlib.CycleError as error:
+        raise UsageError(
+            f"{path}: projects need each other in a circle: {' -> '.join(error.args[1])}"
+        ) from error
+    before: dict[str, set[str]] = {}  # what each project needs, and what that needs
+    for project in stack.in_order():
+        before[project.name] = set(project.needs).union(*(before[name] for name in project.needs))
+        if early := _versions_named(stack, project) - before[project.name]:
+            raise UsageError(
+                f"{path}: {project.name} names the version of {', '.join(sorted(early))}, "
+                "which need not be built before it",
+                tip=f"add it to the needs of {project.name}",
+            )
+
+
+def _versions_named(stack: Stack, project: Project) -> set[str]:
+    """The projects whose `{version:NAME}` a project's texts have: only wheels built before it have one."""
+    texts = [*project.requires, *project.requires_rocm, *project.config_settings.values()]
+    for environment in (stack.environment, project.environment):
+        for name in Environment.__struct_fields__:
+            texts += getattr(environment, name).values()
+    return {match[1] for text in texts for match in _VERSION_OF.finditer(text)}
