@@ -8,14 +8,17 @@ is read from there. The build gets the folder by a variable of its own, such as 
 
 from __future__ import annotations
 
+import functools
+import gzip
 import hashlib
+import lzma
 import re
 import shutil
 import tarfile
-import tempfile
 import urllib.parse
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,13 +29,20 @@ from cairn import datafile, files
 from cairn.build.inputs import variables
 from cairn.build.model import BuildRequest
 from cairn.errors import NetworkError, SourceError, UsageError
-from cairn.output import Progress
+from cairn.output import Progress, console
+from cairn.retry import RetryPolicy, retrying
 from cairn.sources.manifest.manifest import DownloadSource
 from cairn.stack import Download, Project
 
 _TIMEOUT = 60.0  # seconds without an answer
 _BLOCK = 1 << 20
 _WAIT = 3600.0  # seconds that another run may take to fetch the same
+_MISSING = (404, 410)  # statuses of HTTP that asking again does not change
+# What Python's readers of archives raise for files that are truncated, damaged, encrypted or none at all.
+_NOT_AN_ARCHIVE = (
+    *(tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, zlib.error),
+    *(EOFError, ValueError, RuntimeError),
+)
 _NAME = re.compile(r"\{download:([A-Za-z0-9_-]+)\}")
 
 
@@ -41,6 +51,12 @@ class _Fetched(datafile.Value, tag_field="schema", tag="cairn.download/1"):
 
     url: str
     sha256: str
+
+
+class _Unpacked(datafile.Value, tag_field="schema", tag="cairn.download-unpacked/1"):
+    """What lay in a folder when it had been unpacked (`files.inventory`)."""
+
+    inventory: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,17 +101,21 @@ def ready(pinned: Pinned, *, say: Progress, offline: bool = False) -> Path:
         file = _kept(known, pinned) if known else None
         if file is None:
             if offline:
-                raise NetworkError(f"{pinned.url} is not here, and --offline fetches nothing")
+                raise NetworkError(
+                    f"{pinned.name}, which the build of {pinned.project} needs, is not here, and --offline "
+                    f"fetches nothing: {pinned.url}",
+                    tip="leave --offline out once: what was fetched is kept",
+                )
             say(f"fetching {pinned.name}")
-            file = _fetch(pinned, known)
-        if not pinned.unpack:
-            return file
-        inside = file.parent / "inside"
-        if not inside.is_dir():
-            say(f"unpacking {pinned.name}")
-            with files.folder_beside(inside) as part:
-                _unpack(file, part)
-        return _only_folder(inside)
+            file = _fetch(pinned, known, say=say)
+        sha256 = file.parent.name
+        # Other addresses may have given the same bytes.
+        with files.locked(_root() / f"{sha256}.lock", timeout=_WAIT):
+            place = _inside(file, pinned, say=say) if pinned.unpack else file
+        # Not before it was unpacked: the page of a portal that asks to log in must not count from now on.
+        if known is None:
+            datafile.write(_root() / f"{_key(pinned.url)}.json", _Fetched(url=pinned.url, sha256=sha256))
+        return place
 
 
 def sources(requests_of_run: Sequence[BuildRequest]) -> tuple[DownloadSource, ...]:
@@ -130,57 +150,88 @@ def _kept(sha256: str, pinned: Pinned) -> Path | None:
     return file if file.is_file() and files.sha256_of(file) == sha256 else None
 
 
-def _fetch(pinned: Pinned, known: str | None) -> Path:
-    with tempfile.TemporaryDirectory(dir=_root()) as folder:
-        part = Path(folder, "part")
-        try:
-            _save(pinned.url, part)
-        except (OSError, requests.RequestException) as error:
-            raise NetworkError(
-                f"{pinned.name}, which the build of {pinned.project} needs, cannot be fetched: {error}",
-                tip="try again; what was fetched is kept",
-            ) from error
+def _fetch(pinned: Pinned, known: str | None, *, say: Progress) -> Path:
+    part = _root() / f"{_key(pinned.url)}.part"  # its lock is held: what is there, a killed run has left
+    try:
+        retrying(functools.partial(_save, pinned, part), retry=RetryPolicy(), say=say)
         sha256 = files.sha256_of(part)
         if known is not None and sha256 != known:
             raise SourceError(
                 f"{pinned.url} has the sha256 {sha256}, and {known} was expected",
                 tip="upstream has exchanged it, or the pin is wrong: find out which before you build",
             )
-        place = _root() / sha256
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
-        file = place / _file_name(pinned.url)
-        shutil.move(part, file)
-    datafile.write(_root() / f"{_key(pinned.url)}.json", _Fetched(url=pinned.url, sha256=sha256))
+        file = _root() / sha256 / _file_name(pinned.url)
+        file.parent.mkdir(exist_ok=True)
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
     return file
 
 
-def _save(url: str, target: Path) -> None:
-    if url.startswith("file:"):
-        shutil.copyfile(urllib.request.url2pathname(urllib.parse.urlsplit(url).path), target)
-        return
-    with requests.get(url, stream=True, timeout=_TIMEOUT) as answer, target.open("wb") as out:
-        answer.raise_for_status()
-        for block in answer.iter_content(_BLOCK):
-            out.write(block)
+def _save(pinned: Pinned, target: Path) -> None:
+    """Write what is at an address into a file.
+
+    Raises:
+        NetworkError: there is no answer, or not all of it.
+        SourceError: there is no such file.
+    """
+    what = f"{pinned.name}, which the build of {pinned.project} needs, cannot be fetched"
+    try:
+        if pinned.url.startswith("file:"):
+            path = urllib.request.url2pathname(urllib.parse.urlsplit(pinned.url).path)
+            shutil.copyfile(path, target)
+            return
+        with requests.get(pinned.url, stream=True, timeout=_TIMEOUT) as answer, target.open("wb") as out:
+            if answer.status_code in _MISSING:
+                raise SourceError(f"{what}: {pinned.url} answers {answer.status_code} {answer.reason}")
+            answer.raise_for_status()
+            for block in answer.iter_content(_BLOCK):
+                out.write(block)
+    except FileNotFoundError as error:
+        raise SourceError(f"{what}: {error.filename} does not exist") from error
+    except requests.RequestException as error:
+        raise NetworkError(
+            f"{what}: {error}", tip="check the network, then run the same command again"
+        ) from error
+
+
+def _inside(file: Path, pinned: Pinned, *, say: Progress) -> Path:
+    """What is in a file; where that is one folder, that folder, as CMake's ExternalProject has it.
+
+    Unpacked anew where it is not as it was unpacked: the manifest says that builds have what is in the file.
+    """
+    inside, note = file.parent / "inside", file.parent / "inside.json"
+    try:
+        known: str | None = datafile.read(note, _Unpacked).inventory
+    except (UsageError, OSError):
+        known = None
+    if known is None or not inside.is_dir() or files.inventory(inside) != known:
+        if known is not None:
+            console.current().warn(f"{inside} was changed, and is unpacked again from {file.name}")
+        say(f"unpacking {pinned.name}")
+        for left in file.parent.glob(".*.part"):  # by a run that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        with files.folder_beside(inside) as part:
+            _unpack(file, part)
+        datafile.write(note, _Unpacked(inventory=files.inventory(inside)))
+    entries = list(inside.iterdir())
+    return entries[0] if len(entries) == 1 and entries[0].is_dir() else inside
 
 
 def _unpack(file: Path, folder: Path) -> None:
-    if zipfile.is_zipfile(file):
-        with zipfile.ZipFile(file) as archive:
-            archive.extractall(folder)  # noqa: S202 - it drops `..` and roots by itself
-        return
     try:
-        with tarfile.open(file) as archive:
-            archive.extractall(folder, filter="data")
-    except tarfile.TarError as error:
-        raise SourceError(f"{file} cannot be unpacked: {error}") from error
-
-
-def _only_folder(inside: Path) -> Path:
-    """What is inside; where that is one folder, that folder, as CMake's ExternalProject has it."""
-    entries = list(inside.iterdir())
-    return entries[0] if len(entries) == 1 and entries[0].is_dir() else inside
+        if zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as archive:
+                archive.extractall(folder)  # noqa: S202 - it drops `..` and roots by itself
+        else:
+            with tarfile.open(file) as archive:
+                archive.extractall(folder, filter="data")
+    except _NOT_AN_ARCHIVE as error:
+        file.unlink()
+        raise SourceError(
+            f"{file.name} cannot be unpacked: {error}",
+            tip="look at its address with a browser: a proxy may have answered in its place",
+        ) from error
 
 
 def _noted(url: str) -> str | None:

@@ -1,7 +1,9 @@
 import dataclasses
+import gzip
 import hashlib
 import io
 import tarfile
+import zipfile
 from pathlib import Path
 
 import msgspec
@@ -116,8 +118,67 @@ def test_nothing_is_fetched_for_a_feature_that_is_off_or_in_place_of_what_the_us
     assert of(dataclasses.replace(request_of, build_env=given)) == []
 
 
-def test_what_is_no_archive_is_told(request_of: BuildRequest, tmp_path: Path) -> None:
+def test_what_is_no_archive_is_told_and_the_next_try_gets_the_right_one(
+    request_of: BuildRequest, tmp_path: Path
+) -> None:
     (tmp_path / "kernels-2.tar.gz").write_text("<html>log in first</html>")
     (pinned,) = of(request_of)
     with pytest.raises(SourceError, match="cannot be unpacked"):
+        ready(pinned)
+    archive(tmp_path, "2")
+    assert (ready(pinned) / "include" / "kernels.h").read_text() == "2"
+
+
+@pytest.mark.parametrize("kind", ["half a gzip", "half a tar", "half a zip", "a damaged zip", "nothing"])
+def test_what_is_not_whole_is_told(request_of: BuildRequest, tmp_path: Path, kind: str) -> None:
+    path = archive(tmp_path, "2")
+    data = path.read_bytes()
+    if kind.endswith("zip") and kind != "half a gzip":
+        with zipfile.ZipFile(path, "w") as made:
+            made.writestr("include/kernels.h", b"2" * 1000)
+        data = path.read_bytes()
+    if kind == "a damaged zip":
+        data = data.replace(b"2" * 500, b"3" * 500, 1)
+    elif kind == "half a tar":
+        data = gzip.decompress(data)[:700]
+    else:
+        data = data[: len(data) // 2] if kind != "nothing" else b""
+    path.write_bytes(data)
+    (pinned,) = of(request_of)
+    with pytest.raises(SourceError, match="cannot be unpacked"):
+        ready(pinned)
+
+
+def test_what_a_build_or_a_user_changes_there_is_unpacked_again(
+    request_of: BuildRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive(tmp_path, "2")
+    (pinned,) = of(request_of)
+    header = ready(pinned) / "include" / "kernels.h"
+    assert ready(pinned) == header.parent.parent
+    assert not capsys.readouterr().err
+    header.write_text("edited")
+    (header.parent / "more.h").touch()
+    assert (ready(pinned) / "include" / "kernels.h").read_text() == "2"
+    assert not (header.parent / "more.h").exists()
+    assert "was changed" in capsys.readouterr().err
+
+
+def test_two_addresses_of_the_same_bytes_do_not_disturb_each_other(
+    request_of: BuildRequest, tmp_path: Path
+) -> None:
+    path = archive(tmp_path, "2")
+    (one,) = of(request_of)
+    (tmp_path / "mirror").mkdir()
+    (tmp_path / "mirror" / path.name).write_bytes(path.read_bytes())
+    other = dataclasses.replace(one, url=f"{(tmp_path / 'mirror').as_uri()}/{path.name}")
+    first = ready(one)
+    inode = first.stat().st_ino
+    assert ready(other) == first
+    assert first.stat().st_ino == inode
+
+
+def test_what_is_not_there_is_told_at_once(request_of: BuildRequest) -> None:
+    (pinned,) = of(request_of)
+    with pytest.raises(SourceError, match="does not exist"):
         ready(pinned)
