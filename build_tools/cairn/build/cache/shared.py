@@ -63,17 +63,19 @@ class SharedTier:
             CairnError: the store is out of reach.
         """
         wheel, log, log_key = folder / entry.file_name, folder / "build.log", entry.log_key()
-        arrived = _Arrived(entry, say)
-        with self.store.as_file(entry.wheel_key(), on_bytes=arrived) as path:
-            # A shared folder hands out its own file, a link of which would be a way into everyone's cache.
-            (files.copy if isinstance(self.store, LocalStore) else files.link_or_copy)(path, wheel)
+        self._bring(entry.wheel_key(), wheel, _Arrived(entry.file_name, entry.size, say))
         if log_key is not None:
             try:
-                with self.store.as_file(log_key) as path:
-                    files.copy(path, log)
-            except (MissingKeyError, DamagedObjectError):
+                self._bring(log_key, log, _Arrived(f"the log of {entry.name}", entry.log_size, say))
+            except (MissingKeyError, DamagedObjectError, DamagedEntryError):
                 log_key = None
         yield wheel, None if log_key is None else log
+
+    def _bring(self, key: str, target: Path, arrived: _Arrived) -> None:
+        with self.store.as_file(key, on_bytes=arrived) as path:
+            arrived.refuse_more_than(path.stat().st_size)
+            # A shared folder hands out its own file, a link of which would be a way into everyone's cache.
+            (files.copy if isinstance(self.store, LocalStore) else files.link_or_copy)(path, target)
 
     def get(self, key: str, use: Callable[[CacheEntry], T]) -> T | None:
         """What `use` makes of the entry of a build; None where there is none, or none that can be used.
@@ -177,15 +179,20 @@ class SharedTier:
 
 
 class _Arrived:
-    """Says how much of a wheel has arrived."""
+    """Says how much of a file has arrived; refuses one that is larger than its entry says."""
 
-    def __init__(self, entry: CacheEntry, say: Progress) -> None:
-        self._entry, self._say = entry, say
+    def __init__(self, name: str, size: int, say: Progress) -> None:
+        self._name, self._size, self._say = name, size, say
         self._count = 0
         self._lock = threading.Lock()
 
     def __call__(self, count: int) -> None:
         with self._lock:
             self._count += count
-            of = console.size(self._entry.size)
-            self._say(f"fetching {self._entry.file_name}: {console.size(self._count)} of {of}")
+            self.refuse_more_than(self._count)
+            self._say(f"fetching {self._name}: {console.size(self._count)} of {console.size(self._size)}")
+
+    def refuse_more_than(self, found: int) -> None:
+        """Raise where more bytes than the entry says were found."""
+        if found > self._size:
+            raise DamagedEntryError(f"{self._name} has more than the {self._size:,} bytes of its entry")

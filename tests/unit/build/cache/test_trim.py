@@ -15,6 +15,7 @@ from cairn.build.cache.local import LocalTier
 from cairn.errors import UsageError
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
+from helpers.small_builds import wait_for
 
 from .conftest import MakeWheel
 
@@ -208,6 +209,8 @@ def test_whenever_a_writer_is_killed_the_rest_is_whole(tmp_path: Path) -> None:
             assert process.stdout is not None
             process.stdout.readline()
             time.sleep(0.03 * number + 0.01)
+            if number == 1:  # on a busy machine, not even the first may be there yet
+                wait_for(lambda: any(LocalStore(root).list("entries/")))
             process.kill()
         store = cache.WheelCache(root)
         for entry in store.recent():

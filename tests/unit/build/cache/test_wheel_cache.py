@@ -43,6 +43,28 @@ def machine(tmp_path: Path, shared: Store) -> Callable[..., cache.WheelCache]:
     return make
 
 
+@pytest.mark.parametrize("what", ["size", "log_size"])
+def test_what_is_larger_than_its_entry_says_is_not_taken(
+    machine: Callable[..., cache.WheelCache],
+    shared: Store,
+    make_wheel: MakeWheel,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    what: str,
+) -> None:
+    (tmp_path / "said").write_bytes(b"l" * 5000)
+    machine("a").put(KEY, make_wheel(b"w" * 5000), seconds=1, log=tmp_path / "said")
+    found = json.loads(shared.read(entries.entry_key(KEY)).data)
+    shared.write(entries.entry_key(KEY), json.dumps({**found, what: 4}).encode())
+    hit = machine("b").get(KEY)
+    if what == "size":
+        assert hit is None
+        assert "has more than the 4 bytes of its entry" in warnings(capsys)[0]
+    else:
+        assert hit is not None
+        assert hit.entry.log_sha256 is None
+
+
 def test_what_was_put_is_found_again_with_its_identity(tmp_path: Path, wheel: Path) -> None:
     store = cache.WheelCache(tmp_path / "cache")
     put = store.put(KEY, wheel, seconds=2.5, project="a", inputs={"python": "cp311", "targets": ("gfx942",)})
