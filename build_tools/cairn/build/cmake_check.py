@@ -8,6 +8,7 @@ looked for with each line that the build writes, whoever calls CMake there.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,16 +57,18 @@ class Watch:
         if not self.wanted or (not now and began < self._next):
             return
         for path in self._caches():
-            info = path.stat()
-            if self._seen.get(path) != (info.st_mtime_ns, info.st_size):
-                self._seen[path] = (info.st_mtime_ns, info.st_size)
-                self._compare(path)
+            with contextlib.suppress(OSError):  # it was removed meanwhile, as builds do
+                info = path.stat()
+                if self._seen.get(path) != (info.st_mtime_ns, info.st_size):
+                    self._seen[path] = (info.st_mtime_ns, info.st_size)
+                    self._compare(path)
         # No fixed pause: after the line that follows a configure there may be no other for a long time.
         self._next = began + _SHARE * (time.monotonic() - began)
 
     def _compare(self, path: Path) -> None:
         found = read(path)
-        if Path(found.get("CMAKE_HOME_DIRECTORY", "")) not in self.homes:
+        # A program in a folder that a link leads to knows the folder by its own path.
+        if os.path.realpath(found.get("CMAKE_HOME_DIRECTORY", "")) not in map(os.path.realpath, self.homes):
             return
         unknown = sorted(self.wanted.keys() - found.keys() - self._unknown)
         if unknown:

@@ -79,6 +79,22 @@ def test_caches_of_what_the_project_contains_are_not_its_own(tmp_path: Path) -> 
     watch(tmp_path, USE_MPI="OFF").look(now=True)
 
 
+def test_a_checkout_behind_a_link_is_looked_at(tmp_path: Path) -> None:
+    configure(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "src")
+    looking = watch(tmp_path, USE_MPI="OFF")
+    looking.homes = (tmp_path / "link",)
+    looking.folders = (tmp_path / "link" / "build",)
+    with pytest.raises(BuildError, match="USE_MPI is 1"):
+        looking.look(now=True)
+
+
+def test_what_is_no_cache_or_not_there_any_more_stops_no_build(tmp_path: Path) -> None:
+    (tmp_path / "src" / "build" / "a" / "CMakeCache.txt").mkdir(parents=True)
+    (tmp_path / "src" / "build" / "CMakeCache.txt").symlink_to("gone")
+    watch(tmp_path, USE_MPI="OFF").look(now=True)
+
+
 def test_a_name_that_cmake_does_not_have_is_said_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
