@@ -117,9 +117,11 @@ def edited(checkout: Path) -> dict[str, object]:
 
 
 def edits(checkout: Path) -> str:
-    """A digest of what differs from the last commit in files that git knows."""
-    diff = command.run(checkout, "diff", "--no-ext-diff", "--binary", "HEAD")
-    return hashlib.sha256(diff.encode()).hexdigest()
+    """A digest of what differs from the last commit in files that git knows, those of submodules included."""
+    # Each part is asked: of a submodule git says only that it is dirty, and in torch's tree not even that.
+    words = ("diff", "--no-ext-diff", "--binary", "HEAD")
+    parts = [part.repository.run(*words) for part in walk(root_at(checkout))]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cairn.build.inputs import source_tree
+from helpers.build import repository
 
 TRACKED = (
     "setup.py",
@@ -45,6 +46,20 @@ def test_what_a_build_rewrites_is_no_edit(checkout: Path) -> None:
         assert source_tree.edits(checkout) != before
     assert source_tree.edits(checkout) == before
     assert all((checkout / name).read_text() == "as committed\n" for name in TRACKED)
+
+
+def test_an_edit_in_a_submodule_is_one(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    module = repository(tmp_path_factory.mktemp("module"), {"kernel.cu": "one\n"})
+    git = ["git", "-c", "protocol.file.allow=always", "-C", str(checkout)]
+    subprocess.run([*git, "submodule", "--quiet", "add", module, "third_party/m"], check=True)
+    subprocess.run([*git, "config", "submodule.third_party/m.ignore", "all"], check=True)  # as torch has it
+    subprocess.run([*git, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "module"], check=True)
+    kernel = checkout / "third_party" / "m" / "kernel.cu"
+    found = {source_tree.edits(checkout)}
+    for text in ("two\n", "three\n"):
+        kernel.write_text(text)
+        found.add(source_tree.edits(checkout))
+    assert len(found) == 3
 
 
 def test_edits_of_a_person_stay_also_after_a_build_that_fails(checkout: Path) -> None:
