@@ -17,6 +17,7 @@ from cairn.venv import PackageSource
 
 _TIMEOUT = 900.0  # seconds; an sdist without metadata has to be built to be asked
 _SHOWN_LINES = 12
+_FILE = "-r "  # begins a line that names a requirements file
 _NETWORK_SIGNS = re.compile(
     r"error sending request|[Ff]ailed to fetch|client error \(Connect\)|dns error"
     r"|[Nn]etwork connectivity is disabled"
@@ -60,29 +61,32 @@ def lock(
     command += ["--generate-hashes", "--python", str(python), "--no-python-downloads"]
     command += settings.uv_options()
     command += _options(source)
+    # As arguments: within a requirements file ` #` ends a path, and `${HOME}` is replaced.
+    lines = [line for line in requirements if not line.startswith(_FILE)]
+    command += [line.removeprefix(_FILE) for line in requirements if line.startswith(_FILE)]
     with tempfile.TemporaryDirectory(prefix="cairn-resolve-") as folder:
         excluded = Path(folder, "excluded.txt")
         excluded.write_text("".join(f"{name}\n" for name in provided), encoding="utf-8")
         done = process.run(
             [*command, "--excludes", str(excluded)],
             env=settings.uv_environment(),
-            stdin="\n".join(requirements).encode(),
+            stdin="\n".join(lines).encode(),
             timeout=_TIMEOUT,
             check=False,
             separate_stderr=True,
         )
     if done.returncode == 0:
         return done.output
-    lines = process.tail(done.stderr)[-_SHOWN_LINES:]
+    said = process.tail(done.stderr)[-_SHOWN_LINES:]
     if _NETWORK_SIGNS.search(done.stderr):
         check = "leave --offline out once, so that they are found" if source.offline else "check the network"
         raise NetworkError(
-            f"the build requirements of {what} cannot be looked up: {' '.join(lines)[-400:]}",
+            f"the build requirements of {what} cannot be looked up: {' '.join(said)[-400:]}",
             tip=f"{check}; --find-links names a folder that has them",
         )
     raise BuildError(
         f"the build requirements of {what} cannot be met: {' '.join(requirements)}",
-        tail=lines,
+        tail=said,
         tip="see what uv says above; nothing was compiled",
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cairn import venv
-from cairn.build import environments
+from cairn.build import environments, resolve
 from cairn.build.environments import Content
 from cairn.errors import BuildError
 from cairn.venv import PackageSource, VirtualEnvironment
@@ -160,6 +160,17 @@ def test_what_no_build_has_used_for_long_is_removed(tmp_path: Path) -> None:
     assert environments.trim(dt.timedelta(days=30)) == (old.path,)
     assert not old.path.exists()
     assert venv.describe(new.path).python.exists()
+
+
+@pytest.mark.usefixtures("tool")
+@pytest.mark.parametrize("folder", ["a b", "a #1", "${HOME}", "é ñ", "-q", "a\\b", "a;b,c"])
+def test_a_requirements_file_may_lie_in_a_folder_of_any_name(tmp_path: Path, folder: str) -> None:
+    listed = tmp_path / folder / "requirements-build.txt"
+    listed.parent.mkdir()
+    listed.write_text("tool==1.0\n")
+    source = PackageSource(no_index=True, find_links=(str(tmp_path / "links"),))
+    locked = resolve.lock([f"-r {listed}"], source, python=Path(sys.executable), what="torch")
+    assert locked.startswith("tool==1.0 ")
 
 
 def test_what_the_sdk_has_is_not_looked_for(tmp_path: Path, tool: Path) -> None:
