@@ -8,6 +8,7 @@ may lead out.
 from __future__ import annotations
 
 import contextlib
+import errno
 import lzma
 import os
 import posixpath
@@ -26,6 +27,8 @@ from cairn.rocm.tree import MANIFEST
 _BLOCK = 1 << 20
 _MOST_WINDOW = 1 << 31  # bytes, what `zstd --long=31` needs
 _MOST_MEMBERS = 1_000_000
+# What the system says where a file and a folder have one name, or where no file may have it.
+_OF_NAMES = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EILSEQ)
 
 
 class UnsafeArchiveError(WheelError):
@@ -53,11 +56,16 @@ def unpack(archive: Path, folder: Path) -> None:
                     raise _unsafe(archive, f"it has more than {_MOST_MEMBERS:,} members")
                 _unpack_member(tar, member, folder, links, archive)
         _make_links(links, folder, archive)
+        if not (folder / MANIFEST).is_file():
+            raise _unsafe(archive, f"it has no {MANIFEST}")
+        (folder / MANIFEST).read_text(encoding="utf-8")
     # zlib's, xz's and zstd's own errors, the ends of truncated files, and names that no file may have.
     except (tarfile.TarError, lzma.LZMAError, zstandard.ZstdError, EOFError, ValueError) as error:
         raise _unsafe(archive, str(error) or "it ends too early") from error
-    if not (folder / MANIFEST).is_file():
-        raise _unsafe(archive, f"it has no {MANIFEST}")
+    except OSError as error:
+        if error.errno not in _OF_NAMES:
+            raise
+        raise _unsafe(archive, f"{str(error.filename)[-100:]!r} cannot be made: {error.strerror}") from error
 
 
 def move_into(artifact: Path, folder: Path) -> int:

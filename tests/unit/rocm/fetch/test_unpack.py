@@ -70,6 +70,11 @@ BAD = {
     "hard link to nothing": [link("base/l", "base/none", HARD)],
     "hard link by way of a link": [link("base/up", "../.."), link("base/l", "base/up/secret", HARD)],
     "twice": [member("base/x", b"1"), member("./base/x", b"2")],
+    "a file and a folder": [member("base/x", b"1"), member("base/x", type=tarfile.DIRTYPE)],
+    "a folder and a file": [member("base/x/y", b"1"), member("base/x", b"2")],
+    "below a file": [member("base/x", b"1"), member("base/x/y", b"2")],
+    "link below a file": [member("base/x", b"1"), link("base/x/y", "z")],
+    "name too long": [member(f"base/{'n' * 300}", b"x")],
     "device": [member("base/null", type=tarfile.CHRTYPE)],
     "pipe": [member("base/fifo", type=tarfile.FIFOTYPE)],
 }
@@ -88,6 +93,11 @@ def test_what_would_get_out_is_refused(tmp_path: Path, bad: str) -> None:
 def test_an_archive_without_its_manifest_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsafeArchiveError, match=MANIFEST):
         unpacked(tmp_path, member("base/x", b"1"))
+
+
+def test_a_manifest_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsafeArchiveError):
+        unpacked(tmp_path, member(MANIFEST, b"b\xe4se\n"), member("base/x", b"1"))
 
 
 @pytest.mark.parametrize("name", ["a_lib_x.tar.zst", "a_lib_x.tar.xz"])
