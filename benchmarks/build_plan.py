@@ -8,7 +8,7 @@ it, for four ways of carrying the steps out:
 
 - shared: the engine with tools that share compile jobs while they run (ninja 1.13, make 4.4);
 - fixed: the engine with tools that keep the number of jobs they began with;
-- one tree: as shared, with the builds of a project one after another, as they are in one checkout;
+- one tree: as shared, with the builds of a project one after another, as they would be in one checkout;
 - rounds: as other orchestrators do it: everything that is ready runs, each step on an equal share, and the
   next round begins when the last of them has ended (fromager's parallel build; the nightly of a matrix whose
   jobs wait for a whole stage).

@@ -239,6 +239,7 @@ def _compiler_cache(
         sdk_root=request.sdk.info.root if request.sdk else None,
         source=request.pip,
         log=context.log,
+        tree=context.step.checkout if request.trees is not None else None,
     )
     return session.opened(wanted, say=context.stage.update)
 

@@ -70,7 +70,7 @@ def build(
         log.replace(log.with_suffix(f".{running.attempt - 1}.log"))
     files.write_text(log, "")
     request = dataclasses.replace(request, jobs=running.jobs)
-    work = request.work_dir / step.project.name
+    work = request.place_of(step.project)
     work.mkdir(parents=True, exist_ok=True)
     context = backend.context_of(step, request, built, stage, log=log)
     waiting = functools.partial(stage.update, f"waiting for another run that uses {step.checkout}")

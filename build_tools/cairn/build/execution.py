@@ -21,10 +21,13 @@ from cairn.build.engine import durations, events, policy
 from cairn.build.engine import run as engine
 from cairn.build.engine.run import Running
 from cairn.build.engine.step import Graph, Step
+from cairn.build.inputs import leftovers
 from cairn.build.model import BuiltWheel
 from cairn.build.plan import BuildStep, Plan
 from cairn.errors import UsageError, WheelError
 from cairn.output import console
+from cairn.sources.git.repository import root_at
+from cairn.sources.worktree import state, twin
 from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.contents import binaries
 from cairn.wheels.metadata import wheel_info
@@ -104,12 +107,14 @@ class Task:
         made: the plan that it is of.
         step: what is built.
         needs: by project, the names of the tasks that come first.
+        after: names of tasks whose compilations it finds in the compiler cache.
     """
 
     name: str
     made: Plan
     step: BuildStep
     needs: Mapping[str, str]
+    after: tuple[str, ...] = ()
 
 
 def tasks_of(plans: Sequence[Plan], labels: Sequence[str] = ()) -> tuple[Task, ...]:
@@ -126,7 +131,30 @@ def tasks_of(plans: Sequence[Plan], labels: Sequence[str] = ()) -> tuple[Task, .
             )
             for step in made.steps
         ]
-    return tuple(found)
+    return tuple(dataclasses.replace(task, after=_compiled_by(task, found)) for task in found)
+
+
+def _compiled_by(task: Task, tasks: Sequence[Task]) -> tuple[str, ...]:
+    """The tasks that compile what a task can find in the compiler cache, if they come first.
+
+    Variants of a project that run side by side would all compile the same, since none finds what the others
+    are still at. So each waits for the first of its Python, which compiles what knows no target, and for the
+    first of its targets, which compiles what knows no Python. The others of a family run side by side.
+    """
+    request = task.made.request
+    if request.compiler_cache is None or task.step.hit is not None:
+        return ()
+    same = [
+        other
+        for other in tasks
+        if (other.step.project, other.step.checkout) == (task.step.project, task.step.checkout)
+        and other.step.hit is None
+    ]
+    firsts = (
+        next(other for other in same if other.made.request.python == request.python),
+        next(other for other in same if other.made.request.targets == request.targets),
+    )
+    return tuple(dict.fromkeys(first.name for first in firsts if first is not task))
 
 
 def graph_of(tasks: Sequence[Task], known: durations.Durations) -> Graph:
@@ -136,10 +164,16 @@ def graph_of(tasks: Sequence[Task], known: durations.Durations) -> Graph:
         tasks: all of a run.
         known: what steps took before.
     """
-    return Graph(tuple(_step_of(task, known) for task in tasks))
+    sizes: dict[Path, int] = {}
+    for task in tasks:
+        checkout, tree = task.step.checkout, task.made.request.tree_of(task.step.project)
+        if task.step.hit is None and tree != checkout and not tree.exists() and checkout not in sizes:
+            sizes[checkout] = twin.size_of(checkout)
+    return Graph(tuple(_step_of(task, known, sizes.get(task.step.checkout, 0)) for task in tasks))
 
 
-def _step_of(task: Task, known: durations.Durations) -> Step:
+def _step_of(task: Task, known: durations.Durations, copied: int) -> Step:
+    """A task as a step; `copied` bytes is what a tree takes that it may have to make for itself."""
     request, name = task.made.request, task.step.project.name
     measured = known.memory("build", name)
     return Step(
@@ -147,13 +181,14 @@ def _step_of(task: Task, known: durations.Durations) -> Step:
         kind="build",
         project=name,
         needs=tuple(task.needs.values()),
+        after=task.after,
         inputs={"key": task.step.key},
         cores=request.jobs,
         memory=policy.MEMORY_PER_JOB if measured is None else int(measured * _SPARE),
-        disk=0 if task.step.hit else known.disk("build", name),
+        disk=0 if task.step.hit else max(known.disk("build", name), copied),
         seconds=0.0 if task.step.hit else None,
-        # Of a tree there is one copy, and a build writes into it.
-        exclusive=(f"tree:{task.step.checkout.resolve()}",),
+        # A build writes into its tree.
+        exclusive=(f"tree:{request.tree_of(task.step.project).resolve()}",),
     )
 
 
@@ -221,11 +256,17 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
 
 def _as_it_is_now(task: Task, run: _Run) -> BuildStep:
     """The step as it was planned, or anew where the run itself has changed what it starts from."""
-    step = task.step
+    step, request = task.step, task.made.request
     needs = {project: run.built[name].identity for project, name in task.needs.items()}
-    if needs == step.needs and step.checkout not in run.trees:
+    if needs != step.needs or step.checkout in run.trees:
+        step = plan.step_of(request, step.project, needs=needs)
+    if step.hit is not None or (tree := request.tree_of(step.project)) == step.checkout:
         return step
-    return plan.step_of(task.made.request, step.project, needs=needs)
+    copying = contextlib.nullcontext() if tree.exists() else console.current().stage(f"copy {step.checkout}")
+    with copying, state.alone(step.checkout), state.alone(tree):
+        left = leftovers.movable(root_at(step.checkout), step.project.source_dirs)
+        twin.follow(step.checkout, tree, without=left)
+    return plan.step_of(request, step.project, needs=needs, checkout=tree)
 
 
 def _fold(task: Task, running: Running) -> None:

@@ -189,6 +189,7 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
         jobs=job.jobs or os.cpu_count() or 1,
         python=job.python,
         run=job.run,
+        trees=job.trees,
         clean=job.clean,
         compiler_cache=job.compiler_cache,
         build_env=overrides.parse(job.build_env, job.stack),

@@ -126,6 +126,7 @@ class Job:
         python: the interpreter that the wheels are built with and for.
         run: how its steps are run.
         variant: which of several it is; None for one alone.
+        trees: the folder with the trees that this variant has to itself; None builds in the checkouts.
         frozen: the manifest that the set is of, which other Pythons and families share; None makes one of
             what was built from.
     """
@@ -151,6 +152,7 @@ class Job:
     python: Interpreter = field(default_factory=interpreters.own)
     run: RunOptions = field(default_factory=RunOptions)
     variant: Variant | None = None
+    trees: Path | None = None
     frozen: Manifest | None = None
 
     def __post_init__(self) -> None:
@@ -202,6 +204,7 @@ class BuildRequest:
         pip: where build requirements come from.
         python: the interpreter that the wheels are built with and for.
         run: how its steps are run.
+        trees: the folder with the trees that this build has to itself; None builds in the checkouts.
     """
 
     stack: Stack
@@ -222,6 +225,7 @@ class BuildRequest:
     pip: PackageSource = field(default_factory=PackageSource)
     python: Interpreter = field(default_factory=interpreters.own)
     run: RunOptions = field(default_factory=RunOptions)
+    trees: Path | None = None
 
     @property
     def wheel_cache(self) -> cache.WheelCache:
@@ -239,9 +243,17 @@ class BuildRequest:
         for_all = {name: value for name, value in self.build_env.items() if ":" not in name}
         return for_all | {n.removeprefix(own): v for n, v in self.build_env.items() if n.startswith(own)}
 
+    def place_of(self, project: Project) -> Path:
+        """The folder for what the builds of a project keep outside of its tree."""
+        return (self.trees or self.work_dir) / project.name
+
+    def tree_of(self, project: Project) -> Path:
+        """Where a project is built: its checkout, or a copy of it that this build has to itself."""
+        return self.checkouts[project.name] if self.trees is None else self.place_of(project) / "tree"
+
     def launchers_of(self, project: Project) -> Path:
         """Where the launchers of the compiler cache are for a project: CMake keeps this path in its tree."""
-        return self.work_dir / project.name / "launchers"
+        return self.place_of(project) / "launchers"
 
     def packages(self) -> PackageSource:
         """Where build requirements come from: the wheels built before are among them."""

@@ -12,6 +12,7 @@ that folder may give different bytes: the wheel of such a build is found again f
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,7 +128,12 @@ def make_all(requests: Sequence[BuildRequest]) -> tuple[Plan, ...]:
 
 
 def step_of(
-    request: BuildRequest, project: Project, *, needs: Mapping[str, str], trees: Trees | None = None
+    request: BuildRequest,
+    project: Project,
+    *,
+    needs: Mapping[str, str],
+    trees: Trees | None = None,
+    checkout: Path | None = None,
 ) -> BuildStep:
     """The step that builds a project from its tree as it is now.
 
@@ -136,12 +142,13 @@ def step_of(
         project: what is built.
         needs: project name to identity (`BuildStep.identity`), for the wheels it is built against.
         trees: what is known of trees; they are read otherwise.
+        checkout: the tree; None for the checkout that the request names.
 
     Raises:
         SourceError: its checkout is missing, or lacks its version file.
     """
     trees = trees or Trees()
-    checkout = request.checkouts[project.name]
+    checkout = checkout or request.checkouts[project.name]
     if not checkout.is_dir():
         raise SourceError(
             f"there is no checkout of {project.name} at {checkout}",
@@ -217,6 +224,11 @@ def keys_of(
     launching = {"launchers": str(request.launchers_of(project))} if request.compiler_cache else {}
     flavour = cache.key_of(settings | launching)
     seen = leftovers.look(root_at(checkout), flavour, project.source_dirs, clean=request.clean)
+    if (place := request.tree_of(project)) != checkout:
+        # A copy of the checkout (`cairn.sources.worktree.twin`), beside what builds have left there.
+        copy = root_at(place)
+        start = leftovers.look(copy, flavour, project.source_dirs).start if copy.exists() else None
+        seen = dataclasses.replace(seen, start=None if request.clean else start)
     tree, upstream = (trees or Trees()).state(checkout)
     inputs = {
         **settings,

@@ -123,13 +123,14 @@ def _edited(wheel: Path, context: Context, output_dir: Path) -> Path:
 def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
     """Refuse a wheel that `verify` has a finding on, among them paths of this machine in its files."""
     request, step = context.request, context.step
+    trees = (step.checkout, request.checkouts[step.project.name])
     expected = Expectation(
         targets=request.targets if step.project.device_code else (gpu.CPU,),
         require_device_code=step.project.device_code and not request.for_cpu,
         siblings={request.stack.project(n).distribution: w.version for n, w in context.built.items()},
         provided_libraries=tuple(provided),
         python=request.python.version,
-        forbidden_strings=(str(step.checkout), str(request.work_dir), str(context.env.path)),
+        forbidden_strings=tuple(map(str, (*trees, request.work_dir, context.env.path))),
     )
     findings = verify(wheel, expected)
     if findings:

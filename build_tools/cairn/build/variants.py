@@ -4,9 +4,9 @@
 same as ever. Several have a folder each below the output folder, `release-2.9/gfx94X-dcgpu/3.12`, and the
 checkouts of several lines are in a folder each below the root.
 
-Variants share what they can. One checkout serves all families and Pythons of its line: they are built in it
-one after the other, and what each leaves is kept apart (`cairn.build.inputs.leftovers`). One ROCm SDK serves
-all Pythons of its family.
+Variants share what they can, and run side by side. One checkout serves all families and Pythons of its line:
+each builds in a copy of its own (`cairn.sources.worktree.twin`), and the checkout itself is only read. One
+ROCm SDK serves all Pythons of its family.
 """
 
 from __future__ import annotations
@@ -127,17 +127,22 @@ def _job_of(
     variant = Variant(line=line, family=family, python=python.version)
     # The SDK is installed into the environments' folder: one for each family, whatever the Python.
     env_dir = job.environments() / folder_name(family) if family else job.environments()
+    folder = _folder(changed, variant)
     return dataclasses.replace(
-        changed, variant=variant, output_dir=_output_dir(changed, variant), env_dir=env_dir
+        changed,
+        variant=variant,
+        output_dir=job.output_dir / folder,
+        env_dir=env_dir,
+        trees=job.environments() / "trees" / folder,
     )
 
 
-def _output_dir(job: Job, variant: Variant) -> Path:
+def _folder(job: Job, variant: Variant) -> Path:
     """Line, family and Python, whichever of them differ: a folder tells all of what is in it."""
     line = variant.line or job.stack.line
     named = gpu.family_of(gpu.parse_targets(job.targets)) if job.targets else job.sdk.family
     family = variant.family or (gpu.CPU if job.for_cpu() else named or "all")  # all that the SDK serves
-    return job.output_dir / folder_name(line) / folder_name(family) / variant.python
+    return Path(folder_name(line), folder_name(family), variant.python)
 
 
 def _sdk_of(sdk: WantedSdk, family: str | None) -> WantedSdk:

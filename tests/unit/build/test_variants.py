@@ -1,10 +1,13 @@
 """Several lines, families and Pythons of one job."""
 
+import ast
 import dataclasses
 import json
 import re
 import subprocess
 import sys
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,7 +16,7 @@ import pytest
 from cairn import interpreters
 from cairn.build import job, rocm_sdk, variants
 from cairn.build.engine import events
-from cairn.build.model import Job, RunOptions, WantedSdk
+from cairn.build.model import BuiltWheel, Job, RunOptions, WantedSdk
 from cairn.build.variants import Wanted
 from cairn.errors import BuildError, UsageError
 from cairn.interpreters import Interpreter
@@ -98,6 +101,7 @@ def test_each_variant_has_a_folder_and_each_family_an_sdk(wanted: Job, tmp_path:
     jobs = variants.expand(wanted, asked, root=tmp_path)
     assert len(jobs) == 8
     assert len({one.output_dir for one in jobs}) == 8
+    assert len({one.trees for one in jobs}) == 8
     last = jobs[-1]
     assert last.output_dir == tmp_path / "out/release-2.9/gfx1100/3.12"
     assert last.checkouts == {"demo": tmp_path / "release-2.9/demo"}
@@ -144,7 +148,7 @@ def test_targets_and_families_exclude_each_other(wanted: Job, tmp_path: Path) ->
         )
 
 
-def test_real_pythons_build_in_one_tree_and_nothing_of_one_is_in_the_wheel_of_another(
+def test_real_pythons_build_side_by_side_and_nothing_of_one_is_in_the_wheel_of_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own, other = pythons.several(2)
@@ -159,6 +163,7 @@ def test_real_pythons_build_in_one_tree_and_nothing_of_one_is_in_the_wheel_of_an
         stack=Stack(name="s", line="l", targets=("cpu",), projects=(build.project("demo"),)),
         checkouts={"demo": tree},
         output_dir=tmp_path / "out",
+        jobs=2,
     )
     jobs = variants.expand(wanted, Wanted(pythons=(own, other)), root=tmp_path)
     before = [plan.steps[0].key for plan in job.plans_of(jobs)]
@@ -183,12 +188,34 @@ def test_real_pythons_build_in_one_tree_and_nothing_of_one_is_in_the_wheel_of_an
     assert {one.manifest_sha256 for one in sets} == {manifests[0].digest()}
     # The keys planned in the untouched tree are those that the wheels have: another machine finds them.
     assert [wheel.identity for (wheel,) in first] == before
-    again = job.run_all(jobs)
     log = events.last_run(tmp_path / "out/events.jsonl")
+    steps = [type(e) for e in log if isinstance(e, events.StepStarted | events.StepEnded)]
+    assert steps == [events.StepStarted] * 2 + [events.StepEnded] * 2
+    # The checkout, in which the user works, was only read.
+    assert sorted(path.name for path in tree.iterdir()) == [".git", "backend.py", "pyproject.toml"]
+    assert not kept_again(jobs, first, tmp_path)
+    # After an edit, each goes on with what it left itself.
+    (tree / "pyproject.toml").write_text(f"{build.PYPROJECT}\n# edited\n")
+    edited = job.run_all(jobs)
+    for one, (wheel,) in zip(jobs, edited, strict=True):
+        assert not wheel.cached
+        with zipfile.ZipFile(wheel.wheel) as archive:
+            left = ast.literal_eval(archive.read("demo.py").decode().partition("LEFT = ")[2])
+        tag = one.python.tag
+        assert left == [f"build/{tag}.o", f"demo.egg-info/{tag}", f"demo/_C.{tag}.so"]
+    assert not kept_again(jobs, edited, tmp_path)
+
+
+def kept_again(
+    jobs: Sequence[Job], before: Sequence[tuple[BuiltWheel, ...]], folder: Path
+) -> list[events.ProgramStarted]:
+    """Build again with nothing changed; the programs that this has started."""
+    again = job.run_all(jobs)
+    log = events.last_run(folder / "out/events.jsonl")
     assert log
-    assert not [event for event in log if isinstance(event, events.ProgramStarted)]
     assert all(wheel.cached for (wheel,) in again)
-    assert [wheel.sha256 for (wheel,) in again] == [wheel.sha256 for (wheel,) in first]
+    assert [wheel.sha256 for (wheel,) in again] == [wheel.sha256 for (wheel,) in before]
+    return [event for event in log if isinstance(event, events.ProgramStarted)]
 
 
 def test_a_variant_that_fails_does_not_hold_the_others_back(

@@ -68,7 +68,7 @@ if [ "$shared" ]; then
     done
 {maps}
 fi
-
+{tree}
 extra=
 if [ "$device" ]; then
     # Whatever the preprocessor makes of two targets and a host: two sources are never the same.
@@ -78,6 +78,15 @@ if [ "$device" ]; then
     done
 fi
 {run}
+"""
+# Ccache makes names below the tree relative (`base_dir`). What is left is the folder that the compiler is
+# called in, for debugging information: ccache takes it as this flag makes it, and does not look at the flag.
+_TREE = """
+compiles=
+for word do
+    case $word in -c) compiles=1 ;; esac
+done
+[ "$compiles" ] && set -- "$@" -ffile-prefix-map={tree}=.
 """
 _CCACHE = """\
 [ "$extra" ] && export CCACHE_EXTRAFILES="$extra${{CCACHE_EXTRAFILES:+{separator}$CCACHE_EXTRAFILES}}"
@@ -120,6 +129,7 @@ class Launchers:
         device_libraries: the folder of the bitcode that is linked into device code by default; None for none.
         site_packages: of the environment the build runs in.
         headers: packages there to the folders that stand for it (`cairn.build.compiler_cache.headers`).
+        tree: a tree that the build has to itself, beside others of the same files; None where it has not.
     """
 
     folder: Path
@@ -132,6 +142,7 @@ class Launchers:
     device_libraries: Path | None = None
     site_packages: Path
     headers: Mapping[str, Path] = field(default_factory=dict)
+    tree: Path | None = None
 
     @property
     def launch(self) -> Path:
@@ -198,6 +209,7 @@ def _launch(wanted: Launchers, hip: Mapping[str, Path]) -> str:
         ]
         maps.append(f'    set -- "$@" -ffile-prefix-map={shlex.quote(str(folder))}="$site"')
     run = _CCACHE if wanted.program == "ccache" else _SCCACHE
+    mapped = wanted.tree is not None and wanted.program == "ccache"
     separator = os.pathsep
     return _LAUNCH.format(
         program=wanted.program,
@@ -208,6 +220,7 @@ def _launch(wanted: Launchers, hip: Mapping[str, Path]) -> str:
         site=shlex.quote(str(wanted.site_packages)),
         headers="\n".join(rules) or "            *) ;;",
         maps="\n".join(maps) or "    :",
+        tree=_TREE.format(tree=shlex.quote(str(wanted.tree))) if mapped else "",
         separator=separator,
         run=run.format(cache=shlex.quote(str(wanted.cache)), separator=separator),
     )

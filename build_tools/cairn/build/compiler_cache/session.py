@@ -47,6 +47,7 @@ class Wanted:
         sdk_root: of the ROCm SDK; None without one.
         source: where the program comes from if the machine has none.
         log: of the build.
+        tree: a tree that the build has to itself, beside others of the same files; None where it has not.
     """
 
     program: CompilerCache
@@ -56,6 +57,7 @@ class Wanted:
     sdk_root: Path | None
     source: PackageSource
     log: Path
+    tree: Path | None = None
 
 
 @contextlib.contextmanager
@@ -103,6 +105,7 @@ def _launching(wanted: Wanted, cache: Path) -> dict[str, str]:
         device_libraries=compilers.device_libraries(given, wanted.sdk_root),
         site_packages=wanted.environment.site_packages,
         headers=headers.shared(wanted.environment, files.cache_dir() / "headers"),
+        tree=wanted.tree,
     )
     launchers.write(made)
     found = {f"CMAKE_{lang}_COMPILER_LAUNCHER": str(made.launch) for lang in _LANGUAGES}
@@ -144,6 +147,8 @@ def _of_ccache(wanted: Wanted) -> dict[str, str]:
         # Configuration is read from this folder too, and not from that of the user.
         "CCACHE_DIR": wanted.variables.get("CCACHE_DIR") or str(files.cache_dir() / "ccache"),
         "CCACHE_STATSLOG": str(wanted.folder.with_name(f"{wanted.folder.name}-ccache.log")),
+        # What was compiled in one copy of a checkout is found in the others.
+        **({"CCACHE_BASEDIR": str(wanted.tree)} if wanted.tree else {}),
     }
 
 
@@ -156,6 +161,7 @@ def _of_sccache(wanted: Wanted) -> dict[str, str]:
         "SCCACHE_DIR": wanted.variables.get("SCCACHE_DIR") or str(files.cache_dir() / "sccache"),
         "SCCACHE_SERVER_PORT": str(port),
         "SCCACHE_IDLE_TIMEOUT": _IDLE,
+        **({"SCCACHE_BASEDIRS": str(wanted.tree)} if wanted.tree else {}),
     }
 
 

@@ -69,7 +69,7 @@ def remaining_paths(graph: Graph, costs: Mapping[str, Cost], cores: int) -> dict
     """Seconds from the start of each step to the end of all that waits for it, were it alone."""
     found: dict[str, float] = {}
     for step in reversed(graph.order):
-        after = max((found[name] for name in graph.dependents[step.name]), default=0.0)
+        after = max((found[name] for name in graph.followers[step.name]), default=0.0)
         found[step.name] = costs[step.name].seconds(min(cores, step.cores)) + after
     return found
 

@@ -188,8 +188,8 @@ class _Run(Generic[T]):
         self._graph, self._work, self._options = graph, work, options
         known = durations.read(options.durations) if options.durations else durations.Durations()
         self._paths = policy.remaining_paths(graph, known.costs(graph), options.limits.cores)
-        self._left = {step.name: len(set(step.needs)) for step in graph.steps}
-        self._ready = {step.name: step for step in graph.steps if not step.needs}
+        self._left = {step.name: len(step.waits_for) for step in graph.steps}
+        self._ready = {step.name: step for step in graph.steps if not step.waits_for}
         self._running: dict[str, _Thread] = {}
         self._attempts: dict[str, int] = {}
         self._ended: queue.Queue[tuple[str, T | None, BaseException | None]] = queue.Queue()
@@ -361,7 +361,11 @@ class _Run(Generic[T]):
                 disk=max(0, thread.free - shutil.disk_usage(self._options.place).free),
                 ended=time.time(),
             )
-        for name in self._graph.dependents[step.name]:
+        self._let_go_on(step.name)
+
+    def _let_go_on(self, ended: str) -> None:
+        """Make those steps ready that waited for nothing but a step that has ended, or never will run."""
+        for name in self._graph.followers[ended]:
             self._left[name] -= 1
             if not self._left[name] and name not in self._skipped:
                 self._ready[name] = self._graph.by_name[name]
@@ -376,13 +380,17 @@ class _Run(Generic[T]):
             behind = [s.name for s in self._graph.order if s.name not in ended]
         else:
             behind = list(self._graph.behind(name))
+        ended_now = [name]
         for after in behind:
             if after not in self._failures and after not in self._skipped:
                 self._skipped[after] = name
+                ended_now.append(after)
                 self._ready.pop(after, None)
                 self._log.write(events.StepEnded(step=after, ending="skipped", why=f"{name} failed"))
                 if after in self._graph.behind(name):
                     console.current().skipped(after, f"because {name} failed")
+        for each in ended_now:
+            self._let_go_on(each)
 
     def _stop(self) -> None:
         """End all that runs."""

@@ -55,8 +55,8 @@ class _Running:
 def run(graph: Graph, costs: Mapping[str, Cost], limits: Limits) -> dict[str, Span]:
     """When each step would start and end."""
     paths = policy.remaining_paths(graph, costs, limits.cores)
-    left = {step.name: len(set(step.needs)) for step in graph.steps}
-    ready = {step.name: step for step in graph.steps if not step.needs}
+    left = {step.name: len(step.waits_for) for step in graph.steps}
+    ready = {step.name: step for step in graph.steps if not step.waits_for}
     running: dict[str, _Running] = {}
     spans: dict[str, Span] = {}
     now = 0.0
@@ -76,7 +76,7 @@ def run(graph: Graph, costs: Mapping[str, Cost], limits: Limits) -> dict[str, Sp
             each.advance(passed)
         for name in [n for n, r in running.items() if r.serial <= _NOTHING and r.parallel <= _NOTHING]:
             spans[name] = Span(start=running.pop(name).start, end=now)
-            for after in graph.dependents[name]:
+            for after in graph.followers[name]:
                 left[after] -= 1
                 if not left[after]:
                     ready[after] = graph.by_name[after]

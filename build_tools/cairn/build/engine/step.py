@@ -21,6 +21,8 @@ class Step:
         kind: `checkout`, `build`, …: steps of a kind take alike long where nothing else is known.
         project: what it works on; with `kind` it says whose recorded durations are its own.
         needs: names of the steps that come first.
+        after: names of steps that it waits for as well, though it needs nothing of them and runs also where
+            they fail: what they compile, it finds in the compiler cache.
         inputs: all that may change its result, besides the results of its needs; values of JSON.
         cores: the most that it can use at once.
         adjustable: it takes cores and gives them back while it runs; others keep the number they began with.
@@ -37,6 +39,7 @@ class Step:
     kind: str
     project: str = ""
     needs: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
     inputs: Mapping[str, object] = field(default_factory=dict)
     cores: int = 1
     adjustable: bool = False
@@ -45,6 +48,11 @@ class Step:
     seconds: float | None = None
     time_limit: float | None = None
     exclusive: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def waits_for(self) -> tuple[str, ...]:
+        """The names of all steps that come before it."""
+        return tuple(dict.fromkeys((*self.needs, *self.after)))
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,7 @@ class Graph:
             twice = next(name for name in names if names.count(name) > 1)
             raise UsageError(f"two steps are called {twice!r}")
         for step in self.steps:
-            for name in step.needs:
+            for name in step.waits_for:
                 if name not in self.by_name:
                     raise UsageError(f"the step {step.name!r} needs {name!r}, which is not a step")
         _ = self.order  # raises where there is a circle
@@ -76,8 +84,8 @@ class Graph:
 
     @functools.cached_property
     def order(self) -> tuple[Step, ...]:
-        """The steps, each after those it needs; otherwise as they were given."""
-        sorter = graphlib.TopologicalSorter({step.name: step.needs for step in self.steps})
+        """The steps, each after those it waits for; otherwise as they were given."""
+        sorter = graphlib.TopologicalSorter({step.name: step.waits_for for step in self.steps})
         try:
             return tuple(self.by_name[name] for name in sorter.static_order())
         except graphlib.CycleError as error:
@@ -90,6 +98,15 @@ class Graph:
         found: dict[str, list[str]] = {step.name: [] for step in self.steps}
         for step in self.steps:
             for name in dict.fromkeys(step.needs):
+                found[name].append(step.name)
+        return {name: tuple(names) for name, names in found.items()}
+
+    @functools.cached_property
+    def followers(self) -> Mapping[str, tuple[str, ...]]:
+        """The names of the steps that wait for each step, whatever for."""
+        found: dict[str, list[str]] = {step.name: [] for step in self.steps}
+        for step in self.steps:
+            for name in step.waits_for:
                 found[name].append(step.name)
         return {name: tuple(names) for name, names in found.items()}
 

@@ -162,6 +162,12 @@ def kept(root: Repository, flavour: str, sources: Collection[str]) -> Iterator[R
             _write(root, _Note(flavour=flavour, ended=True, files=left, movable=tuple(sorted(movable))))
 
 
+def movable(root: Repository, sources: Collection[str]) -> frozenset[str]:
+    """What the last build left in a tree and does not belong to its sources: a copy does without."""
+    note, is_output = _read(root), _output_matcher(sources)
+    return frozenset(note.movable_of(_found(root, is_output), is_output) if note else ())
+
+
 def clear(root: Repository, sources: Collection[str]) -> None:
     """Remove what builds of all flavours left: what may be moved, and all in `build` that git ignores."""
     is_output, note = _output_matcher(sources), _read(root)

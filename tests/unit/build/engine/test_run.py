@@ -75,6 +75,28 @@ def test_steps_run_side_by_side_up_to_the_number_of_cores(tmp_path: Path) -> Non
     assert most == 3
 
 
+def test_a_step_waits_for_those_it_comes_after_and_runs_whether_they_fail_are_skipped_or_are_done(
+    tmp_path: Path,
+) -> None:
+    steps = (
+        Step(name="first", kind="build"),
+        Step(name="behind it", kind="build", needs=("first",)),
+        Step(name="second", kind="build", after=("first",)),
+        Step(name="third", kind="build", after=("second", "behind it")),
+    )
+    done: list[str] = []
+
+    def fail(_running: Running) -> None:
+        time.sleep(0.05)
+        done.append("first")
+        raise BuildError("it broke")
+
+    work = {step.name: lambda running: done.append(running.step.name) for step in steps}
+    found = run.run(Graph(steps), {**work, "first": fail}, options(tmp_path, keep_going=True))
+    assert done == ["first", "second", "third"]
+    assert found.skipped == {"behind it": "first"}
+
+
 def test_steps_that_use_the_same_thing_run_one_after_another(tmp_path: Path) -> None:
     lock = threading.Lock()
 

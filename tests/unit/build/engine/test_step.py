@@ -31,6 +31,16 @@ def test_a_digest_is_of_the_inputs_and_of_all_that_comes_before() -> None:
     assert changed.digests["c"] == first.digests["c"]
 
 
+def test_what_a_step_only_comes_after_is_before_it_and_not_in_its_digest() -> None:
+    alone = step("a", x=1)
+    graph = Graph((dataclasses.replace(alone, after=("b",)), step("b", y=2)))
+    assert [s.name for s in graph.order] == ["b", "a"]
+    assert graph.behind("b") == ()
+    assert graph.digests["a"] == Graph((alone,)).digests["a"]
+    with pytest.raises(UsageError, match="circle"):
+        Graph((step("a", "b"), dataclasses.replace(step("b"), after=("a",))))
+
+
 def test_a_digest_does_not_depend_on_names_limits_or_the_order_of_steps() -> None:
     one = Graph((step("a", x=1), step("b", "a", y=2)))
     renamed = (

@@ -1,0 +1,217 @@
+"""A copy of a checkout that lasts, to build in beside others: its files as they are, its objects borrowed.
+
+`follow` makes the copy, or brings it up to the checkout: what is edited there is edited here, what is gone
+there goes here. Only files that differ by size, time or mode are written, with the time that they have in the
+checkout, and what builds have left in the copy stays: to make and ninja it is a tree with a few edits.
+
+Git says the same of both: commit, tags, edits, and what Cairn has noted of the checkout. The checkout is read
+alone. What a killed `follow` has left half done, the next one does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from cairn import files
+from cairn.errors import SourceError, SystemFailureError
+from cairn.output import console
+from cairn.sources.git.repository import ASIDE, Repository, root_at
+from cairn.sources.worktree import unseen
+from cairn.sources.worktree.parts import Part, walk
+
+_NOTE = "cairn-twin.json"  # in the copy's git directory: the names of all files that come from the checkout
+# What a git directory has that is not wanted in the copy: objects are borrowed; the rest is of the checkout
+# alone, such as what builds have left there (`cairn.build.inputs.leftovers`).
+_NOT_COPIED = frozenset(
+    (
+        *("objects", "logs", "hooks", "lfs", "rr-cache", "worktrees", "commondir", "gitdir", "gc.pid"),
+        *("FETCH_HEAD", ASIDE, "cairn-busy", "cairn-leftovers.json", "cairn-lent.json", _NOTE),
+    )
+)
+# The index has the inodes and the change times of the checkout's files. By size and time alone, those of the
+# copy are the same to git, and it need not read them all.
+_CONFIG = "\n[core]\n\tcheckStat = minimal\n\ttrustctime = false\n"
+
+
+def follow(checkout: Path, twin: Path, *, without: Collection[str] = ()) -> None:
+    """Have in `twin` what is in the checkout now; call it alone with both.
+
+    Args:
+        checkout: a git checkout.
+        twin: the copy's folder; where it is missing, it is made.
+        without: files that stay out of the copy, by path from the root.
+
+    Raises:
+        SourceError: the name of a file is not UTF-8.
+        SystemFailureError: the disk has no room for it.
+    """
+    root = root_at(checkout)
+    parts = walk(root)
+    texts = _texts(root, parts, twin)
+    wanted = {**_of_git(root), **_of_trees(parts)}
+    wanted = {name: path for name, path in wanted.items() if name not in texts and name not in without}
+    note = twin / ".git" / _NOTE
+    before = _read(note)
+    for name in before - wanted.keys() - texts.keys():
+        _remove(twin, name)
+    _write(note, before | wanted.keys() | texts.keys())
+    differing = [name for name, path in wanted.items() if not _is_same(path, twin / name)]
+    _require_room(checkout, twin, sum(wanted[name].lstat().st_size for name in differing))
+    for name in differing:
+        _copy(wanted[name], _way_to(twin, name))
+    for name, text in texts.items():
+        path = twin / name
+        if not path.is_file() or path.read_bytes() != text:
+            files.write_bytes(_way_to(twin, name), text)
+        if name.endswith("/config"):
+            (path.parent / "refs").mkdir(exist_ok=True)  # without the folder, it is no repository to git
+    _write(note, wanted.keys() | texts.keys())
+
+
+def size_of(checkout: Path) -> int:
+    """Bytes that a new copy of a checkout takes."""
+    root = root_at(checkout)
+    found = {**_of_git(root), **_of_trees(walk(root))}
+    return sum(path.lstat().st_size for path in found.values() if os.path.lexists(path))
+
+
+def _of_git(root: Repository) -> dict[str, Path]:
+    """The files of the git directories, by their names in the copy: a linked worktree has two."""
+    found: dict[str, Path] = {}
+    for git_dir in dict.fromkeys((root.common_dir, root.git_dir)):
+        main_only = frozenset(("modules", "index", "HEAD") if git_dir != root.git_dir else ())
+        for place, folders, names in os.walk(git_dir):
+            inside, skipped = Path(place).relative_to(git_dir), frozenset[str]()
+            if "HEAD" in names:  # a git directory: of the root, or of a submodule
+                skipped = _NOT_COPIED | (main_only if place == str(git_dir) else frozenset())
+                folders[:] = [name for name in folders if name not in skipped]
+            for name in names:
+                if name not in skipped and not name.endswith(".lock"):
+                    found[f".git/{(inside / name).as_posix()}"] = Path(place, name)
+    return found
+
+
+def _of_trees(parts: Collection[Part]) -> dict[str, Path]:
+    """Every file that git sees, those that it does not see and a build may; folders of submodules."""
+    found: dict[str, Path] = {}
+    for part in parts:
+        own = part.repository
+        for name in own.listed("ls-files", "--cached", "--others", "--exclude-standard", "-z"):
+            path = own.work_tree / name
+            if name.endswith("/"):  # a repository inside that is no submodule: with all that it has
+                inner = {p.relative_to(own.work_tree).as_posix(): p for p in files.walk(path)}
+                found |= {part.named(inside): path for inside, path in inner.items()}
+            elif os.path.lexists(path):
+                found[part.named(name)] = path
+            elif "\N{REPLACEMENT CHARACTER}" in name:  # `Repository.listed` has lost its bytes
+                raise SourceError(
+                    f"{path} has a name that is not UTF-8, and cannot be copied to be built beside others",
+                    tip="rename it, or build one variant in a run",
+                )
+    return found | unseen.ignored(parts) | unseen.hidden(parts)
+
+
+def _texts(root: Repository, parts: Collection[Part], twin: Path) -> dict[str, bytes]:
+    """The files that tie the copy together, by name: settings, lenders of objects, where submodules are."""
+    found: dict[str, bytes] = {}
+    for part in parts:
+        own, is_root = part.repository, not part.path
+        inside = "" if is_root else f"{own.git_dir.relative_to(root.git_dir).as_posix()}/"
+        lender = (root.common_dir if is_root else own.git_dir) / "objects"
+        found[f".git/{inside}objects/info/alternates"] = os.fsencode(f"{lender}\n")
+        config = (root.common_dir if is_root else own.git_dir) / "config"
+        settings = _CONFIG
+        if not is_root:
+            work_tree = os.path.relpath(twin / part.path, twin / ".git" / inside)
+            settings += f"\tworktree = {json.dumps(work_tree, ensure_ascii=False)}\n"
+            git_dir = os.path.relpath(twin / ".git" / inside, twin / part.path)
+            found[f"{part.path}/.git"] = os.fsencode(f"gitdir: {git_dir}\n")
+        found[f".git/{inside}config"] = config.read_bytes() + os.fsencode(settings)
+    return found
+
+
+def _is_same(source: Path, copy: Path) -> bool:
+    try:
+        there, here = source.lstat(), copy.lstat()
+    except OSError:
+        return False
+    if stat.S_IFMT(there.st_mode) != stat.S_IFMT(here.st_mode):
+        return False
+    if stat.S_ISDIR(there.st_mode):
+        return True
+    if stat.S_ISLNK(there.st_mode):
+        return source.readlink() == copy.readlink()
+    return (there.st_size, there.st_mtime_ns, there.st_mode) == (here.st_size, here.st_mtime_ns, here.st_mode)
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_symlink():
+        target.symlink_to(source.readlink())
+    elif source.is_dir():
+        target.mkdir()
+    else:
+        files.copy_into(source, target)
+        # Last: one that a kill has cut short has a different time, and is written again.
+        shutil.copystat(source, target)
+
+
+def _way_to(twin: Path, name: str) -> Path:
+    """The place of a file in the copy, with nothing there, and its folder made."""
+    path = twin / name
+    for parent in PurePosixPath(name).parents:
+        place = twin / parent
+        if place != twin and (place.is_symlink() or place.is_file()):
+            place.unlink()  # a file, or a link, where there is a folder now
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+    return path
+
+
+def _remove(twin: Path, name: str) -> None:
+    path = twin / name
+    try:
+        path.unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (IsADirectoryError, PermissionError):  # the folder of a submodule
+        shutil.rmtree(path, ignore_errors=True)
+    for folder in _above(path.parent, twin):
+        try:
+            folder.rmdir()
+        except OSError:  # it is not empty
+            break
+
+
+def _above(folder: Path, root: Path) -> Iterator[Path]:
+    while folder not in (root, root / ".git"):
+        yield folder
+        folder = folder.parent
+
+
+def _require_room(checkout: Path, twin: Path, needed: int) -> None:
+    there = next(folder for folder in (twin, *twin.parents) if folder.is_dir())
+    if (free := shutil.disk_usage(there).free) < needed:
+        raise SystemFailureError(
+            f"a copy of {checkout} to build in takes {console.size(needed)}; {console.size(free)} are free",
+            tip="free some space there, or build fewer variants in one run",
+        )
+
+
+def _read(note: Path) -> frozenset[str]:
+    try:
+        return frozenset(json.loads(note.read_bytes()))
+    except (OSError, ValueError):
+        return frozenset()
+
+
+def _write(note: Path, names: Collection[str] | Mapping[str, object]) -> None:
+    # Not by `datafile`: it refuses names that are not UTF-8, which a file system may well have.
+    files.write_text(note, json.dumps(sorted(names)))
