@@ -19,14 +19,18 @@ class Rule(enum.Enum):
         "expression",
         (
             "an `if:` that is not an expression of GitHub's, or that is always true because text stands"
-            " around `${{ }}`"
+            " around `${{ }}`; a boolean input that is compared with `'true'`, which it never equals"
         ),
-        "write the whole condition as one expression, without `${{ }}` or in one pair of them",
+        (
+            "write the whole condition as one expression, without `${{ }}` or in one pair of them, and a "
+            "boolean as it is: `if: inputs.NAME`"
+        ),
     )
     PROMOTION_REACHABLE = (
         "promotion-reachable",
         (
-            "a promotion that runs although something before it failed, was skipped or was cancelled. "
+            "a promotion that runs although something before it failed, was skipped or was cancelled, also "
+            "the workflow that it follows by `workflow_run`. "
             "One that goes through the gate, which judges each set by the records in the store, may "
             "follow a failed need if it stops with a cancelled workflow, requires that another need "
             "succeeded, and downloads no artifact; any other may not"

@@ -29,7 +29,12 @@ class _Status:
 
 
 def job_may_run(
-    workflow: Workflow, job: Job, ended: Mapping[str, Result], *, cancelled: bool = False
+    workflow: Workflow,
+    job: Job,
+    ended: Mapping[str, Result],
+    *,
+    cancelled: bool = False,
+    context: Mapping[str, Value] | None = None,
 ) -> bool:
     """Whether a job may run after some jobs ended so, and the others as they then would.
 
@@ -38,15 +43,24 @@ def job_may_run(
         job: the job.
         ended: how jobs before it ended. One that is not there ran and passed if it could run.
         cancelled: the run was cancelled; jobs before it that had passed by then still have.
+        context: what else is known, such as `github`.
     """
     results: dict[str, Result] = {}
     for name in workflow.ancestors(job):
-        runs = cancelled or _may_run_after(workflow, workflow.jobs[name], results, cancelled=False)
+        before = workflow.jobs[name]
+        runs = cancelled or _may_run_after(workflow, before, results, context or {}, cancelled=False)
         results[name] = ended.get(name, "success" if runs else "skipped")
-    return _may_run_after(workflow, job, results, cancelled=cancelled)
+    return _may_run_after(workflow, job, results, context or {}, cancelled=cancelled)
 
 
-def _may_run_after(workflow: Workflow, job: Job, results: Mapping[str, Result], *, cancelled: bool) -> bool:
+def _may_run_after(
+    workflow: Workflow,
+    job: Job,
+    results: Mapping[str, Result],
+    context: Mapping[str, Value],
+    *,
+    cancelled: bool,
+) -> bool:
     before = [results[name] for name in workflow.ancestors(job) if name in results]
     status = _Status(
         success=not cancelled and all(result == "success" for result in before),
@@ -58,7 +72,7 @@ def _may_run_after(workflow: Workflow, job: Job, results: Mapping[str, Result], 
         for name in job.needs
         if name in results
     }
-    return _holds(job.condition, {"needs": needs}, status)
+    return _holds(job.condition, {**context, "needs": needs}, status)
 
 
 def step_may_run(steps: Sequence[Step], number: int, failed: int | None, *, cancelled: bool = False) -> bool:

@@ -31,6 +31,12 @@ LOOK_FIRST = (
 )
 PLAN_ONLY = "if: ${{ !cancelled() && needs.plan.result == 'success' }}"
 TWINE = "run: twine upload out/*"
+DRY = """\
+  workflow_dispatch:
+    inputs:
+      dry-run:
+        type: boolean
+"""
 
 
 def _lint(tmp_path: Path, *changes: tuple[str, str]) -> tuple[Finding, ...]:
@@ -90,6 +96,11 @@ ONE_FAULT = [
     ("time-limit", ("        timeout-minutes: 50\n", ""), "the step 'Build' of build has no time limit"),
     ("expression", (GOOD_IF, "if: needs.build.result = 'success'"), "'='"),
     ("expression", ("- name: Build\n", "- name: Build\n        if: ${{ false }} && true\n"), "always true"),
+    (
+        "expression",
+        (f"{ON}permissions", f"{ON}{DRY}run-name: ${{{{ inputs.dry-run != 'true' }}}}\npermissions"),
+        "compared with text: that is always true",
+    ),
     # Command lines.
     ("command-line", ("--trigger nightly", "--trigger nightli"), "did you mean nightly?"),
     ("command-line", ("--output-dir out", "--outputdir out"), "did you mean --output-dir?"),
@@ -150,6 +161,55 @@ def test_a_planted_fault_is_found(tmp_path: Path, rule: str, change: tuple[str, 
     assert said in " ".join(finding.message for finding in found) + " ".join(
         finding.advice for finding in found
     )
+
+
+SECRET = ("          TARGETS: ${{ matrix.targets }}\n", "          KEY: ${{ secrets.AWS_KEY }}\n")
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "github.event_name != 'pull_request'",
+        "github.ref == 'refs/heads/main' && github.repository == 'owner/name'",
+        "startsWith(github.ref, 'refs/tags/')",
+        "${{ !github.event.pull_request.head.repo.fork }}",
+    ],
+)
+def test_a_secret_of_a_step_that_no_fork_reaches_is_none_of_theirs(tmp_path: Path, condition: str) -> None:
+    events = (ON, "on: [pull_request, push]\n")
+    assert [one.rule.code for one in _lint(tmp_path, events, SECRET)] == ["fork-secrets"]
+    guarded = ("      - name: Build\n", f"      - name: Build\n        if: {condition}\n")
+    assert _lint(tmp_path, events, SECRET, guarded) == ()
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [
+        "outputs.enabled == 'true'",
+        "outputs.has_legs == 'true'",
+        "outputs.count != '0'",
+        "outputs.matrix != '[]'",
+    ],
+)
+def test_a_matrix_may_be_guarded_by_whatever_says_that_it_is_empty(tmp_path: Path, guard: str) -> None:
+    assert _lint(tmp_path, ("outputs.empty == 'false'", guard)) == ()
+
+
+FOLLOWS = (ON, "on:\n  workflow_run:\n    workflows: [Build]\n    types: [completed]\n")
+NO_TOKEN = ("      id-token: write\n", "")
+
+
+@pytest.mark.parametrize("needs", [True, False])
+def test_a_promotion_after_a_workflow_that_failed_is_found(tmp_path: Path, needs: bool) -> None:  # noqa: FBT001
+    alone = () if needs else (("    needs: [plan, build]\n", ""), (f"    {GOOD_IF}\n", ""))
+    changes = (FOLLOWS, NO_TOKEN, (PROMOTE, TWINE), *alone)
+    found = _lint(tmp_path, *changes)
+    assert [one.rule.code for one in found] == ["promotion-reachable"]
+    assert "the workflow that it follows failed or was cancelled or was skipped" in found[0].message
+    only = "if: github.event.workflow_run.conclusion == 'success'"
+    assert _lint(tmp_path, *changes, ("- name: Promote\n", f"- name: Promote\n        {only}\n")) == ()
+    # The gate asks the store, whatever ended how.
+    assert _lint(tmp_path, *changes[:2], *alone) == ()
 
 
 @pytest.mark.parametrize("event", ["pull_request_target", "workflow_run"])

@@ -12,7 +12,11 @@ from cairn.workflows.findings import Finding, Rule
 from cairn.workflows.workflow import Job, Step, Workflow
 
 # A word in the name of an output that says how long a matrix is, and its value for an empty one.
-_LENGTHS: Mapping[str, str] = {"empty": "true", "count": "0"}
+_LENGTHS: Mapping[str, str] = {
+    "empty": "true",
+    **dict.fromkeys(("count", "length", "size", "total"), "0"),
+    **dict.fromkeys(("any", "enabled", "has"), "false"),
+}
 _EMPTY = ("[]", '{"include":[]}', "{}", "")
 
 

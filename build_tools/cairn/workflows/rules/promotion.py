@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cairn.workflows import promotions, runs
+from cairn.workflows.expressions import EVERY_OTHER, UNKNOWN
 from cairn.workflows.findings import Finding, Rule
 from cairn.workflows.workflow import Job, Step, Workflow
 
@@ -26,30 +27,37 @@ def check(workflow: Workflow) -> Iterator[Finding]:
 
 
 def _reachable_job(workflow: Workflow, job: Job) -> Iterator[Finding]:
-    """The ends of needs after which a promotion still runs."""
-
-    def found(after: str) -> Finding:
-        return Finding(
-            rule=Rule.PROMOTION_REACHABLE,
-            file=job.file,
-            line=_line_of_condition(job),
-            message=f"the job {job.id} promotes, and runs after {after}",
-        )
-
-    if runs.job_may_run(workflow, job, {}, cancelled=True):
-        yield found("the workflow was cancelled")
-    if not job.needs:
-        return
+    """The ends of needs, of the run and of what it follows, after which a promotion still runs."""
     gated = promotions.of_job(job) == "gated" and not promotions.downloads(job)
+    after = []
+    if runs.job_may_run(workflow, job, {}, cancelled=True):
+        after.append("the workflow was cancelled")
+    if "workflow_run" in workflow.events and not gated:
+        bad = [result for result in runs.BAD if _follows(workflow, job, result)]
+        after += [f"the workflow that it follows {_ended(bad)}"] if bad else []
     required = {
         need for need in job.needs if not any(_runs_after(workflow, job, need, bad) for bad in runs.BAD)
     }
-    if gated and required:
-        return
-    for need in workflow.ancestors(job):
+    for need in () if gated and required else workflow.ancestors(job):
         bad = [result for result in runs.BAD if _runs_after(workflow, job, need, result)]
-        if bad:
-            yield found(f"{need} {_ended(bad)}")
+        after += [f"{need} {_ended(bad)}"] if bad else []
+    for said in after:
+        yield Finding(
+            rule=Rule.PROMOTION_REACHABLE,
+            file=job.file,
+            line=_line_of_condition(job),
+            message=f"the job {job.id} promotes, and runs after {said}",
+        )
+
+
+def _follows(workflow: Workflow, job: Job, result: runs.Result) -> bool:
+    """Whether a job promotes that `workflow_run` starts when a different workflow ended so."""
+    run = {"conclusion": result, EVERY_OTHER: UNKNOWN}
+    event = {"workflow_run": run, EVERY_OTHER: UNKNOWN}
+    context = {"github": {"event_name": "workflow_run", "event": event, EVERY_OTHER: UNKNOWN}}
+    return runs.job_may_run(workflow, job, {}, context=context) and any(
+        runs.may_hold(step.condition, context) for step in job.steps if promotions.of_step(step)
+    )
 
 
 def _runs_after(workflow: Workflow, job: Job, need: str, result: runs.Result) -> bool:

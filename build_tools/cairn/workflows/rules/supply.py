@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from cairn.errors import UsageError
 from cairn.workflows import expressions, runs
 from cairn.workflows.document import Node
-from cairn.workflows.expressions import EVERY_OTHER, UNKNOWN, Value
+from cairn.workflows.expressions import EVERY_OTHER, UNKNOWN, Expression, Value
 from cairn.workflows.findings import Finding, Rule
 from cairn.workflows.workflow import HERE, Job, Workflow, is_there
 
@@ -119,9 +119,10 @@ def _secrets(workflow: Workflow, job: Job) -> Iterator[Finding]:
         said = f"the job {job.id} has {what}, and a fork reaches it by {reached[0]}"
         return Finding(rule=Rule.FORK_SECRETS, file=workflow.path, line=node.line, message=said)
 
+    hidden = {id(s.node) for s in job.steps if not any(_may_hold_for_forks(s.condition, e) for e in reached)}
     for part in (workflow.node.get("env"), job.node):
         if part is not None:
-            yield from (found(node, f"the secret {name}") for node, name in _secrets_in(part))
+            yield from (found(node, f"the secret {name}") for node, name in _secrets_in(part, hidden))
     if job.node.text_of("secrets") == "inherit":
         yield found(job.node.fields["secrets"], "all secrets")
     # The token of a fork's own `pull_request` writes nothing, whatever is asked for.
@@ -131,26 +132,42 @@ def _secrets(workflow: Workflow, job: Job) -> Iterator[Finding]:
             yield found(node, f"{scope}: write")
 
 
-def _secrets_in(part: Node) -> Iterator[tuple[Node, str]]:
-    for scalar in part.scalars():
+def _secrets_in(part: Node, hidden: Collection[int]) -> Iterator[tuple[Node, str]]:
+    """Every secret that is named there, but in the steps that are hidden."""
+    for scalar in _scalars(part, hidden):
         for path in sorted(_paths(scalar)):
             if path[0] == "secrets" and path[1:2] != (_GIVEN_TO_ALL,):
                 yield scalar, path[1] if path[1:] else "of every name"
 
 
+def _scalars(part: Node, hidden: Collection[int]) -> Iterator[Node]:
+    if id(part) in hidden:
+        return
+    if part.text is not None:
+        yield part
+    for child in (*part.items, *part.fields.values()):
+        yield from _scalars(child, hidden)
+
+
 def _reached_by_forks(job: Job, event: str) -> bool:
-    """Whether a job's condition lets an event pass that somebody else's fork causes."""
+    return _may_hold_for_forks(job.condition, event)
+
+
+def _may_hold_for_forks(condition: Expression | None, event: str) -> bool:
+    """Whether a condition lets an event pass that somebody else's fork causes."""
     head: Mapping[str, Value] = {
         "repo": {"fork": True, "full_name": "fork/repository", EVERY_OTHER: UNKNOWN},
         EVERY_OTHER: UNKNOWN,
     }
-    github = {
+    github: dict[str, Value] = {
         "event_name": event,
         "repository": "owner/repository",
         "event": {"pull_request": {"head": head, EVERY_OTHER: UNKNOWN}, EVERY_OTHER: UNKNOWN},
         EVERY_OTHER: UNKNOWN,
     }
-    return runs.may_hold(job.condition, {"github": github})
+    if event == "pull_request":  # the others run on the repository's own branch, or on that of the comment
+        github |= {"ref": "refs/pull/1/merge", "ref_name": "1/merge", "ref_type": "branch"}
+    return runs.may_hold(condition, {"github": github})
 
 
 def _paths(node: Node) -> set[tuple[str, ...]]:
