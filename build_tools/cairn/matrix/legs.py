@@ -112,7 +112,8 @@ def make(stack: Stack, config: MatrixToml, choice: Choice, *, stack_path: Path) 
     """The matrix of a trigger: its lines, then families, then Pythons, then platforms, each in natural order.
 
     Raises:
-        UsageError: a name is not known, or there are more legs than GitHub takes.
+        UsageError: a name is not known, a platform has no runner here, two legs would have one id, or there
+            are more than GitHub takes.
     """
     trigger = config.triggers.get(choice.trigger, matrix_toml.Trigger())
     lines = _chosen(choice.lines, stack.line_names(), "line") or trigger.lines or (stack.line,)
@@ -128,6 +129,7 @@ def make(stack: Stack, config: MatrixToml, choice: Choice, *, stack_path: Path) 
         )
         if names[3] in config.families[names[1]]
     )
+    _refuse_one_id_for_two(legs)
     _refuse_too_many(legs, lines, families, pythons, platforms)
     if legs:
         return Matrix(legs=legs)
@@ -202,6 +204,17 @@ def _in_order(families: Iterable[str]) -> list[str]:
 
 def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall("[0-9]+", text))
+
+
+def _refuse_one_id_for_two(legs: Sequence[Leg]) -> None:
+    """Artifacts and status pages are named by ids, in which `release/2.9` and `release-2.9` are one line."""
+    by_id: dict[str, Leg] = {}
+    for leg in legs:
+        if (other := by_id.setdefault(leg.id, leg)) is not leg:
+            raise UsageError(
+                f"{other.name} and {leg.name} have one id, {leg.id}",
+                tip="rename one of the lines in the stack.toml",
+            )
 
 
 def _refuse_too_many(legs: Sequence[Leg], *axes: Sequence[str]) -> None:

@@ -24,8 +24,13 @@ TriggerName = Literal["presubmit", "postsubmit", "nightly"]
 TRIGGERS: tuple[TriggerName, ...] = get_args(TriggerName)
 
 _PYTHON = re.compile(r"3\.[0-9]{1,2}")
-# The runners that every repository on GitHub has (docs.github.com, "GitHub-hosted runners").
-_HOSTED = re.compile(r"(ubuntu|windows|macos)-[a-z0-9.-]+")
+# The runners that every repository on GitHub has (docs.github.com, "GitHub-hosted runners"): one that is called
+# `ubuntu-24.04-gpu` is somebody's own.
+_HOSTED = re.compile(
+    r"ubuntu-(latest|slim|[0-9]{2}\.[0-9]{2})(-arm)?"
+    r"|windows-(latest|[0-9]{2}|[0-9]{4})(-arm|-vs[0-9]{4})?"
+    r"|macos-(latest|[0-9]{2})(-large|-xlarge|-intel)?"
+)
 
 
 class Platform(datafile.Value):
@@ -99,14 +104,24 @@ class MatrixToml(datafile.Value, tag_field="schema", tag="cairn.matrix-toml/1"):
         return self.owner is None or not owner or owner.casefold() == self.owner.casefold()
 
     def build_labels(self, platform: str, *, at_home: bool) -> tuple[str, ...]:
-        """The labels of the runner that builds for a platform."""
+        """The labels of the runner that builds for a platform.
+
+        Raises:
+            UsageError: the repository has none.
+        """
         found = self.platforms[platform]
-        return found.build if at_home else found.elsewhere or found.build
+        labels = found.build if at_home else found.elsewhere or usable(found.build, at_home=False)
+        if not labels:
+            raise UsageError(
+                f"{platform} is built on {' '.join(found.build)}, a runner of {self.owner}'s",
+                tip=f"name one of GitHub's, or your own: platforms.{platform}.elsewhere",
+            )
+        return labels
 
 
 def usable(labels: tuple[str, ...], *, at_home: bool) -> tuple[str, ...]:
     """The labels, or none where they are of a runner that the repository does not have."""
-    return labels if at_home or any(_HOSTED.fullmatch(label) for label in labels) else ()
+    return labels if at_home or all(_HOSTED.fullmatch(label) for label in labels) else ()
 
 
 def load(path: Path, stack: Stack) -> MatrixToml:

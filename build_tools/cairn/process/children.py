@@ -120,14 +120,8 @@ def running(
             _live.add(child)
             platforms.here.guard(child)
             _join(child, groups)
-    except FileNotFoundError as error:
-        if cwd is not None and not cwd.is_dir():
-            raise PrerequisiteError(f"cannot run {command[0]}: no folder {cwd}") from error
-        raise PrerequisiteError(
-            f"{command[0]} is not on this machine", tip=f"install {Path(command[0]).name} and put it on PATH"
-        ) from error
-    except PermissionError as error:
-        raise PrerequisiteError(f"{command[0]} cannot be run: {error.strerror}") from error
+    except OSError as error:
+        raise cannot_start(command, error, cwd=cwd) from error
     except ValueError as error:  # a null character, or half of a surrogate pair
         raise ProcessError(f"{name_of(command)} cannot be run: {error}", returncode=-1) from error
     try:
@@ -143,6 +137,16 @@ def running(
             _live.discard(child)
             platforms.here.unguard(child)
             _leave(child, groups)
+
+
+def cannot_start(command: Sequence[str], error: OSError, *, cwd: Path | None = None) -> PrerequisiteError:
+    """What to say of a program that the system does not start, such as one for a different machine."""
+    if cwd is not None and not cwd.is_dir():
+        return PrerequisiteError(f"cannot run {command[0]}: no folder {cwd}")
+    if isinstance(error, FileNotFoundError):
+        tip = f"install {Path(command[0]).name} and put it on PATH"
+        return PrerequisiteError(f"{command[0]} is not on this machine", tip=tip)
+    return PrerequisiteError(f"{command[0]} cannot be run: {error.strerror}")
 
 
 def _join(child: Child, groups: Collection[Group]) -> None:

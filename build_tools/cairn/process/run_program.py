@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn.errors import PrerequisiteError, ProcessError
+from cairn.errors import ProcessError
 from cairn.output import safe_text
-from cairn.process.children import end, name_of, running
+from cairn.process.children import cannot_start, end, name_of, running
 from cairn.process.dialogue import LINGER, Dialogue, Listener, text_of
 
 _TAIL_LINES = 40
@@ -151,10 +151,8 @@ def interactive(args: Sequence[str | os.PathLike[str]]) -> int:
                     return child.wait()
                 except KeyboardInterrupt:
                     continue  # the terminal interrupts the program too, which decides what that means
-    except FileNotFoundError as error:
-        raise PrerequisiteError(
-            f"{command[0]} is not on this machine", tip=f"install {Path(command[0]).name} and put it on PATH"
-        ) from error
+    except OSError as error:
+        raise cannot_start(command, error) from error
 
 
 def tail(text: str, lines: int = _TAIL_LINES) -> tuple[str, ...]:

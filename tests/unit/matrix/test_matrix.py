@@ -114,6 +114,37 @@ def test_a_fork_has_githubs_own_runners_only(tmp_path: Path) -> None:
     assert _make(tmp_path, owner="rocm") == _make(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("labels", "theirs"),
+    [
+        (("ubuntu-24.04",), False),
+        (("ubuntu-24.04-arm",), False),
+        (("windows-2025-vs2026",), False),
+        (("macos-15-intel",), False),
+        (("ubuntu-24.04-gfx942",), True),
+        (("self-hosted", "ubuntu-24.04"), True),
+        (("windows-gfx1151-gpu-rocm",), True),
+    ],
+)
+def test_a_runner_of_somebody_s_is_told_from_githubs(labels: tuple[str, ...], *, theirs: bool) -> None:
+    assert matrix_toml.usable(labels, at_home=False) == (() if theirs else labels)
+    assert matrix_toml.usable(labels, at_home=True) == labels
+
+
+def test_a_fork_without_a_build_runner_is_told_so_and_does_not_wait_for_one(tmp_path: Path) -> None:
+    text = CONFIG.replace('elsewhere = ["ubuntu-24.04"]\n', "")
+    with pytest.raises(UsageError, match="linux_x86_64 is built on big-linux, a runner of ROCm's"):
+        _make(tmp_path, text, owner="somebody")
+
+
+def test_two_lines_whose_legs_would_have_one_id_are_refused() -> None:
+    stack = stacks.load(STACKS[1])
+    config = matrix_toml.load(STACKS[1] / matrix_toml.FILE, stack)
+    legs_ = legs.make(stack, config, legs.Choice(trigger="presubmit"), stack_path=STACKS[1]).legs
+    with pytest.raises(UsageError, match=r"have one id, release-2\.9-gfx94X"):
+        legs._refuse_one_id_for_two([*legs_, msgspec.structs.replace(legs_[0], line="release-2.9")])
+
+
 def test_what_is_named_takes_the_place_of_what_the_trigger_has(tmp_path: Path) -> None:
     found = _make(
         tmp_path,

@@ -43,12 +43,21 @@ def gpu(machine: Machine, need: Need) -> Iterator[Finding]:
     yield Finding(
         check="GPU", level="ok", text=f"{shown(facts.visible)}, driver amdgpu {facts.driver or ''}".strip()
     )
+    closed = [one for one in facts.render if not one.usable]
+    if closed:
+        names = " and ".join(one.path for one in closed)
+        yield Finding(
+            check="GPU",
+            level="warning",
+            text=f"{len(closed)} of {len(facts.render)} may not be opened, {names}: programs have the others",
+            fix=_join(machine, closed[0].group),
+        )
     if facts.visible != facts.targets:
         yield Finding(
             check="GPU",
             level="note",
-            text=f"ROCR_VISIBLE_DEVICES hides some: the machine has {shown(facts.targets)}",
-            fix="unset ROCR_VISIBLE_DEVICES",
+            text=f"{' and '.join(facts.hidden_by)} hides some: the machine has {shown(facts.targets)}",
+            fix=f"unset {' '.join(facts.hidden_by)}",
         )
 
 
@@ -76,8 +85,9 @@ def _blocked(machine: Machine) -> Finding | None:
             text=f"{shown(facts.targets)}, and there is no {gone}",
             fix=fixes.as_root(machine, "modprobe -r amdgpu && ") + fixes.as_root(machine, "modprobe amdgpu"),
         )
-    closed = next((one for one in (facts.kfd, *facts.render) if not one.usable), None)
-    if closed is not None:
+    # A container may be given some of the GPUs: ROCm's runtime passes over those that it cannot open.
+    if not (facts.kfd.usable and any(one.usable for one in facts.render)):
+        closed = facts.render[0] if facts.kfd.usable else facts.kfd
         return Finding(
             check="GPU",
             level="missing",
@@ -88,8 +98,8 @@ def _blocked(machine: Machine) -> Finding | None:
         return Finding(
             check="GPU",
             level="warning",
-            text=f"ROCR_VISIBLE_DEVICES hides every GPU: the machine has {shown(facts.targets)}",
-            fix="unset ROCR_VISIBLE_DEVICES",
+            text=f"{' and '.join(facts.hidden_by)} hides every GPU: the machine has {shown(facts.targets)}",
+            fix=f"unset {' '.join(facts.hidden_by)}",
         )
     return None
 

@@ -113,9 +113,11 @@ def _container(root: Path, variables: Mapping[str, str]) -> str | None:
 
 
 def _cores(root: Path) -> int:
-    """Those that we may run on, and no more than a container is given (cgroup v2, `cpu.max`)."""
+    """Those that we may run on, and no more than a container is given (cgroup v2, `cpu.max`; v1, CFS)."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota, _, period = _text(root / "sys/fs/cgroup/cpu.max").strip().partition(" ")
+    groups = root / "sys/fs/cgroup"
+    old = [_text(groups / f"cpu/cpu.cfs_{name}_us").strip() for name in ("quota", "period")]
+    quota, _, period = (_text(groups / "cpu.max").strip() or " ".join(old)).partition(" ")
     if quota.isdecimal() and period.isdecimal() and int(period):
         return max(1, min(allowed, int(quota) // int(period)))
     return allowed

@@ -14,9 +14,16 @@ from cairn.pipeline.doctor.machine import Disk
 
 def disks(work: Path, root: Path = Path("/")) -> tuple[Disk, ...]:
     """The work folder, that of temporary files, and Cairn's cache."""
-    roles = {"work folder": work, "temporary files": Path(tempfile.gettempdir()), "cache": files.cache_dir()}
+    roles = {"work folder": work, "temporary files": _temporary(), "cache": files.cache_dir()}
     mounts = _mounts(root)
     return tuple(_disk(role, path.absolute(), mounts) for role, path in roles.items())
+
+
+def _temporary() -> Path:
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:  # none of its candidates can be written to: the first that users mean
+        return Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - to be named, and not written to
 
 
 def _disk(role: str, path: Path, mounts: dict[str, tuple[str, frozenset[str]]]) -> Disk:

@@ -11,6 +11,8 @@ from cairn.testing import gpus as seen
 
 _AMD = "0x1002"  # PCI vendor of AMD's graphics
 _CLASSES = ("0x03", "0x12")  # PCI base classes: display controller, processing accelerator
+# The runtime counts by the first of these; HIP counts what it leaves by the second, or by the third instead.
+_HIDING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 
 
 def gpus(root: Path, variables: Mapping[str, str]) -> GpuFacts:
@@ -18,13 +20,19 @@ def gpus(root: Path, variables: Mapping[str, str]) -> GpuFacts:
     nodes = seen.KFD_NODES.relative_to("/")
     targets = seen.seen(root / nodes)
     kfd = root / "dev/kfd"
+    rocr, hip, cuda = _HIDING
+    hidden_by = tuple(name for name in (rocr, hip if hip in variables else cuda) if name in variables)
+    visible = targets
+    for name in hidden_by:
+        visible = seen.visible(visible, variables[name])
     return GpuFacts(
         targets=targets,
-        visible=seen.visible(targets, variables.get("ROCR_VISIBLE_DEVICES")),
+        visible=visible,
+        hidden_by=hidden_by if visible != targets else (),
         cards=sum(map(_is_card, root.glob("sys/bus/pci/devices/*"))),
         driver=_driver(root),
         kfd=_device(kfd, root) if kfd.exists() else None,
-        render=tuple(_device(path, root) for path in sorted(root.glob("dev/dri/renderD*"))),
+        render=tuple(_device(path, root) for path in _render(root)),
     )
 
 
@@ -41,6 +49,13 @@ def groups() -> tuple[str, ...]:
         user = ""
     ours = set(os.getgroups())
     return tuple(sorted(one.gr_name for one in grp.getgrall() if one.gr_gid in ours or user in one.gr_mem))
+
+
+def _render(root: Path) -> list[Path]:
+    """The devices that AMD's GPUs compute through; where nothing says whose one is, it may be AMD's."""
+    found = sorted(root.glob("dev/dri/renderD*"))
+    vendors = (_line(root / "sys/class/drm" / path.name / "device/vendor") for path in found)
+    return [path for path, vendor in zip(found, vendors, strict=True) if vendor in ("", _AMD)]
 
 
 def _is_card(device: Path) -> bool:

@@ -79,9 +79,11 @@ def git_settings(variables: Mapping[str, str]) -> dict[str, str]:
     found = {name: variables[name] for name in _GIT_VARIABLES if name in variables}
     if shutil.which("git") is None:
         return found
-    done = process.run(
-        ["git", "config", "--global", "--list"], check=False, timeout=_TIMEOUT, separate_stderr=True
-    )
+    words = ["git", "config", "--global", "--list"]
+    try:
+        done = process.run(words, check=False, timeout=_TIMEOUT, separate_stderr=True)
+    except (PrerequisiteError, ProcessError):  # one that does not start, which is a finding of its own
+        return found
     for line in done.output.splitlines() if done.returncode == 0 else ():
         name, _, value = line.partition("=")
         if _CHANGING.fullmatch(name) and value.lower() not in _HARMLESS.get(name, ()):

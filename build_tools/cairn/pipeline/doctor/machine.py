@@ -79,7 +79,8 @@ class GpuFacts(Value):
 
     Attributes:
         targets: of each GPU that the kernel's driver describes, in its order.
-        visible: those of them that `ROCR_VISIBLE_DEVICES` leaves.
+        visible: those of them that variables such as `ROCR_VISIBLE_DEVICES` leave.
+        hidden_by: the variables that leave fewer.
         cards: AMD display controllers and accelerators on the PCI bus, whether a driver has them or not.
         driver: the version of the driver amdgpu that is loaded, `in-tree` for the kernel's own; or None.
         kfd: /dev/kfd, or None.
@@ -88,6 +89,7 @@ class GpuFacts(Value):
 
     targets: tuple[str, ...] = ()
     visible: tuple[str, ...] = ()
+    hidden_by: tuple[str, ...] = ("ROCR_VISIBLE_DEVICES",)
     cards: int = 0
     driver: str | None = None
     kfd: Device | None = None

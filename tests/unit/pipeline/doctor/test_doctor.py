@@ -117,6 +117,18 @@ def wrong(machine: Machine, **need: object) -> list[tuple[str, str | None]]:
     return lines(diagnose.diagnose(machine, Need(**need)), "warning", "missing")  # type: ignore[arg-type]
 
 
+def test_a_container_that_was_given_some_of_the_gpus() -> None:
+    closed = Device(path="/dev/dri/renderD129", usable=False)
+    gpu = msgspec.structs.replace(WORKSTATION.gpu, render=(*RENDER, closed))
+    machine = msgspec.structs.replace(WORKSTATION, container="docker", gpu=gpu)
+    assert wrong(machine, purpose="test") == [
+        (
+            "GPU: 1 of 2 may not be opened, /dev/dri/renderD129: programs have the others",
+            "start the container with --group-add=render",
+        )
+    ]
+
+
 def test_a_workstation_that_has_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, err = said(capsys, tmp_path, WORKSTATION, "--for", "build")
     assert err == ""

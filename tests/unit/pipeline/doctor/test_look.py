@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -155,6 +156,66 @@ def test_cores_of_a_container(tmp_path: Path) -> None:
     assert look._cores(tmp_path) == all_of_them
     assert look._cores(tree(tmp_path, {"sys/fs/cgroup/cpu.max": "max 100000\n"})) == all_of_them
     assert look._cores(tree(tmp_path, {"sys/fs/cgroup/cpu.max": "50000 100000\n"})) == 1
+
+
+@pytest.mark.parametrize(("quota", "cores"), [("-1", None), ("", None), ("x", None), ("150000", 1)])
+def test_cores_of_a_container_under_an_old_kernel(tmp_path: Path, quota: str, cores: int | None) -> None:
+    group = "sys/fs/cgroup/cpu/cpu.cfs"
+    tree(tmp_path, {f"{group}_quota_us": f"{quota}\n", f"{group}_period_us": "100000\n"})
+    assert look._cores(tmp_path) == cores or len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("variables", "visible", "hidden_by"),
+    [
+        ({}, ("gfx1100", "gfx942"), ()),
+        ({"ROCR_VISIBLE_DEVICES": "0,1"}, ("gfx1100", "gfx942"), ()),
+        ({"HIP_VISIBLE_DEVICES": "1"}, ("gfx942",), ("HIP_VISIBLE_DEVICES",)),
+        ({"CUDA_VISIBLE_DEVICES": "-1"}, (), ("CUDA_VISIBLE_DEVICES",)),
+        ({"HIP_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "-1"}, ("gfx1100",), ("HIP_VISIBLE_DEVICES",)),
+        (
+            {
+                "ROCR_VISIBLE_DEVICES": "1",
+                "HIP_VISIBLE_DEVICES": "1",
+            },  # the second counts what the first leaves
+            (),
+            ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+        ),
+    ],
+)
+def test_variables_that_hide_gpus(
+    tmp_path: Path, variables: Mapping[str, str], visible: tuple[str, ...], hidden_by: tuple[str, ...]
+) -> None:
+    versions = {"0": "0", "1": "110000", "2": "90402", "x": "90402"}
+    files = {f"{NODE}/{number}/properties": f"gfx_target_version {v}\n" for number, v in versions.items()}
+    found = look_gpu.gpus(tree(tmp_path, files), variables)
+    assert (found.visible, found.hidden_by) == (visible, hidden_by)
+
+
+def test_devices_of_other_vendors_are_none_of_amd_s(tmp_path: Path) -> None:
+    vendors = {"renderD128": "0x8086\n", "renderD129": "0x1002\n", "renderD130": "0x10de\n"}
+    files = {f"sys/class/drm/{name}/device/vendor": vendor for name, vendor in vendors.items()}
+    root = tree(tmp_path, files | dict.fromkeys((f"dev/dri/{name}" for name in vendors), ""))
+    (root / "dev/dri/renderD131").touch()  # in a container without /sys
+    found = [device.path for device in look_gpu.gpus(root, {}).render]
+    assert found == ["/dev/dri/renderD129", "/dev/dri/renderD131"]
+
+
+def test_a_machine_without_a_folder_for_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "gone")])
+    assert str(look_disks._temporary()) == str(tmp_path / "gone")
+
+
+def test_a_git_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "git").write_bytes(b"\x7fELF")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert look_programs.git_settings({"GIT_DIR": "x"}) == {"GIT_DIR": "x"}
+    assert look_programs.programs() == {"git": ""}
 
 
 def test_distributions(tmp_path: Path) -> None:
