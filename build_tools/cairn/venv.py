@@ -85,14 +85,21 @@ class VirtualEnvironment:
         path: its folder.
         python: its interpreter.
         bin: its programs.
-        sites: its site-packages folders, the one for pure packages first; where distributions keep 64-bit
-            libraries apart, the second is a link to the first.
     """
 
     path: Path
     python: Path
     bin: Path
-    sites: tuple[Path, ...]
+
+    @property
+    def sites(self) -> tuple[Path, ...]:
+        """Its site-packages folders, the one for pure packages first.
+
+        Where distributions keep 64-bit libraries apart, the second is a link to the first. Their names hold
+        the version of the Python that it was made from: they are looked up each time, since before it is made
+        there are none.
+        """
+        return platforms.here.packages_of(self.path)
 
     @property
     def site_packages(self) -> Path:
@@ -213,7 +220,6 @@ def describe(path: Path) -> VirtualEnvironment:
         path=path,
         python=system.python_of(path),
         bin=system.programs_of(path),
-        sites=system.packages_of(path),
     )
 
 

@@ -148,3 +148,11 @@ def test_which_requirement_pip_found_nowhere() -> None:
     output = "ERROR: Could not find a version\nERROR: No matching distribution found for rocm[devel]==7.1\n"
     assert venv.missing_from(output) == "rocm[devel]==7.1"
     assert venv.missing_from("ERROR: disk full") is None
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there the folder has no version in its name")
+def test_where_packages_are_is_found_when_the_environment_has_been_made(tmp_path: Path) -> None:
+    planned = venv.describe(tmp_path)
+    packages = tmp_path / "lib" / "python3.99" / "site-packages"
+    packages.mkdir(parents=True)
+    assert planned.site_packages == packages

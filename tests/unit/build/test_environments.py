@@ -1,4 +1,5 @@
 import concurrent.futures
+import contextlib
 import datetime as dt
 import os
 import subprocess
@@ -8,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from cairn import venv
+from cairn import interpreters, venv
 from cairn.build import environments, resolve
 from cairn.build.environments import Content
-from cairn.errors import BuildError
+from cairn.errors import BuildError, UsageError
+from cairn.interpreters import Interpreter
 from cairn.venv import PackageSource, VirtualEnvironment
 from helpers.wheels import build_wheel
 
@@ -187,3 +189,27 @@ def test_what_the_sdk_has_is_not_looked_for(tmp_path: Path, tool: Path) -> None:
         say=lambda _: None,
     )
     assert {path.name for path in env.site_packages.iterdir()} >= {"torch", "tool"}
+
+
+def another_python() -> Interpreter | None:
+    for version in ("3.13", "3.12", "3.11"):
+        with contextlib.suppress(UsageError):
+            if (found := interpreters.find(version)).version != interpreters.own().version:
+                return found
+    return None
+
+
+def test_an_environment_of_a_different_python_is_known_by_its_own_folders(tmp_path: Path, tool: Path) -> None:
+    other = another_python()
+    if other is None:
+        pytest.skip("no second Python here")
+    content = Content(requirements=("tool",), sdk=tmp_path / "sdk", python=other, what="torch")
+    source = PackageSource(no_index=True, find_links=(str(tool.parent),))
+    env = environments.ready(content, source, log=tmp_path / "log", say=lambda _: None)
+    assert env.site_packages.parent.name == f"python{other.version}"
+    assert {path.name for path in env.site_packages.iterdir()} >= {"tool", "cairn_sdk.pth"}
+    environments.give_back(env, "torch")
+    assert (env.path / "cairn-environment.json").exists()
+    (env.site_packages / "tool" / "__init__.py").write_text("changed = True")
+    environments.give_back(env, "torch")
+    assert not (env.path / "cairn-environment.json").exists()
