@@ -24,7 +24,7 @@ TriggerName = Literal["presubmit", "postsubmit", "nightly"]
 TRIGGERS: tuple[TriggerName, ...] = get_args(TriggerName)
 
 _PYTHON = re.compile(r"3\.[0-9]{1,2}")
-# The runners that every repository on GitHub has (docs.github.com, "GitHub-hosted runners"): one that is called
+# The runners that every repository on GitHub has (docs.github.com, "GitHub-hosted runners"): one of the name
 # `ubuntu-24.04-gpu` is somebody's own.
 _HOSTED = re.compile(
     r"ubuntu-(latest|slim|[0-9]{2}\.[0-9]{2})(-arm)?"
