@@ -17,6 +17,7 @@ from typing import NamedTuple
 from cairn import files, platforms, venv
 from cairn.build import backend, cache, postprocess
 from cairn.build.cached_wheel import check_of
+from cairn.build.engine import compile_jobs
 from cairn.build.engine.run import Running
 from cairn.build.inputs import leftovers, source_tree, toolchain, variables
 from cairn.build.model import BuildRequest, BuiltWheel, CacheStatistics
@@ -79,8 +80,10 @@ def build(
         _scratch(work) as folder,
         running.makeflags(variables.path_of(context.env, context.values, request=request)) as makeflags,
     ):
-        shared = {} if makeflags is None else {"makeflags": makeflags}
-        context = dataclasses.replace(context, values={**context.values, **shared})
+        if makeflags is not None:
+            path = compile_jobs.without_old_make(context.values["PATH"], work / "make")
+            values = {**context.values, "makeflags": makeflags, "PATH": path}
+            context = dataclasses.replace(context, values=values)
         called, changed = _build_in_tree(context, folder / "raw")
         stage.update("repairing and verifying the wheel")
         wheel = postprocess.finish(called.wheel, context, folder / "finished")

@@ -15,6 +15,7 @@ import errno
 import math
 import os
 import re
+import shlex
 import shutil
 import tempfile
 import threading
@@ -23,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cairn import process
+from cairn import files, process
 from cairn.build.engine import policy
 from cairn.build.engine.policy import Limits
 from cairn.build.engine.step import Step
@@ -31,6 +32,12 @@ from cairn.errors import CairnError
 
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _NINJA, _MAKE = (1, 13), (4, 4)  # the first that take part by a named pipe
+_WITHOUT = """\
+#!/bin/sh
+# This make is older than 4.4, and would stop at a jobserver that is a named pipe. Written by Cairn.
+unset MAKEFLAGS
+exec {make} "$@"
+"""
 
 
 class Tokens:
@@ -134,11 +141,24 @@ class Pool:
 
 
 def speaks(path: str) -> bool:
-    """Whether the tools on a PATH take part: a new ninja, and no make that stops at the word `fifo`."""
-    if not hasattr(os, "mkfifo"):
-        return False
-    ninja, make = shutil.which("ninja", path=path), shutil.which("make", path=path)
-    return ninja is not None and _version(ninja) >= _NINJA and (make is None or _version(make) >= _MAKE)
+    """Whether the tools on a PATH take part: a new ninja."""
+    ninja = shutil.which("ninja", path=path)
+    return hasattr(os, "mkfifo") and ninja is not None and _version(ninja) >= _NINJA
+
+
+def without_old_make(path: str, folder: Path) -> str:
+    """A PATH on which no make stops at the named pipe in `MAKEFLAGS`: an old one is called without them.
+
+    Args:
+        path: as it is.
+        folder: receives scripts that stand in front of an old make; it has to stay there.
+    """
+    old = {name: found for name in ("make", "gmake") if (found := shutil.which(name, path=path))}
+    old = {name: found for name, found in old.items() if _version(found) < _MAKE}
+    for name, found in old.items():
+        files.write_text(folder / name, _WITHOUT.format(make=shlex.quote(found)))
+        (folder / name).chmod(0o755)
+    return os.pathsep.join([str(folder), path]) if old else path
 
 
 def _version(program: str) -> tuple[int, int]:

@@ -87,7 +87,7 @@ def tool(folder: Path, name: str, version: str) -> None:
     [
         ("1.13.0.git", None, True),
         ("1.13.0", "GNU Make 4.4.1", True),
-        ("1.13.0", "GNU Make 4.3", False),  # stops: "invalid --jobserver-auth string"
+        ("1.13.0", "GNU Make 4.3", True),
         ("1.11.1", None, False),
         (None, "GNU Make 4.4", False),
     ],
@@ -100,6 +100,23 @@ def test_only_tools_that_speak_the_protocol_take_part(
         if version is not None:
             tool(tmp_path / "bin", name, version)
     assert compile_jobs.speaks(str(tmp_path / "bin")) is answer
+
+
+def test_a_make_that_knows_no_named_pipe_is_called_without_one(tmp_path: Path) -> None:
+    make = shutil.which("make")
+    if make is None:
+        pytest.skip("no make here")
+    (tmp_path / "Makefile").write_text("all:\n\t@echo made\n")
+    path = compile_jobs.without_old_make(os.environ["PATH"], tmp_path / "a folder")
+    with Pool(Limits(cores=3)) as pool, pool.joined(step("a")) as flags:
+        env = {**os.environ, "PATH": path, "MAKEFLAGS": flags}
+        called = subprocess.run(["make"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    assert called.stdout == "made\n"
+    new = tmp_path / "new"
+    new.mkdir()
+    tool(new, "make", "GNU Make 4.4.1")
+    assert compile_jobs.without_old_make(str(new), tmp_path / "unused") == str(new)
+    assert not (tmp_path / "unused").exists()
 
 
 def test_a_real_ninja_runs_as_many_jobs_as_it_has_tokens(tmp_path: Path) -> None:
