@@ -8,6 +8,7 @@ constraint, a target folder. And uv reads none of them (uv's documentation, "Com
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import sys
 from collections.abc import Mapping
@@ -87,9 +88,13 @@ def read() -> PipSettings:
         UsageError: pip cannot read its configuration.
     """
     # Less than what pip itself is kept from: `PIP_…` is what is asked for.
-    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return _read(tuple((name, value) for name, value in os.environ.items() if not name.startswith("PYTHON")))
+
+
+@functools.lru_cache(maxsize=1)  # a build asks for each of its steps, and pip takes half a second to start
+def _read(env: tuple[tuple[str, str], ...]) -> PipSettings:
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list"]
-    done = process.run(command, env=env, separate_stderr=True, timeout=_TIMEOUT, check=False)
+    done = process.run(command, env=dict(env), separate_stderr=True, timeout=_TIMEOUT, check=False)
     if done.returncode != 0:
         said = " ".join(done.stderr.split())[-300:]
         raise UsageError(f"pip cannot read its configuration: {said}", tip="see python3 -m pip config debug")

@@ -190,6 +190,17 @@ def test_cmake_sees_the_compilers_as_they_are(made: launchers.Launchers, tmp_pat
     assert said.splitlines() == [path, "none", "/opt/clang++ -m64", "-B", "a b"]
 
 
+def test_a_compiler_of_many_names_is_asked_once(tmp_path: Path) -> None:
+    real, asked = tmp_path / "x86_64-linux-gnu-g++-12", tmp_path / "asked"
+    real.write_text(f"#!/bin/sh\necho $0 >> {asked}\n")
+    real.chmod(0o755)
+    names = [tmp_path / name for name in ("c++", "g++", "g++-12")]
+    for link in names:
+        link.symlink_to(real)
+    assert len({compilers.digest_of(path) for path in (*names, real)}) == 1
+    assert len(asked.read_text().splitlines()) == len(compilers._PARTS)
+
+
 def test_a_compiler_behind_a_script_is_known_by_itself(tmp_path: Path) -> None:
     """As an SDK has it that wraps a program of the machine: the script stays as it is when that changes."""
     clang, script = tmp_path / "lib" / "clang", tmp_path / "bin" / "clang++"

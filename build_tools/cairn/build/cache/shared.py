@@ -44,7 +44,7 @@ class SharedTier:
 
         def ask() -> CacheEntry | None:
             try:
-                return entries.read(self.store, key)[0]
+                return self._read(key)
             except DamagedEntryError as error:
                 self.drop(key, key[:12], str(error))
                 return None
@@ -70,6 +70,15 @@ class SharedTier:
             except (MissingKeyError, DamagedObjectError, DamagedEntryError):
                 log_key = None
         yield wheel, None if log_key is None else log
+
+    def _read(self, key: str) -> CacheEntry:
+        """The entry of a build; raises what `entries.read` raises."""
+        entry = entries.read(self.store, key)[0]
+        # Second keys of a wheel are never shared. One that claims to be would make builds against its wheel
+        # count as builds against a different one.
+        if entry.identity != key:
+            raise DamagedEntryError(f"its entry claims to be that of {entry.identity[:12]!r}")
+        return entry
 
     def _bring(self, key: str, target: Path, arrived: _Arrived) -> None:
         with self.store.as_file(key, on_bytes=arrived) as path:
@@ -144,7 +153,7 @@ class SharedTier:
                 return entry
             # Perhaps what is there is this very entry: the reply to an earlier try may have been lost.
             try:
-                return entries.read(self.store, entry.key)[0]
+                return self._read(entry.key)
             except MissingKeyError:
                 etag = None
             except DamagedObjectError:

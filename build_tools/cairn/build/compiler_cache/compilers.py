@@ -106,11 +106,16 @@ def _is_script(path: Path) -> bool:
 @functools.cache
 def digest_of(compiler: Path) -> str:
     """A digest over the bytes that make up a compiler: its driver, what that starts, its libraries."""
-    parts = {compiler.resolve()}
+    real = compiler.resolve()
+    # `c++` and `x86_64-linux-gnu-g++-12` are one file. (A ccache that is called so is a different matter.)
+    if real != compiler and _NAME.fullmatch(real.name):
+        return digest_of(real)
+    parts = {real}
     for name in _PARTS:
         path = Path(_output([str(compiler), f"-print-prog-name={name}"]).strip())
         parts |= {path.resolve()} if path.is_absolute() and path.is_file() else set()
-    linked = (_OF_CLANG.findall(_output(["ldd", str(part)])) for part in sorted(parts))
+    ours = (part for part in sorted(parts) if "clang" in part.name or "llvm" in part.name)
+    linked = (_OF_CLANG.findall(_output(["ldd", str(part)])) for part in ours)
     parts |= {Path(library).resolve() for libraries in linked for library in libraries}
     digests = sorted(f"{path.name} {_sha256(path)}" for path in parts)
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()

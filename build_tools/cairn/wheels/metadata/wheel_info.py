@@ -169,6 +169,9 @@ def parse_file_name(name: str) -> FileName:
         distribution, version, build, tags = parse_wheel_filename(name)
     except ValueError as error:  # also of a number with more digits than Python converts
         raise _not_a_wheel(name, str(error)) from error
+    # packaging takes `..` for one, too (PyPA's specification of names).
+    if not (name[0].isalnum() and distribution[-1].isalnum()):
+        raise _not_a_wheel(name, "the name of a distribution begins and ends with a letter or a digit")
     parts = name.removesuffix(".whl").split("-")
     return FileName(
         distribution=distribution,

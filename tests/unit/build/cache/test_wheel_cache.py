@@ -43,6 +43,20 @@ def machine(tmp_path: Path, shared: Store) -> Callable[..., cache.WheelCache]:
     return make
 
 
+@pytest.mark.parametrize("lie", [{"identity": OTHER}, {"file_name": "..-1-py3-none-any.whl"}])
+def test_an_entry_that_lies_is_removed_and_those_beside_it_are_found(
+    machine: Callable[..., cache.WheelCache], shared: Store, wheel: Path, lie: dict[str, str]
+) -> None:
+    for key in (KEY, OTHER):
+        machine("a").put(key, wheel, seconds=1)
+    found = json.loads(shared.read(entries.entry_key(KEY)).data)
+    shared.write(entries.entry_key(KEY), json.dumps({**found, **lie}).encode())
+    other = machine("b")
+    assert other.get(KEY) is None
+    assert not shared.exists(entries.entry_key(KEY))
+    assert other.get(OTHER) is not None
+
+
 @pytest.mark.parametrize("what", ["size", "log_size"])
 def test_what_is_larger_than_its_entry_says_is_not_taken(
     machine: Callable[..., cache.WheelCache],

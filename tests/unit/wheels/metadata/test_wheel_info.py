@@ -138,6 +138,9 @@ def test_malformed_tags_are_refused(tag: str) -> None:
         "demo-1.0-1/../x-py3-none-any.whl",
         "demo-1.0-py3-none-a\u202eny.whl",
         f"demo-1.0-{'1' * 5000}-py3-none-any.whl",
+        "..-1-py3-none-any.whl",
+        ".a-1-py3-none-any.whl",
+        "a.-1-py3-none-any.whl",
     ],
 )
 def test_odd_characters_and_endless_numbers_are_in_no_file_name(name: str) -> None:
