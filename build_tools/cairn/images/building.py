@@ -97,12 +97,12 @@ def push(build: ImageBuild, *, on_line: Progress | None = None) -> str:
     """
     with tempfile.TemporaryDirectory() as folder:
         noted = Path(folder) / "digest"
+        repository, digest = _repository(build.tags[0]), ""
         for words in push_commands(build, noted):
             process.run(words, on_line=on_line)
-        repository = _repository(build.tags[0])
-        if build.engine == "docker":
-            return _docker_digest(build.tags[0], repository)
-        return f"{repository}@{noted.read_text(encoding='ascii').strip()}"
+            if build.engine != "docker":  # a different registry may have it compressed in a different way
+                digest = digest or noted.read_text(encoding="ascii").strip()
+        return f"{repository}@{digest}" if digest else _docker_digest(build.tags[0], repository)
 
 
 def _docker_digest(tag: str, repository: str) -> str:

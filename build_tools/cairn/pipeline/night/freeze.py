@@ -15,7 +15,7 @@ import msgspec
 
 from cairn import process
 from cairn.build.inputs import overrides
-from cairn.errors import NetworkError, ProcessError, SourceError, UsageError
+from cairn.errors import NetworkError, ProcessError, SourceError, StoreError, UsageError
 from cairn.matrix.legs import Leg
 from cairn.output import Progress, silent
 from cairn.pipeline.night import github, plan
@@ -97,8 +97,15 @@ def freeze(
         legs=request.legs,
         log=github.run_url(),
     )
-    if not dry_run:
+    if dry_run:
+        return made
+    try:
         plan.create(store, made, frozen)
+    except StoreError:  # somebody else has begun it meanwhile
+        if (there := plan.find(store, request.night)) is None:
+            raise
+        _refuse_other(there, request)
+        return there
     return made
 
 
@@ -162,8 +169,8 @@ def _or_earlier(store: Store, request: FreezeRequest, say: Progress) -> Manifest
     would be another build of the same versions, which no index takes.
     """
     frozen, legs = _freeze(request, say), request.legs
-    own = (request.stack.name, request.stack.line)
-    earlier = [night for night in plan.every(store) if (night.stack, night.line) == own]
+    own = (request.stack.name, request.stack.line, request.release)
+    earlier = [night for night in plan.every(store) if (night.stack, night.line, night.release) == own]
     for night in sorted(earlier, key=lambda night: night.frozen, reverse=True)[:1]:
         there = plan.manifest_of(store, night)
         same = msgspec.structs.replace(

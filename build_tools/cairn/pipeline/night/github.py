@@ -18,6 +18,12 @@ def attempt() -> int:
     return int(text) if text.isdecimal() else 1
 
 
+def run_id() -> str:
+    """Which run this is; `0` where nobody says."""
+    text = os.environ.get("GITHUB_RUN_ID", "")
+    return text if text.isdecimal() and text.isascii() else "0"
+
+
 def is_to_come(number: int) -> bool:
     """Whether this run has not come to that attempt yet; False where nobody says which one it is at."""
     return os.environ.get("GITHUB_RUN_ATTEMPT", "").isdecimal() and number > attempt()

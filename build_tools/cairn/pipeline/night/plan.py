@@ -1,8 +1,8 @@
 """What a night is to make, as the store keeps it: its manifest, its legs, and what was noted of each.
 
-nights/<id>/night.json                          what was frozen and what is expected of it; never changes
-nights/<id>/manifest.json                       the manifest that every set of the night is of
-nights/<id>/steps/<leg>.<stage>.<attempt>.json  how a job ended; for people, and never a reason to promote
+nights/<id>/night.json     what was frozen and what is expected of it; never changes
+nights/<id>/manifest.json  the manifest that every set of the night is of
+nights/<id>/steps/<leg>.<stage>.<run>.<attempt>.json  how a job ended; for people, no reason to promote
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from cairn import datafile, targets
 from cairn.errors import StoreError, UsageError
 from cairn.matrix.legs import Leg
 from cairn.output import console
+from cairn.pipeline.night import github
 from cairn.release.index import keys, write
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Index
@@ -251,8 +252,9 @@ def manifest_of(store: Store, plan: NightPlan) -> Manifest:
 
 
 def note(store: Store, said: StepNote) -> None:
-    """Keep how a job ended; of one attempt the first word counts."""
-    name = f"{said.leg}.{said.stage}.{said.attempt}"
+    """Keep how a job ended; of one attempt of a run the first word counts."""
+    # A night that goes on does so in a different run, whose attempts begin at 1 again.
+    name = f"{said.leg}.{said.stage}.{github.run_id()}.{said.attempt}"
     store.write_if(keys.night_key(said.night, f"steps/{name}.json"), datafile.dumps(said).encode(), etag=None)
 
 
@@ -263,7 +265,7 @@ def notes(store: Store, plan: NightPlan) -> dict[tuple[str, Stage], StepNote]:
         with contextlib.suppress(UsageError, MissingKeyError):
             said = datafile.loads(store.read(listed.key).data, StepNote, name=listed.key)
             there = found.get((said.leg, said.stage))
-            if there is None or said.attempt >= there.attempt:
+            if there is None or (said.finished, said.attempt) >= (there.finished, there.attempt):
                 found[said.leg, said.stage] = said
     return found
 

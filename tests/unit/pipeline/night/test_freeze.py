@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,9 +14,10 @@ from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.pipeline.night import plan, standing
 from cairn.pipeline.night.freeze import FreezeRequest, freeze
-from cairn.pipeline.night.plan import NightRun
+from cairn.pipeline.night.plan import NightPlan, NightRun
 from cairn.release.index.generation import now
 from cairn.stack import Sdk
+from cairn.store.memory import MemoryStore
 from helpers.night import FROZEN, leg_of, plan_of
 
 
@@ -91,6 +93,30 @@ def test_a_night_that_was_killed_as_it_began_goes_on(run: NightRun, request_: Fr
     other = msgspec.structs.replace(FROZEN, toolchain={"image": "a"})
     run.store.write("nights/8/manifest.json", other.canonical())
     assert freeze(run.store, request_).manifest_sha256 == other.digest()
+
+
+class BegunMeanwhile(MemoryStore):
+    """A store in which somebody else begins the night between the look at it and the writing of it."""
+
+    other: NightPlan | None = None
+
+    def write_if(self, key: str, data: bytes, **options: Any) -> Any:
+        other, self.other = self.other, None
+        if other is not None:
+            plan.create(self, other, FROZEN)
+        return super().write_if(key, data, **options)
+
+
+def test_of_two_who_begin_a_night_the_second_goes_on_with_that_of_the_first(
+    run: NightRun, request_: FreezeRequest
+) -> None:
+    store = BegunMeanwhile()
+    plan.create(store, run.plan, FROZEN)
+    store.other = msgspec.structs.replace(run.plan, night="8")
+    assert freeze(store, request_).frozen == run.plan.frozen
+    store.other = msgspec.structs.replace(run.plan, night="9", release="nightly")
+    with pytest.raises(UsageError, match="to nightly, and not of"):
+        freeze(store, dataclasses.replace(request_, night="9"))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from cairn import datafile
 from cairn.errors import GateError, StoreError
-from cairn.pipeline.night import plan, promote, report, stage, watch
+from cairn.pipeline.night import github, plan, promote, report, stage, watch
 from cairn.pipeline.night.plan import NightRun, Stage, StepNote
 from cairn.release.audit.audit import audit
 from cairn.release.index import keys
@@ -72,6 +72,17 @@ def test_the_last_attempt_has_the_last_word(run: NightRun) -> None:
     assert report.of_night(run)[0].reason == "no network"
     said(run, "build", "it was me", attempt=2)  # of one attempt the first word counts
     assert report.of_night(run)[0].reason == "no network"
+
+
+def test_a_night_that_goes_on_in_a_different_run_has_its_words(
+    run: NightRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, reason in (("100", "no space left"), ("99", "no network")):
+        monkeypatch.setenv("GITHUB_RUN_ID", number)
+        said(run, "build", reason)
+    assert report.of_night(run)[0].reason == "no network"
+    monkeypatch.setenv("GITHUB_RUN_ID", "../../x")
+    assert github.run_id() == "0"
 
 
 def test_a_family_that_was_never_published_is_on_the_status_page(run: NightRun) -> None:

@@ -158,7 +158,7 @@ def _build(options: argparse.Namespace) -> int:
     from cairn import datafile
     from cairn.cli.build.run import show_wheels
     from cairn.pipeline.night.build import LegBuild, build_leg
-    from cairn.pipeline.night.stage import NOTE_FILE
+    from cairn.pipeline.night.stage import NOTE_FILE, SET_FILE
     from cairn.release.index.generation import now
 
     run, started = common.run_of(options), now()
@@ -175,10 +175,11 @@ def _build(options: argparse.Namespace) -> int:
     )
     request.output_dir.mkdir(parents=True, exist_ok=True)
     said = request.output_dir / NOTE_FILE
-    said.unlink(missing_ok=True)
+    for name in (NOTE_FILE, SET_FILE):  # of an earlier build in the same folder
+        (request.output_dir / name).unlink(missing_ok=True)
     try:
         wheels = build_leg(run.store, request)
-    except CairnError as error:
+    except (CairnError, OSError) as error:
         datafile.write(said, common.note(run.plan, leg, "build", started, error))
         raise
     datafile.write(said, common.note(run.plan, leg, "build", started))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import arguments, signing
-from cairn.errors import CairnError, UsageError
+from cairn.errors import UsageError
 
 if TYPE_CHECKING:
     from cairn.matrix.legs import Leg
@@ -92,7 +92,7 @@ def attested_run(options: argparse.Namespace) -> Iterator[NightRun]:
         yield replace(run_of(options), attester=attester)
 
 
-def note(night: NightPlan, leg: Leg, stage: Stage, started: str, error: CairnError | None = None) -> StepNote:
+def note(night: NightPlan, leg: Leg, stage: Stage, started: str, error: Exception | None = None) -> StepNote:
     """How a job of a leg ended."""
     from cairn.pipeline.night import github
     from cairn.pipeline.night.plan import StepNote

@@ -133,7 +133,7 @@ def _test(options: argparse.Namespace) -> int:
     )
     try:
         record = smoke_leg(request)
-    except CairnError as error:
+    except (CairnError, OSError) as error:
         plan.note(run.store, common.note(run.plan, leg, "test", started, error))
         raise
     plan.note(run.store, common.note(run.plan, leg, "test", started))
