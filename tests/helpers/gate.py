@@ -13,7 +13,6 @@ from cairn.release.gate import gate
 from cairn.release.gate.case import Case
 from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.index.snapshot import Index
-from cairn.release.publish.wheel_set import index_set, promotion
 from cairn.release.records import Kept, KeptRecord
 from cairn.stack import Gate, Origin, Project, Stack
 from cairn.store.protocol import Store
@@ -98,7 +97,6 @@ def case_of(store: Store, made: WheelSet, *, target: str = "release", **changes:
     values: dict[str, Any] = {
         "source": source,
         "target": there,
-        "after": there.with_change(promotion(source, there, made, entry=index_set(made))),
         "wheel_set": made,
         "stack": stack_of(made),
         "kept": kept_records.read(store, made.id),

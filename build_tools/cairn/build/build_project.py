@@ -87,41 +87,54 @@ def build(
         called, changed = _build_in_tree(context, folder / "raw")
         stage.update("repairing and verifying the wheel")
         wheel = postprocess.finish(called.wheel, context, folder / "finished")
-        wheel_cache, seconds = request.wheel_cache, time.monotonic() - started
-        if changed:
-            # No one knows which of the edits are in the wheel: it gets a key that no later build asks for.
-            key = cache.key_of({"key": step.key, "once": secrets.token_hex()})
-            console.current().warn(
-                f"{step.checkout} was edited while it was built: its wheel is not kept for later"
-            )
-            return Made(wheel_cache.put(key, wheel, seconds=seconds, private=True), called.compiler_cache)
-        hit = wheel_cache.put(
-            step.key,
-            wheel,
-            seconds=seconds,
-            project=step.project.name,
-            inputs=step.inputs,
-            log=log,
-            replace=request.clean,
-            private=step.private,
-            check=check_of(step.project, request),
-        )
-        # The next run finds in the tree what this one left there: files that git does not ignore, and a build
-        # folder to go on with. These are the build's own, so it is kept under the new key of the tree, too.
-        unclean = dataclasses.replace(request, clean=False)
-        after = keys_of(unclean, step.project, checkout=step.checkout, needs=step.needs)
-        if step.key not in after.all():
-            wheel_cache.put(
-                after.own,
-                hit.wheel,
-                seconds=hit.seconds,
-                identity=hit.identity,
-                project=step.project.name,
-                inputs={**after.inputs, source_tree.SOURCES: step.inputs.get(source_tree.SOURCES)},
-                log=wheel_cache.log(hit.entry),
-                private=True,
-            )
+        hit = _keep(wheel, context, seconds=time.monotonic() - started, changed=changed)
     return Made(hit, called.compiler_cache)
+
+
+def _keep(wheel: Path, context: Context, *, seconds: float, changed: bool) -> cache.Hit:
+    """Put a wheel into the cache, under the key of its step; call it alone with the checkout.
+
+    Args:
+        wheel: it is finished.
+        context: of its build.
+        seconds: what the build took.
+        changed: whether the tree was edited since the build was planned.
+    """
+    step, request, wheel_cache = context.step, context.request, context.request.wheel_cache
+    if changed:
+        # No one knows which of the edits are in the wheel: it gets a key that no later build asks for.
+        key = cache.key_of({"key": step.key, "once": secrets.token_hex()})
+        console.current().warn(
+            f"{step.checkout} was edited while it was built: its wheel is not kept for later"
+        )
+        return wheel_cache.put(key, wheel, seconds=seconds, private=True)
+    hit = wheel_cache.put(
+        step.key,
+        wheel,
+        seconds=seconds,
+        project=step.project.name,
+        inputs=step.inputs,
+        log=context.log,
+        replace=request.clean,
+        private=step.private,
+        check=check_of(step.project, request),
+    )
+    # The next run finds in the tree what this one left there: files that git does not ignore, and a build
+    # folder to go on with. These are the build's own, so it is kept under the new key of the tree, too.
+    unclean = dataclasses.replace(request, clean=False)
+    after = keys_of(unclean, step.project, checkout=step.checkout, needs=step.needs)
+    if step.key not in after.all():
+        wheel_cache.put(
+            after.own,
+            hit.wheel,
+            seconds=hit.seconds,
+            identity=hit.identity,
+            project=step.project.name,
+            inputs={**after.inputs, source_tree.SOURCES: step.inputs.get(source_tree.SOURCES)},
+            log=wheel_cache.log(hit.entry),
+            private=True,
+        )
+    return hit
 
 
 @contextlib.contextmanager

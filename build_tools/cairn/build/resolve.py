@@ -48,19 +48,9 @@ def lock(
     if not requirements:
         return ""
     settings = pip_settings.read()
-    command = [
-        venv.uv_program(),
-        "pip",
-        "compile",
-        "-",
-        "--no-config",
-        "--quiet",
-        "--no-header",
-        "--no-annotate",
-    ]
-    command += ["--generate-hashes", "--python", str(python), "--no-python-downloads"]
-    command += settings.uv_options()
-    command += _options(source)
+    command = [venv.uv_program(), "pip", "compile", "-", "--no-config", "--quiet", "--no-header"]
+    command += ["--no-annotate", "--generate-hashes", "--python", str(python), "--no-python-downloads"]
+    command += [*settings.uv_options(), *_options(source)]
     # As arguments: within a requirements file ` #` ends a path, and `${HOME}` is replaced.
     lines = [line for line in requirements if not line.startswith(_FILE)]
     command += [line.removeprefix(_FILE) for line in requirements if line.startswith(_FILE)]

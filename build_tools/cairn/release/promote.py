@@ -5,6 +5,7 @@ Indexes of a store share their files, so nothing is copied: what is promoted is 
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -130,30 +131,15 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     if not dry_run and (recovered := recover(there)):
         on_step(f"wrote pages that an earlier run had left: {', '.join(recovered)}")
     given = [kept_records.add(store, data, set_id=set_id, dry_run=dry_run) for data in records]
-    if trust is not None:  # what a dry run does not keep has no signature beside it
-        given = [msgspec.structs.replace(item, doubt="it is not signed") for item in given]
     wheel_set = read_set(store, set_id)
     rules.refuse_other_family(target, wheel_set)
+    case = functools.partial(Case, wheel_set=wheel_set, stack=stack, bypass=bypass, lock=lock, python=python)
 
-    def case() -> Case:
-        """What there is to judge at this moment."""
-        before, now_there = offered.load(), there.load()
-        change = Change()
-        if set_id not in now_there.set_ids:
-            change = promotion(before, now_there, wheel_set, entry=index_set(wheel_set))
-        return Case(
-            source=before,
-            target=now_there,
-            after=now_there.with_change(change),
-            wheel_set=wheel_set,
-            stack=stack,
-            kept=kept_records.read(store, set_id, trust=trust).having(given),
-            bypass=bypass,
-            lock=lock,
-            python=python,
-        )
+    def look() -> Case:
+        kept = kept_records.read(store, set_id, trust=trust).having(given, trust=trust)
+        return case(source=offered.load(), target=there.load(), kept=kept)
 
-    return _through_the_gate(case, attester, dry_run=dry_run, on_step=on_step)
+    return _through_the_gate(look, attester, dry_run=dry_run, on_step=on_step)
 
 
 def _through_the_gate(

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
+
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.release.index import keys, write
@@ -89,10 +91,12 @@ class Kept:
     answers: tuple[tuple[str, Answer], ...] = ()
     unusable: tuple[tuple[str, str], ...] = ()
 
-    def having(self, given: Sequence[KeptRecord]) -> Kept:
-        """This, and records that are not in the store yet."""
+    def having(self, given: Sequence[KeptRecord], *, trust: Trust | None = None) -> Kept:
+        """This, and records that are not in the store yet: nothing has signed these for `trust`."""
         there = {kept.digest for kept in self.records}
-        return replace(self, records=(*self.records, *(item for item in given if item.digest not in there)))
+        doubt = None if trust is None else "it is not signed"
+        new = (msgspec.structs.replace(one, doubt=doubt) for one in given if one.digest not in there)
+        return replace(self, records=(*self.records, *new))
 
     @property
     def keys(self) -> frozenset[str]:

@@ -143,7 +143,7 @@ def code_of(targets: tuple[str, ...], *names: str) -> dict[str, tuple[str, ...]]
     stack = msgspec.structs.replace(
         stack, projects=tuple(p for p in stack.projects if "-device-" not in p.name)
     )
-    case = Case(source=there, target=there, after=there, wheel_set=made, stack=stack)
+    case = Case(source=there, target=there, wheel_set=made, stack=stack)
     return {wheel.distribution: case.code_of(wheel) for wheel in wheels}
 
 

@@ -91,7 +91,10 @@ def test_a_set_that_is_refused_leaves_nothing(store: MemoryStore, stage: Stage, 
     assert list(store.list("sets/")) == []
 
 
-@pytest.mark.parametrize("page", [b"[]", b"{}", b'{"files": [1]}', b"[" * 200_000, b"\xff", b"null"])
+@pytest.mark.parametrize(
+    "page",
+    [b"[]", b"{}", b'{"files": [1]}', pytest.param(b"[" * 200_000, id="deep"), b"\xff", b"null"],
+)
 def test_an_audit_names_a_page_of_a_set_that_is_damaged(
     store: MemoryStore, stage: Stage, page: bytes
 ) -> None:

@@ -161,7 +161,6 @@ def _weighed(store: Store, set_id: str, kept: Kept, options: argparse.Namespace)
     case = Case(
         source=there,
         target=there,
-        after=there,
         wheel_set=read_set(store, set_id),
         stack=arguments.read_stack(options),
         kept=kept,

@@ -75,11 +75,9 @@ def _yanked(leg: Leg, there: IndexSet) -> Standing:
 
 
 def _case(run: NightRun, leg: Leg, staged: IndexSet) -> Case:
-    there = run.index(leg, run.plan.release).load()
     return Case(
         source=run.index(leg, run.plan.staging).load(),
-        target=there,
-        after=there,  # only records are weighed here; what the index will be is the gate's to ask
+        target=run.index(leg, run.plan.release).load(),
         wheel_set=read_set(run.store, staged.set_id),
         stack=run.stack,
         kept=records.read(run.store, staged.set_id, trust=run.trust),

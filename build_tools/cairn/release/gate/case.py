@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from cairn.release.index import keys
 from cairn.release.index.generation import FileRef
 from cairn.release.index.snapshot import Snapshot
 from cairn.release.publish.mirror_lock import MirrorLock
+from cairn.release.publish.wheel_set import index_set, promotion
 from cairn.release.records import Kept
 from cairn.stack import Project, Stack
 from cairn.store import transfer
@@ -30,7 +32,6 @@ class Case:
     Attributes:
         source: the index that has the set.
         target: the index that is to have it.
-        after: `target` as it will be.
         wheel_set: the set.
         stack: the stack that it must be of, on its release line.
         kept: its test records, and what was said to them.
@@ -42,7 +43,6 @@ class Case:
 
     source: Snapshot
     target: Snapshot
-    after: Snapshot
     wheel_set: WheelSet
     stack: Stack
     kept: Kept = field(default_factory=Kept)
@@ -55,6 +55,12 @@ class Case:
     def store(self) -> Store:
         """Where both indexes live."""
         return self.source.index.store
+
+    @functools.cached_property
+    def after(self) -> Snapshot:
+        """`target` as it will be."""
+        entry = index_set(self.wheel_set)
+        return self.target.with_change(promotion(self.source, self.target, self.wheel_set, entry=entry))
 
     @property
     def for_cpu(self) -> bool:

@@ -16,7 +16,7 @@ from cairn.release.history import difference, yank
 from cairn.release.history.difference import Difference
 from cairn.release.index import keys
 from cairn.release.index.commit import commit
-from cairn.release.index.generation import FileEntry, FileRef, Generation, IndexSet, ProjectState
+from cairn.release.index.generation import FileEntry, Generation, IndexSet, ProjectState
 from cairn.release.index.snapshot import SET_FILE, Change, Index, Snapshot, missing, objects_of, read_set
 from cairn.store.age import keep_young
 from cairn.store.protocol import MissingKeyError, Store, sha256_of
@@ -92,43 +92,35 @@ def rollback(  # noqa: PLR0913 - each is one independent part of the request
         UsageError: `to` names no generation.
     """
     reason = difference.checked_reason(reason) if reason is not None else None
-    there = Index(store, index)
-    now_there = there.load()
-    if not now_there.exists:
-        raise missing(store, index)
-    past = _find(now_there, to)
+    present = Index(store, index).load()
+    past = _find(present, to)
+    why = f"to {past.number}: {reason}" if reason else f"to {past.number}"
     whole = Difference()
 
     def plan(now: Snapshot) -> Change:
         nonlocal whole
         change = _change(now, past, forget_yanks=forget_yanks)
         this = difference.between(now, change)
-        fresh = [ref for ref in this.back if ref not in whole.back]
-        if fresh:
-            on_step(f"reading {wording.count(fresh, 'file')} that would come back")
-        _refuse_damaged(past, fresh, this.back_sets)
+        _refuse_damaged(past, this, known=whole, on_step=on_step)
         # What a different writer brings while this one tries goes as well, and is to be named.
         whole = whole.joined(this)
         return change
 
-    change = plan(now_there)
+    change = plan(present)
+    number = present.generation.number + (not change.empty)
     if not dry_run:
-        why = f"to {past.number}: {reason}" if reason else f"to {past.number}"
         _keep_young(past, whole)
         if whole.gone and whole.back:
             on_step("bringing back what comes beside what goes")
-            commit(there, "rollback", lambda now: difference.without_losses(now, plan(now)), why=why)
-        after = commit(there, "rollback", plan, why=why)
-    number = now_there.generation.number + (not change.empty) if dry_run else after.generation.number
-    state = past.state
-    still = [set_id for set_id in _marked(now_there, past) if set_id in state.generation.sets]
+            commit(present.index, "rollback", lambda now: difference.without_losses(now, plan(now)), why=why)
+        number = commit(present.index, "rollback", plan, why=why).generation.number
     return Rollback(
         to=past.number,
-        to_when=state.generation.when,
+        to_when=past.state.generation.when,
         generation=number,
         changed=not change.empty,
         difference=whole,
-        still_yanked=() if forget_yanks else tuple(still),
+        still_yanked=() if forget_yanks else _marked(present, past),
     )
 
 
@@ -142,6 +134,8 @@ def _keep_young(past: _Past, difference: Difference) -> None:
 
 def _find(now: Snapshot, to: str) -> _Past:
     """The generation that a user names."""
+    if not now.exists:
+        raise missing(now.index.store, now.index.name)
     chain = now.index.chain(now)
     current = now.generation.number
     if _NUMBER.fullmatch(to):
@@ -238,18 +232,18 @@ def _with_yank_of_file(old: FileEntry, project: str, since: Sequence[Snapshot]) 
     return old
 
 
-def _marked(now: Snapshot, past: _Past) -> list[str]:
+def _marked(now: Snapshot, past: _Past) -> tuple[str, ...]:
     """The sets of a past state that were not yanked in it, and were when they were last in the index."""
     found, since = [], past.since(now)
     for set_id in past.state.set_ids:
         old = past.state.set(set_id)
         if old.yanked is None and _with_yank_of_set(old, since).yanked is not None:
             found.append(set_id)
-    return found
+    return tuple(found)
 
 
-def _refuse_damaged(past: _Past, refs: Sequence[FileRef], sets: Sequence[str]) -> None:
-    """What comes back must be in the store as it was.
+def _refuse_damaged(past: _Past, coming: Difference, *, known: Difference, on_step: Progress) -> None:
+    """What comes back must be in the store as it was; files of `known` were looked at before.
 
     Raises:
         StoreError: something is not; all of it is named.
@@ -263,10 +257,13 @@ def _refuse_damaged(past: _Past, refs: Sequence[FileRef], sets: Sequence[str]) -
         except MissingKeyError:
             return f"{key} is not in the store"
 
+    refs = [ref for ref in coming.back if ref not in known.back]
+    if refs:
+        on_step(f"reading {wording.count(refs, 'file')} that would come back")
     wanted = [pair for ref in refs for pair in objects_of(state.entry(ref)).items()]
     found = side_by_side(lambda pair: problem(*pair), wanted, jobs=_AT_ONCE)
     problems = [text for text in found if text]
-    for set_id in sets:
+    for set_id in coming.back_sets:
         try:
             read_set(store, set_id)
         except MissingKeyError:

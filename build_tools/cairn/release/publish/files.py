@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -95,21 +95,55 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
         dry_run: say what would be added, and write nothing.
         on_step: called with what is being done.
     """
-    dists = _each_once(dists)
-    _check(dists, build)
-    taken = now()
+    offer = _Offer(dists=_each_once(dists), build=build, entry=entry)
+    _check(offer.dists, build)
     published = Published(added=())
     attested: Mapping[str, Attested] = {}
 
     def plan(snapshot: Snapshot) -> Change:
         nonlocal published
+        change, published = offer.to(snapshot, attested)
+        return change
+
+    plan(index.load())  # what is refused is refused before anything is written
+    if not dry_run:
+        # Bytes before names: a page that names a file is only ever written when the file is there.
+        _put_files(index.store, offer.dists, on_step)
+        attested = before_commit()
+        commit(index, action, plan)
+    return published
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Offer:
+    """Distributions that an index is to have, all of them or none.
+
+    Attributes:
+        dists: each once.
+        build: what their versions belong to (`FileEntry.build`).
+        entry: the set that they are, where they are one.
+        taken: when they came, RFC 3339 in UTC.
+    """
+
+    dists: tuple[Dist, ...]
+    build: str
+    entry: IndexSet | None
+    taken: str = field(default_factory=now)
+
+    def to(self, snapshot: Snapshot, attested: Mapping[str, Attested]) -> tuple[Change, Published]:
+        """What makes an index have them, and what that adds to it.
+
+        Raises:
+            NameTakenError: a name is taken by other bytes, or a version by a different build.
+        """
         fresh: dict[str, list[FileEntry]] = collections.defaultdict(list)
-        already, taken_names = [], []
-        for item in dists:
+        already, taken_names, entry = [], [], self.entry
+        for item in self.dists:
             there = snapshot.project(item.name).file(item.path.name)
             if there is not None and there.sha256 != item.sha256:
                 taken_names.append(item.path.name)
-            wanted = _with_set(there or _entry(item, taken, build), entry, attested.get(item.path.name))
+            file = there or _entry(item, self.taken, self.build)
+            wanted = _with_set(file, entry, attested.get(item.path.name))
             if wanted != there:
                 fresh[item.name].append(wanted)
             else:
@@ -124,21 +158,12 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
                 f"{snapshot.index.name} cannot have these too: {'; '.join(second)}",
                 tip="build it again under a new version: pip would mix what was tested apart",
             )
-        published = Published(
-            added=tuple(file for name in sorted(fresh) for file in fresh[name]), already=tuple(already)
-        )
-        return Change(
+        change = Change(
             projects={name: snapshot.project(name).with_files(tuple(fresh[name])) for name in fresh},
             sets={entry.set_id: entry} if entry is not None and entry.set_id not in snapshot.set_ids else {},
         )
-
-    plan(index.load())  # what is refused is refused before anything is written
-    if not dry_run:
-        # Bytes before names: a page that names a file is only ever written when the file is there.
-        _put_files(index.store, dists, on_step)
-        attested = before_commit()
-        commit(index, action, plan)
-    return published
+        added = tuple(file for name in sorted(fresh) for file in fresh[name])
+        return change, Published(added=added, already=tuple(already))
 
 
 def _each_once(dists: Sequence[Dist]) -> tuple[Dist, ...]:

@@ -69,14 +69,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         )
     dists = _files_of(wheel_set, wheels)
     target = Index(store, index)
-    snapshot = target.load()
-    open_set = wheelset.with_requirements(wheel_set, requirements)
-    sealed = wheelset.seal(open_set, _closure(snapshot, open_set, dists))
-    if wheel_set.set_id not in (None, sealed.set_id):
-        raise StoreError(
-            f"{index} would give the set {wheel_set.id[:12]} a different closure than it was sealed with",
-            tip="build it again, or publish what it was sealed with",
-        )
+    sealed = _sealed(wheel_set, requirements, dists, target.load())
     entry = index_set(sealed)
 
     def write_set() -> Mapping[str, Attested]:
@@ -160,15 +153,26 @@ def promotion(
     )
 
 
-def _closure(snapshot: Snapshot, wheel_set: WheelSet, dists: Sequence[Dist]) -> tuple[ClosureFile, ...]:
+def _sealed(
+    wheel_set: WheelSet, requirements: Sequence[str], dists: Sequence[Dist], snapshot: Snapshot
+) -> WheelSet:
+    """The set with its closure, which an index must have; one that was sealed before must get the same."""
     platform = Platform(python=wheel_set.python, tag=wheel_set.platform)
-    found = closure(snapshot, roots=dists, requirements=wheel_set.requirements, platform=platform)
+    open_set = wheelset.with_requirements(wheel_set, requirements)
+    found = closure(snapshot, roots=dists, requirements=open_set.requirements, platform=platform)
     if found.missing:
         raise StoreError(
             f"{snapshot.index.name} lacks what the set needs: {'; '.join(map(str, found.missing))}",
             tip="publish it, or fetch it with cairn index mirror",
         )
-    return tuple(_closure_file(snapshot, ref) for ref in found.files)
+    sealed = wheelset.seal(open_set, tuple(_closure_file(snapshot, ref) for ref in found.files))
+    if wheel_set.set_id not in (None, sealed.set_id):
+        raise StoreError(
+            f"{snapshot.index.name} would give the set {wheel_set.id[:12]} a different closure than it was "
+            "sealed with",
+            tip="build it again, or publish what it was sealed with",
+        )
+    return sealed
 
 
 def _closure_file(snapshot: Snapshot, ref: FileRef) -> ClosureFile:
