@@ -68,7 +68,8 @@ def build(
         toolchain.require_host_compiler()
     log = running.log or request.output_dir / "logs" / f"{step.project.name}.log"
     if running.attempt > 1:  # what the first attempt says is not what the second one fails of
-        log.replace(log.with_suffix(f".{running.attempt - 1}.log"))
+        with contextlib.suppress(FileNotFoundError):
+            log.replace(log.with_suffix(f".{running.attempt - 1}.log"))
     files.write_text(log, "")
     request = dataclasses.replace(request, jobs=running.jobs)
     work = request.place_of(step.project)

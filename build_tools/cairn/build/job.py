@@ -31,6 +31,8 @@ from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack
 from cairn.wheels.metadata import rocm_version
 
+_LOCK_WAIT = 12 * 3600.0  # seconds; the other build may be at torch
+
 
 def plan_of(job: Job) -> plan.Plan:
     """What the job would build; nothing is installed.
@@ -245,6 +247,7 @@ def _for_cpu(job: Job) -> Job:
 def _alone(folder: Path) -> contextlib.AbstractContextManager[None]:
     return files.locked(
         folder / "build.lock",
+        timeout=_LOCK_WAIT,
         on_wait=lambda: console.current().info(f"waiting for another build that uses {folder}"),
     )
 

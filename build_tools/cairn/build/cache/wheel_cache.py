@@ -157,7 +157,7 @@ class WheelCache:
             identity: the key it was first built under, when `key` is a second key of the same wheel.
             project: the name of what was built.
             inputs: what the key is a digest of.
-            log: that of the build.
+            log: that of the build; without one where it is gone.
             replace: what this folder has under the key does not count any more.
             private: the key means nothing on other machines.
             check: see `get`.
@@ -166,8 +166,9 @@ class WheelCache:
             The wheel that counts, which is that of a different build where one was first.
         """
         with self.local.staging() as folder:
-            said = None if log is None else folder / "build.log"
-            if log is not None and said is not None:
+            said = None
+            if log is not None and log.is_file():  # someone may have tidied up during a build of hours
+                said = folder / "build.log"
                 files.copy(log, said)  # it is looked at twice, and may be added to meanwhile
             entry = CacheEntry(
                 key=key,

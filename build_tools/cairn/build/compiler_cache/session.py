@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 from cairn import files, platforms, process
 from cairn.build.compiler_cache import compilers, headers, launchers, programs, statistics
@@ -93,7 +94,7 @@ def _launching(wanted: Wanted, cache: Path) -> dict[str, str]:
         return {f"CMAKE_{lang}_COMPILER_LAUNCHER": str(cache) for lang in _LANGUAGES}
     given = wanted.variables
     hip_clang = compilers.hip_clang(given, wanted.sdk_root)
-    chosen = {name: given[name] for name in ("CC", "CXX") if name in given}
+    chosen = {name: _without_cache(given[name]) for name in ("CC", "CXX") if name in given}
     made = launchers.Launchers(
         folder=wanted.folder,
         program=wanted.program,
@@ -124,6 +125,15 @@ def _launching(wanted: Wanted, cache: Path) -> dict[str, str]:
         # hipcc calls clang by its path; since ROCm 7.13 it knows a launcher, which must not come twice.
         found["HIP_CLANG_PATH"] = str(made.hip_bin)
     return found
+
+
+def _without_cache(text: str) -> str:
+    """The value of `CC` or `CXX` without a cache of the user's in front, `ccache g++`.
+
+    It would keep what our scripts give it, which are new for each build, and never find anything again.
+    """
+    word, _, rest = text.strip().partition(" ")
+    return _without_cache(rest) if rest and Path(word).name in get_args(CompilerCache) else text
 
 
 def _named(chosen: Mapping[str, str]) -> dict[str, Path]:

@@ -39,6 +39,7 @@ def initialize():
 SOURCES = "sources"
 """The name of `edited` among the inputs of a build: it is in no key, and is kept to tell what changed."""
 
+_FIRST_TIME, _LAST_TIME = 315532800, 4354819198  # 1980-01-01 00:00:00 and 2107-12-31 23:59:58, in UTC
 _EDITED = 500  # files; hipify edits thousands in a tree that it does not commit
 # A file that `rocm_init_module` wrote, to the letter: earlier versions of Cairn left it in the tree.
 _OURS = re.compile(
@@ -93,12 +94,15 @@ def read_version(project: Project, checkout: Path) -> str | None:
 def commit_time(checkout: Path) -> int:
     """Seconds since 1970 of the upstream commit: two builds of it give every file in the wheel the same time.
 
+    Of a commit from before 1980 or after 2107, the nearest that a ZIP can hold (APPNOTE, 4.4.6).
+
     Raises:
         SourceError: the folder is not a git checkout, or has no commit.
     """
     for name in (UPSTREAM_TAG, "HEAD"):
         if command.succeeds(checkout, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"):
-            return int(command.run(checkout, "log", "-1", "--format=%ct", name).strip())
+            found = int(command.run(checkout, "log", "-1", "--format=%ct", name).strip())
+            return min(max(found, _FIRST_TIME), _LAST_TIME)
     raise SourceError(f"{checkout} has no commit", tip="check the project out again")
 
 

@@ -60,6 +60,7 @@ def add_develop(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--develop",
         "--editable",
+        type=arguments.nonempty,
         metavar="PROJECT|DIR",
         help="build this project in its checkout and install it from there, to be edited",
     )

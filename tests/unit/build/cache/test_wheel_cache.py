@@ -43,6 +43,12 @@ def machine(tmp_path: Path, shared: Store) -> Callable[..., cache.WheelCache]:
     return make
 
 
+def test_a_wheel_is_kept_though_its_log_is_gone(tmp_path: Path, wheel: Path) -> None:
+    put = cache.open_cache(tmp_path / "cache").put(KEY, wheel, seconds=1, log=tmp_path / "logs" / "a.log")
+    assert put.entry.log_sha256 is None
+    assert cache.open_cache(tmp_path / "cache").get(KEY) is not None
+
+
 @pytest.mark.parametrize("lie", [{"identity": OTHER}, {"file_name": "..-1-py3-none-any.whl"}])
 def test_an_entry_that_lies_is_removed_and_those_beside_it_are_found(
     machine: Callable[..., cache.WheelCache], shared: Store, wheel: Path, lie: dict[str, str]

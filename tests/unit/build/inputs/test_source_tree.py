@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import types
@@ -46,6 +47,17 @@ def test_what_a_build_rewrites_is_no_edit(checkout: Path) -> None:
         assert source_tree.edits(checkout) != before
     assert source_tree.edits(checkout) == before
     assert all((checkout / name).read_text() == "as committed\n" for name in TRACKED)
+
+
+@pytest.mark.parametrize(
+    ("date", "epoch"),
+    [("@86400 +0000", 315532800), ("@1700000000 +0200", 1700000000), ("@9999999999 +0000", 4354819198)],
+)
+def test_a_commit_of_any_time_has_one_that_a_wheel_can_have(checkout: Path, date: str, epoch: int) -> None:
+    env = {**os.environ, "GIT_COMMITTER_DATE": date}
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "two"]
+    subprocess.run(git, cwd=checkout, env=env, check=True)
+    assert source_tree.commit_time(checkout) == epoch
 
 
 def test_an_edit_in_a_submodule_is_one(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
