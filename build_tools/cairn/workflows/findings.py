@@ -42,10 +42,13 @@ class Rule(enum.Enum):
     )
     CONTINUE_ON_ERROR = (
         "continue-on-error",
-        "a job or step before a promotion that counts as passed when it fails",
         (
-            "take `continue-on-error` out, and give the steps behind it that must run an `if: ${{ "
-            "!cancelled() }}`"
+            "a job or step before a promotion that counts as passed when it fails, also by `|| true` behind "
+            "a command of Cairn or pytest"
+        ),
+        (
+            "take `continue-on-error`, or `|| true`, out, and give the steps behind it that must run an `if: "
+            "${{ !cancelled() }}`"
         ),
     )
     CANCEL_IN_PROGRESS = (

@@ -62,11 +62,13 @@ class Command:
         line: of the script; the first is 0.
         words: the program and its arguments, without quotes.
         loose: which words are nothing but a value without quotes, which may be no word, or several.
+        alternative: the command runs where the one before it failed (`||`).
     """
 
     line: int
     words: tuple[str, ...]
     loose: frozenset[int] = frozenset()
+    alternative: bool = False
 
 
 def commands(script: str, *, program: str = "bash") -> Iterator[Command]:
@@ -75,7 +77,7 @@ def commands(script: str, *, program: str = "bash") -> Iterator[Command]:
     text = _with_values(script, program)
     words: list[tuple[str, bool]] = []
     line = started = at = 0
-    skip_target = False  # the word behind `>` is a file
+    skip_target = alternative = False  # the word behind `>` is a file
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:  # a quote that does not end
@@ -89,11 +91,13 @@ def commands(script: str, *, program: str = "bash") -> Iterator[Command]:
         elif kind == "redirection":
             skip_target = not found[-1:].isdigit() and not found.endswith("-")
         elif kind == "end":
-            yield from _command(words, started)
+            yield from _command(words, started, alternative=alternative)
+            # A new line behind `||` goes on with it.
+            alternative = found == "||" or (alternative and not words)
             words = []
         line += found.count("\n") + found.count("\r")
         at = match.end()
-    yield from _command(words, started)
+    yield from _command(words, started, alternative=alternative)
 
 
 def _with_values(script: str, program: str) -> str:
@@ -139,11 +143,11 @@ def _unquoted(word: str) -> str:
     return _QUOTED.sub(lambda m: m["single"] or m["double"] or m["escaped"] or "", word)
 
 
-def _command(words: Sequence[tuple[str, bool]], line: int) -> Iterator[Command]:
+def _command(words: Sequence[tuple[str, bool]], line: int, *, alternative: bool) -> Iterator[Command]:
     begin = 0
     while begin < len(words) and (words[begin][0] in _BEFORE or _ASSIGNMENT.match(words[begin][0])):
         begin += 1
     rest = words[begin:]
     if rest:
         loose = frozenset(number for number, (_, loose) in enumerate(rest) if loose)
-        yield Command(line=line, words=tuple(word for word, _ in rest), loose=loose)
+        yield Command(line=line, words=tuple(word for word, _ in rest), loose=loose, alternative=alternative)

@@ -85,6 +85,8 @@ ONE_FAULT = [
         ("    needs: plan\n", "    needs: plan\n    continue-on-error: ${{ matrix.expect_failure }}\n"),
         "the job build is before a promotion",
     ),
+    ("continue-on-error", ("--output-dir out\n", "--output-dir out || true\n"), "may fail unseen"),
+    ("continue-on-error", ("--output-dir out\n", "--output-dir out ||\n            :\n"), "may fail unseen"),
     # Concurrency, time, expressions.
     ("cancel-in-progress", ("cancel-in-progress: false", "cancel-in-progress: true"), "the next run cancels"),
     (
@@ -111,6 +113,8 @@ ONE_FAULT = [
         (MATRIX_RUN, "run: python external-builds/pytorch/build_prod_wheels.py build --outputdir x"),
         "unknown option --outputdir",
     ),
+    ("command-line", (MATRIX_RUN, "run: uv run cairn ci lint --jsn"), "did you mean --json?"),
+    ("command-line", (MATRIX_RUN, "run: python3.12 build_tools/fetch_artifacts.py --runid 7"), "--run-id"),
     ("command-line", (MATRIX_RUN, "run: python -X utf8 -m cairn ci lint --jsn"), "did you mean --json?"),
     # Actions, matrices, artifacts.
     ("unpinned-action", (CHECKOUT, "uses: actions/checkout@v7"), "is not pinned by a full commit hash"),
@@ -161,6 +165,22 @@ def test_a_planted_fault_is_found(tmp_path: Path, rule: str, change: tuple[str, 
     assert said in " ".join(finding.message for finding in found) + " ".join(
         finding.advice for finding in found
     )
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "|| exit 1",
+        "|| echo oh && exit 1",
+        "|| { cat log; exit 1; }",
+        "&& echo good",
+        "| tee log",
+        "|| [ $? = 3 ]",
+        "; true",
+    ],
+)
+def test_an_alternative_that_fails_too_hides_nothing(tmp_path: Path, end: str) -> None:
+    assert _lint(tmp_path, ("--output-dir out\n", f"--output-dir out {end}\n")) == ()
 
 
 SECRET = ("          TARGETS: ${{ matrix.targets }}\n", "          KEY: ${{ secrets.AWS_KEY }}\n")

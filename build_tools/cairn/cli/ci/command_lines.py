@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import functools
 import io
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -25,7 +26,7 @@ _PATHS = (
 )
 """Types that ask what is on this machine, which says nothing of the one that runs the workflow."""
 
-_PYTHONS = ("python", "python3", "py", VALUE)
+_PYTHON = re.compile(rf"python[0-9.]*|py|{VALUE}")
 
 
 class _Refusal(console.Console):
@@ -78,7 +79,9 @@ def _ours(words: Sequence[str]) -> tuple[str, Sequence[str]] | None:
     name = _name(words[0])
     if name in _parsers():
         return name, words[1:]
-    if name not in _PYTHONS:
+    if words[:2] == ("uv", "run") and len(words) > 2 and not words[2].startswith("-"):  # noqa: PLR2004 - `uv run`
+        return _ours(words[2:])
+    if not _PYTHON.fullmatch(name):
         return None
     rest = list(words[1:])
     while rest and rest[0].startswith("-") and rest[0] != "-m":
@@ -103,6 +106,7 @@ def _cairn() -> argparse.ArgumentParser:
 
 
 _SCRIPTS = (
+    *("fetch_artifacts.py", "build_python_packages.py"),
     *("build_prod_wheels.py", "checkout_from_manifest.py", "run_pytorch_smoke_tests.py"),
     *("patch_fat_wheel.py", "windows_patch_fat_wheel.py"),
     *(f"pytorch_{project}_repo.py" for project in ("torch", "audio", "vision", "triton", "apex")),
@@ -114,7 +118,9 @@ def _script(name: str) -> argparse.ArgumentParser:
     from cairn import stack
     from cairn.cli.upstream import (
         build_prod_wheels,
+        build_python_packages,
         checkout_from_manifest,
+        fetch_artifacts,
         patch_fat_wheel,
         pytorch_repo,
         run_pytorch_smoke_tests,
@@ -124,6 +130,10 @@ def _script(name: str) -> argparse.ArgumentParser:
     if name == "build_prod_wheels.py":
         projects = stack.load(path.parent).projects if (path.parent / stack.FILE).is_file() else ()
         parser = build_prod_wheels._parser(path, projects)  # noqa: SLF001 - of this room
+    elif name == "fetch_artifacts.py":
+        parser = fetch_artifacts._parser(path)  # noqa: SLF001
+    elif name == "build_python_packages.py":
+        parser = build_python_packages._parser(path)  # noqa: SLF001
     elif name == "checkout_from_manifest.py":
         parser = checkout_from_manifest._parser(path)  # noqa: SLF001
     elif name == "run_pytorch_smoke_tests.py":

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 from cairn.workflows import promotions, runs
 from cairn.workflows.expressions import EVERY_OTHER, UNKNOWN
 from cairn.workflows.findings import Finding, Rule
 from cairn.workflows.workflow import Job, Step, Workflow
+
+_OURS = {"cairn", "pytest"}
+_SUCCEED = (":", "true", "echo", "printf")
+_FAIL = ("exit", "false", "return")
 
 
 def check(workflow: Workflow) -> Iterator[Finding]:
@@ -100,6 +105,21 @@ def _continues(job: Job, *, is_before: bool, promotes: bool) -> Iterator[Finding
             if inner.continues:
                 said = f"the step {inner.name!r} is before a promotion and counts as passed when it fails"
                 yield _continued(inner, said)
+            if _swallows(inner):
+                said = f"the step {inner.name!r} is before a promotion, and a command of it may fail unseen"
+                node = inner.node.get("run") or inner.node
+                yield Finding(rule=Rule.CONTINUE_ON_ERROR, file=inner.file, line=node.line, message=said)
+
+
+def _swallows(step: Step) -> bool:
+    """Whether one of our commands, or of pytest's, is followed by `|| true` or the like."""
+    found = list(step.commands())
+    for number, (before, command) in enumerate(itertools.pairwise(found), start=2):
+        named = {word.rpartition("/")[2] for word in before.words[:3]}  # `cairn …`, `python -m pytest …`
+        fails = any(after.words[0] in _FAIL for after in found[number : number + 1])  # `|| echo oh && exit 1`
+        if command.alternative and command.words[0] in _SUCCEED and not fails and named & _OURS:
+            return True
+    return False
 
 
 def _continued(of: Job | Step, message: str) -> Finding:
