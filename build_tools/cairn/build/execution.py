@@ -73,8 +73,9 @@ def run_all(
     tasks = tasks_of(plans, labels)
     graph = graph_of(tasks, durations.read(record))
     resumed = _finished(folder / events.FILE_NAME) if first.run.resume else frozenset()
+    _, free = platforms.here.memory() or (None, None)
     options = engine.Options(
-        limits=policy.Limits(cores=first.jobs, memory=first.run.max_memory or platforms.here.memory_free()),
+        limits=policy.Limits(cores=first.jobs, memory=first.run.max_memory or free),
         keep_going=first.run.keep_going,
         time_limit=first.run.time_limit,
         events=folder / events.FILE_NAME,

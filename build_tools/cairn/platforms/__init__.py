@@ -58,8 +58,12 @@ class System(Protocol):
         """Have what starts in this block end with us, however we end: also by a kill that we do not see."""
         ...
 
-    def memory_free(self) -> int | None:
-        """Bytes of memory that programs can still have before others are killed; None where no one knows."""
+    def memory(self, root: Path = Path("/")) -> tuple[int, int] | None:
+        """Bytes of memory, and those that programs can still have before others are killed.
+
+        Of the machine, or of the container that is given less; None where no one knows. `root` is where
+        Linux's own files are.
+        """
         ...
 
     def programs_of(self, environment: Path) -> Path:

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import platform
+import re
 import signal
 import stat
 import subprocess
@@ -137,23 +138,30 @@ def guarding() -> Iterator[None]:
         own.leave()
 
 
-def memory_free() -> int | None:
-    """See `System.memory_free`: of the machine, and of what our control group leaves us (cgroups(7))."""
-    found: list[int] = []
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+def memory(root: Path = Path("/")) -> tuple[int, int] | None:
+    """See `System.memory`: of the machine, or of what our control group is given (proc(5), cgroups(7))."""
+    found = dict(re.findall(r"^(\w+): +(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE))
+    if "MemTotal" not in found or "MemAvailable" not in found:
+        return None
+    total, free = int(found["MemTotal"]) * 1024, int(found["MemAvailable"]) * 1024
+    group = root / "sys/fs/cgroup"
     for limit, used in (
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
     ):
-        with contextlib.suppress(OSError, ValueError):  # no such file, or `max`
-            root = Path("/sys/fs/cgroup")
-            left = int((root / limit).read_text(encoding="ascii")) - int(
-                (root / used).read_text(encoding="ascii")
-            )
-            found.append(max(0, left))
-    return min(found, default=None)
+        most, now = _text(group / limit).strip(), _text(group / used).strip()
+        if most.isdecimal() and int(most) < total:  # `max`, or a number beyond all memory, is none
+            left = int(most) - (int(now) if now.isdecimal() else 0)
+            return int(most), max(0, min(free, left))
+    return total, free
+
+
+def _text(path: Path) -> str:
+    """A file of the system's; empty where it is not there, or hidden from a container."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def programs_of(environment: Path) -> Path:

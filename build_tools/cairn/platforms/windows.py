@@ -80,8 +80,8 @@ def guarding() -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
-def memory_free() -> int | None:
-    """See `System.memory_free`: GlobalMemoryStatusEx would tell, and cannot be tried here."""
+def memory(root: Path = Path("/")) -> tuple[int, int] | None:  # noqa: ARG001 - Linux alone has such files
+    """See `System.memory`: GlobalMemoryStatusEx would tell, and cannot be tried here."""
     return None
 
 

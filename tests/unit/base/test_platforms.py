@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,48 @@ def test_every_module_can_be_imported_without_what_windows_lacks() -> None:
     done = subprocess.run([sys.executable, "-c", _ABSENT], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 200
+
+
+MEMORY = "MemTotal:       16000000 kB\nMemFree: 1 kB\nMemAvailable:   12000000 kB\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, None),
+        ({"proc/meminfo": "MemTotal: 16000000 kB\n"}, None),
+        ({"proc/meminfo": MEMORY}, (16384000000, 12288000000)),
+        ({"proc/meminfo": MEMORY, "sys/fs/cgroup/memory.max": "max\n"}, (16384000000, 12288000000)),
+        (
+            {
+                "proc/meminfo": MEMORY,
+                "sys/fs/cgroup/memory.max": "4000000000\n",
+                "sys/fs/cgroup/memory.current": "1000000000\n",
+            },
+            (4000000000, 3000000000),
+        ),
+        (
+            {
+                "proc/meminfo": MEMORY,
+                "sys/fs/cgroup/memory.max": "4000000000\n",
+                "sys/fs/cgroup/memory.current": "4000000001\n",
+            },
+            (4000000000, 0),
+        ),
+        ({"proc/meminfo": MEMORY, "sys/fs/cgroup/memory.max": "4000000000\n"}, (4000000000, 4000000000)),
+        (
+            {
+                "proc/meminfo": MEMORY,
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+                "sys/fs/cgroup/memory/memory.usage_in_bytes": "1\n",
+            },
+            (16384000000, 12288000000),
+        ),
+    ],
+)
+def test_memory(tmp_path: Path, files: Mapping[str, str], expected: tuple[int, int] | None) -> None:
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert posix.memory(tmp_path) == expected

@@ -43,7 +43,7 @@ def here(
     """
     variables = os.environ if environment is None else environment
     release = _os_release(root)
-    memory, free = _memory(root)
+    memory, free = platforms.here.memory(root) or (None, None)
     kind = _system()
     return Machine(
         system=kind,
@@ -121,22 +121,6 @@ def _cores(root: Path) -> int:
     if quota.isdecimal() and period.isdecimal() and int(period):
         return max(1, min(allowed, int(quota) // int(period)))
     return allowed
-
-
-def _memory(root: Path) -> tuple[int | None, int | None]:
-    """Bytes of memory, and those that are free: of the machine, or of a container that is given less."""
-    found = dict(re.findall(r"^(\w+): +(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE))
-    if "MemTotal" not in found or "MemAvailable" not in found:
-        return None, None
-    total, free = int(found["MemTotal"]) * 1024, int(found["MemAvailable"]) * 1024
-    for limit, used in (
-        ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current"),
-        ("sys/fs/cgroup/memory/memory.limit_in_bytes", "sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ):
-        most, now = _text(root / limit).strip(), _text(root / used).strip()
-        if most.isdecimal() and int(most) < total:  # `max`, or a number beyond all memory, is none
-            return int(most), min(free, int(most) - int(now or 0))
-    return total, free
 
 
 def _open_files() -> tuple[int, int] | None:

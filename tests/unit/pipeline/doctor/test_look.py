@@ -120,37 +120,6 @@ def test_containers(
     assert look._container(tree(tmp_path, files), variables) == expected
 
 
-MEMORY = "MemTotal:       16000000 kB\nMemFree: 1 kB\nMemAvailable:   12000000 kB\n"
-
-
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({}, (None, None)),
-        ({"proc/meminfo": MEMORY}, (16384000000, 12288000000)),
-        ({"proc/meminfo": MEMORY, "sys/fs/cgroup/memory.max": "max\n"}, (16384000000, 12288000000)),
-        (
-            {
-                "proc/meminfo": MEMORY,
-                "sys/fs/cgroup/memory.max": "4000000000\n",
-                "sys/fs/cgroup/memory.current": "1000000000\n",
-            },
-            (4000000000, 3000000000),
-        ),
-        (
-            {
-                "proc/meminfo": MEMORY,
-                "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-                "sys/fs/cgroup/memory/memory.usage_in_bytes": "1\n",
-            },
-            (16384000000, 12288000000),
-        ),
-    ],
-)
-def test_memory(tmp_path: Path, files: Mapping[str, str], expected: tuple[int | None, int | None]) -> None:
-    assert look._memory(tree(tmp_path, files)) == expected
-
-
 def test_cores_of_a_container(tmp_path: Path) -> None:
     all_of_them = len(os.sched_getaffinity(0))
     assert look._cores(tmp_path) == all_of_them
