@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from installer.sources import WheelFile
 
+from cairn.build.engine import events
 from cairn.release.index import keys
 from cairn.release.serve import server as serve_server
 from cairn.store import folder as store_folder
@@ -200,6 +201,9 @@ def test_a_second_run_builds_nothing_and_changes_nothing(trail: Trail) -> None:
     assert {p: p.stat().st_mtime_ns for p in trail.wheels} == before
     assert "✓ build" not in done.stderr
     assert {"smoke-test the installed wheels", "install from the release index"} <= set(answer["kept"])
+    log = events.last_run(trail.work / "wheels" / "events.jsonl")
+    assert {event.ending for event in log if isinstance(event, events.StepEnded)} == {"kept"}
+    assert not [event for event in log if isinstance(event, events.ProgramStarted)]
     assert answer["record"] == trail.answer["record"]
     assert answer["demands"] == trail.answer["demands"]
     assert "[11/12] ! pass the gate and promote" in done.stderr
@@ -260,6 +264,32 @@ def test_an_edit_rebuilds_what_it_touches_and_what_depends_on_it(trail: Trail, t
     steps = json.loads(done.stdout)["steps"]
     actions = {step["project"]: step["action"] for step in steps if step["kind"] == "build"}
     assert actions == {"triton": "cached", "torch": "build", "audio": "build", "vision": "build"}
+
+
+def test_one_file_of_vision_rebuilds_vision_and_nothing_else(trail: Trail, tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    shutil.copytree(trail.work / "src", source, symlinks=True)
+    with (source / "pytorch_vision" / "torchvision" / "csrc" / "vision.cpp").open("a") as file:
+        file.write("// an edit\n")
+    places = ("--stack", SAMPLE, "--root-checkout-dir", source, "--env-dir", trail.work / "envs")
+    command = ("build", *places, "--output-dir", tmp_path / "out", "--targets", "gfx942,gfx1100")
+    done = cairn(*command, env=trail.same_environment())
+    assert done.returncode == 0, done.stderr
+    log = events.last_run(tmp_path / "out" / "events.jsonl")
+    endings = {event.step: event.ending for event in log if isinstance(event, events.StepEnded)}
+    assert endings == {
+        "build triton": "kept",
+        "build torch": "kept",
+        "build audio": "kept",
+        "build vision": "done",
+    }
+    assert {event.step for event in log if isinstance(event, events.ProgramStarted)} == {"build vision"}
+    # And with nothing changed, there is nothing to start: no compiler, no pip.
+    again = cairn(*command, env=trail.same_environment())
+    assert again.returncode == 0, again.stderr
+    log = events.last_run(tmp_path / "out" / "events.jsonl")
+    assert {event.ending for event in log if isinstance(event, events.StepEnded)} == {"kept"}
+    assert not [event for event in log if isinstance(event, events.ProgramStarted)]
 
 
 def test_an_interrupt_leaves_nothing_half_written_and_the_next_run_carries_on(

@@ -27,6 +27,10 @@ from cairn.sources.git.repository import root_at
 from cairn.sources.worktree import contents
 from cairn.stack import Project
 
+FINISHING = 1
+"""Counted up with each change of what `cairn.build.postprocess` makes of a wheel: it is in every key, and not
+among the settings that tell build folders apart. So wheels are made again, and nothing is compiled for it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BuildStep:
@@ -236,6 +240,7 @@ def keys_of(
         "unseen": seen.foreign,
         "upstream": upstream,  # the wheel's bill of materials names both
         "needs": dict(needs),
+        **({"finishing": FINISHING} if FINISHING > 1 else {}),  # keys from before it was counted still hold
     }
     clean = cache.key_of(inputs)
     own = clean if seen.start is None else cache.key_of({"clean": clean, "start": seen.start})

@@ -96,6 +96,17 @@ def test_what_packs_wheels_is_named_in_manifests_and_is_no_reason_to_build_again
     assert re.fullmatch(r"(isal|zlib_ng|zlib) \d+\.\d+.*", frozen["deflate"])
 
 
+def test_a_new_way_of_finishing_wheels_makes_them_again_from_what_was_compiled(
+    request_for: MakeRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = request_for(a="")
+    (before,) = plan.make(request).steps
+    monkeypatch.setattr(plan, "FINISHING", plan.FINISHING + 1)
+    (after,) = plan.make(request).steps
+    assert after.key != before.key
+    assert after.flavour == before.flavour  # it goes on with the build folder that is there
+
+
 def test_where_the_sources_come_from_is_in_the_key_unless_it_is_a_folder_of_this_machine(
     request_for: MakeRequest,
 ) -> None:

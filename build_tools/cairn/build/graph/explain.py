@@ -31,6 +31,7 @@ _SAID = {
     "build_env": "variables of --build-env changed",
     "environment": "its variables in stack.toml changed",
     "upstream": "a different upstream commit",
+    "finishing": "Cairn repairs, lists and verifies wheels in a new way",
 }
 _STACK = "what stack.toml says of it changed"
 
