@@ -12,7 +12,6 @@ from cairn.build.model import BuildRequest
 from cairn.errors import WheelError
 from cairn.stack import Project
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.verify import Expectation, verify
 
 
 def check_of(project: Project, request: BuildRequest) -> Check:
@@ -23,6 +22,8 @@ def check_of(project: Project, request: BuildRequest) -> Check:
     """
 
     def check(wheel: Path) -> None:
+        from cairn.wheels.verify import Expectation, verify  # noqa: PLC0415 - see `cairn.build.job`
+
         name = wheel_info.parse_file_name(wheel.name)
         if name.distribution != canonicalize_name(project.distribution):
             raise WheelError(f"{wheel.name} is not a wheel of {project.distribution}")

@@ -23,8 +23,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import requests
-
 from cairn import datafile, files
 from cairn.build.inputs import variables
 from cairn.build.model import BuildRequest
@@ -175,6 +173,8 @@ def _save(pinned: Pinned, target: Path) -> None:
         NetworkError: there is no answer, or not all of it.
         SourceError: there is no such file.
     """
+    import requests  # noqa: PLC0415 - what this module says of downloads is asked for in every run
+
     what = f"{pinned.name}, which the build of {pinned.project} needs, cannot be fetched"
     try:
         if pinned.url.startswith("file:"):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import files, platforms
-from cairn.build import build_project, plan
+from cairn.build import plan
 from cairn.build.cached_wheel import check_of
 from cairn.build.engine import durations, events, policy
 from cairn.build.engine import run as engine
@@ -223,6 +223,8 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
         which = "cache that machines share" if hit.origin == "shared" else "cache"
         running.keep(f"nothing changed, wheel taken from the {which}")
     else:
+        from cairn.build import build_project  # noqa: PLC0415 - see `cairn.build.job`
+
         run.trees.add(step.checkout)
         try:
             with console.current().stage(task.name) as stage:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cairn import files
 from cairn import targets as gpu
-from cairn.build import backend, execution, outputs, plan, preflight, rocm_sdk, variants
+from cairn.build import execution, outputs, plan, preflight, rocm_sdk, variants
 from cairn.build.inputs import overrides
 from cairn.build.model import (
     BuildRequest,
@@ -142,7 +142,11 @@ def _build_all(
         if job.frozen is not None:
             outputs.refuse_other_manifest(job.frozen, request)
     plans = plan.make_all(requests)
-    backend.require_resolvable(plans)
+    if any(step.hit is None for each in plans for step in each.steps):
+        # The modules that build are loaded where something is built: it takes longer than all else here.
+        from cairn.build import backend  # noqa: PLC0415
+
+        backend.require_resolvable(plans)
 
     @functools.cache
     def manifests() -> tuple[Manifest, ...]:

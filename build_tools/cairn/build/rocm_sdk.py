@@ -22,7 +22,6 @@ from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageErr
 from cairn.interpreters import Interpreter
 from cairn.output import Progress
 from cairn.rocm import install as rocm
-from cairn.rocm import package
 from cairn.stack import Sdk, Stack
 from cairn.venv import PackageSource
 
@@ -81,6 +80,8 @@ def make(
         PrerequisiteError: the machine lacks what the SDK is made of.
         ProcessError: the `build` command failed.
     """
+    from cairn.rocm import package  # noqa: PLC0415 - only a stack that brings its SDK needs it
+
     sdk, packages, version = recipe(stack)
     inputs = {
         "machine": _of_machine(stack, sdk),
