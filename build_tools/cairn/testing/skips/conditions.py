@@ -1,0 +1,138 @@
+"""When an entry of skip-tests applies, and whether two of them may apply to the same run."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from cairn import datafile, targets
+from cairn.errors import UsageError
+from cairn.output import wording
+
+Platform = Literal["linux", "windows"]
+
+
+class When(datafile.Value):
+    """Conditions, all of which must hold; one that is left out always does.
+
+    Attributes:
+        family: families of targets: the run is on a GPU of one of them.
+        target: targets, or wildcards such as gfx94X, likewise; `cpu` for runs without a GPU.
+        platform: operating systems.
+        torch: versions of torch, as PEP 440 writes ranges. They are compared by their release alone: 2.13.0a0
+            and 2.13.0+rocm7.10 are 2.13.0.
+        python: versions of Python, likewise.
+    """
+
+    family: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+    platform: tuple[Platform, ...] = ()
+    torch: str = ""
+    python: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFacts:
+    """What is known of a run; None is not known, and any condition on it may hold.
+
+    Attributes:
+        targets: those of the GPUs that tests may use, or `cpu`.
+        platform: the operating system.
+        torch: the version of torch.
+        python: the version of Python.
+    """
+
+    targets: tuple[str, ...] | None = None
+    platform: str | None = None
+    torch: str | None = None
+    python: str | None = None
+
+
+def check(when: When) -> None:
+    """Refuse conditions that cannot be meant.
+
+    Raises:
+        UsageError: an unknown family or target, or a range of versions that is none.
+    """
+    for name in when.family:
+        if name not in targets.families():
+            tip = wording.did_you_mean(name, targets.families(), what="the families are")
+            raise UsageError(f"unknown family {name!r}", tip=tip)
+    _expand(when.target)
+    for text in (when.torch, when.python):
+        try:
+            SpecifierSet(text)
+        except InvalidSpecifier as error:
+            raise UsageError(
+                f"{text!r} is not a range of versions", tip="it is written like >=2.12,<2.14 or ==2.13.*"
+            ) from error
+
+
+def applies(when: When, facts: RunFacts) -> bool:
+    """Whether the conditions hold for a run, as far as is known of it."""
+    processors = None if facts.targets is None else _processors(facts.targets)
+    return (
+        (processors is None or all(not wanted.isdisjoint(processors) for wanted in _wanted(when)))
+        and (facts.platform is None or not when.platform or facts.platform in when.platform)
+        and (facts.torch is None or _contains(when.torch, facts.torch))
+        and (facts.python is None or _contains(when.python, facts.python))
+    )
+
+
+def may_coincide(one: When, other: When) -> bool:
+    """Whether there may be a run to which both apply."""
+    wanted = [*_wanted(one), *_wanted(other)]
+    return (
+        (not wanted or bool(frozenset.intersection(*wanted)))
+        and (not one.platform or not other.platform or not set(one.platform).isdisjoint(other.platform))
+        and _ranges_meet(one.torch, other.torch)
+        and _ranges_meet(one.python, other.python)
+    )
+
+
+def release_of(version: str) -> str:
+    """The release of a version: 2.13.0 of 2.13.0a0+gitabc.
+
+    Raises:
+        UsageError: it is not a version.
+    """
+    try:
+        return Version(version).base_version
+    except InvalidVersion as error:
+        raise UsageError(f"{version!r} is not a version", tip="it is written like 2.13 or 3.12.4") from error
+
+
+def _wanted(when: When) -> list[frozenset[str]]:
+    """The processors of each of the two conditions on GPUs, where there is one."""
+    families = frozenset(itertools.chain.from_iterable(targets.families()[name] for name in when.family))
+    return [wanted for wanted in (families, _processors(_expand(when.target))) if wanted]
+
+
+def _expand(names: Iterable[str]) -> tuple[str, ...]:
+    # `parse_targets` refuses `cpu` beside others, as no wheel is for both; a condition may name both.
+    return tuple(itertools.chain.from_iterable(targets.parse_targets(name, unbuilt=True) for name in names))
+
+
+def _processors(names: Iterable[str]) -> frozenset[str]:
+    return frozenset(name.partition(":")[0] for name in names)
+
+
+def _contains(versions: str, version: str) -> bool:
+    return SpecifierSet(versions).contains(release_of(version), prereleases=True)
+
+
+def _ranges_meet(one: str, other: str) -> bool:
+    """Whether there is a version in both ranges.
+
+    What two ranges have in common begins at an end of one of them, right behind one, or at no end at all: it
+    is enough to try those.
+    """
+    both = SpecifierSet(",".join(filter(None, (one, other))))
+    ends = [specifier.version.removesuffix(".*") for specifier in both]
+    tried = ["0", *ends, *(f"{end}.0.0.0.1" for end in ends)]
+    return any(both.contains(version, prereleases=True) for version in tried)

@@ -1,0 +1,189 @@
+"""TheRock's lists of skips: external-builds/pytorch/skip_tests/*.py, read as data and never run.
+
+    skip_tests = {"common": {"cuda": ["test_streams", …]}, "windows": …, "gfx94": …}
+
+A section is `common`, an operating system, or what the names of targets contain; below it, names of tests are
+filed under modules. Comments above a name say why. `generic.py` is for all versions of torch,
+`pytorch_2.13.py` for one.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import get_args
+
+from cairn import targets
+from cairn.errors import UsageError
+from cairn.testing.skips.conditions import Platform, When
+from cairn.testing.skips.importing.model import Listed, Wanted
+
+_VARIABLE = "skip_tests"
+_VERSION = re.compile(r"pytorch_([0-9]+\.[0-9]+)\.py")
+_ADDRESS = re.compile(r"https?://[^\s)>,]+")
+_SHAPE = 'a list has skip_tests = {"common": {"cuda": ["test_streams"]}}'
+_MOST_REASON = 300  # characters
+_RULE = re.compile(r"\W*")  # a line of dashes
+_COMMENTED_OUT = re.compile(r"""["'].*["'],?""")
+
+
+def read(path: Path) -> Listed:
+    """Read a list.
+
+    Raises:
+        UsageError: it is not Python, has no such dictionary, or has anything but texts in it.
+    """
+    reader = _Reader(path)
+    return Listed(wanted=tuple(reader.wanted()), remarks=tuple(reader.remarks))
+
+
+@dataclass
+class _Reader:
+    path: Path
+    remarks: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        version = _VERSION.fullmatch(self.path.name)
+        self.torch = f"=={version[1]}.*" if version else ""
+        if not version and self.path.name != "generic.py":
+            raise UsageError(
+                f"{self.path.name} does not say which version of torch it is for",
+                tip="call it generic.py, or pytorch_2.13.py",
+            )
+        try:
+            text = self.path.read_bytes().decode()
+            self.tree = ast.parse(text)
+            self.tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+        # `ast` raises the last two of expressions that are nested too deep.
+        except (OSError, ValueError, SyntaxError, tokenize.TokenError, RecursionError, MemoryError) as error:
+            raise UsageError(f"{self.path} cannot be read as Python: {error}", tip=_SHAPE) from error
+        self.comments = {t.start[0]: t.string[1:].strip() for t in self.tokens if t.type == tokenize.COMMENT}
+        self.only_comment = self._lines_of_comments()
+
+    def wanted(self) -> Iterator[Wanted]:
+        """The names, with the conditions of their sections."""
+        for section, modules in self._pairs(self._dictionary()):
+            when = self._when(section)
+            for module, names in self._pairs(modules):
+                yield from self._names(names, module, when)
+
+    def _names(self, node: ast.expr, module: str, when: When) -> Iterator[Wanted]:
+        if not isinstance(node, (ast.List, ast.Set, ast.Tuple)):
+            raise self._not_data(node)
+        heading: list[str] = []
+        for element in node.elts:
+            if not (isinstance(element, ast.Constant) and isinstance(element.value, str) and element.value):
+                raise self._not_data(element)
+            strings = self._strings(element, element.value)
+            if len(strings) > 1:
+                self.remarks.append(
+                    f"{self._place(element)}: no comma between {' and '.join(map(repr, strings))}: Python "
+                    "joins them into one name, and skips neither; both are taken"
+                )
+            # A comment above heads the names up to the next one, a comment beside is of one name.
+            above = self._comment_above(element)
+            heading = above or heading
+            reason, issue = _reason([*heading, self.comments.get(element.end_lineno or 0, "")])
+            for text in strings:
+                yield Wanted(
+                    text=text,
+                    filed=module,
+                    when=when,
+                    reason=reason or f"{self.path.name} of TheRock gives no reason",
+                    issue=issue,
+                    place=self._place(element),
+                )
+
+    def _dictionary(self) -> ast.expr:
+        for statement in self.tree.body:
+            targets_of = (
+                statement.targets
+                if isinstance(statement, ast.Assign)
+                else [statement.target]
+                if isinstance(statement, ast.AnnAssign)
+                else []
+            )
+            if any(isinstance(target, ast.Name) and target.id == _VARIABLE for target in targets_of):
+                value = getattr(statement, "value", None)
+                if isinstance(value, ast.expr):
+                    return value
+        raise UsageError(f"{self.path} has no {_VARIABLE}", tip=_SHAPE)
+
+    def _pairs(self, node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+        if not isinstance(node, ast.Dict):
+            raise self._not_data(node)
+        seen: set[str] = set()
+        for key, value in zip(node.keys, node.values, strict=True):
+            if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
+                raise self._not_data(key or value)
+            if key.value in seen:
+                self.remarks.append(
+                    f"{self._place(key)}: {key.value!r} is there twice: Python drops the first; both count"
+                )
+            seen.add(key.value)
+            yield key.value, value
+
+    def _when(self, section: str) -> When:
+        if section == "common":
+            return When(torch=self.torch)
+        for platform in get_args(Platform):
+            if section == platform:
+                return When(torch=self.torch, platform=(platform,))
+        # Upstream asks whether the target's name contains the section's.
+        found = tuple(name for name in targets.known_targets() if section in name)
+        if not found:
+            raise UsageError(
+                f"{self.path}: the section {section!r} is neither `common`, an operating system nor a target",
+                tip="correct its name",
+            )
+        return When(torch=self.torch, target=found)
+
+    def _strings(self, element: ast.Constant, text: str) -> list[str]:
+        """The texts that Python joins into one: several where a comma is missing."""
+        begin, end = (
+            (element.lineno, element.col_offset),
+            (element.end_lineno or 0, element.end_col_offset or 0),
+        )
+        if begin[0] == end[0]:
+            return [text]
+        inside = [t for t in self.tokens if t.type == tokenize.STRING and begin <= t.start and t.end <= end]
+        return [str(ast.literal_eval(token.string)) for token in inside]
+
+    def _comment_above(self, element: ast.expr) -> list[str]:
+        line, found = element.lineno - 1, list[str]()
+        while line in self.only_comment:
+            found.append(self.comments[line])
+            line -= 1
+        return found[::-1]
+
+    def _lines_of_comments(self) -> set[int]:
+        quiet = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+        code = {
+            line
+            for token in self.tokens
+            if token.type not in quiet
+            for line in range(token.start[0], token.end[0] + 1)
+        }
+        return set(self.comments) - code
+
+    def _place(self, node: ast.AST) -> str:
+        return f"{self.path.name}:{getattr(node, 'lineno', 0)}"
+
+    def _not_data(self, node: ast.AST) -> UsageError:
+        return UsageError(
+            f"{self._place(node)}: {type(node).__name__} where only names of tests are expected", tip=_SHAPE
+        )
+
+
+def _reason(comment: list[str]) -> tuple[str, str]:
+    """What a comment says in one line, and the first address in it."""
+    lines = [x for x in comment if not _RULE.fullmatch(x) and not _COMMENTED_OUT.fullmatch(x)]
+    text = " ".join(" ".join(lines).split())
+    address = _ADDRESS.search(text)
+    short = text if len(text) <= _MOST_REASON else f"{text[:_MOST_REASON]}…"
+    return short, address[0].rstrip(".") if address else ""

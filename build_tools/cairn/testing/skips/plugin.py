@@ -1,0 +1,139 @@
+"""The pytest plugin that leaves the tests of skip-tests out, or runs nothing else.
+
+This file is copied beside the tests and imported by the interpreter that is tested, which need not have
+Cairn: it imports the standard library and pytest, nothing else. Which entries apply to the run is decided
+before (`select`); here each collected test costs one look-up in a dictionary, however many entries there are.
+
+`CAIRN_SKIPS` names a JSON file (`select.write_plan` writes it):
+
+    tests       the folder that ids are relative to; null where that is pytest's rootdir
+    only        false to leave the tests of the entries out, true to run nothing else
+    journal     where to append what was left out: a JSON object a line, one for each process that collects
+    entries     for each entry: `tests`, exact ids; `modules`, files that are not even imported; `patterns`,
+                each with the `prefix` of the ids it may match and the `regex` that they match in full
+
+An id is `module.py::Class::test`, as pytest writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+VARIABLE = "CAIRN_SKIPS"
+
+_BORDER = re.compile(r"::|[_\[-]")
+"""What a pattern's star may stand behind; `ids` has the rule."""
+
+
+class Match(NamedTuple):
+    """Which entry a test belongs to, and by which of its patterns; None where it is named itself."""
+
+    entry: int
+    pattern: int | None
+
+
+class Matcher:
+    """Finds the entry of a test by its id, in a time that does not grow with the number of entries."""
+
+    def __init__(self, entries: list[dict[str, Any]]) -> None:
+        self.modules: dict[str, int] = {}
+        self._tests: dict[str, Match] = {}
+        self._patterns: dict[str, list[tuple[re.Pattern[str], Match]]] = {}
+        for number, entry in enumerate(entries):
+            self.modules |= dict.fromkeys(entry["modules"], number)
+            self._tests |= dict.fromkeys(entry["tests"], Match(number, None))
+            for at, pattern in enumerate(entry["patterns"]):
+                found = (re.compile(pattern["regex"]), Match(number, at))
+                self._patterns.setdefault(pattern["prefix"], []).append(found)
+        self._patterned = {prefix.partition("::")[0] for prefix in self._patterns}
+
+    def find(self, test: str) -> Match | None:
+        """The entry that names a test, or else the first with a pattern for it."""
+        if found := self._tests.get(test):
+            return found
+        if test.partition("::")[0] not in self._patterned:
+            return None
+        # A prefix ends where a part ends: there are about as many as the id has words.
+        for border in _BORDER.finditer(test):
+            for regex, match in self._patterns.get(test[: border.end()], ()):
+                if regex.fullmatch(test):
+                    return match
+        return None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin, where the runner asks for it."""
+    if path := os.environ.get(VARIABLE):
+        plan = json.loads(Path(path).read_text(encoding="utf-8"))
+        config.pluginmanager.register(Skips(config, plan), "cairn-skips")
+
+
+class Skips:
+    """What this process of pytest leaves out."""
+
+    def __init__(self, config: pytest.Config, plan: Mapping[str, Any]) -> None:
+        self._matcher = Matcher(plan["entries"])
+        self._only: bool = plan["only"]
+        self._journal: str = plan["journal"]
+        # pytest's ids are relative to its rootdir; `os.path`, since the tests may not lie below that.
+        folder = os.path.relpath(plan["tests"], config.rootpath) if plan["tests"] else "."
+        self._above = "" if folder == "." else folder.replace(os.sep, "/") + "/"
+        self._not_imported: list[dict[str, Any]] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makemodule(
+        self, module_path: Path, parent: pytest.Collector
+    ) -> pytest.Module | None:
+        """Collect nothing from a module that must not even be imported: it may hang, or end the process."""
+        path = Path(os.path.relpath(module_path, parent.config.rootpath)).as_posix()
+        module = path.removeprefix(self._above)
+        if self._only or module not in self._matcher.modules:
+            return None
+        self._not_imported.append(_match(module, self._matcher.modules[module]))
+        empty: pytest.Module = _NotImported.from_parent(parent, path=module_path)
+        return empty
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Take the tests of the entries out, or all others, before any other plugin looks at them."""
+        find, modules, above = self._matcher.find, self._matcher.modules, len(self._above)
+        found = list(self._not_imported)
+        chosen, others, seen = [], [], set()
+        for item in items:
+            test = item.nodeid[above:]
+            module = test.partition("::")[0]
+            seen.add(module)
+            match = Match(modules[module], None) if module in modules else find(test)
+            if match is None:
+                others.append(item)
+            else:
+                chosen.append(item)
+                found.append(_match(test, *match))
+        kept, left = (chosen, others) if self._only else (others, chosen)
+        if left:
+            config.hook.pytest_deselected(items=left)
+            items[:] = kept
+        # Where tests were chosen by their ids, an entry that matched none of them says nothing.
+        whole = not any("::" in str(argument) for argument in config.args)
+        collected = sorted(seen.union(match["test"] for match in self._not_imported)) if whole else []
+        with Path(self._journal).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"modules": collected, "matched": found}) + "\n")
+
+
+def _match(test: str, entry: int, pattern: int | None = None) -> dict[str, Any]:
+    return {"test": test, "entry": entry, "pattern": pattern}
+
+
+class _NotImported(pytest.Module):
+    """A module of tests that stays closed."""
+
+    def collect(self) -> Iterator[pytest.Item | pytest.Collector]:
+        """Nothing; pytest's own would import the file."""
+        return iter(())

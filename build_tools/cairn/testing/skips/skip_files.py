@@ -1,0 +1,146 @@
+"""skip-tests/*.toml: which tests are left out, under which conditions, why, and until when.
+
+schema = "cairn.skips/1"
+
+[[skips]]
+tests = ["test_cuda.py::TestCuda::test_host_memory_stats"]
+patterns = ["test_nn.py::TestNNDeviceTypeCUDA::test_cross_entropy_*"]
+when = { family = ["gfx110X-all"], platform = ["linux"], torch = ">=2.12", python = ">=3.14" }
+reason = "empty_stats() has no host allocations on ROCm"
+issue = "https://github.com/ROCm/TheRock/issues/2985"
+owner = "rocm-pytorch"
+expires = 2027-06-30
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from cairn import datafile
+from cairn.errors import CairnError, ProblemsError, UsageError
+from cairn.output import wording
+from cairn.testing.skips import conditions, ids
+from cairn.testing.skips.conditions import When
+
+
+class Entry(datafile.Value):
+    """Tests that are left out for one reason.
+
+    Attributes:
+        tests: their exact ids, or files that are not even imported (see `ids`).
+        patterns: of ids, for families of tests.
+        when: the conditions; without any, always.
+        reason: why, for whoever meets it.
+        issue: where it is dealt with, an address.
+        owner: who is asked.
+        expires: the last day it is right without a further look. The tests stay out after it, since they may
+            hang or end a machine; `lint` and every report name the entry.
+    """
+
+    tests: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    when: When = When()
+    reason: str
+    issue: str = ""
+    owner: str
+    expires: date
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that it names."""
+        return (*self.tests, *self.patterns)
+
+
+class SkipFile(datafile.Value, tag_field="schema", tag="cairn.skips/1"):
+    """One file of `skip-tests/`."""
+
+    skips: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """An entry, and where it stands.
+
+    Attributes:
+        file: the file it is in.
+        number: its place there, counted from 1.
+        entry: what it says.
+    """
+
+    file: Path
+    number: int
+    entry: Entry
+
+    def __str__(self) -> str:
+        names = self.entry.names
+        return f"{self.file.name}, entry {self.number} ({wording.some(names, shown=1)})"
+
+
+def read(places: Iterable[Path]) -> tuple[Listed, ...]:
+    """The entries of files, and of the `*.toml` of folders, in order.
+
+    Raises:
+        UsageError: a file is not what `SkipFile` says, or a folder has none.
+        ProblemsError: entries that cannot be meant, all of them.
+    """
+    found: list[Listed] = []
+    for path in _files(places):
+        content = datafile.read(path, SkipFile)
+        found += [Listed(file=path, number=n, entry=entry) for n, entry in enumerate(content.skips, 1)]
+    problems = [*_malformed(found)]
+    # Conditions that cannot be read cannot be compared.
+    problems = problems or [*_duplicates(found)]
+    if problems:
+        raise ProblemsError(f"{wording.count(problems, 'mistake')} in skip-tests", problems=problems)
+    return tuple(found)
+
+
+def _files(places: Iterable[Path]) -> list[Path]:
+    found: list[Path] = []
+    for place in places:
+        if place.is_dir():
+            inside = sorted(place.glob("*.toml"))
+            if not inside:
+                raise UsageError(f"{place} has no *.toml", tip="`cairn test skips import` makes such files")
+            found += inside
+        else:
+            found.append(place)
+    return list(dict.fromkeys(found))
+
+
+def _malformed(entries: Sequence[Listed]) -> Iterable[CairnError]:
+    for listed in entries:
+        entry = listed.entry
+        checks: list[Callable[[], object]] = [
+            *(functools.partial(ids.check, test) for test in entry.tests),
+            *(functools.partial(ids.compile_pattern, pattern) for pattern in entry.patterns),
+            functools.partial(conditions.check, entry.when),
+        ]
+        for check in checks:
+            try:
+                check()
+            except UsageError as error:
+                yield UsageError(f"{listed}: {error}", tip=error.tip)
+        if not entry.names:
+            yield UsageError(f"{listed} names no test", tip="give `tests` or `patterns`, or remove it")
+        for name in ("reason", "owner"):
+            if not getattr(entry, name).strip():
+                yield UsageError(f"{listed} has an empty {name}", tip="say it: others must be able to ask")
+
+
+def _duplicates(entries: Sequence[Listed]) -> Iterable[CairnError]:
+    """What is named twice where both entries may apply: one would hide that the other is out of date."""
+    seen: dict[str, list[Listed]] = {}
+    for listed in entries:
+        for name in listed.entry.names:
+            for earlier in seen.setdefault(name, []):
+                if earlier is listed or conditions.may_coincide(earlier.entry.when, listed.entry.when):
+                    yield UsageError(
+                        f"{listed} names {name} again, after {earlier}",
+                        tip="keep one of them, or give them conditions that exclude each other",
+                    )
+            seen[name].append(listed)

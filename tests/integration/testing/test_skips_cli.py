@@ -1,0 +1,108 @@
+"""`cairn test skips …`, as a user calls it."""
+
+import json
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from cairn.cli.main import main
+
+COLLECTED = "test_nn.py::TestNN::test_print\ntest_nn.py::TestNN::test_print_all\n\n2 tests collected\n"
+LIST = 'skip_tests = {"common": {"nn": ["test_print", "test_gone"]}}\n'
+TOMORROW = date.today() + timedelta(days=1)  # noqa: DTZ011 - a day either way does not matter
+
+
+def skips(*words: object) -> int:
+    return main(["test", "skips", *map(str, words)])
+
+
+@pytest.fixture
+def collected(tmp_path: Path) -> Path:
+    (tmp_path / "collection.txt").write_text(COLLECTED, encoding="utf-8")
+    return tmp_path / "collection.txt"
+
+
+def imported(tmp_path: Path, collected: Path, *more: str) -> int:
+    (tmp_path / "generic.py").write_text(LIST, encoding="utf-8")
+    return skips(
+        "import", tmp_path / "generic.py", "--collection", collected, "--owner", "me", "--expires", TOMORROW,
+        "--output-dir", tmp_path / "skip-tests", *more,
+    )  # fmt: skip
+
+
+def test_a_list_is_imported_listed_and_found_good(
+    tmp_path: Path, collected: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert imported(tmp_path, collected) == 0
+    said = capsys.readouterr().out
+    assert "test_print (generic.py:1): hit 1 test by accident: test_nn.py::TestNN::test_print_all" in said
+    assert "test_gone (generic.py:1): no test of the collection" in said
+    assert skips("lint", tmp_path / "skip-tests", "--collection", collected) == 0
+    capsys.readouterr()
+    assert skips("list", tmp_path / "skip-tests", "--targets", "gfx942", "--json") == 0
+    (entry,) = json.loads(capsys.readouterr().out)["entries"]
+    assert entry["tests"] == ["test_nn.py::TestNN::test_print"]
+    assert entry["expires"] == str(TOMORROW)
+    assert skips("list", tmp_path / "skip-tests") == 0
+    assert "test_nn.py::TestNN::test_print  always  me" in capsys.readouterr().out
+
+
+def test_an_import_overwrites_no_edit_and_a_dry_run_writes_nothing(
+    tmp_path: Path, collected: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert imported(tmp_path, collected, "--dry-run", "--json") == 0
+    (found,) = json.loads(capsys.readouterr().out)["lists"]
+    assert [name["how"] for name in found["names"]] == ["exact", "unknown"]
+    assert not (tmp_path / "skip-tests").exists()
+    assert imported(tmp_path, collected) == 0
+    assert imported(tmp_path, collected) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_lint_names_what_is_out_of_date(
+    tmp_path: Path, collected: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = '[[skips]]\n{}\nreason = "x"\nowner = "ann"\nexpires = {}\n'
+    text = 'schema = "cairn.skips/1"\n'
+    text += entry.format('tests = ["test_nn.py::TestNN::test_prin", "test_fx.py::test_a"]', "2020-01-01")
+    text += entry.format('tests = ["test_nn.py::TestNN::test_print_all"]', TOMORROW)
+    text += entry.format('patterns = ["test_nn.py::TestNN::test_print_*"]', TOMORROW)
+    text += entry.format('patterns = ["test_nn.py::TestNN::test_add_*"]', TOMORROW)
+    text += entry.format('tests = ["test_nn.py::test_a"]\nwhen = { torch = "<2" }', TOMORROW)
+    (tmp_path / "skips.toml").write_text(text, encoding="utf-8")
+    words = ("lint", tmp_path / "skips.toml", "--collection", collected, "--pytorch-version", "2.13.0a0")
+    assert skips(*words, "--json") == 8
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert [(one["kind"], one["number"]) for one in found] == [
+        ("expired", 1), ("unmatched", 1), ("covered", 3), ("unmatched", 4),
+    ]  # fmt: skip
+    assert "did you mean test_print or test_print_all?" in found[1]["text"]
+    assert skips(*words) == 8
+    assert (
+        "expired: skips.toml, entry 1 (test_nn.py::TestNN::test_prin and 1 more)" in capsys.readouterr().out
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('schema = "cairn.skips/1"\n[[skips]]\ntest = ["a.py::b"]\n', "did you mean tests?"),
+        ('schema = "cairn.skips/2"\n', "has schema 'cairn.skips/2'"),
+        ("", "has schema None"),
+    ],
+)
+def test_a_malformed_file_stops_with_one_line(
+    tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "skips.toml").write_text(text, encoding="utf-8")
+    assert skips("lint", tmp_path / "skips.toml") == 2
+    assert said in capsys.readouterr().err
+
+
+def test_an_empty_file_leaves_nothing_out_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "skips.toml").write_text('schema = "cairn.skips/1"\n', encoding="utf-8")
+    assert skips("lint", tmp_path / "skips.toml") == 0
+    assert "nothing is left out: there is no entry" in capsys.readouterr().err

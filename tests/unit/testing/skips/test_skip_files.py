@@ -1,0 +1,144 @@
+"""skip-tests/*.toml: what cannot be meant is said, all of it at once, and stops the run."""
+
+import re
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import ProblemsError, UsageError
+from cairn.testing.skips import select, skip_files
+from cairn.testing.skips.conditions import RunFacts
+from cairn.testing.skips.skip_files import Listed
+
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "skip-tests.md"
+SCHEMA = 'schema = "cairn.skips/1"\n'
+WHY = 'reason = "it hangs"\nowner = "rocm-pytorch"\nexpires = 2027-06-30\n'
+TODAY = date(2026, 11, 22)
+
+
+def entry(tests: str, more: str = "", why: str = WHY) -> str:
+    return f"[[skips]]\ntests = {tests}\n{more}{why}"
+
+
+def read(tmp_path: Path, *files: str) -> tuple[Listed, ...]:
+    folder = tmp_path / "skip-tests"
+    folder.mkdir()
+    for number, text in enumerate(files):
+        (folder / f"{number}.toml").write_text(SCHEMA + text, encoding="utf-8")
+    return skip_files.read([folder])
+
+
+def test_entries_come_in_the_order_of_their_files(tmp_path: Path) -> None:
+    found = read(tmp_path, entry('["a.py::test_a"]') + entry('["a.py::test_b"]'), entry('["a.py::test_c"]'))
+    assert [str(listed) for listed in found] == [
+        "0.toml, entry 1 (a.py::test_a)",
+        "0.toml, entry 2 (a.py::test_b)",
+        "1.toml, entry 1 (a.py::test_c)",
+    ]
+    assert found[0].entry.expires == date(2027, 6, 30)
+
+
+def test_a_folder_without_files_is_an_error_and_a_file_without_entries_is_not(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"has no \*\.toml"):
+        skip_files.read([tmp_path])
+    assert read(tmp_path, "") == ()
+    with pytest.raises(UsageError, match="cannot read"):
+        skip_files.read([tmp_path / "generic.toml"])
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "tip"),
+    [
+        (entry('["a.py::test_a"]', 'isue = "x"\n'), "unknown field `isue`", "issue"),
+        (entry('["a.py::test_a"]', 'when = { familly = ["gfx942"] }\n'), "unknown field `familly`", "family"),
+        (entry('["a.py::test_a"]', 'when = { platform = ["macos"] }\n'), "'macos'", ""),
+        (entry('["a.py::test_a"]', why='reason = "x"\nexpires = 2027-06-30\n'), "required field `owner`", ""),
+        (entry('["a.py::test_a"]', why='reason = "x"\nowner = "y"\nexpires = "soon"\n'), "expires", ""),
+        (entry('"a.py::test_a"'), "expected `array`", ""),
+        ('[[skip]]\ntests = ["a.py::test_a"]\n' + WHY, "unknown field `skip`", "skips"),
+    ],
+)  # fmt: skip
+def test_a_mistyped_key_is_named(tmp_path: Path, text: str, said: str, tip: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, text)
+    assert said in str(caught.value)
+    assert tip in str(caught.value.tip)
+
+
+def problems(tmp_path: Path, *files: str) -> list[str]:
+    with pytest.raises(ProblemsError) as caught:
+        read(tmp_path, *files)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_all_that_cannot_be_meant_is_said_at_once(tmp_path: Path) -> None:
+    found = problems(
+        tmp_path,
+        entry('["test_print"]')
+        + entry('["a.py::test_*"]')
+        + entry("[]")
+        + entry('["a.py::test_a"]', 'patterns = ["a.py::T::test_b*"]\n'),
+        entry('["a.py::test_c"]', 'when = { family = ["gfx9"] }\n')
+        + entry('["a.py::test_d"]', why=WHY.replace("it hangs", " ")),
+    )
+    assert [text.partition(": ")[0] for text in found] == [
+        "0.toml, entry 1 (test_print)",
+        "0.toml, entry 2 (a.py::test_*)",
+        "0.toml, entry 3 () names no test",
+        "0.toml, entry 4 (a.py::test_a and 1 more)",
+        "1.toml, entry 1 (a.py::test_c)",
+        "1.toml, entry 2 (a.py::test_d) has an empty reason",
+    ]
+
+
+def test_a_test_named_twice_is_refused_unless_the_conditions_exclude_each_other(tmp_path: Path) -> None:
+    twice = entry('["a.py::test_a"]') + entry('["a.py::test_a"]', 'when = { torch = "==2.13.*" }\n')
+    (found,) = problems(tmp_path, twice, entry('["a.py::test_b"]'))
+    assert "0.toml, entry 2 (a.py::test_a) names a.py::test_a again, after 0.toml, entry 1" in found
+
+
+def test_a_test_named_twice_in_one_entry_is_refused(tmp_path: Path) -> None:
+    (found,) = problems(tmp_path, entry('["a.py::test_a", "a.py::test_a"]'))
+    assert "names a.py::test_a again" in found
+
+
+def test_one_test_may_have_an_entry_for_each_line(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        entry('["a.py::test_a"]', 'when = { torch = "==2.12.*" }\n'),
+        entry('["a.py::test_a"]', 'when = { torch = "==2.13.*" }\n'),
+    )
+    chosen = select.select(found, RunFacts(torch="2.13.0+rocm7.10"), today=TODAY)
+    assert chosen.entries == found[1:]
+    assert chosen.remarks == ()
+
+
+def test_a_run_says_what_may_be_missing(tmp_path: Path) -> None:
+    found = read(tmp_path, entry('["a.py::test_a"]', 'when = { torch = "==2.12.*" }\n'))
+    chosen = select.select(found, RunFacts(torch="2.14.0a0"), today=TODAY)
+    assert chosen.entries == ()
+    assert chosen.remarks == (
+        "nothing is left out: none of the 1 entries applies to this run",
+        "no entry is for torch 2.14: the conditions on torch are ==2.12.*",
+    )
+    assert select.select((), RunFacts(), today=TODAY).remarks == ("nothing is left out: there is no entry",)
+
+
+def test_an_expired_entry_still_holds_and_is_named(tmp_path: Path) -> None:
+    found = read(tmp_path, entry('["a.py::test_a"]') + entry('["nn/b.py"]'))
+    last = select.select(found, RunFacts(), today=date(2027, 6, 30))
+    assert not last.expired
+    over = select.select(found, RunFacts(), today=date(2027, 7, 1))
+    assert over.entries == over.expired == found
+    assert over.modules == ("nn/b.py",)
+
+
+def test_the_page_shows_a_file_that_can_be_read(tmp_path: Path) -> None:
+    (text,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "page.toml").write_text(text, encoding="utf-8")
+    (found,) = skip_files.read([tmp_path])
+    assert len(found.entry.names) == 3
+    assert skip_files.__doc__ is not None
+    (tmp_path / "page.toml").write_text(re.sub("(?m)^    ", "", skip_files.__doc__.partition("\n")[2]))
+    assert len(skip_files.read([tmp_path])) == 1
