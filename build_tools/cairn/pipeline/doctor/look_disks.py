@@ -9,25 +9,29 @@ import tempfile
 from pathlib import Path
 
 from cairn import files
+from cairn.errors import UsageError
 from cairn.pipeline.doctor.machine import Disk
 
 
 def disks(work: Path, root: Path = Path("/")) -> tuple[Disk, ...]:
     """The work folder, that of temporary files, and Cairn's cache."""
-    roles = {"work folder": work, "temporary files": _temporary(), "cache": files.cache_dir()}
     mounts = _mounts(root)
-    return tuple(_disk(role, path.absolute(), mounts) for role, path in roles.items())
+    found = (_disk("work folder", work.absolute(), mounts), _disk("temporary files", _temporary(), mounts))
+    try:
+        return (*found, _disk("cache", files.cache_dir(), mounts))
+    except UsageError:  # a number without a name, which has no home
+        return (*found, Disk(role="cache", path="~/.cache/cairn", free=0, writable=False))
 
 
 def _temporary() -> Path:
     try:
-        return Path(tempfile.gettempdir())
+        return Path(tempfile.gettempdir()).absolute()
     except FileNotFoundError:  # none of its candidates can be written to: the first that users mean
         return Path(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - to be named, and not written to
 
 
 def _disk(role: str, path: Path, mounts: dict[str, tuple[str, frozenset[str]]]) -> Disk:
-    there = next((folder for folder in (path, *path.parents) if folder.is_dir()), path)
+    there = next((folder for folder in (path, *path.parents) if _is_folder(folder)), path)
     try:
         free = shutil.disk_usage(there).free
     except OSError:
@@ -44,6 +48,13 @@ def _disk(role: str, path: Path, mounts: dict[str, tuple[str, frozenset[str]]]) 
         no_exec="noexec" in options,
         ignores_case=ignores_case,
     )
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # below a folder of somebody else's
+        return False
 
 
 def _try(folder: Path) -> tuple[bool, bool]:

@@ -16,6 +16,7 @@ _ELSEWHERE = {
     "temporary files": 'mkdir -p "$HOME/tmp" && export TMPDIR="$HOME/tmp"',
     "cache": 'mkdir -p "$HOME/cairn-cache" && export CAIRN_CACHE_DIR="$HOME/cairn-cache"',
 }
+_HOMELESS = "export HOME=DIR, or CAIRN_CACHE_DIR=DIR: a folder that you may write to"
 _OVER_NETWORK = ("9p", "drvfs", "nfs", "nfs4", "cifs", "smb3")
 
 
@@ -29,7 +30,7 @@ def disks(machine: Machine, need: Need) -> Iterator[Finding]:
 
 
 def _disk(machine: Machine, need: Need, disk: Disk) -> Iterator[Finding]:
-    elsewhere = _ELSEWHERE[disk.role]
+    elsewhere = _ELSEWHERE[disk.role] if not disk.path.startswith("~") else _HOMELESS
     if not disk.writable:
         yield Finding(
             check=disk.role, level="missing", text=f"{disk.path} cannot be written to", fix=elsewhere

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -177,6 +178,28 @@ def test_a_machine_without_a_folder_for_temporary_files(
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "gone")])
     assert str(look_disks._temporary()) == str(tmp_path / "gone")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody without a name")
+@pytest.mark.parametrize(
+    ("home", "path"), [({}, "~/.cache/cairn"), ({"HOME": "closed"}, "closed/home/.cache/cairn")]
+)
+def test_a_user_without_a_home(tmp_path: Path, home: Mapping[str, str], path: str) -> None:
+    """As in a container that is started with a number for its user."""
+    (tmp_path / "closed/home").mkdir(parents=True)
+    (tmp_path / "closed").chmod(0o700)
+    code = (
+        "import json, os, sys; sys.path[:] = json.loads(sys.argv[1]); from pathlib import Path\n"
+        "from cairn.pipeline.doctor import look_disks; from cairn import datafile\n"
+        "os.setgroups([]); os.setuid(54321)\n"
+        "print(json.dumps([datafile.to_plain(disk) for disk in look_disks.disks(Path('/'))]))"
+    )
+    env = {name: str(tmp_path / value / "home") for name, value in home.items()}
+    words = [sys.executable, "-c", code, json.dumps(sys.path)]
+    done = subprocess.run(words, env=env, cwd="/", check=True, capture_output=True, text=True)
+    cache = json.loads(done.stdout)[-1]
+    assert (cache["role"], cache["writable"]) == ("cache", False)
+    assert cache["path"].endswith(path)
 
 
 def test_a_git_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
