@@ -81,9 +81,11 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/2"):
         verdict: `invalid` is a run that proves nothing (wrong hardware), `untested` one that did not
             take place.
         reason: of the verdict, one sentence.
-        skips: tests that did not run.
+        skips: tests that did not run; a suite's are in its JUnit XML alone, since there are thousands.
         pytest_args: what the user gave to pytest, such as `-k vision`; with any of it, perhaps not every test
             was selected, and the gate does not count the record as passed.
+        config: which configuration of a suite was run, such as `default`.
+        flaky: tests that failed, and passed when they were tried again; they count as passed.
     """
 
     __test__ = False  # pytest would collect the name
@@ -101,6 +103,8 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/2"):
     reason: str
     skips: tuple[Skip, ...] = ()
     pytest_args: tuple[str, ...] = ()
+    config: str = ""
+    flaky: tuple[str, ...] = ()
 
     @property
     def sha256s(self) -> frozenset[str]:

@@ -1,0 +1,232 @@
+"""One process of pytest: started, watched, and ended where a test does not come back.
+
+Above pytest stands a process that only waits for it, and above that we: a test that kills its parent ends
+that one, and we go on. Time is measured from event to event of the journal, by our own clock: neither a test
+that sets the clock of the machine, nor one that holds the interpreter in C, can stop it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cairn import files, process
+from cairn.errors import CairnError
+from cairn.output import Progress, silent
+from cairn.testing.suite import worker
+from cairn.testing.suite.journal import Journal
+
+_SUPERVISE = """
+import subprocess, sys
+code = subprocess.call(sys.argv[1:])
+sys.exit(code if code >= 0 else 128 - code)
+"""
+# `-c` puts the working folder on the path, where it has no more to do than PYTHONPATH gives it.
+_START = (
+    "import json, sys; sys.path = sys.path[1:] + json.loads(sys.argv[1]); "
+    "import pytest; sys.exit(pytest.main(sys.argv[2:]))"
+)
+_LOOK = 0.1  # seconds between two looks at the journal
+_UNKILLABLE = 30.0  # seconds that a killed process may take to be gone
+_DUMP = 0.9  # of a test's time, after which Python says where it is
+_TAIL = 60  # lines of output that are kept of a process that died
+_SIGNALS = 128  # shells and our supervisor add it to the number of a signal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How long something may take, in seconds.
+
+    Attributes:
+        test: a test with its fixtures, and whatever pytest does between two tests.
+        collection: starting pytest and collecting a module.
+        all: the whole run; None for as long as it takes.
+    """
+
+    test: float = 900.0
+    collection: float = 900.0
+    all: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What all processes of a suite have in common.
+
+    Attributes:
+        python: the interpreter that is tested.
+        tests: the copied folder of tests, in which pytest runs.
+        config: pytest's configuration file.
+        work_dir: holds the journals and the results of each process.
+        plugins: the folder with the plugins, and further ones that hold what pytest needs; they come last on
+            the path.
+        plugin_names: modules in `plugins`, besides our own.
+        variables: the whole environment.
+        arguments: the user's, for pytest.
+        limits: of time.
+        deadline: when the whole must be over, as `time.monotonic` counts; None for never.
+        log: receives what the processes write.
+        on_line: called with what is being done.
+    """
+
+    python: Path
+    tests: Path
+    config: Path
+    work_dir: Path
+    plugins: tuple[Path, ...]
+    plugin_names: tuple[str, ...]
+    variables: Mapping[str, str]
+    arguments: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
+    deadline: float | None = None
+    log: Path
+    on_line: Progress = silent
+
+    @property
+    def over(self) -> bool:
+        """Whether the time for the whole has run out."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """A process of pytest that has ended, or was given up.
+
+    Attributes:
+        journal: what it said.
+        exit_code: what it exited with; 128 and more is a signal.
+        killed: why we ended it, such as "did not end within 900 seconds"; empty where we did not.
+        output: the last that it wrote.
+        stuck: it could not be ended: it waits in the kernel, as for a GPU that does not answer.
+        junit: the results that pytest wrote, if it did.
+    """
+
+    journal: Journal
+    exit_code: int
+    killed: str
+    output: str
+    stuck: bool
+    junit: Path
+
+    @property
+    def how(self) -> str:
+        """How it ended, in words."""
+        number = self.exit_code - _SIGNALS if self.exit_code > _SIGNALS else -self.exit_code
+        with contextlib.suppress(ValueError):
+            return f"signal {number} ({signal.Signals(number).name})"
+        return f"exit code {self.exit_code}"
+
+
+def run(
+    setup: Setup,
+    module: str,
+    *,
+    only: Collection[str] | None = None,
+    done: Collection[str] = (),
+    piece: Mapping[str, Any] | None = None,
+) -> Ended:
+    """Run a module, or a part of it, in a process of its own; see `worker` for `only`, `done` and `piece`."""
+    number = sum(1 for _ in setup.work_dir.glob("process-*"))
+    folder = setup.work_dir / f"process-{number:05}"
+    folder.mkdir(parents=True)
+    journal = Journal(folder / "journal.jsonl")
+    options: dict[str, object] = {
+        "journal": str(folder / "journal.jsonl"),
+        "only": None if only is None else sorted(only),
+        "done": sorted(done),
+        "piece": piece,
+    }
+    files.write_text(folder / "worker.json", json.dumps(options))
+    junit = folder / "junit.xml"
+    command = [
+        *(sys.executable, "-I", "-S", "-c", _SUPERVISE),
+        *(setup.python, "-c", _START, json.dumps([str(folder) for folder in setup.plugins])),
+        *(f"--config-file={setup.config}", f"--rootdir={setup.tests}", f"--basetemp={folder / 'tmp'}"),
+        *(
+            option
+            for name in (worker.__name__.rpartition(".")[2], *setup.plugin_names)
+            for option in ("-p", name)
+        ),
+        *("-q", "--tb=short", "--color=no", "-o", f"faulthandler_timeout={setup.limits.test * _DUMP:g}"),
+        *setup.arguments,
+        # Ours come last: the user's own must not send the results elsewhere.
+        *("-o", "junit_family=xunit1", f"--junit-xml={junit}", setup.tests / module),
+    ]
+    variables = {**setup.variables, worker.VARIABLE: str(folder / "worker.json")}
+    running = _Running(command, cwd=setup.tests, env=variables, log=setup.log)
+    try:
+        killed = _watch(setup, module, running, journal)
+    finally:
+        running.end()
+    journal.follow()
+    shutil.rmtree(folder / "tmp", ignore_errors=True)
+    output = "\n".join(process.tail(running.output, _TAIL))
+    return Ended(
+        journal=journal,
+        exit_code=running.exit_code,
+        killed=killed,
+        output=output,
+        stuck=running.is_alive(),
+        junit=junit,
+    )
+
+
+def _watch(setup: Setup, module: str, running: _Running, journal: Journal) -> str:
+    """Wait for the end of a process; gives why it must be ended, or nothing where it ended by itself."""
+    events, since = -1, time.monotonic()
+    while running.is_alive():
+        running.join(_LOOK)
+        journal.follow()
+        if journal.events != events:
+            events, since = journal.events, time.monotonic()
+            setup.on_line(_progress(module, journal))
+        if journal.orphaned_by:
+            return "ended the process above it"
+        if setup.over:
+            return "the time of the whole run was over"
+        limit = setup.limits.collection if journal.selected is None else setup.limits.test
+        if time.monotonic() - since > limit:
+            return f"did not end within {limit:g} seconds"
+    return ""
+
+
+def _progress(module: str, journal: Journal) -> str:
+    if journal.selected is None:
+        return f"{module}: collecting"
+    failed = sum(outcome.failed for outcome in journal.outcomes.values())
+    said = f"{module}: {len(journal.outcomes)} of {len(journal.selected)}"
+    return f"{said}, {failed} failed" if failed else said
+
+
+class _Running(threading.Thread):
+    """A program that runs beside us, and can be given up where even killing it does not end it."""
+
+    def __init__(self, command: list[Any], **options: Any) -> None:  # noqa: ANN401 - those of `process.run`
+        # A daemon, so that Cairn can end although a process hangs in the kernel.
+        super().__init__(daemon=True)
+        self.exit_code, self.output = -1, ""
+        self._group = process.Group()
+        self._command, self._options = command, options
+        self.start()
+
+    def run(self) -> None:
+        """What the thread does."""
+        self._group.join()
+        try:
+            done = process.run(self._command, check=False, **self._options)
+            self.exit_code, self.output = done.returncode, done.output
+        except CairnError as error:  # ended before it began, or not to be started: the journal stays empty
+            self.output = str(error)
+
+    def end(self) -> None:
+        """End the program with all its children, and wait until it is gone, but not for ever."""
+        self._group.end()
+        self.join(_UNKILLABLE)

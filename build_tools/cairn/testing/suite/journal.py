@@ -1,0 +1,109 @@
+"""Reading the journal of a process of pytest while it is written."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cairn import datafile
+from cairn.testing.junit import Outcome
+from cairn.testing.suite.outcomes import TestOutcome
+
+
+class _Event(datafile.Value, forbid_unknown_fields=False):
+    """A line of the journal; see `worker` for what each event says."""
+
+    event: str
+    test: str = ""
+    tests: tuple[str, ...] = ()
+    whole: int = 0
+    outcome: Outcome = "error"
+    reason: str = ""
+    detail: str = ""
+    device: str = ""
+    seconds: float = 0.0
+    exit: int = 0
+    failed: int = 0
+    stopped: str = ""
+
+
+class Journal:
+    """What one process has said so far.
+
+    Attributes:
+        selected: the node ids that it was to run, in its order; None until they were collected.
+        whole: how many there were before the shard and earlier processes took theirs.
+        outcomes: of the tests that ended.
+        broken: of what could not be collected.
+        absent: of modules that skipped themselves.
+        running: the test that has begun and not ended; empty for none.
+        orphaned_by: the test that ended the process above pytest; empty for none.
+        exit: the code that pytest was about to exit with; None unless it came to its end.
+        failures: how many of its tests failed as pytest counts them.
+        stopped: why pytest ended before its last test, such as for `-x`.
+        events: how many were read; it grows as long as something happens.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.selected: tuple[str, ...] | None = None
+        self.whole = 0
+        self.outcomes: dict[str, TestOutcome] = {}
+        self.broken: list[TestOutcome] = []
+        self.absent: list[TestOutcome] = []
+        self.running = ""
+        self.orphaned_by = ""
+        self.exit: int | None = None
+        self.failures = 0
+        self.stopped = ""
+        self.events = 0
+        self._path = path
+        self._read = 0  # bytes
+
+    def follow(self) -> None:
+        """Take in what was written since the last time; a line that is not complete waits for the next."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                data = file.read()
+        except FileNotFoundError:
+            return
+        whole = data.rpartition(b"\n")[0]
+        self._read += len(whole) + 1 if whole else 0
+        for line in whole.splitlines():
+            # A line cut off by a full disk, or written by a test: what it should have said is then missing.
+            with contextlib.suppress(msgspec.DecodeError):
+                self._take(datafile.decode(line, _Event))
+
+    def _take(self, event: _Event) -> None:
+        self.events += 1
+        match event.event:
+            case "collected":
+                self.selected, self.whole = event.tests, event.whole
+            case "broken":
+                self.broken.append(_outcome(event, "error"))
+            case "absent":
+                self.absent.append(_outcome(event, "skipped"))
+            case "begin":
+                self.running = event.test
+            case "end":
+                self.running = ""
+                self.outcomes[event.test] = _outcome(event, event.outcome)
+            case "orphaned":
+                self.orphaned_by = event.test
+            case "finish":
+                self.exit, self.failures, self.stopped = event.exit, event.failed, event.stopped
+
+    @property
+    def left(self) -> tuple[str, ...]:
+        """The selected tests that have no outcome, the one that is running among them."""
+        return tuple(test for test in self.selected or () if test not in self.outcomes)
+
+
+def _outcome(event: _Event, outcome: Outcome) -> TestOutcome:
+    values: dict[str, Any] = {
+        name: getattr(event, name) for name in ("test", "reason", "detail", "device", "seconds")
+    }
+    return TestOutcome(outcome=outcome, **values)

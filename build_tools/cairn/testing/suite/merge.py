@@ -1,0 +1,211 @@
+"""The shards of a suite put together, and judged: what is missing is a failure, whatever the rest says."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TypeAlias
+
+from cairn import files
+from cairn.errors import TestsFailedError, UsageError
+from cairn.targets import CPU
+from cairn.testing import record as records
+from cairn.testing.junit import JUnit
+from cairn.testing.record import TestRecord
+from cairn.testing.suite import outcomes, run, shard_result
+from cairn.testing.suite.outcomes import TestOutcome
+from cairn.testing.suite.shard_result import ShardResult
+from cairn.testing.verdict import Judgement, judge
+
+_SHOWN = 3  # of the shards, tests or problems that a sentence is about
+
+_Shard: TypeAlias = tuple[ShardResult, tuple[TestOutcome, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merged:
+    """A suite as a whole.
+
+    Attributes:
+        judgement: the verdict, and why.
+        results: those of the shards, in order.
+        outcomes: of every test.
+        problems: why the results cannot be believed as they are.
+        junit: all of it as JUnit XML.
+        record: the test record; None where it is not known which wheels were installed.
+    """
+
+    judgement: Judgement
+    results: tuple[ShardResult, ...]
+    outcomes: tuple[TestOutcome, ...]
+    problems: tuple[str, ...]
+    junit: Path
+    record: TestRecord | None
+
+    @property
+    def summary(self) -> JUnit:
+        """The tests, to count them."""
+        return outcomes.as_junit(self.outcomes)
+
+    @property
+    def flaky(self) -> tuple[TestOutcome, ...]:
+        """The tests that failed first and passed then."""
+        return tuple(outcome for outcome in self.outcomes if outcome.flaky)
+
+
+def merge(folders: Sequence[Path], output: Path, *, floor: int = 1, device_floor: int = 0) -> Merged:
+    """Judge the shards in these folders together; writes `junit.xml`, `outcomes.jsonl` and `record.json`.
+
+    Args:
+        folders: one of each shard, in any order; a shard that none has is a failure.
+        output: receives the files; it may be the folder of the only shard.
+        floor: fewest tests that must have run.
+        device_floor: fewest tests that must have passed on a GPU.
+
+    Raises:
+        UsageError: the shards are not of one run, or one of them is there twice.
+        TestsFailedError: there is no shard at all.
+    """
+    found, problems = _read_all(folders)
+    results = tuple(result for result, _ in found)
+    _refuse_mixture(results)
+    first = results[0]
+    there = {result.shard for result in results}
+    missing = [number for number in range(1, first.shards + 1) if number not in there]
+    if missing:
+        problems.insert(0, f"of {first.shards} shards, {_listed([str(n) for n in missing])} left no result")
+    problems += [
+        f"{result.name}: {problem}" if first.shards > 1 else problem
+        for result in results
+        for problem in result.problems
+    ]
+    problems += _not_once(found, whole=not missing)
+    everything = tuple(outcome for _, tests in found for outcome in tests)
+    unique = tuple({outcome.test: outcome for outcome in everything}.values())
+    hardware = max((result.hardware for result in results), key=len)
+    judged = judge(
+        outcomes.as_junit(unique),
+        exit_code=0,
+        targets=first.targets or hardware or (CPU,),
+        hardware=hardware,
+        floor=floor,
+        device_floor=device_floor,
+    )
+    if problems and judged.verdict != "invalid":
+        judged = Judgement(verdict="failed", reason=_listed(problems, "; "))
+    output.mkdir(parents=True, exist_ok=True)
+    junit = output / run.JUNIT
+    outcomes.write_junit(junit, unique, name=first.config)
+    merged = Merged(
+        judgement=judged,
+        results=results,
+        outcomes=unique,
+        problems=tuple(problems),
+        junit=junit,
+        record=_record(results, unique, judged, hardware, junit) if first.wheels else None,
+    )
+    if output not in folders:
+        (output / outcomes.FILE).unlink(missing_ok=True)
+        outcomes.append(output / outcomes.FILE, unique)
+    if merged.record is not None:
+        records.write(output / run.RECORD, merged.record)
+    return merged
+
+
+def _read_all(folders: Sequence[Path]) -> tuple[list[_Shard], list[str]]:
+    """The shards in the folders, in order, and why others cannot be read."""
+    found, problems = list[_Shard](), list[str]()
+    for folder in folders:
+        try:
+            found.append(shard_result.read(folder))
+        except UsageError as error:
+            problems.append(str(error))
+    if not found:
+        raise TestsFailedError(
+            f"no shard left a result: {problems[0] if problems else 'no folder was named'}",
+            tip="read the logs of the machines that ran them",
+        )
+    return sorted(found, key=lambda pair: pair[0].shard), problems
+
+
+def _refuse_mixture(results: Sequence[ShardResult]) -> None:
+    first = results[0]
+    twice = [number for number, count in Counter(r.shard for r in results).items() if count > 1]
+    if twice:
+        raise UsageError(
+            f"shard {twice[0]} is there {sum(r.shard == twice[0] for r in results)} times",
+            tip="name the folders of one run; those of an earlier attempt do not belong to it",
+        )
+    same = ("config", "shards", "plan", "set_id", "family", "targets", "wheels", "sources", "pytest_args")
+    for other in results[1:]:
+        if differing := [name for name in same if getattr(other, name) != getattr(first, name)]:
+            raise UsageError(
+                f"{first.name} and {other.name} are not of one run: {', '.join(differing)} differ",
+                tip="name the folders of one run",
+            )
+
+
+def _not_once(found: Sequence[_Shard], *, whole: bool) -> list[str]:
+    """What did not run exactly once, or not on the same kind of GPU."""
+    problems = []
+    times = Counter(outcome.test for _, tests in found for outcome in tests if "::" in outcome.test)
+    if twice := sorted(test for test, count in times.items() if count > 1):
+        problems.append(f"{len(twice)} tests ran in two shards: {_listed(twice)}")
+    selected: dict[str, int] = defaultdict(int)
+    wholes: dict[str, set[int]] = defaultdict(set)
+    for result, _ in found:
+        for count in result.modules:
+            if count.cut:
+                selected[count.module] += count.selected
+                wholes[count.module].add(count.whole)
+    # Each shard collects the whole of a module that is cut, so that all must have seen as many tests.
+    for module, seen in sorted(wholes.items()):
+        if whole and seen != {selected[module]}:
+            counted = " and ".join(map(str, sorted(seen)))
+            problems.append(f"{module} has {counted} tests, and its shards had {selected[module]}")
+    kinds = {frozenset(result.hardware) for result, _ in found}
+    if len(kinds) > 1:
+        named = sorted(", ".join(sorted(kind)) or "no GPU" for kind in kinds)
+        problems.append(f"the shards ran on different hardware: {'; '.join(named)}")
+    return problems
+
+
+def _record(
+    results: Sequence[ShardResult],
+    tests: Sequence[TestOutcome],
+    judged: Judgement,
+    hardware: tuple[str, ...],
+    junit: Path,
+) -> TestRecord:
+    first = results[0]
+    starts = [datetime.fromisoformat(result.started) for result in results]
+    # Clocks of machines differ, and jump: an end is a start and a time that was measured.
+    ends = [
+        start + timedelta(seconds=result.duration_seconds)
+        for start, result in zip(starts, results, strict=True)
+    ]
+    return TestRecord(
+        set_id=first.set_id,
+        wheels=first.wheels,
+        kind="suite",
+        family=first.family,
+        targets=first.targets,
+        hardware=hardware,
+        counts=outcomes.as_junit(tests).counts,
+        junit_sha256=files.sha256_of(junit),
+        started=min(starts).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        duration_seconds=round((max(ends) - min(starts)).total_seconds(), 3),
+        verdict=judged.verdict,
+        reason=judged.reason,
+        flaky=tuple(test.test for test in tests if test.flaky),
+        pytest_args=first.pytest_args,
+        config=first.config,
+    )
+
+
+def _listed(items: Sequence[str], separator: str = ", ") -> str:
+    more = f"{separator}and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
+    return separator.join(items[:_SHOWN]) + more

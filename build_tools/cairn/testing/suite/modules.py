@@ -1,0 +1,184 @@
+"""A module of a suite, to its last test: on behind those that end their process, and again where one failed.
+
+What pytest says of a module is believed where three witnesses agree: our journal, which knows of every test
+that began, pytest's own JUnit XML, and the exit code. Where they do not, that is a problem of the run, and no
+count of passed tests makes up for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from cairn.errors import TestsFailedError
+from cairn.testing import junit
+from cairn.testing.junit import Outcome
+from cairn.testing.suite import attempt
+from cairn.testing.suite.attempt import Ended, Setup
+from cairn.testing.suite.outcomes import TestOutcome
+from cairn.testing.suite.shards.plan import Piece
+
+_MOST_RETRIED = 200  # failures of one module; beyond that it is not chance
+_FAILED = 1  # exit codes of pytest: https://docs.pytest.org, "Exit codes"
+_INTERRUPTED = 2
+_NOTHING_COLLECTED = 5
+_BAD: tuple[Outcome, ...] = ("failed", "error")
+_WORST: tuple[Outcome, ...] = ("passed", "skipped", "failed", "error")
+
+
+@dataclass
+class ModuleRun:
+    """What became of a module.
+
+    Attributes:
+        outcomes: by node id; that of the module itself where something went wrong outside of its tests.
+        collected: the node ids that were to run here.
+        whole: how many the module has, those of other shards included.
+        problems: what of the run itself cannot be believed, a sentence each.
+        stuck: a process could not be ended, so that nothing more can be run here.
+    """
+
+    outcomes: dict[str, TestOutcome] = field(default_factory=dict)
+    collected: tuple[str, ...] = ()
+    whole: int = 0
+    problems: list[str] = field(default_factory=list)
+    stuck: bool = False
+
+
+def run(setup: Setup, piece: Piece, *, retries: int) -> ModuleRun:
+    """Run a module, or the part of one, and try failed tests again in a new process, up to `retries` times.
+
+    A test that passes then is `flaky`, and counts as passed. One that ran out of time is not tried again.
+    """
+    whole, slow = _go_through(setup, piece, only=None)
+    for _ in range(retries):
+        again = [
+            test
+            for test, outcome in whole.outcomes.items()
+            if outcome.failed and test in whole.collected and test not in slow
+        ]
+        if not again or len(again) > _MOST_RETRIED or whole.stuck or setup.over:
+            break
+        second, also_slow = _go_through(setup, piece, only=again)
+        slow |= also_slow
+        for test in again:
+            if test in second.outcomes:
+                whole.outcomes[test] = _together(whole.outcomes[test], second.outcomes[test])
+        # Whatever else happens now has happened to a part of the tests, and is not of this module: it
+        # counts all the same.
+        for test in second.outcomes.keys() - set(again):
+            whole.outcomes.setdefault(test, second.outcomes[test])
+        whole.problems += second.problems
+        whole.stuck = second.stuck
+    return whole
+
+
+def _together(first: TestOutcome, second: TestOutcome) -> TestOutcome:
+    """One outcome of two attempts."""
+    seconds, attempts = first.seconds + second.seconds, first.attempts + 1
+    if second.outcome == "passed":
+        return msgspec.structs.replace(
+            first,
+            outcome="passed",
+            flaky=True,
+            device=second.device or first.device,
+            seconds=seconds,
+            attempts=attempts,
+        )
+    kept = second if second.failed else first  # a test that skips itself the second time has failed
+    return msgspec.structs.replace(kept, seconds=seconds, attempts=attempts)
+
+
+def _go_through(setup: Setup, piece: Piece, *, only: Collection[str] | None) -> tuple[ModuleRun, set[str]]:
+    """Run the tests, in as many processes as it takes; also gives the tests that ran out of time."""
+    found, slow = ModuleRun(), set[str]()
+    while True:
+        ended = attempt.run(setup, piece.module, only=only, done=found.outcomes, piece=piece.for_worker())
+        journal = ended.journal
+        found.collected = found.collected or journal.selected or ()
+        found.whole = found.whole or journal.whole
+        found.stuck = ended.stuck
+        before = len(found.outcomes)
+        for outcome in (*journal.broken, *journal.absent, *journal.outcomes.values()):
+            found.outcomes[outcome.test] = outcome
+        blamed = _blamed(ended, piece.module)
+        if blamed is not None:
+            found.outcomes[blamed.test] = blamed
+            if ended.killed:
+                slow.add(blamed.test)
+        left = [test for test in journal.left if test not in found.outcomes]
+        whole = journal.exit is not None and blamed is None
+        if left and len(found.outcomes) > before and not (whole or ended.stuck or setup.over):
+            continue
+        if whole:
+            found.problems += [f"{piece.module}: {said}" for said in _disagreements(ended)]
+        if left:
+            why = _why_left(setup, ended)
+            found.problems.append(f"{piece.module}: {len(left)} tests did not run: {why}")
+        return found, slow
+
+
+def _why_left(setup: Setup, ended: Ended) -> str:
+    if ended.stuck:
+        return "a process could not be ended; is the GPU still well?"
+    if setup.over:
+        return "the time was over"
+    return ended.journal.stopped or f"pytest ended with {ended.how}"
+
+
+def _blamed(ended: Ended, module: str) -> TestOutcome | None:
+    """The test that ended its process, or had to be ended; the module where that was outside of any test."""
+    journal = ended.journal
+    if ended.killed.startswith("the time of the whole"):
+        return None
+    if test := journal.orphaned_by:
+        return TestOutcome(test=test, outcome="error", reason="it ended the process above it")
+    if test := journal.running:
+        why = ended.killed or f"it ended its process: {ended.how}"
+        return TestOutcome(test=test, outcome="error", reason=why, detail=ended.output)
+    where = "before its tests were collected" if journal.selected is None else "outside of any test"
+    if ended.killed:
+        return TestOutcome(
+            test=module, outcome="error", reason=f"{ended.killed}, {where}", detail=ended.output
+        )
+    if journal.exit is None or journal.exit != ended.exit_code:
+        reason = f"pytest ended with {ended.how} {where}"
+        return TestOutcome(test=module, outcome="error", reason=reason, detail=ended.output)
+    return None
+
+
+def _disagreements(ended: Ended) -> list[str]:
+    """Where exit code, journal and JUnit XML of a process that came to its end do not say the same."""
+    journal, code = ended.journal, ended.exit_code
+    told = (*journal.broken, *journal.absent, *journal.outcomes.values())
+    failed = sum(outcome.failed for outcome in told)
+    found = []
+    if code not in (0, _FAILED, _NOTHING_COLLECTED) and not (code == _INTERRUPTED and journal.broken):
+        found.append(f"pytest ended with {ended.how}")
+    elif (code in (0, _NOTHING_COLLECTED)) != (failed == 0):
+        found.append(f"pytest ended with {ended.how}, and {failed} of its tests failed")
+    try:
+        written = _by_outcome(ended.junit)
+    except TestsFailedError as error:
+        found.append(str(error))
+    else:
+        counted = Counter(outcome.outcome for outcome in told)
+        if written != counted:
+            found.append(f"its JUnit XML has {_counts(written)}, and {_counts(counted)} were seen")
+    return found
+
+
+def _by_outcome(path: Path) -> Counter[Outcome]:
+    # A test that fails, and whose teardown fails too, is written twice.
+    worst: dict[str, Outcome] = {}
+    for case in junit.read(path).cases:
+        worst[case.name] = max(worst.get(case.name, "passed"), case.outcome, key=_WORST.index)
+    return Counter(worst.values())
+
+
+def _counts(counter: Counter[Outcome]) -> str:
+    return ", ".join(f"{counter[outcome]} {outcome}" for outcome in _WORST if counter[outcome]) or "no test"

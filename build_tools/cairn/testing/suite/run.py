@@ -1,0 +1,245 @@
+"""A suite, or a shard of it, from the sources of its tests to a folder of results."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.resources
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cairn import datafile, files, owned
+from cairn.errors import UsageError
+from cairn.output import Progress, silent
+from cairn.targets import CPU
+from cairn.testing import gpus
+from cairn.testing.record import TestedWheel
+from cairn.testing.suite import modules, outcomes, shard_result, sources, suite_toml, visible_gpus
+from cairn.testing.suite.attempt import Limits, Setup
+from cairn.testing.suite.shard_result import ModuleCount, ShardResult
+from cairn.testing.suite.shards import plan
+from cairn.testing.suite.shards.plan import Piece, ShardPlan
+from cairn.testing.suite.shards.times import Times
+from cairn.testing.suite.suite_toml import Choice, Gpus, Suite
+
+RECORD, JUNIT, LOG = "record.json", "junit.xml", "suite.log"
+_FILES = (shard_result.FILE, outcomes.FILE, RECORD, JUNIT, LOG)
+_FOLDERS = ("tests", "plugins", "processes", "scratch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plugin:
+    """A plugin of pytest that imports nothing but pytest and the standard library.
+
+    Attributes:
+        file: a module of ours; it is copied beside our own and imported by its name there.
+        variables: what tells it where its configuration is.
+    """
+
+    file: Path
+    variables: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tested:
+    """What the tests are run on.
+
+    Attributes:
+        python: the interpreter that has it.
+        variables: what its programs see, before the suite adds its own.
+        tools: folders that hold pytest where the interpreter does not; they come last on its path.
+        set_id: the sealed set that it was installed from; None where there is none.
+        family: of the set.
+        targets: what the wheels are for; empty where that is not known: the GPUs that are there then count.
+        wheels: every distribution that was installed; empty where that is not known.
+    """
+
+    python: Path
+    variables: Mapping[str, str]
+    tools: tuple[Path, ...] = ()
+    set_id: str | None = None
+    family: str = ""
+    targets: tuple[str, ...] = ()
+    wheels: tuple[TestedWheel, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteRequest:
+    """What to run, on what, and where.
+
+    Attributes:
+        suite: which tests there are.
+        config: the name of one of its configurations.
+        checkout: the sources of the project.
+        commits: what is checked out there: the commit, and those that it was made of by hipify; empty where
+            that is not known.
+        tested: what to run them on.
+        work_dir: receives the copied tests, the log and the results, in place of those of an earlier run.
+        choice: which modules of the configuration.
+        shard: which shard, from 1.
+        shards: of how many.
+        times: how long tests took before.
+        plugins: further plugins of pytest.
+        pytest_args: the user's own.
+        retries: how often a failed test is tried again.
+        limits: of time.
+        gpu_choice: one GPU or all; the configuration's where None.
+        allow_mismatch: run tests of a different commit than the wheel's.
+        nodes: where the kernel describes the GPUs of the machine.
+    """
+
+    suite: Suite
+    config: str
+    checkout: Path
+    commits: tuple[str, ...]
+    tested: Tested
+    work_dir: Path
+    choice: Choice = field(default_factory=Choice)
+    shard: int = 1
+    shards: int = 1
+    times: Times = field(default_factory=Times)
+    plugins: tuple[Plugin, ...] = ()
+    pytest_args: tuple[str, ...] = ()
+    retries: int = 1
+    limits: Limits = field(default_factory=Limits)
+    gpu_choice: Gpus | None = None
+    allow_mismatch: bool = False
+    nodes: Path = gpus.KFD_NODES
+
+
+def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progress = silent) -> Path:
+    """Run the tests of one shard; gives the folder of its results, which `merge` judges.
+
+    Args:
+        request: what to run.
+        say: called with what a user should know, such as GPUs that are not used.
+        on_line: called with what is being done.
+
+    Raises:
+        UsageError: there is no such configuration, module or shard, or the tests are of a different commit.
+        PrerequisiteError: the interpreter does not have what is tested.
+        TestsFailedError: the machine has GPUs, and none that the wheels are for.
+    """
+    started, began = datetime.now(UTC), time.monotonic()
+    suite, tested = request.suite, request.tested
+    config = suite.config(request.config)
+    if not 1 <= request.shard <= request.shards:
+        raise UsageError(f"there is no shard {request.shard} of {request.shards}")
+    unlike = _sources_problem(request, say)
+    visible = visible_gpus.choose(
+        tested.variables,
+        targets=() if tested.targets == (CPU,) else tested.targets,
+        how_many=request.gpu_choice or config.gpus,
+        nodes=request.nodes,
+    )
+    for note in visible.notes:
+        say(note)
+    work_dir = request.work_dir
+    owned.empty_places(work_dir, of_files=_FILES, of_folders=_FOLDERS)
+    for folder in _FOLDERS:
+        (work_dir / folder).mkdir(exist_ok=True)
+    tests, pytest_ini = sources.copy_tests(request.checkout, suite, work_dir / "tests")
+    chosen = suite_toml.choose(config, tests, request.choice)
+    shard_plan = plan.make(chosen.modules, request.times, request.shards)
+    setup = Setup(
+        python=tested.python,
+        tests=tests,
+        config=pytest_ini,
+        work_dir=work_dir / "processes",
+        plugins=(_copy_plugins(request, work_dir / "plugins"), *tested.tools),
+        plugin_names=tuple(plugin.file.stem for plugin in request.plugins),
+        variables=_variables(request, visible, tests),
+        arguments=request.pytest_args,
+        limits=request.limits,
+        deadline=None if request.limits.all is None else began + request.limits.all,
+        log=work_dir / LOG,
+        on_line=on_line,
+    )
+    counts, problems = _run_pieces(request, setup, chosen.modules, shard_plan)
+    if not (work_dir / outcomes.FILE).exists():
+        files.write_bytes(work_dir / outcomes.FILE, b"")
+    choice = request.choice
+    result = ShardResult(
+        config=request.config,
+        shard=request.shard,
+        shards=request.shards,
+        plan=shard_plan.digest,
+        set_id=tested.set_id,
+        family=tested.family,
+        targets=tested.targets,
+        wheels=tested.wheels,
+        hardware=visible.hardware,
+        sources=unlike,
+        modules=counts,
+        problems=problems,
+        started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        duration_seconds=round(time.monotonic() - began, 3),
+        outcomes_sha256=files.sha256_of(work_dir / outcomes.FILE),
+        pytest_args=(
+            *request.pytest_args,
+            *(f"--include={name}" for name in choice.include),
+            *(f"--exclude={name}" for name in choice.exclude),
+            *(["--allow-version-mismatch"] if unlike else []),
+        ),
+    )
+    datafile.write(work_dir / shard_result.FILE, result)
+    return work_dir
+
+
+def _sources_problem(request: SuiteRequest, say: Progress) -> str:
+    """What the tests are of where that is not what the wheel was built from; empty where it is."""
+    wheel = sources.installed(request.tested.python, request.suite)
+    problem = sources.mismatch(request.checkout, request.commits, request.suite, wheel)
+    if problem is None:
+        return ""
+    if not request.allow_mismatch:
+        raise UsageError(problem, tip="check out the wheel's commit, or pass --allow-version-mismatch")
+    say(f"{problem}; run all the same, as was asked")
+    return problem
+
+
+def _copy_plugins(request: SuiteRequest, folder: Path) -> Path:
+    ours = importlib.resources.files("cairn.testing.suite").joinpath("worker.py")
+    with importlib.resources.as_file(ours) as file:
+        for source in (file, *(plugin.file for plugin in request.plugins)):
+            shutil.copyfile(source, folder / source.name)
+    return folder
+
+
+def _variables(request: SuiteRequest, visible: visible_gpus.VisibleGpus, tests: Path) -> dict[str, str]:
+    suite = request.suite
+    added = {**suite.environment, **(suite.gpu_environment if visible.hardware else {})}
+    scratch = str(request.work_dir / "scratch")
+    found = visible.applied_to(request.tested.variables)
+    found |= {name: value.replace("{scratch}", scratch) for name, value in added.items()}
+    for plugin in request.plugins:
+        found |= plugin.variables
+    return found | {"PYTHONPATH": str(tests)}
+
+
+def _run_pieces(
+    request: SuiteRequest, setup: Setup, environments: Mapping[str, Mapping[str, str]], shard_plan: ShardPlan
+) -> tuple[tuple[ModuleCount, ...], tuple[str, ...]]:
+    """Run what the shard has of each module, and write the outcomes down as they come."""
+    pieces: Sequence[Piece] = shard_plan.shards[request.shard - 1]
+    counts, problems = list[ModuleCount](), list[str]()
+    stuck = False
+    for piece in pieces:
+        if stuck or setup.over:
+            why = "a process could not be ended" if stuck else "the time was over"
+            problems.append(f"{piece.module} did not run: {why}")
+            continue
+        variables = {**setup.variables, **environments[piece.module]}
+        found = modules.run(dataclasses.replace(setup, variables=variables), piece, retries=request.retries)
+        outcomes.append(request.work_dir / outcomes.FILE, found.outcomes.values())
+        problems += found.problems
+        stuck = found.stuck
+        counts.append(
+            ModuleCount(
+                module=piece.module, selected=len(found.collected), whole=found.whole, cut=not piece.whole
+            )
+        )
+    return tuple(counts), tuple(problems)

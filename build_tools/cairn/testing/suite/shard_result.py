@@ -1,0 +1,90 @@
+"""What one shard of a suite leaves: a folder with its result, and the outcome of every test beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cairn import datafile, files
+from cairn.errors import UsageError
+from cairn.testing.record import TestedWheel
+from cairn.testing.suite import outcomes
+from cairn.testing.suite.outcomes import TestOutcome
+
+FILE = "shard.json"
+
+
+class ModuleCount(datafile.Value):
+    """What of a module a shard ran.
+
+    Attributes:
+        module: its path below the folder of tests.
+        selected: how many of its tests the shard had.
+        whole: how many there were for all shards.
+        cut: other shards have the rest.
+    """
+
+    module: str
+    selected: int
+    whole: int
+    cut: bool
+
+
+class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/1"):
+    """One shard, run to its end or as far as it came.
+
+    Attributes:
+        config: the configuration of the suite.
+        shard: which one, from 1.
+        shards: of how many.
+        plan: the digest of who runs what.
+        set_id: the sealed set that is tested; None for an open one, or for what is installed somewhere.
+        family: of the wheels; empty where nobody said.
+        targets: of the wheels.
+        wheels: every distribution that was installed for the tests; empty where that is not known.
+        hardware: one gfx name for each GPU that the tests could see.
+        sources: what the tests are of where that is not the wheel's own commit; empty where it is.
+        modules: what was run of each module.
+        problems: why the results cannot be believed as they are, a sentence each.
+        started: RFC 3339, with its zone.
+        duration_seconds: by a clock that does not jump.
+        outcomes_sha256: of the outcomes beside this file.
+        pytest_args: what the user gave to pytest, or chose other tests by than the configuration's.
+    """
+
+    config: str
+    shard: int
+    shards: int
+    plan: str
+    set_id: str | None
+    family: str
+    targets: tuple[str, ...]
+    wheels: tuple[TestedWheel, ...]
+    hardware: tuple[str, ...]
+    sources: str
+    modules: tuple[ModuleCount, ...]
+    problems: tuple[str, ...]
+    started: str
+    duration_seconds: float
+    outcomes_sha256: str
+    pytest_args: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return f"shard {self.shard} of {self.shards}"
+
+
+def read(folder: Path) -> tuple[ShardResult, tuple[TestOutcome, ...]]:
+    """The result in a folder, and the outcomes of its tests.
+
+    Raises:
+        UsageError: there is none, or its outcomes are not those that it had when it was written.
+    """
+    tip = "the shard did not come to its end, or is not there yet"
+    result = datafile.read(folder / FILE, ShardResult, tip=tip)
+    path = folder / outcomes.FILE
+    if not path.is_file() or files.sha256_of(path) != result.outcomes_sha256:
+        raise UsageError(f"{path} is not what {result.name} wrote", tip="copy the whole folder of the shard")
+    if not 1 <= result.shard <= result.shards or result.duration_seconds < 0:
+        raise UsageError(f"{folder / FILE} contradicts itself", tip="run the shard again")
+    return result, outcomes.read(path)

@@ -1,0 +1,120 @@
+"""The tests of the sources that a wheel was built from, copied to where nothing else of these is found.
+
+Tests of another commit fail for reasons that are none of the wheel's, or pass for none; and a test that runs
+inside of a source tree imports the tree, not the wheel.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from cairn import files, process
+from cairn.errors import PrerequisiteError, ProcessError, UsageError
+from cairn.testing.suite.suite_toml import Suite
+
+_ASK_TIMEOUT = 60.0  # seconds
+_SHORT = 12  # digits of a commit that are shown
+
+# Finding a module does not import it: importing torch takes seconds, and makes it look at the GPUs.
+_ASK = """
+import importlib.util, json, runpy, sys
+package, _, rest = sys.argv[1].partition("/")
+found = importlib.util.find_spec(package)
+if found is None or not found.submodule_search_locations:
+    sys.exit(f"{package} is not installed")
+values = runpy.run_path(list(found.submodule_search_locations)[0] + "/" + rest)
+version, commit = values.get("__version__"), values.get("git_version")
+print(json.dumps({"version": str(version or ""), "commit": str(commit or "")}))
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WheelVersion:
+    """What an installed wheel says it was built from; an empty text where it does not say."""
+
+    version: str
+    commit: str
+
+
+def installed(python: Path, suite: Suite) -> WheelVersion:
+    """Ask an interpreter for the wheel that it has.
+
+    Raises:
+        PrerequisiteError: it has none.
+    """
+    try:
+        # -I: not what lies in our working folder, which may be the source tree.
+        asked = process.run(
+            [python, "-I", "-c", _ASK, suite.version_module], timeout=_ASK_TIMEOUT, separate_stderr=True
+        )
+        return WheelVersion(**json.loads(asked.output))
+    except (ProcessError, ValueError, TypeError) as error:
+        why = error.output.strip().splitlines()[-1:] if isinstance(error, ProcessError) else [str(error)]
+        raise PrerequisiteError(
+            f"{python} has no {suite.project} to test: {''.join(why) or error}",
+            tip="install the wheel, or name the interpreter that has it with --python",
+        ) from error
+
+
+def mismatch(checkout: Path, commits: Sequence[str], suite: Suite, wheel: WheelVersion) -> str | None:
+    """Why the sources are not those of the wheel, or None.
+
+    The commit decides: the wheel's must be the one that is checked out, or the one that this was before
+    hipify. Where one of the two does not say, nothing shows that they are the same.
+
+    Args:
+        checkout: the sources.
+        commits: what is checked out there, and what that was before hipify; empty where that is not known.
+        suite: where they have their version.
+        wheel: what is installed.
+    """
+    if commits and wheel.commit:
+        if wheel.commit in commits:
+            return None
+        there, built = commits[0][:_SHORT], wheel.commit[:_SHORT]
+        return f"the tests are of commit {there}, the wheel ({wheel.version}) of {built}"
+    missing = "the wheel does not say" if commits else f"{checkout} is no git checkout that says"
+    source = _source_version(checkout / suite.version_file)
+    try:
+        same = source is not None and source.release[:2] == Version(wheel.version).release[:2]
+    except InvalidVersion:
+        same = False
+    beside = f"the versions are {source or 'unknown'} and {wheel.version or 'unknown'}"
+    return f"{missing} which commit it is of; {beside}" + (", which agree as far as they go" if same else "")
+
+
+def copy_tests(checkout: Path, suite: Suite, target: Path) -> tuple[Path, Path]:
+    """Copy the tests, and pytest's configuration; gives the folder of tests and the configuration file.
+
+    Raises:
+        UsageError: the sources have no such tests.
+    """
+    source = checkout / suite.tests
+    if not source.is_dir():
+        raise UsageError(
+            f"{checkout} has no folder {suite.tests}",
+            tip="name the checkout of the sources with --pytorch-dir",
+        )
+    tests = target / Path(suite.tests).name
+    ignored = shutil.ignore_patterns("__pycache__", ".git", ".pytest_cache")
+    shutil.copytree(source, tests, ignore=ignored, ignore_dangling_symlinks=True)
+    config = target / "pytest.ini"
+    given = checkout / suite.config_file
+    if suite.config_file and given.is_file():
+        shutil.copyfile(given, config)
+    else:
+        files.write_text(config, "[pytest]\n")  # so that none further up is found
+    return tests, config
+
+
+def _source_version(path: Path) -> Version | None:
+    try:
+        return Version(path.read_text(encoding="utf-8").strip())
+    except (OSError, ValueError):
+        return None

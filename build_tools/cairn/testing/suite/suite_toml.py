@@ -1,0 +1,161 @@
+"""suite.toml: which of a project's tests run, in which configurations, beside a stack.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from cairn import datafile
+from cairn.errors import UsageError
+from cairn.output import wording
+
+FILE = "suite.toml"
+
+Gpus = Literal["one", "all"]
+
+
+class Group(datafile.Value):
+    """Modules that run with the same variables.
+
+    Attributes:
+        modules: paths below the folder of tests without `.py`, or patterns: `*` stands for any part of a
+        name,
+            `**` for any folders. One that names no module is an error, so that no test is lost by a typo.
+        exclude: likewise, of those that the patterns find.
+        environment: further variables.
+    """
+
+    modules: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+    environment: Mapping[str, str] = {}
+
+
+class Config(datafile.Value):
+    """A named choice of modules.
+
+    Attributes:
+        groups: what it runs; a module is in one of them at most.
+        about: what it is for.
+        shards: how many machines share it unless somebody says otherwise.
+        gpus: whether its tests see one GPU of the machine, or all.
+    """
+
+    groups: tuple[Group, ...]
+    about: str = ""
+    shards: int = 1
+    gpus: Gpus = "one"
+
+
+class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
+    """A project's test suite.
+
+    Attributes:
+        project: of the stack.
+        tests: the folder of tests in the project's sources.
+        config_file: pytest's configuration file in the sources; empty for none.
+        version_module: a module in the installed wheel that has `git_version`, the commit it was built from,
+        and
+            `__version__`; it is executed by itself, and must import nothing.
+        version_file: the file with the version in the sources, to compare where there is no commit.
+        configs: by name; `default` is what runs when nobody says which.
+        environment: variables of every run.
+        gpu_environment: those of a run for GPUs besides; `{scratch}` is a folder for the run.
+    """
+
+    project: str
+    tests: str
+    configs: Mapping[str, Config]
+    version_module: str
+    version_file: str
+    config_file: str = ""
+    environment: Mapping[str, str] = {}
+    gpu_environment: Mapping[str, str] = {}
+
+    def config(self, name: str) -> Config:
+        """The configuration called `name`.
+
+        Raises:
+            UsageError: there is none.
+        """
+        if name in self.configs:
+            return self.configs[name]
+        tip = wording.did_you_mean(name, list(self.configs), what="the configurations are")
+        raise UsageError(f"the suite has no configuration {name!r}", tip=tip)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which modules a user wants of a configuration.
+
+    Attributes:
+        include: only these, which need not be in it.
+        exclude: not these.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """The modules of a run.
+
+    Attributes:
+        modules: their paths below the folder of tests, each with the variables of its group.
+    """
+
+    modules: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def load(path: Path) -> Suite:
+    """Read a suite.toml, or the one in a folder.
+
+    Raises:
+        UsageError: there is none, or it is wrong.
+    """
+    file = path / FILE if path.is_dir() else path
+    return datafile.read(file, Suite, tip="name the suite.toml with --suite")
+
+
+def choose(config: Config, tests: Path, choice: Choice) -> Chosen:
+    """The modules of a configuration that a folder of tests has.
+
+    Raises:
+        UsageError: a name or pattern finds no module, a module is in two groups, or none is left.
+    """
+    found: dict[str, Mapping[str, str]] = {}
+    for group in config.groups:
+        left_out = set(_matching(tests, group.exclude, must=False))
+        for module in _matching(tests, group.modules, must=not choice.include):
+            if module in left_out:
+                continue
+            if module in found and found[module] != group.environment:
+                raise UsageError(f"{module} is in two groups of the configuration")
+            found[module] = group.environment
+    if choice.include:
+        found = {module: found.get(module, {}) for module in _matching(tests, choice.include)}
+    for module in _matching(tests, choice.exclude):
+        found.pop(module, None)
+    if not found:
+        raise UsageError(f"no module of {tests} is left to run")
+    return Chosen(modules=found)
+
+
+def _matching(tests: Path, names: Iterable[str], *, must: bool = True) -> list[str]:
+    found: list[str] = []
+    for name in names:
+        plain = name.removesuffix(".py")
+        if Path(plain).is_absolute() or ".." in Path(plain).parts:
+            raise UsageError(f"{name} is not a module below the folder of tests")
+        # `x/**` is all below x; a pattern that ends in `**` finds folders only.
+        pattern = f"{plain}/*" if plain.endswith("**") else plain
+        paths = sorted(path for path in tests.glob(f"{pattern}.py") if path.is_file())
+        if must and not paths:
+            known = [path.relative_to(tests).with_suffix("").as_posix() for path in tests.rglob("test_*.py")]
+            close = wording.nearest(plain, known)
+            tip = f"did you mean {' or '.join(close)}?" if close else "name it as a path below that folder"
+            raise UsageError(f"{tests} has no module {name}", tip=tip)
+        found += [path.relative_to(tests).as_posix() for path in paths]
+    return list(dict.fromkeys(found))

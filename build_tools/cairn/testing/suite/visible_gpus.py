@@ -1,0 +1,90 @@
+"""Which GPUs the tests see: chosen before any of them imports torch, which looks once and never again.
+
+Three variables hide GPUs (ROCm documentation, "GPU isolation techniques"). ROCR_VISIBLE_DEVICES hides them
+from the runtime, and what is left is numbered anew from 0; of that, HIP_VISIBLE_DEVICES (or, where that is
+not set, CUDA_VISIBLE_DEVICES) hides from HIP, and GPU_DEVICE_ORDINAL from OpenCL and HIP. HIP ends the
+process where the last two disagree, so that one list is made of all of them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cairn.errors import UsageError
+from cairn.testing import gpus
+from cairn.testing.suite.suite_toml import Gpus
+
+_RUNTIME, _HIP, _ORDINAL = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"
+_OF_HIP = (_HIP, "CUDA_VISIBLE_DEVICES", _ORDINAL)  # the first that is set counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisibleGpus:
+    """What the tests will see.
+
+    Attributes:
+        hardware: one gfx name for each GPU, as HIP numbers them.
+        variables: what to set.
+        unset: what to take out.
+        notes: what was changed of the caller's own choice, a sentence each.
+    """
+
+    hardware: tuple[str, ...]
+    variables: Mapping[str, str] = field(default_factory=dict)
+    unset: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def applied_to(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """An environment in which just these are seen."""
+        return {name: value for name, value in environ.items() if name not in self.unset} | dict(
+            self.variables
+        )
+
+
+def choose(
+    environ: Mapping[str, str], *, targets: tuple[str, ...], how_many: Gpus, nodes: Path = gpus.KFD_NODES
+) -> VisibleGpus:
+    """Choose among the GPUs that the environment leaves visible.
+
+    Args:
+        environ: what it says now.
+        targets: what the wheels are for; any GPU will do where empty.
+        how_many: one GPU, or all that fit.
+        nodes: where the kernel describes them.
+
+    Raises:
+        UsageError: GPUs of several kinds are named by UUIDs, which say nothing of the kind.
+    """
+    present = gpus.visible(gpus.seen(nodes), environ.get(_RUNTIME))
+    if not present:
+        return VisibleGpus(hardware=())
+    given = [name for name in _OF_HIP if name in environ]
+    words = [word.strip() for word in environ[given[0]].split(",")] if given else []
+    if given and not all(word.lstrip("-").isdecimal() for word in words if word):
+        if len(set(present)) > 1:
+            raise UsageError(
+                f"{given[0]} is {environ[given[0]]}, which does not say what kind of GPU that is",
+                tip=f"name the GPUs by their numbers: this machine has {', '.join(present)}",
+            )
+        listed = [(word, present[0]) for word in words if word]
+    elif given:
+        numbers = gpus.visible(tuple(map(str, range(len(present)))), ",".join(words))
+        listed = [(number, present[int(number)]) for number in numbers]
+    else:
+        listed = [(str(number), name) for number, name in enumerate(present)]
+    fitting = [(word, name) for word, name in listed if not targets or gpus.matches([name], targets)]
+    chosen = fitting[:1] if how_many == "one" else fitting
+    numbers_text = ",".join(word for word, _ in chosen)
+    dropped = tuple(name for name in given if name != _HIP)
+    return VisibleGpus(
+        hardware=tuple(name for _, name in chosen),
+        variables={_HIP: numbers_text or "-1"},
+        unset=dropped,
+        notes=tuple(
+            f"{name}={environ[name]} is replaced by {_HIP}={numbers_text or '-1'}"
+            for name in given
+            if environ[name] != numbers_text
+        ),
+    )

@@ -1,0 +1,194 @@
+"""The plugin that every pytest of a suite runs with: it selects tests, and writes down what becomes of them.
+
+This file is copied beside the tests and imported by the interpreter that is tested, which need not have
+Cairn: it imports the standard library and pytest, nothing else.
+
+What happens is appended to a journal, a JSON object a line, each written before pytest goes on. So a process
+that dies has said which test it was in, and what came before is known. `CAIRN_SUITE_WORKER` names a JSON
+file:
+
+    journal     where to write
+    only        the node ids to run; all that are collected where null
+    done        node ids that have an outcome already, and are not run again
+    piece       null, or the part of the module that this shard runs: `tests`, node ids of it; `others`, those
+    of
+                the module's other parts; `low` and `high`: of tests in neither list, those whose `place` is
+                at or above `low` and below `high`
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+VARIABLE = "CAIRN_SUITE_WORKER"
+
+_MOST_DETAIL = 4000  # characters of what failed
+_MOST_OUTPUT = 2000  # characters of what the test wrote
+_MOST_REASON = 300
+_RANK = ("passed", "skipped", "failed", "error")  # a test's outcome is the worst of its phases
+
+# Tests replace functions of `os`, and close files that are not theirs: these are the real ones, and the
+# journal is opened anew for every line.
+_open, _write, _close, _pid_of, _parent_of = os.open, os.write, os.close, os.getpid, os.getppid
+
+
+def place(test: str) -> float:
+    """Where a test stands between 0 and 1, by its node id alone: the same on every machine."""
+    return int.from_bytes(hashlib.sha256(test.encode()).digest()[:6], "big") / (1 << 48)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begin, where the runner asks for it."""
+    if path := os.environ.get(VARIABLE):
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - as plain as a plugin of others can be
+            config.pluginmanager.register(Worker(json.load(file)), "cairn-suite-worker")
+
+
+class Worker:
+    """What one process of pytest runs, and the journal of it."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._journal: str = options["journal"]
+        self._only = None if options["only"] is None else frozenset(options["only"])
+        self._done = frozenset(options["done"])
+        self._piece: Mapping[str, Any] | None = options["piece"]
+        self._pid, self._parent = _pid_of(), _parent_of()
+        self._whole = 0
+        self._test: dict[str, Any] = {}
+        self._device: dict[int, int] = {}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Select, after every other plugin has."""
+        self._whole = len(items)
+        kept: list[pytest.Item] = []
+        left: list[pytest.Item] = []
+        for item in items:
+            (kept if self._runs(item.nodeid) else left).append(item)
+        if left:
+            config.hook.pytest_deselected(items=left)
+            items[:] = kept
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Say what will run, and of how many."""
+        self._tell(event="collected", whole=self._whole, tests=[item.nodeid for item in session.items])
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Say what could not be collected: an import that fails leaves no test to say it."""
+        if report.failed:
+            self._tell(event="broken", test=report.nodeid, **_why(report))
+        elif report.skipped and report.nodeid:  # a module that skips itself
+            self._tell(event="absent", test=report.nodeid, **_why(report))
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Say which test begins."""
+        self._device = _allocations()
+        self._test = {"test": nodeid, "outcome": "", "reason": "", "detail": "", "seconds": 0.0}
+        self._tell(event="begin", test=nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take what one phase of a test (or a part of it) came to."""
+        outcome = "error" if report.failed and report.when != "call" else report.outcome
+        test = self._test
+        if outcome not in _RANK or report.nodeid != test.get("test"):
+            return  # "rerun" of a plugin: what counts comes after it
+        test["seconds"] += report.duration
+        if not test["outcome"] or _RANK.index(outcome) > _RANK.index(test["outcome"]):
+            test["outcome"] = outcome
+            test |= _why(report) if outcome != "passed" else {"reason": "", "detail": ""}
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Say what the test came to, on which device."""
+        device = _used(self._device, _allocations())
+        if not self._test["outcome"]:  # a plugin of others took the test away without a report
+            self._test |= {"outcome": "error", "reason": "the test ended without a report"}
+        self._tell(event="end", device=device, **self._test)
+        if _parent_of() != self._parent and _pid_of() == self._pid:
+            self._parent = _parent_of()
+            self._tell(event="orphaned", test=nodeid)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
+        """Say that pytest came to its end, after all others have had their say."""
+        failed = session.testsfailed
+        result = yield
+        self._tell(
+            event="finish",
+            exit=int(session.exitstatus),
+            failed=failed,
+            stopped=str(session.shouldfail or session.shouldstop or ""),
+        )
+        return result
+
+    def _runs(self, test: str) -> bool:
+        if test in self._done or (self._only is not None and test not in self._only):
+            return False
+        if self._piece is None or test in self._piece["tests"]:
+            return True
+        return test not in self._piece["others"] and self._piece["low"] <= place(test) < self._piece["high"]
+
+    def _tell(self, **event: Any) -> None:  # noqa: ANN401 - JSON
+        # A test that forks and does not end its child leaves a second pytest; what that does is not ours.
+        if _pid_of() != self._pid:
+            return
+        data = json.dumps(event).encode() + b"\n"
+        file = _open(
+            self._journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666
+        )
+        try:
+            while data:
+                data = data[_write(file, data) :]
+        finally:
+            _close(file)
+
+
+def _why(report: pytest.CollectReport | pytest.TestReport) -> dict[str, str]:
+    """The line that says why, and the whole of it."""
+    if isinstance(report.longrepr, tuple):  # of a skip: file, line, reason
+        return {"reason": _line(report.longrepr[2].removeprefix("Skipped: ")), "detail": ""}
+    if reason := getattr(report, "wasxfail", ""):
+        return {"reason": _line(f"expected to fail: {reason}"), "detail": ""}
+    text = report.longreprtext
+    crash = getattr(report.longrepr, "reprcrash", None)
+    said = crash.message if crash is not None else next(iter(reversed(text.strip().splitlines())), "")
+    written = "".join(f"\n--- {name} ---\n{content[-_MOST_OUTPUT:]}" for name, content in report.sections)
+    detail = text if len(text) <= _MOST_DETAIL else f"…{text[-_MOST_DETAIL:]}"
+    return {"reason": _line(said), "detail": detail + written[-_MOST_DETAIL:]}
+
+
+def _line(text: str) -> str:
+    first = " ".join(next(iter(text.strip().splitlines()), "").split())
+    return first if len(first) <= _MOST_REASON else f"{first[:_MOST_REASON]}…"
+
+
+def _allocations() -> dict[int, int]:
+    """How often memory was taken on each GPU so far; nothing where torch has not been to one."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    try:
+        if cuda is None or not cuda.is_initialized():
+            return {}
+        count = "allocation.all.allocated"  # it only grows; `reset_accumulated_memory_stats` sets it to 0
+        return {device: cuda.memory_stats(device).get(count, 0) for device in range(cuda.device_count())}
+    except Exception:  # noqa: BLE001 - a GPU that hangs or is gone raises all sorts; the test will say it
+        return {}
+
+
+def _used(before: Mapping[int, int], after: Mapping[int, int]) -> str:
+    """The GPUs that memory was taken on meanwhile, each by its name once: `gfx942`, or `sm_90` for CUDA's."""
+    used = [device for device, count in after.items() if count != before.get(device, 0)]
+    if not used:
+        return ""
+    names = []
+    for device in used:
+        properties = sys.modules["torch"].cuda.get_device_properties(device)
+        gfx = getattr(properties, "gcnArchName", "").partition(":")[0]
+        names.append(gfx if gfx.startswith("gfx") else f"sm_{properties.major}{properties.minor}")
+    return ", ".join(dict.fromkeys(names))

@@ -1,0 +1,78 @@
+"""A project with a small test suite, run as PyTorch's is, on the interpreter that runs the tests."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cairn.testing.suite import merge, outcomes, run
+from cairn.testing.suite.attempt import Limits
+from cairn.testing.suite.merge import Merged
+from cairn.testing.suite.outcomes import TestOutcome
+from cairn.testing.suite.run import SuiteRequest, Tested
+from cairn.testing.suite.suite_toml import Config, Group, Suite
+
+
+def suite_of(*modules: str, **more: Any) -> Suite:
+    """A suite whose project is pytest itself, which is installed; no commit can be compared."""
+    return Suite(
+        project="pytest",
+        tests="test",
+        version_module="_pytest/_version.py",
+        version_file="version.txt",
+        configs={"default": Config(groups=(Group(modules=modules or ("**/test_*",)),))},
+        **more,
+    )
+
+
+def write_tests(checkout: Path, tests: Mapping[str, str]) -> Path:
+    """Write the modules of a suite into the folder `test` of a checkout."""
+    for name, text in tests.items():
+        path = checkout / "test" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return checkout
+
+
+def request_of(tmp_path: Path, tests: Mapping[str, str], **more: Any) -> SuiteRequest:
+    """A request to run these tests in `tmp_path`, with short limits."""
+    # What the pytest around this one has set must not reach the one inside.
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    values: dict[str, Any] = {
+        "suite": suite_of(),
+        "config": "default",
+        "checkout": write_tests(tmp_path / "checkout", tests),
+        "tested": Tested(
+            python=Path(sys.executable), variables={**variables, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        ),
+        "work_dir": tmp_path / "results",
+        "limits": Limits(test=30.0, collection=30.0),
+        "commits": (),
+        "allow_mismatch": True,
+        "retries": 0,
+        "nodes": tmp_path / "no-gpus",
+    }
+    return SuiteRequest(**{**values, **more})
+
+
+def run_and_judge(request: SuiteRequest, **floors: int) -> Merged:
+    """Run a suite of one shard, and judge it."""
+    return merge.merge([run.run_suite(request)], request.work_dir, **floors)
+
+
+def by_test(merged: Merged) -> dict[str, TestOutcome]:
+    """The outcomes by the last part of the node id."""
+    return {outcome.test.rpartition("::")[2]: outcome for outcome in merged.outcomes}
+
+
+def log_of(request: SuiteRequest) -> str:
+    """What the processes wrote."""
+    return (request.work_dir / run.LOG).read_text(encoding="utf-8")
+
+
+def outcomes_of(folder: Path) -> dict[str, TestOutcome]:
+    """The outcomes of a folder of results, by node id."""
+    return {outcome.test: outcome for outcome in outcomes.read(folder / outcomes.FILE)}

@@ -1,0 +1,247 @@
+"""What tests do to the process that runs them, and what it costs: that test, and nothing else."""
+
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cairn.testing.suite.attempt import Limits
+from helpers.suites import by_test, log_of, request_of, run_and_judge
+
+GOOD = "def test_before():\n    pass\n\n\n{}\n\ndef test_behind():\n    pass\n"
+HANGS_IN_C = """
+import ctypes
+
+def test_bad():
+    ctypes.PyDLL(None).sleep(3600)  # PyDLL keeps the interpreter's lock: no other thread of Python's runs
+"""
+SEGFAULTS = "import ctypes\n\ndef test_bad():\n    ctypes.string_at(0)\n"
+KILLS_PARENT = """
+import os, signal, time
+
+def test_bad():
+    os.kill(os.getppid(), signal.SIGKILL)
+    while os.getppid() == PARENT:
+        time.sleep(0.01)
+
+PARENT = os.getppid()
+"""
+KILLS_GROUP = "import os, signal\n\ndef test_bad():\n    os.killpg(0, signal.SIGKILL)\n"
+EXITS = "import os\n\ndef test_bad():\n    os._exit(0)\n"
+ENDS_SESSION = "import pytest\n\ndef test_bad():\n    pytest.exit('enough', returncode=0)\n"
+SETS_CLOCK = """
+import time, _pytest.timing
+
+def test_bad(monkeypatch):
+    for name in ("time", "monotonic", "perf_counter"):
+        monkeypatch.setattr(time, name, lambda: -1e12)
+    assert time.time() < 0
+"""
+FORKS = """
+import os
+
+def test_bad():
+    os.fork()  # and never ends the child: a second pytest goes on from here
+"""
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        pytest.param(SEGFAULTS, "it ended its process: signal 11 (SIGSEGV)", id="segfault"),
+        pytest.param(KILLS_PARENT, "it ended the process above it", id="kills its parent"),
+        pytest.param(KILLS_GROUP, "it ended its process: signal 9 (SIGKILL)", id="kills its group"),
+        pytest.param(EXITS, "it ended its process: exit code 0", id="os._exit(0)"),
+        pytest.param(ENDS_SESSION, "it ended its process: exit code 0", id="pytest.exit"),
+    ],
+)
+def test_a_test_that_ends_its_process_costs_itself(tmp_path: Path, bad: str, reason: str) -> None:
+    merged = run_and_judge(request_of(tmp_path, {"test_it.py": GOOD.format(bad)}))
+    found = by_test(merged)
+    assert {name: outcome.outcome for name, outcome in found.items()} == {
+        "test_before": "passed",
+        "test_bad": "error",
+        "test_behind": "passed",
+    }
+    assert found["test_bad"].reason == reason
+    assert merged.judgement.verdict == "failed"
+    assert merged.judgement.reason.startswith("1 of 3 tests failed; the first is test_it::test_bad")
+    assert merged.problems == ()
+
+
+def test_a_test_that_hangs_in_c_is_ended_and_says_where_it_was(tmp_path: Path) -> None:
+    request = request_of(
+        tmp_path, {"test_it.py": GOOD.format(HANGS_IN_C)}, limits=Limits(test=2.0, collection=30.0)
+    )
+    merged = run_and_judge(request)
+    found = by_test(merged)
+    assert found["test_bad"].reason == "did not end within 2 seconds"
+    assert "in test_bad" in found["test_bad"].detail
+    assert [found[name].outcome for name in ("test_before", "test_behind")] == ["passed", "passed"]
+    assert merged.judgement.verdict == "failed"
+
+
+def test_the_time_of_the_whole_run_ends_it(tmp_path: Path) -> None:
+    slow = "import time\n\ndef test_slow():\n    time.sleep(3600)\n\ndef test_behind():\n    pass\n"
+    request = request_of(
+        tmp_path, {"test_a.py": slow, "test_b.py": slow}, limits=Limits(test=3600.0, collection=60.0, all=4.0)
+    )
+    began = time.monotonic()
+    merged = run_and_judge(request)
+    assert time.monotonic() - began < 30
+    assert merged.outcomes == ()
+    assert merged.problems == (
+        "test_a.py: 2 tests did not run: the time was over",
+        "test_b.py did not run: the time was over",
+    )
+    assert merged.judgement.verdict == "failed"
+
+
+def test_a_clock_that_jumps_moves_no_time(tmp_path: Path) -> None:
+    merged = run_and_judge(request_of(tmp_path, {"test_it.py": GOOD.format(SETS_CLOCK)}))
+    assert merged.judgement.verdict == "passed"
+    assert 0 <= merged.results[0].duration_seconds < 60
+    assert all(0 <= outcome.seconds < 60 for outcome in merged.outcomes)
+
+
+def test_a_forked_child_that_goes_on_says_nothing(tmp_path: Path) -> None:
+    merged = run_and_judge(request_of(tmp_path, {"test_it.py": GOOD.format(FORKS)}))
+    assert {name: outcome.outcome for name, outcome in by_test(merged).items()} == dict.fromkeys(
+        ("test_before", "test_bad", "test_behind"), "passed"
+    )
+
+
+def test_a_lying_junit_is_found_out(tmp_path: Path) -> None:
+    conftest = """
+import pathlib
+
+def pytest_unconfigure(config):
+    path = pathlib.Path(config.option.xmlpath)
+    cases = '<testcase classname="test_it" name="test_a"/><testcase classname="test_it" name="test_b"/>'
+    path.write_text(f'<testsuite tests="2">{cases}</testsuite>', encoding="utf-8")
+"""
+    tests = {
+        "conftest.py": conftest,
+        "test_it.py": "def test_a():\n    assert False\n\ndef test_b():\n    pass\n",
+    }
+    merged = run_and_judge(request_of(tmp_path, tests))
+    assert merged.problems == ("test_it.py: its JUnit XML has 2 passed, and 1 passed, 1 failed were seen",)
+    assert merged.judgement.verdict == "failed"
+
+
+def test_an_exit_code_that_lies_is_found_out(tmp_path: Path) -> None:
+    conftest = "def pytest_sessionfinish(session):\n    session.exitstatus = 0\n"
+    merged = run_and_judge(
+        request_of(tmp_path, {"conftest.py": conftest, "test_it.py": "def test_a():\n    assert False\n"})
+    )
+    assert merged.problems == ("test_it.py: pytest ended with exit code 0, and 1 of its tests failed",)
+    assert merged.judgement.verdict == "failed"
+
+
+@pytest.mark.parametrize(
+    ("tests", "reason"),
+    [
+        pytest.param({"test_it.py": "x = 1\n"}, "no test was collected", id="zero collected"),
+        pytest.param(
+            {"test_it.py": "import pytest\n\n@pytest.mark.skip('why not')\ndef test_a():\n    pass\n"},
+            "all 1 tests were skipped",
+            id="all skipped",
+        ),
+        pytest.param(
+            {"test_it.py": "import pytest\n\npytest.importorskip('nothing_like_this')\n"},
+            "all 1 tests were skipped",
+            id="a module that skips itself",
+        ),
+    ],
+)
+def test_nothing_that_ran_is_not_passed(tmp_path: Path, tests: dict[str, str], reason: str) -> None:
+    merged = run_and_judge(request_of(tmp_path, tests))
+    assert (merged.judgement.verdict, merged.judgement.reason) == ("failed", reason)
+
+
+def test_a_module_that_does_not_import_fails_as_a_module(tmp_path: Path) -> None:
+    tests = {"test_a.py": "import nothing_like_this\n", "test_b.py": "def test_b():\n    pass\n"}
+    merged = run_and_judge(request_of(tmp_path, tests))
+    found = {outcome.test: outcome for outcome in merged.outcomes}
+    assert found["test_a.py"].outcome == "error"
+    assert "nothing_like_this" in found["test_a.py"].reason
+    assert found["test_b.py::test_b"].outcome == "passed"
+    assert merged.judgement.verdict == "failed"
+
+
+def test_a_plugin_that_does_not_import_fails_the_run(tmp_path: Path) -> None:
+    request = request_of(
+        tmp_path, {"test_it.py": "def test_a():\n    pass\n"}, pytest_args=("-p", "nothing_like_this")
+    )
+    merged = run_and_judge(request)
+    (only,) = merged.outcomes
+    assert (only.test, only.outcome) == ("test_it.py", "error")
+    assert only.reason == "pytest ended with exit code 1 before its tests were collected"
+    assert "nothing_like_this" in only.detail
+    assert "nothing_like_this" in log_of(request)
+    assert merged.judgement.verdict == "failed"
+
+
+def test_a_module_that_hangs_while_it_is_imported_is_ended(tmp_path: Path) -> None:
+    tests = {"test_a.py": "import time\n\ntime.sleep(3600)\n", "test_b.py": "def test_b():\n    pass\n"}
+    merged = run_and_judge(request_of(tmp_path, tests, limits=Limits(test=30.0, collection=3.0)))
+    found = {outcome.test: outcome for outcome in merged.outcomes}
+    assert found["test_a.py"].reason == "did not end within 3 seconds, before its tests were collected"
+    assert found["test_b.py::test_b"].outcome == "passed"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on the size of files")
+def test_a_full_disk_ends_the_run_and_is_not_passed(tmp_path: Path) -> None:
+    # To a process, files that may not grow are a disk that is full.
+    full = """
+import resource, signal
+
+def test_bad():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+"""
+    merged = run_and_judge(request_of(tmp_path, {"test_it.py": GOOD.format(full)}))
+    found = by_test(merged)
+    assert (found["test_before"].outcome, found["test_bad"].outcome) == ("passed", "error")
+    assert found["test_behind"].outcome == "passed"  # in the next process, which has no such limit
+    assert merged.judgement.verdict == "failed"
+
+
+def test_a_process_that_crashes_after_its_last_test_is_not_passed(tmp_path: Path) -> None:
+    crash = f"import atexit, os\n\natexit.register(os.kill, os.getpid(), {int(signal.SIGSEGV)})\n"
+    text = f"{crash}\ndef test_a():\n    pass\n"
+    merged = run_and_judge(request_of(tmp_path, {"test_it.py": text}))
+    found = {outcome.test: outcome.reason for outcome in merged.outcomes if outcome.failed}
+    assert found == {"test_it.py": "pytest ended with signal 11 (SIGSEGV) outside of any test"}
+    assert merged.judgement.verdict == "failed"
+
+
+def test_a_failure_that_passes_when_it_is_tried_again_is_flaky(tmp_path: Path) -> None:
+    text = f"""
+import pathlib
+
+mark = pathlib.Path({str(tmp_path / "mark")!r})
+
+def test_flaky():
+    seen = mark.exists()
+    mark.touch()
+    assert seen
+
+def test_bad():
+    assert False
+
+def test_good():
+    pass
+"""
+    merged = run_and_judge(request_of(tmp_path, {"test_it.py": text}, retries=2))
+    found = by_test(merged)
+    assert {name: (o.outcome, o.attempts, o.flaky) for name, o in found.items()} == {
+        "test_flaky": ("passed", 2, True),
+        "test_bad": ("failed", 3, False),
+        "test_good": ("passed", 1, False),
+    }
+    assert found["test_flaky"].reason == "assert False"
+    assert [outcome.test for outcome in merged.flaky] == ["test_it.py::test_flaky"]
+    assert merged.judgement.reason == "1 of 3 tests failed; the first is test_it::test_bad: assert False"
