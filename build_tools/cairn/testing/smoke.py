@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import os
 import time
-import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
-
-from cairn import files, owned, venv
-from cairn.errors import ProcessError, TestsFailedError, UsageError
+from cairn import files, owned
+from cairn.errors import TestsFailedError, UsageError
 from cairn.output import Progress
 from cairn.targets import CPU
 from cairn.testing import gpus as testing_gpus
-from cairn.testing import junit, pytest_runs, record, smoke_facts
+from cairn.testing import install_set, junit, pytest_runs, record, smoke_facts
 from cairn.testing.junit import JUnit
 from cairn.testing.pytest_runs import Bench, Run
 from cairn.testing.record import Skip, TestedWheel, TestRecord, Verdict
 from cairn.testing.verdict import Judgement, judge
-from cairn.venv import InstalledFile, Isolation, PackageSource, VirtualEnvironment
+from cairn.venv import PackageSource
 from cairn.wheels.wheelset import WheelSet
 
 _SHOWN_FAILURES = 5
-_INSTALL_TIMEOUT = 3600.0  # seconds; a real set with its ROCm libraries is several gigabytes
 _FILES = ("facts.json", "junit.xml", "record.json", "smoke.log")
 _FOLDERS = ("builtin", "pytest", "stack", "venv")
 _PHRASES: Mapping[Verdict, str] = {
@@ -118,17 +114,25 @@ def run_smoke(request: SmokeRequest, *, on_line: Progress | None = None) -> Smok
             )
     started, began = datetime.now(UTC), time.monotonic()
     owned.empty_places(request.work_dir, of_files=_FILES, of_folders=_FOLDERS)
-    # The `rocm` sdist chooses its libraries when it is installed: by this, else by the GPU it sees.
-    family = request.wheel_set.family
-    choice = {} if family == CPU else {"ROCM_SDK_TARGET_FAMILY": family}
     bench = Bench(
         work_dir=request.work_dir,
-        variables={**venv.variables(Isolation.TEST), **choice, **request.environment},
+        variables=install_set.variables(request.wheel_set, request.environment),
         timeout=request.timeout,
         log=request.log or request.work_dir / "smoke.log",
         on_line=on_line,
     )
-    environment, installed = _install(request, bench)
+    environment, installed = install_set.install(
+        request.wheel_set,
+        folder=request.work_dir / "venv",
+        source=PackageSource(
+            index_url=request.index_url, find_links=request.find_links, no_index=request.index_url is None
+        ),
+        requirements=(*request.requirements, *request.extra_wheels),
+        python=request.python,
+        variables=bench.variables,
+        log=bench.log,
+        on_line=on_line,
+    )
     facts = smoke_facts.collect(
         request.wheel_set,
         python=environment.python,
@@ -168,71 +172,6 @@ def require_passed(result: SmokeResult) -> None:
         f"the smoke tests {_PHRASES[result.record.verdict]}: {result.record.reason}",
         tip=f"read {result.log}",
     )
-
-
-def _install(request: SmokeRequest, bench: Bench) -> tuple[VirtualEnvironment, tuple[TestedWheel, ...]]:
-    environment = venv.create(request.work_dir / "venv", python=request.python, environ=bench.variables)
-    source = PackageSource(
-        index_url=request.index_url, find_links=request.find_links, no_index=request.index_url is None
-    )
-    # By version, not by path: what is tested is the index, as users meet it.
-    exact = tuple(f"{wheel.distribution}=={wheel.version}" for wheel in request.wheel_set.wheels)
-    report = environment.path / "pip-report.json"
-    try:
-        venv.install(
-            environment,
-            (*exact, *request.requirements, *request.extra_wheels),
-            source,
-            # Without pip's cache: that would hand out a wheel which an earlier run made of an sdist whose
-            # dependencies depend on the machine, as those of `rocm` do.
-            options=("--report", str(report), "--no-cache-dir", "--progress-bar=off"),
-            environ=bench.variables,
-            log=bench.log,
-            on_line=bench.on_line,
-            timeout=_INSTALL_TIMEOUT,
-        )
-    except ProcessError as error:
-        lines = (line.strip() for line in reversed(error.output.splitlines()))
-        reason = next((line for line in lines if line.startswith("ERROR:")), str(error))
-        raise TestsFailedError(
-            f"the set cannot be installed from {source} alone: {reason.removeprefix('ERROR: ')}",
-            tip=f"read the whole log: {bench.log}",
-        ) from error
-    installed = venv.installed_files(report)
-    _check_bytes(request.wheel_set, installed, str(source))
-    tested = [
-        TestedWheel(file_name=_file_name(file.url), sha256=file.sha256) for file in installed if file.sha256
-    ]
-    return environment, tuple(sorted(tested, key=lambda file: file.file_name))
-
-
-def _file_name(url: str) -> str:
-    return urllib.parse.unquote(urllib.parse.urlsplit(url).path.rpartition("/")[2])
-
-
-def _check_bytes(wheel_set: WheelSet, installed: tuple[InstalledFile, ...], where: str) -> None:
-    """The verdict is about these bytes, so nothing else may have been installed under their names."""
-    named = wheel_set.sha256s
-    # An open set does not know yet what it installs besides its own wheels.
-    for file in installed if wheel_set.set_id is not None else ():
-        name = _file_name(file.url)
-        if named.get(name) != file.sha256:
-            what = (
-                f"other bytes for {name} than the set names"
-                if name in named
-                else f"{name}, which is not of the set"
-            )
-            raise TestsFailedError(
-                f"{where} gave {what}",
-                tip=f"test it from its own index: …/sets/{wheel_set.set_id}/simple/",
-            )
-    digests = {canonicalize_name(file.distribution): file.sha256 for file in installed}
-    for wheel in wheel_set.wheels:
-        if digests.get(canonicalize_name(wheel.distribution)) != wheel.sha256:
-            raise TestsFailedError(
-                f"{where} gave other bytes for {wheel.distribution} {wheel.version} than the set names",
-                tip="test the set from an index that has its files",
-            )
 
 
 def _judge(request: SmokeRequest, runs: Sequence[Run], gpus: tuple[str, ...]) -> Judgement:
