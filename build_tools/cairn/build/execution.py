@@ -177,6 +177,8 @@ def _step_of(task: Task, known: durations.Durations, copied: int) -> Step:
     """A task as a step; `copied` bytes is what a tree takes that it may have to make for itself."""
     request, name = task.made.request, task.step.project.name
     measured = known.memory("build", name)
+    # A build that goes on with what the last one left has most of its files already.
+    left = 0 if "start" in task.step.inputs else known.disk("build", name)
     return Step(
         name=task.name,
         kind="build",
@@ -186,7 +188,7 @@ def _step_of(task: Task, known: durations.Durations, copied: int) -> Step:
         inputs={"key": task.step.key},
         cores=request.jobs,
         memory=policy.MEMORY_PER_JOB if measured is None else int(measured * _SPARE),
-        disk=0 if task.step.hit else max(known.disk("build", name), copied),
+        disk=0 if task.step.hit else max(left, copied),
         seconds=0.0 if task.step.hit else None,
         # A build writes into its tree.
         exclusive=(f"tree:{request.tree_of(task.step.project).resolve()}",),

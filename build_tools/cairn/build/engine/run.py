@@ -180,14 +180,15 @@ class _Thread:
     started: float
     free: int
     deadline: float | None
+    alone: bool = True
     late: bool = False
 
 
 class _Run(Generic[T]):
     def __init__(self, graph: Graph, work: Mapping[str, Work[T]], options: Options) -> None:
         self._graph, self._work, self._options = graph, work, options
-        known = durations.read(options.durations) if options.durations else durations.Durations()
-        self._paths = policy.remaining_paths(graph, known.costs(graph), options.limits.cores)
+        self._known = durations.read(options.durations) if options.durations else durations.Durations()
+        self._paths = policy.remaining_paths(graph, self._known.costs(graph), options.limits.cores)
         self._left = {step.name: len(step.waits_for) for step in graph.steps}
         self._ready = {step.name: step for step in graph.steps if not step.waits_for}
         self._running: dict[str, _Thread] = {}
@@ -253,6 +254,8 @@ class _Run(Generic[T]):
                 free=shutil.disk_usage(self._options.place).free,
                 deadline=None if limit is None else now + limit,
             )
+            for each in self._running.values() if len(self._running) > 1 else ():
+                each.alone = False
             self._log.write(
                 events.StepStarted(
                     step=name,
@@ -357,8 +360,10 @@ class _Run(Generic[T]):
                 cpu=round(thread.group.cpu, 3),
                 cores=thread.running.jobs,
                 memory=thread.group.largest,
-                # What ran beside it counts, too; for what is only there to be compared with what is free.
-                disk=max(0, thread.free - shutil.disk_usage(self._options.place).free),
+                # Of steps side by side no one can tell whose it is: what is known of it stays.
+                disk=max(0, thread.free - shutil.disk_usage(self._options.place).free)
+                if thread.alone
+                else self._known.disk(step.kind, step.project),
                 ended=time.time(),
             )
         self._let_go_on(step.name)

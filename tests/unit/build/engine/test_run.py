@@ -9,6 +9,7 @@ import pytest
 
 from cairn import process
 from cairn.build.engine import durations, events, run
+from cairn.build.engine.durations import Record
 from cairn.build.engine.policy import Limits
 from cairn.build.engine.run import Options, OutOfMemoryError, Running
 from cairn.build.engine.step import Graph, Step
@@ -222,6 +223,21 @@ def test_programs_are_events_and_a_step_that_keeps_what_it_has_starts_none(tmp_p
     assert programs == [("a", f"{Path(sys.executable).name} -m this")]
     assert endings(tmp_path) == {"a": "done", "b": "kept"}
     assert "b" not in durations.read(tmp_path / "durations.json").steps
+
+
+def test_what_steps_side_by_side_leave_on_the_disk_is_not_counted_for_each(tmp_path: Path) -> None:
+    together = threading.Barrier(2)
+
+    def writing(running: Running) -> None:
+        together.wait(60)
+        (tmp_path / running.step.name).write_bytes(b"x" * 20_000_000)
+        together.wait(60)
+
+    whole = Graph(tuple(Step(name=name, kind="build", project=name) for name in ("a", "b")))
+    durations.add(tmp_path / "durations.json", {"a": Record(kind="build", project="a", seconds=1, disk=7)})
+    run.run(whole, {"a": writing, "b": writing}, options(tmp_path)).require()
+    found = durations.read(tmp_path / "durations.json")
+    assert (found.disk("build", "a"), found.disk("build", "b")) == (7, 0)
 
 
 def test_a_disk_that_is_too_small_is_known_before_the_first_step(tmp_path: Path) -> None:
