@@ -121,6 +121,24 @@ MEMORY = "MemTotal:       16000000 kB\nMemFree: 1 kB\nMemAvailable:   12000000 k
         (
             {
                 "proc/meminfo": MEMORY,
+                "sys/fs/cgroup/memory.max": "4000000000\n",
+                "sys/fs/cgroup/memory.current": "3900000000\n",
+                "sys/fs/cgroup/memory.stat": "anon 900000000\nfile 3000000000\ninactive_file 2500000000\n",
+            },
+            (4000000000, 2600000000),
+        ),
+        (
+            {
+                "proc/meminfo": MEMORY,
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": "4000000000\n",
+                "sys/fs/cgroup/memory/memory.usage_in_bytes": "1000000000\n",
+                "sys/fs/cgroup/memory/memory.stat": "inactive_file 7\ntotal_inactive_file 500000000\n",
+            },
+            (4000000000, 3500000000),
+        ),
+        (
+            {
+                "proc/meminfo": MEMORY,
                 "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
                 "sys/fs/cgroup/memory/memory.usage_in_bytes": "1\n",
             },
