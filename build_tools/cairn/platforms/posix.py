@@ -145,17 +145,14 @@ def memory(root: Path = Path("/")) -> tuple[int, int] | None:
         return None
     total, free = int(found["MemTotal"]) * 1024, int(found["MemAvailable"]) * 1024
     group = root / "sys/fs/cgroup"
-    for limit, used, parts, cached in (
-        ("memory.max", "memory.current", "memory.stat", "inactive_file"),
-        (
-            *(f"memory/memory.{n}" for n in ("limit_in_bytes", "usage_in_bytes", "stat")),
-            "total_inactive_file",
-        ),
+    for folder, limit, used, cached in (
+        (group, "max", "current", "inactive_file"),
+        (group / "memory", "limit_in_bytes", "usage_in_bytes", "total_inactive_file"),
     ):
-        most, now = _text(group / limit).strip(), _text(group / used).strip()
+        most, now, parts = (_text(folder / f"memory.{name}").strip() for name in (limit, used, "stat"))
         if most.isdecimal() and int(most) < total:  # `max`, or a number beyond all memory, is none
             # What was read and written counts as used, and the kernel gives it up first (memory.stat).
-            kept = re.search(rf"^{cached} (\d+)$", _text(group / parts), re.MULTILINE)
+            kept = re.search(rf"^{cached} (\d+)$", parts, re.MULTILINE)
             left = int(most) - (int(now) if now.isdecimal() else 0) + (int(kept[1]) if kept else 0)
             return int(most), max(0, min(free, int(most), left))
     return total, free
