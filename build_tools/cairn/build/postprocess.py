@@ -6,7 +6,7 @@ Whoever changes what comes of a wheel here counts `cairn.build.plan.FINISHING` u
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -123,6 +123,17 @@ def _edited(wheel: Path, context: Context, output_dir: Path) -> Path:
     return rewrite_wheel.apply(wheel, change, output_dir)
 
 
+def texts_of(folders: Iterable[Path]) -> tuple[str, ...]:
+    """How folders of this machine would stand in the files of a wheel; those behind links by both paths."""
+    found = dict.fromkeys(str(path) for folder in folders for path in (folder, folder.resolve()))
+    # One of a single name, as in a container, is in addresses as well: `github.com/pytorch/pytorch`.
+    return tuple(
+        text
+        for path in found
+        for text in ([f"{before}{path}/" for before in "\0\"' =:"] if path.count("/") == 1 else [path])
+    )
+
+
 def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
     """Refuse a wheel that `verify` has a finding on, among them paths of this machine in its files."""
     request, step = context.request, context.step
@@ -133,7 +144,7 @@ def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
         siblings={request.stack.project(n).distribution: w.version for n, w in context.built.items()},
         provided_libraries=tuple(provided),
         python=request.python.version,
-        forbidden_strings=tuple(map(str, (*trees, request.work_dir, context.env.path))),
+        forbidden_strings=texts_of((*trees, request.work_dir, context.env.path)),
     )
     findings = verify(wheel, expected)
     if findings:
