@@ -12,9 +12,10 @@ from pathlib import Path
 import build as pypa_build
 
 from cairn import files, process, venv
-from cairn.build import cmake_check, downloads, environments, resolve
+from cairn.build import cmake_check, downloads, environments
 from cairn.build.compiler_cache import session
 from cairn.build.engine.run import OutOfMemoryError
+from cairn.build.environments import resolve
 from cairn.build.inputs import source_tree, variables
 from cairn.build.log import causes, progress
 from cairn.build.model import BuildRequest, BuiltWheel, CacheStatistics

@@ -15,9 +15,9 @@ from pathlib import Path
 from cairn import datafile, files, formats, process, venv
 from cairn import targets as gpu
 from cairn.build import cache
+from cairn.build.environments.pip_install import pip_install
 from cairn.build.inputs import variables
 from cairn.build.model import InstalledSdk, WantedSdk
-from cairn.build.pip_install import pip_install
 from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.output import Progress

@@ -19,9 +19,9 @@ from typing import TypeVar, get_args
 from cairn import datafile, files, venv
 from cairn import targets as gpu
 from cairn.build import cache, job, preflight, rocm_sdk
+from cairn.build.environments.pip_install import pip_install
 from cairn.build.inputs import overrides
 from cairn.build.model import BuiltWheel, InstalledSdk, Job, WantedSdk
-from cairn.build.pip_install import pip_install
 from cairn.errors import StoreError, SystemFailureError
 from cairn.output import console
 from cairn.pipeline import kept

@@ -17,8 +17,8 @@ import pytest
 from cairn import stack as stacks
 from cairn import venv
 from cairn.build import rocm_sdk
+from cairn.build.environments.pip_install import pip_install
 from cairn.build.inputs import variables
-from cairn.build.pip_install import pip_install
 from cairn.venv import PackageSource
 from cairn.wheels.metadata import wheel_info
 from helpers.rocm import targets_in

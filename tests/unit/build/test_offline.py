@@ -11,8 +11,8 @@ import pytest
 from cairn import venv
 from cairn.build import environments, execution, plan
 from cairn.build.environments import Content
+from cairn.build.environments.pip_install import pip_install
 from cairn.build.inputs import variables
-from cairn.build.pip_install import pip_install
 from cairn.errors import BuildError, NetworkError
 from cairn.stack import load
 from cairn.venv import PackageSource, VirtualEnvironment

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cairn import interpreters, venv
-from cairn.build import environments, resolve
-from cairn.build.environments import Content
+from cairn.build import environments
+from cairn.build.environments import Content, resolve
 from cairn.errors import BuildError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.venv import PackageSource, VirtualEnvironment

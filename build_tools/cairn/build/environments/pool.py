@@ -20,9 +20,10 @@ from pathlib import Path
 from packaging.utils import parse_wheel_filename
 
 from cairn import datafile, files, interpreters, venv
-from cairn.build import cache, resolve
+from cairn.build import cache
 from cairn.build.cache import in_use
-from cairn.build.pip_install import pip_install
+from cairn.build.environments import resolve
+from cairn.build.environments.pip_install import pip_install
 from cairn.errors import SystemFailureError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.output import Progress, console
