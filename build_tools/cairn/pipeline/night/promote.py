@@ -142,10 +142,12 @@ def _one(run: NightRun, before: Standing) -> LegPromotion:
 
 def _strangers(run: NightRun, stood: Sequence[Standing]) -> tuple[str, ...]:
     """The staged sets of the night's manifest that nobody expects."""
+    # Of a leg that is not clear, nobody knows which of its sets is meant.
+    clear = [one for one in stood if one.state != "unclear"]
     expected = {one.set_id for one in stood}
     found = {
         entry.set_id
-        for name in dict.fromkeys(plan.index_of(leg, run.plan.staging) for leg in run.plan.legs)
+        for name in dict.fromkeys(plan.index_of(one.leg, run.plan.staging) for one in clear)
         for entry in Index(run.store, name).load().sets()
         if entry.manifest_sha256 == run.plan.manifest_sha256 and entry.yanked is None
     }

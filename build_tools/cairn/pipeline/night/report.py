@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from cairn import datafile
-from cairn.errors import UsageError
+from cairn.errors import StoreError, UsageError
 from cairn.matrix.legs import Leg
 from cairn.output import safe_text
 from cairn.pipeline.night import plan, standing
@@ -95,15 +95,24 @@ def _why(stands: Standing, said: Mapping[tuple[str, Stage], StepNote]) -> tuple[
     return stage, stands.reason, stands.state in ("failed", "untested", "unclear")
 
 
-def record(store: Store, night: NightPlan, ended: Sequence[Night]) -> None:
-    """Put how a night ended on the status pages; what a later night has said of a leg stays."""
+def record(store: Store, night: NightPlan, ended: Sequence[Night]) -> tuple[str, ...]:
+    """Put how a night ended on the status pages; what a later night has said of a leg stays.
+
+    Returns:
+        Why pages of an index could not be written, a sentence each; those of the others were.
+    """
     indexes: dict[str, None] = {}
     for leg, shown in zip(night.legs, ended, strict=True):
         index = plan.index_of(leg, night.release)
         _settle(store, keys.status_key(index, leg.id), shown)
         indexes[index] = None
+    problems = []
     for index in indexes:
-        people.write(store, index)
+        try:
+            people.write(store, index)
+        except StoreError as error:
+            problems.append(f"the pages of {index} were not written: {error}")
+    return tuple(problems)
 
 
 def _settle(store: Store, key: str, shown: Night) -> None:

@@ -94,6 +94,18 @@ def test_a_family_that_was_never_published_is_on_the_status_page(run: NightRun) 
     assert "no space left" in page
 
 
+def test_a_damaged_index_of_one_family_holds_up_no_other(run: NightRun, build: Build, tmp_path: Path) -> None:
+    build(run.plan.legs[1])
+    run.store.write("release/gfx94X-dcgpu/state.json", b"{")
+    stage.stage_night(run, tmp_path / "artifacts")
+    assert [one.refused for one in promote.promote_night(run).legs] == [True, False]
+    ended = report.of_night(run)
+    assert [one.stage for one in ended] == ["stage", "test"]
+    problems = report.record(run.store, run.plan, ended)  # the channel's pages show every family
+    assert problems[0].startswith("the pages of release/gfx94X-dcgpu were not written: ")
+    assert status(run, 1).stage == "test"
+
+
 def test_an_earlier_night_does_not_write_over_a_later_one(run: NightRun) -> None:
     later = msgspec.structs.replace(run.plan, frozen="2999-01-01T00:00:00Z")
     report.record(run.store, later, report.of_night(NightRun(store=run.store, plan=later, stack=run.stack)))

@@ -96,8 +96,7 @@ def _report(options: argparse.Namespace) -> int:
 
     run = common.run_of(options)
     ended = report.of_night(run, cancelled="cancelled" in options.results.split())
-    if not run.dry_run:
-        report.record(run.store, run.plan, ended)
+    unwritten = () if run.dry_run else report.record(run.store, run.plan, ended)
     github.add_summary(report.markdown(run.plan, ended))
     screen, plain = console.current(), _plain(run.plan, ended)
     if options.json:
@@ -108,11 +107,15 @@ def _report(options: argparse.Namespace) -> int:
             for leg, one in zip(run.plan.legs, ended, strict=True)
         ]
         screen.table(("leg", "outcome", "ended in", "why"), rows)
+    for problem in unwritten:
+        screen.warn(problem)
     bad = report.bad_legs(run.plan, ended)
-    if not bad:
+    if not bad and not unwritten:
         return 0
     if options.notify and not run.dry_run:
         _notify(options.notify, plain)
+    if not bad:
+        raise StoreError("; ".join(unwritten), tip="see what is wrong with it: cairn index audit")
     raise GateError(
         f"{len(bad)} of {len(ended)} legs of the night {run.plan.night} are not in {run.plan.release}",
         reasons=tuple(f"{leg.name}: {one.outcome} in {one.stage}: {one.reason}" for leg, one in bad),
