@@ -86,14 +86,19 @@ def smoke_leg(request: LegTest) -> TestRecord:
 
 
 def _refuse_other_hardware(leg: Leg, nodes: Path) -> None:
-    hardware = gpus.visible(gpus.seen(nodes), os.environ.get("ROCR_VISIBLE_DEVICES"))
+    there = gpus.seen(nodes)
+    hardware = gpus.visible(there, os.environ.get("ROCR_VISIBLE_DEVICES"))
     if not hardware:
         raise PrerequisiteError(
             f"this machine has no GPU that programs may use, and {leg.name} is for {leg.targets}",
             tip=f"give the runner labels {', '.join(leg.test_runs_on)} to machines that have one",
         )
     if not gpus.matches(hardware, plan.targets_of(leg)):
+        right = [str(at) for at, name in enumerate(there) if gpus.matches([name], plan.targets_of(leg))]
+        tip = f"the labels {', '.join(leg.test_runs_on)} are on the wrong machine"
+        if right:  # beside others, such as the one of the processor
+            tip = f"hide the others from the runner: ROCR_VISIBLE_DEVICES={','.join(right)}"
         raise TestsFailedError(
             f"invalid: this machine has {', '.join(dict.fromkeys(hardware))}, and not what {leg.name} is for",
-            tip=f"the labels {', '.join(leg.test_runs_on)} are on the wrong machine; nothing was tested",
+            tip=f"{tip}; nothing was tested",
         )

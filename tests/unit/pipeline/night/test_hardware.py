@@ -39,14 +39,16 @@ def staged(run: NightRun, build: Build, tmp_path: Path) -> NightRun:
 
 
 def test_one_with_a_different_gpu_is_refused(staged: NightRun, tmp_path: Path) -> None:
-    with pytest.raises(TestsFailedError, match="invalid: this machine has gfx1100"):
+    with pytest.raises(TestsFailedError, match="invalid: this machine has gfx1100") as refused:
         try_on(staged, tmp_path, 110000)
+    assert refused.value.tip == "the labels linux-gpu are on the wrong machine; nothing was tested"
     assert not (tmp_path / "t").exists()
 
 
 def test_so_is_one_with_a_different_gpu_beside_the_right_one(staged: NightRun, tmp_path: Path) -> None:
-    with pytest.raises(TestsFailedError, match="invalid: this machine has gfx942, gfx1100"):
-        try_on(staged, tmp_path, 90402, 110000)
+    with pytest.raises(TestsFailedError, match="invalid: this machine has gfx1100, gfx942") as refused:
+        try_on(staged, tmp_path, 110000, 90402)
+    assert refused.value.tip == "hide the others from the runner: ROCR_VISIBLE_DEVICES=1; nothing was tested"
 
 
 def test_one_without_any_is_refused(staged: NightRun, tmp_path: Path) -> None:
