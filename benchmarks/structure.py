@@ -83,7 +83,7 @@ class Trace:
         current: FrameType | None = frame
         while current is not None:
             if current.f_code.co_name == "<module>" and _module(current) != "__main__":
-                return  # what runs while a module is imported is no step of the command
+                return  # what runs while a module is imported is not a step of the command
             if _ours(current):
                 stack.append(f"{_module(current)}.{current.f_code.co_qualname}")
             current = current.f_back

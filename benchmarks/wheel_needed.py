@@ -3,7 +3,7 @@
     pip download torch==2.13.0 --no-deps --dest /tmp/subject
     python benchmarks/wheel_needed.py /tmp/subject/torch-*.whl
 
-Both sides run in turn as child processes, three times each; the medians are told. CPU is user and system time
+Both sides run in turn as child processes, three times each; medians are printed. CPU is user and system time
 of the process and its children, the start of the interpreter included; memory is the peak of the largest one.
 Both judge the platform tag from what they read.
 """

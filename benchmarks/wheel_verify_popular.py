@@ -67,7 +67,7 @@ def fetch(name: str, folder: Path) -> bool:
 
 
 def verified(wheel: Path) -> list[str]:
-    """The findings on one wheel, as lines; those of one kind on many members are told together."""
+    """The findings on one wheel, as lines; those of one kind on many members are shown together."""
     # Imported here, so that the list can be fetched by a Python without Cairn.
     from cairn.wheels.contents import providers  # noqa: PLC0415
     from cairn.wheels.verify import Expectation, verify  # noqa: PLC0415

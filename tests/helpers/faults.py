@@ -24,7 +24,7 @@ class Fault(enum.Enum):
     """What may happen to a request."""
 
     LOST = "it is done, and its reply is lost"
-    LOST_AND_REPEATED = "it is done, its reply is lost, and the next try is told that someone was first"
+    LOST_AND_REPEATED = "it is done, its reply is lost, and the next try learns that someone was first"
     REFUSED = "412: it is not done, since someone was first"
     CONFLICT = "409: it is not done, since someone does the same"
     FAILED = "500: it is not done"

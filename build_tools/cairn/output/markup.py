@@ -77,7 +77,7 @@ def document(title: str, *body: str, style: str, script: str) -> bytes:
     head = (
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        # `http-equiv` is no name that a keyword argument can have.
+        # `http-equiv` is not a name that a keyword argument can have.
         Markup(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="referrer", content="no-referrer"),

@@ -263,7 +263,9 @@ def _moment(text: str) -> datetime | None:
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         return moment + (timedelta(days=1) if len(text) == _DAY else timedelta(microseconds=1))
     except (ValueError, OverflowError) as error:
-        raise UsageError(f"{text[:60]!r} is no date", tip="write 2026-11-20, or the id of a set") from error
+        raise UsageError(
+            f"{text[:60]!r} is not a date", tip="write 2026-11-20, or the id of a set"
+        ) from error
 
 
 def _kind(one: IndexSet) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Telling somebody of a promotion, or of a refusal: a command gets it as JSON on its standard input.
 
-What the command does, and whether it succeeds, changes nothing of what it is told.
+What the command does, and whether it succeeds, changes nothing of what it is given.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Notice(datafile.Value, tag_field="schema", tag="cairn.notice/1"):
 
 
 def notice(report: GateReport) -> Notice:
-    """What is told of a judgement."""
+    """What is said of a judgement."""
     return Notice(
         outcome="promoted" if report.holds else "refused",
         set_id=report.set_id,

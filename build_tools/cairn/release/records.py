@@ -207,7 +207,7 @@ def find(store: Store, given: str) -> tuple[str, str]:
 
 
 def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
-    """All that a store has on the tests of a set; what cannot be read is told, not left out.
+    """All that a store has on the tests of a set; what cannot be read is named, not skipped.
 
     Args:
         store: the store.

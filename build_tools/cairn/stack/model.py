@@ -232,7 +232,7 @@ class Gate(datafile.Value):
         records: the kinds of test record that each target must have a passed one of, with their floors.
         allow: a file that says which findings of `verify` are known and let through
             (`schema = "cairn.allow/1"`), seen from the stack's folder.
-        notify: a command that is told of each promotion and refusal, as JSON on its standard input
+        notify: a command that gets each promotion and refusal, as JSON on its standard input
             (`cairn.release.notify`); its working folder is the stack's.
     """
 

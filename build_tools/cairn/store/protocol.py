@@ -211,7 +211,7 @@ class Store(Protocol):
 def write_once(store: Store, key: str, data: bytes) -> bool:
     """Put `data` under a key that never stands for anything else, such as one with its digest.
 
-    What is there already is left as it is, and mended where it is something else. A refusal is not believed
+    What is there already is left as it is, and replaced where it is something else. A refusal is not believed
     before what is there was read: a server may say that someone was first, and nobody was.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What the built-in checks are told about the set they look at, as a file."""
+"""What the built-in checks know of the set they look at, as a file."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def step_may_run(steps: Sequence[Step], number: int, failed: int | None, *, canc
     Args:
         steps: of the job.
         number: which one is asked about.
-        failed: which one failed, in spite of which later ones run as they are told to.
+        failed: which one failed, in spite of which later ones run as they say.
         cancelled: the run was cancelled instead, just before the step.
     """
     known: dict[str, Value] = {EVERY_OTHER: UNKNOWN}

@@ -15,7 +15,7 @@ from cairn.workflows import expressions
 VALUE = "\ue000"
 """Stands in a word for what is known only when the command runs; a character that nobody writes."""
 
-# What ends a line that goes on, where it is no backslash; a backslash is a part of paths there.
+# What ends a line that goes on, where it is not a backslash; a backslash is a part of paths there.
 _CONTINUED = {"pwsh": "`\n", "powershell": "`\n", "cmd": "^\n"}
 _EXPANSION = re.compile(
     r"\$env:\w+|\$\{[^}]*\}|\$[A-Za-z_]\w*|\$[0-9@*#?!$-]|\$\((?:[^()]|\([^()]*\))*\)|`[^`\n]*`|%\w+%"

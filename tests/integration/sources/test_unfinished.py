@@ -139,7 +139,7 @@ def _newer(upstream: Upstream, hipify: str | None = None) -> None:
 MOMENTS: dict[str, Callable[[Any, Any, Path], None]] = {
     "a failed hipify": fail_to_hipify,
     "a killed hipify": kill_hipify,
-    "a submodule that is not to be had": fail_to_fetch,
+    "a submodule that is not available": fail_to_fetch,
     "killed before the root moves": _at("checkout"),
     "killed when the root's files are there": _at("checkout", after=True),
     "killed before the clean": _at("clean"),

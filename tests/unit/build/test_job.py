@@ -112,7 +112,7 @@ def test_a_project_of_rocms_own_is_left_out_of_builds_for_the_cpu(
 
 def test_a_project_of_rocms_own_is_there_for_gpus(tmp_path: Path) -> None:
     wanted = rocm_only_job(tmp_path, targets="gfx942")
-    with pytest.raises(PrerequisiteError):  # no SDK, which it is told apart by from one for the CPU
+    with pytest.raises(PrerequisiteError):  # no SDK: that tells it from one for the CPU
         job.plan_of(dataclasses.replace(wanted, required=frozenset({"apex"})))
 
 

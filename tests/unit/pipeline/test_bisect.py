@@ -99,7 +99,7 @@ def test_nights_are_named_by_id_or_date(store: MemoryStore, good: str, bad: str)
         (IDS[6], IDS[2], UsageError, "must have come before"),
         (IDS[2], IDS[2], UsageError, "must have come before"),
         ("2026-10-01", IDS[2], StoreError, "no set of 2026-10-01 or before"),
-        ("2026-99-01", IDS[2], UsageError, "is no date"),
+        ("2026-99-01", IDS[2], UsageError, "is not a date"),
         ("ffff", IDS[2], StoreError, "has no set ffff"),
         ("yesterday", IDS[2], UsageError, "neither a set.json nor the id of a set"),
     ],

@@ -57,7 +57,7 @@ def of_sccache(text: str) -> CacheStatistics:
         program="sccache",
         hits=_total(stats["cache_hits"]),
         misses=_total(stats["cache_misses"]),
-        # A request that is no compilation at all (`-v`, a link) is in requests_not_compile, and in no other.
+        # A request that is not a compilation (`-v`, a link) is in requests_not_compile, and in no other.
         uncached=int(stats["requests_not_cacheable"]) + int(stats["non_cacheable_compilations"]),
         errors=_total(stats["cache_errors"]) + int(stats["cache_read_errors"]) + int(stats["cache_timeouts"]),
     )

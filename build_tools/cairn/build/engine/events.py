@@ -25,7 +25,7 @@ _LONGEST = 20_000_000  # bytes after which a file begins anew
 Ending = Literal["done", "kept", "failed", "skipped", "stopped"]
 """How a step ended: `kept` had nothing to do, `skipped` never ran, `stopped` was ended with the run."""
 RunEnding = Literal["done", "failed", "stopped"]
-"""How a run ended: `stopped` by an interrupt, or by something that is no step's failure."""
+"""How a run ended: `stopped` by an interrupt, or by something that is not the failure of a step."""
 
 
 class Event(datafile.Value, tag_field="event"):

@@ -169,7 +169,7 @@ def build_variables(
         # Read by torch's tools/setup_helpers/cmake.py, torch.utils.cpp_extension and triton's setup.py.
         "MAX_JOBS": values["jobs"],
     }
-    if "makeflags" in values:  # the tools take their jobs from there, unless they are told a number
+    if "makeflags" in values:  # the tools take their jobs from there, unless they are given a number
         variables["MAKEFLAGS"] = values["makeflags"]
         del variables["MAX_JOBS"]
     if request.pip.offline:

@@ -157,5 +157,5 @@ def memory(text: str) -> int:
     except UsageError as error:
         raise argparse.ArgumentTypeError(f"{error}: {error.tip}" if error.tip else str(error)) from error
     if found <= 0:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no memory at all")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not an amount of memory")
     return found

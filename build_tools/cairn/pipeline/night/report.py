@@ -1,4 +1,4 @@
-"""How a night ended: for the status pages, for the summary of its run, and for whoever is told of it."""
+"""How a night ended: for the status pages, the summary of its run, and a command that notifies."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ Only step 3 decides. All after it can be done by any run, as often as it likes, 
 the generation alone. `recover` does just that at the beginning of each change.
 
 Nobody does step 3 while pages of the generation before are still to be written, and a writer of pages begins
-again once a different generation counts. So two generations are never written in one go, or in two orders at
-once: one that adds files goes from what is needed to what needs it, one that removes them the other way.
+again once a different generation counts. So two generations are never written side by side, or in two orders
+at once: one that adds files goes from what is needed to what needs it, one that removes them the other way.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ def _next(
 def _point(index: Index, before: Snapshot, pointer: Pointer) -> bool:
     """Have the pointer name a generation, if it is as it was; whether it does is found out for certain.
 
-    A bucket may apply a write and lose the answer; the client then tries again, and is told that a different
+    A bucket may apply a write and lose the answer; the client then tries again, and learns that a different
     writer was first. So a refusal, or a failure, is believed only if the generation is not in the chain.
     """
     try:

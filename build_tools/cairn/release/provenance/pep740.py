@@ -83,7 +83,9 @@ def running_workflow(environ: Mapping[str, str] | None = None) -> Workflow:
     given = os.environ if environ is None else environ
     match = _WORKFLOW_REF.fullmatch(given.get("GITHUB_WORKFLOW_REF", ""))
     if given.get("GITHUB_ACTIONS") != "true" or match is None:
-        raise PrerequisiteError("this is no run of a GitHub workflow", tip="sign with a key: --sign-key FILE")
+        raise PrerequisiteError(
+            "this does not run in a GitHub workflow", tip="sign with a key: --sign-key FILE"
+        )
     return Workflow(repository=match[1], file=match[2])
 
 

@@ -152,7 +152,7 @@ class Platform:
 def overlap(one: str, other: str) -> bool:
     """Whether there is a place where an installer could take either of two files of one version.
 
-    An sdist is taken where no wheel fits: beside wheels it is no second choice.
+    An sdist is taken where no wheel fits: beside wheels it is not a second choice.
     """
     wheels = one.endswith(".whl"), other.endswith(".whl")
     if not all(wheels):

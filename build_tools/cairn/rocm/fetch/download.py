@@ -43,7 +43,7 @@ def download(store: Store, artifact: Artifact, path: Path, *, sha256: str | None
         store: where it is.
         artifact: the archive.
         path: where it goes. It is there only once it is whole; until then, it is beside it, with `.part`.
-        sha256: what it must have; None where nobody says.
+        sha256: what it must have; None where it is not known.
         on_bytes: called with how many bytes have arrived more.
 
     Returns:

@@ -225,7 +225,7 @@ def is_done(root: Repository, note: State, kind: HipifyKind) -> bool:
 
 
 def _is_by_hand(root: Repository, kind: HipifyKind) -> bool:
-    # Where a build hipifies, its files are no sign of a hipify at checkout.
+    # Where a build hipifies, its files do not show a hipify at checkout.
     return run.runs_at_checkout(kind) and _has_hipified_files(root, root.tag(UPSTREAM_TAG))
 
 

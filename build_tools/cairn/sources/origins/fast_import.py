@@ -107,7 +107,7 @@ def _stream(repository: NewRepository) -> Iterator[bytes]:
         # A commit begins with its parent's files; ours lists all that it has.
         yield b"deleteall\n"
         for path, entry in sorted(commit.files.items()):
-            if entry.mode == GITLINK:  # its data is no blob but the id of a commit of a different repository
+            if entry.mode == GITLINK:  # its data is the id of a commit of a different repository
                 yield b"M %s %s %s\n" % (entry.mode.encode(), entry.data, _quoted(path))
             else:
                 yield b"M %s inline %s\n" % (entry.mode.encode(), _quoted(path)) + _data(entry.data)

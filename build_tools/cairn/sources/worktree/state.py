@@ -51,7 +51,7 @@ class State(datafile.Value, tag_field="schema", tag="cairn.checkout/1"):
         hipify: whether it was asked for.
         committed: whether hipify's edits are a commit.
         heads: while hipifying, the commit each repository had before, by path (empty for the root).
-        files: where hipify's edits are no commit, the state of the files that they led to.
+        files: where hipify's edits are not committed, the state of the files that they led to.
     """
 
     project: str

@@ -54,7 +54,7 @@ class RunFacts:
 
 
 def check(when: When) -> None:
-    """Refuse conditions that cannot be meant.
+    """Refuse conditions that are invalid.
 
     Raises:
         UsageError: an unknown family or target, or a range of versions that is none.

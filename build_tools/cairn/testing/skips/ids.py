@@ -57,7 +57,7 @@ class Pattern:
 
 
 def take_apart(text: str) -> TestId:
-    """The parts of an id as pytest writes it; what arguments hold is no part of the rest."""
+    """The parts of an id as pytest writes it; what arguments hold is not part of the rest."""
     head, bracket, arguments = text.partition("[")
     module, *levels = head.split("::")
     return TestId(

@@ -85,7 +85,7 @@ def read(places: Iterable[Path]) -> tuple[Listed, ...]:
 
     Raises:
         UsageError: a file is not what `SkipFile` says, or a folder has none.
-        ProblemsError: entries that cannot be meant, all of them.
+        ProblemsError: invalid entries, all of them.
     """
     found: list[Listed] = []
     for path in _files(places):

@@ -79,7 +79,7 @@ def mismatch(checkout: Path, commits: Sequence[str], suite: Suite, wheel: WheelV
             return None
         there, built = commits[0][:_SHORT], wheel.commit[:_SHORT]
         return f"the tests are of commit {there}, the wheel ({wheel.version}) of {built}"
-    missing = "the wheel does not say" if commits else f"{checkout} is no git checkout that says"
+    missing = "the wheel does not say" if commits else f"{checkout} is not a git checkout that says"
     source = _source_version(checkout / suite.version_file)
     try:
         same = source is not None and source.release[:2] == Version(wheel.version).release[:2]

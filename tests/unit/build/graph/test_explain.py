@@ -156,7 +156,7 @@ def test_a_digest_covers_all_that_a_step_rests_on(request_: BuildRequest) -> Non
     before = digests(graph(request_))
     assert digests(graph(request_)) == before
     execution.run(plan.make(request_))
-    assert digests(graph(request_)) == before  # whether the cache has the wheel is no input
+    assert digests(graph(request_)) == before  # whether the cache has the wheel is not an input
     edited = request_.checkouts["b"] / "backend.py"
     edited.write_text(edited.read_text() + "# edited\n")
     of_a, of_b = digests(graph(request_))

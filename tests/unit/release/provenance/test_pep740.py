@@ -252,7 +252,7 @@ def test_only_a_workflow_signs_as_one() -> None:
     }
     assert pep740.running_workflow(given) == Workflow(repository="ROCm/TheRock", file="a.yml")
     for less in given:
-        with pytest.raises(PrerequisiteError, match="no run of a GitHub workflow"):
+        with pytest.raises(PrerequisiteError, match="does not run in a GitHub workflow"):
             pep740.running_workflow({name: value for name, value in given.items() if name != less})
 
 

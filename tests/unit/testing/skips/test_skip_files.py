@@ -1,4 +1,4 @@
-"""skip-tests/*.toml: what cannot be meant is said, all of it at once, and stops the run."""
+"""skip-tests/*.toml: what is invalid is said, all of it at once, and stops the run."""
 
 import re
 from datetime import date

@@ -157,7 +157,7 @@ def _promote(options: argparse.Namespace) -> int:
         for one in done.legs:
             _show_promotion(one)
     for set_id in done.strangers:
-        screen.warn(f"the staged set {set_id[:12]} is of the night's manifest, and nobody expects it")
+        screen.warn(f"the staged set {set_id[:12]} is of the night's manifest, and is not expected")
     if refused := [one for one in done.legs if one.refused]:
         raise GateError(
             f"the gate refused {len(refused)} of {len(done.legs)} legs of the night {run.plan.night}",

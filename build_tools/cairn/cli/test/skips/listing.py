@@ -1,4 +1,4 @@
-"""`cairn test skips list`: which tests are left out of a run, and why."""
+"""`cairn test skips list`: which tests are skipped in a run, and why."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add_to(commands: Subparsers) -> None:
         commands,
         "list",
         _list,
-        about="say which tests are left out of a run, why, and until when",
+        about="say which tests are skipped in a run, why, and until when",
         more="Without a condition, all that may be.",
         example="cairn test skips list external-builds/pytorch/skip-tests --targets gfx942 "
         "--pytorch-version 2.13",
