@@ -123,7 +123,7 @@ def at(
         if not env.python.exists():
             say("making its environment")
             venv.create(path, python=content.python.path)
-        elif note.is_file() and note.read_text(encoding="utf-8") == digest:
+        elif note.is_file() and note.read_bytes() == digest.encode():
             return env
         note.unlink(missing_ok=True)
         _fill(env, content, locked, source, log=log, say=say)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import shutil
 import threading
@@ -31,7 +32,7 @@ class FetchedNote(datafile.Value, tag_field="schema", tag="cairn.fetched/1"):
 
     Attributes:
         key: of its archive.
-        sha256: of its archive.
+        sha256: of its archive; empty while it is put there.
         layout: how it was put there.
         place: the store that it came from.
     """
@@ -149,6 +150,8 @@ class _Fetcher:
 
     def fetch(self, artifacts: list[Artifact], digests: dict[Artifact, str | None]) -> dict[Artifact, str]:
         """Fetch and unpack; the sha256 of each archive."""
+        for artifact in artifacts:
+            self._refuse_foreign(artifact)
         # What a run that was killed left, but for the archives, with which this one goes on.
         for left in self._notes.glob("unpacking.*"):
             shutil.rmtree(left)
@@ -177,8 +180,9 @@ class _Fetcher:
         return dict(zip(artifacts, done, strict=True))
 
     def _put_in_place(self, artifact: Artifact, archive: Path) -> None:
-        # What is there does not count from now on: this may be killed at any moment.
-        self._note(artifact).unlink(missing_ok=True)
+        # What is there does not count from now on, but is ours: this may be killed at any moment.
+        begun = FetchedNote(key=artifact.key, sha256="", layout=self._request.layout, place=self._store.url)
+        datafile.write(self._note(artifact), begun)
         if self._request.layout != "archives":
             new = self._notes / f"unpacking.{secrets.token_hex(4)}"
             try:
@@ -191,16 +195,23 @@ class _Fetcher:
         else:
             archive.unlink()
 
+    def _refuse_foreign(self, artifact: Artifact) -> None:
+        """Refuse to put an artifact in the place of what no run has put there."""
+        place = self.path(artifact)
+        if self._request.layout != "extract" or not os.path.lexists(place):
+            return
+        is_folder = place.is_dir() and not place.is_symlink()
+        if not is_folder or (any(place.iterdir()) and not self._note(artifact).exists()):
+            raise UsageError(
+                f"{place} is in the way of an artifact", tip="move it, or name a different --output-dir"
+            )
+
     def _move(self, artifact: Artifact, new: Path) -> None:
         place = self.path(artifact)
         if self._request.layout == "flatten":
             with self._tree:
                 unpack.move_into(new, place)
             return
-        if place.is_symlink() or place.is_file():
-            raise UsageError(
-                f"{place} is in the way of an artifact", tip="move it, or name another --output-dir"
-            )
         if place.exists():
             place.replace(new.with_name(f"{new.name}.old"))
             shutil.rmtree(new.with_name(f"{new.name}.old"))

@@ -1,4 +1,5 @@
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -149,6 +150,36 @@ def test_what_lies_in_the_way_of_an_artifact_is_not_removed(
     assert (tmp_path / "out/base_lib_generic").read_text() == "mine"
 
 
+def test_a_folder_that_no_fetch_has_made_is_not_removed(run: LocalStore, ask: Ask, tmp_path: Path) -> None:
+    mine = tmp_path / "out" / "blas_lib_gfx942" / "notes.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("mine")
+    plan = Plan()
+    with pytest.raises(UsageError, match="in the way"):
+        fetch.fetch(FaultyStore(run, plan), ask())
+    assert mine.read_text() == "mine"
+    assert not [key for kind, key in plan.requests if kind == "open"], "known before anything is fetched"
+
+
+def test_a_fetch_that_was_killed_while_it_replaced_a_folder_ends_right(
+    run: LocalStore, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetch.fetch(run, ask())
+    artifacts.write(run.path, "blas_lib_gfx1100.tar.xz", {"lib/blas.so": b"again"})
+
+    def killed(_archive: Path, _folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fetch.unpack, "unpack", killed)
+        with pytest.raises(KeyboardInterrupt):
+            fetch.fetch(run, ask())
+    done = fetch.fetch(run, ask())
+    assert [each.artifact.target for each in done if not each.already] == ["gfx1100"]
+    blas = tmp_path / "out/blas_lib_gfx1100/base/blas_lib_gfx1100/stage/lib/blas.so"
+    assert blas.read_bytes() == b"again"
+
+
 def test_a_fetch_that_broke_goes_on_where_it_ended(run: LocalStore, ask: Ask, tmp_path: Path) -> None:
     only = {"include": ("gfx942",), "jobs": 1}
     counting = Plan()
@@ -182,6 +213,7 @@ def test_what_a_broken_fetch_left_of_different_bytes_is_not_used(
         fetch.fetch(run, ask(include=("gfx942",)))
         assert tree.read_artifacts(tmp_path / "out").targets == ("gfx942",)
         (tmp_path / "out" / fetch.NOTES / "blas_lib_gfx942.json").unlink()
+        shutil.rmtree(tmp_path / "out" / "blas_lib_gfx942")
         part.parent.mkdir(exist_ok=True)
 
 
