@@ -44,6 +44,7 @@ from cairn.release.publish import mirror_lock
 from cairn.rocm import packages_toml
 from cairn.sources.manifest import manifest
 from cairn.testing import record
+from cairn.testing.compat.report import CompatReport
 from cairn.testing.skips import skip_files
 from cairn.wheels import wheelset
 from cairn.workflows.findings import Rule
@@ -145,6 +146,7 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
     yield "manifest.json", manifest.Manifest, "`cairn build` and `cairn manifest create` write it."
     yield "set.json", wheelset.WheelSet, "`cairn build` writes it beside the wheels; records are bound to it."
     yield "record.json", record.TestRecord, "`cairn test smoke` writes it; the gate reads it."
+    yield "compat.json", CompatReport, "`cairn test compat` writes it; `compat diff` reads it."
     yield (
         "skip-tests.toml",
         skip_files.SkipFile,

@@ -207,7 +207,7 @@ class Feature(datafile.Value):
     targets: tuple[str, ...] = ()
 
 
-RecordKind = Literal["smoke", "suite"]
+RecordKind = Literal["smoke", "suite", "compat"]
 """What a test record is of: the smoke tests, or a project's own suite."""
 
 

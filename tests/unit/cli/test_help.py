@@ -66,6 +66,7 @@ SEVERAL_MEANINGS = {
     "--rocm-sdk-version": "of a build, and of a night",
     "--rocm-version": "of what is packaged, and in a version",
     "--set": "to be published, and to be tested",
+    "--timeout": "of a run of pytest, and of a probe",
     "--to": "an index, and a generation",
     "--trust": "signers of wheels, and of test records",
     "--version": "of the program, and of a wheel",

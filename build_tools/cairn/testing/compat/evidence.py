@@ -1,0 +1,127 @@
+"""A report as a test record: judged, and bound to the bytes that were installed, with JUnit XML beside it.
+
+A row is a test. It fails where a page claims a feature and the feature is not there; a row that could not be
+measured is skipped, with the reason. Tests that computed on a GPU name it, so that wrong hardware, and a run
+that touched none, are seen as they are in other test runs.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
+
+from cairn import files
+from cairn.errors import UsageError
+from cairn.targets import CPU
+from cairn.testing import junit, record
+from cairn.testing.compat.report import CompatReport, ReportRow
+from cairn.testing.junit import JUnit
+from cairn.testing.record import Skip, TestRecord
+from cairn.testing.verdict import Judgement, judge
+from cairn.venv import VirtualEnvironment
+
+RECORD, JUNIT = "record.json", "junit.xml"
+
+
+def write_junit(path: Path, report: CompatReport) -> None:
+    """Write the rows as JUnit XML (pytest's `xunit1` family, which `cairn.testing.junit` reads)."""
+    suite = ET.Element("testsuite", name="compat", tests=str(report.counts.total()))
+    for table, row in report.rows:
+        _add_case(suite, table.id, row)
+    top = ET.Element("testsuites", name="cairn")
+    top.append(suite)
+    files.write_bytes(path, ET.tostring(top, encoding="utf-8", xml_declaration=True))
+
+
+def _add_case(suite: ET.Element, table: str, row: ReportRow) -> None:
+    measured = row.measured
+    case = ET.SubElement(suite, "testcase", classname=table, name=row.name, time=f"{measured.seconds:.3f}")
+    if measured.device:
+        properties = ET.SubElement(case, "properties")
+        ET.SubElement(properties, "property", name=junit.DEVICE_PROPERTY, value=measured.device)
+    if row.broken:
+        failure = ET.SubElement(
+            case, "failure", message=f"unsupported, though the page claims it: {measured.reason}"
+        )
+        lines = [f"{check.what}: {check.outcome} {check.reason}" for check in measured.checks]
+        failure.text = "\n".join(lines)
+    elif measured.support == "not measurable":
+        ET.SubElement(case, "skipped", type="pytest.skip", message=measured.reason)
+
+
+def write_record(
+    folder: Path, report: CompatReport, installed: TestRecord, *, chosen: tuple[str, ...] = ()
+) -> TestRecord:
+    """Write the record of a report on the environment that a smoke test has installed and left.
+
+    Args:
+        folder: gets the record; `write_junit` has put the rows there.
+        chosen: what was said of which rows to measure; the gate does not count a part.
+        report: what was measured there.
+        installed: the smoke test's record, which names what is installed.
+    """
+    junit_path = folder / JUNIT
+    outcome = junit.read(junit_path)
+    verdict = _judge(report, outcome, installed)
+    made = TestRecord(
+        set_id=installed.set_id,
+        wheels=installed.wheels,
+        kind="compat",
+        family=installed.family,
+        targets=installed.targets,
+        hardware=report.tested.gpus,
+        counts=outcome.counts,
+        junit_sha256=files.sha256_of(junit_path),
+        started=report.started,
+        duration_seconds=report.duration_seconds,
+        verdict=verdict.verdict,
+        reason=verdict.reason,
+        skips=tuple(Skip(test=c.name, reason=c.reason) for c in outcome.cases if c.outcome == "skipped"),
+        pytest_args=chosen,
+    )
+    record.write(folder / RECORD, made)
+    return made
+
+
+def check_environment(environment: VirtualEnvironment, installed: TestRecord) -> None:
+    """Make sure that an environment has what a record says was installed there, and nothing else.
+
+    Raises:
+        UsageError: something was installed, changed or removed since.
+    """
+    found = {
+        (canonicalize_name(distribution.name), distribution.version)
+        for distribution in importlib.metadata.distributions(path=[str(site) for site in environment.sites])
+    }
+    named = {_name_and_version(wheel.file_name) for wheel in installed.wheels}
+    different = sorted(f"{name} {version}" for name, version in found ^ named)
+    if different:
+        raise UsageError(
+            f"the environment is not what was tested there: {', '.join(different[:3])}",
+            tip="run `cairn test smoke` again, which makes it anew",
+        )
+
+
+def _name_and_version(file_name: str) -> tuple[str, str]:
+    # An sdist, such as that of `rocm`, is named by the same two.
+    if file_name.endswith(".whl"):
+        name, version, *_ = parse_wheel_filename(file_name)
+    else:
+        name, version = parse_sdist_filename(file_name)
+    return name, str(version)
+
+
+def _judge(report: CompatReport, outcome: JUnit, installed: TestRecord) -> Judgement:
+    targets, hardware = installed.targets, report.tested.gpus
+    strange = [gpu for gpu in hardware if not gpu.startswith("gfx")]
+    if strange and CPU not in targets:
+        return Judgement(
+            verdict="invalid", reason=f"{strange[0]} is none of the targets, {', '.join(targets)}"
+        )
+    found = judge(outcome, exit_code=0, targets=targets, hardware=hardware)
+    if found.verdict == "passed" and CPU not in targets and not outcome.counts.device_passed:
+        return Judgement(verdict="untested", reason="no row computed on a GPU")
+    return found

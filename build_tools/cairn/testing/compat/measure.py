@@ -1,0 +1,244 @@
+"""Running the probes, each in a process of its own, and reading what they leave."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import operator
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cairn import concurrency, datafile, owned, process, venv
+from cairn.errors import ProcessError
+from cairn.output import Progress
+from cairn.testing.compat.report import Check, CompatReport, Measured, ReportRow, ReportTable, Support, Tested
+from cairn.testing.compat.rows import Row, RowTable
+from cairn.venv import Isolation
+
+_PACKAGE = "cairn_compat_probes"  # what the copy of the probes is called where they run
+# The folder comes last on the path: nothing of the environment can be hidden by it.
+_START = f"import sys; sys.path.append(sys.argv[1]); from {_PACKAGE}.run import main; main(*sys.argv[2:])"
+_DESCRIBE = "environment.describe"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompatRequest:
+    """What to measure, and how.
+
+    Attributes:
+        python: the interpreter of the environment that has torch.
+        tables: what to measure.
+        work_dir: holds the answers and the log of the probes; what an earlier run left there goes.
+        wanted: whether to measure a row; its table's id, and its name. The others are not in the report.
+        timeout: seconds for each probe.
+        jobs: probes at once.
+        set_id: the sealed set that is installed there.
+    """
+
+    python: Path
+    tables: Sequence[RowTable]
+    work_dir: Path
+    wanted: Callable[[str, str], bool] = lambda _table, _row: True
+    timeout: float = 300.0
+    jobs: int = 1
+    set_id: str | None = None
+
+    @property
+    def chosen(self) -> list[tuple[RowTable, Row]]:
+        """The rows to measure, each with its table."""
+        pairs = ((table, row) for table in self.tables for row in table.rows)
+        return [(table, row) for table, row in pairs if self.wanted(table.id, row.name)]
+
+    @property
+    def log(self) -> Path:
+        """What the probes wrote to their output."""
+        return self.work_dir / "compat.log"
+
+
+_Probe = tuple[str, tuple[tuple[str, str], ...]]  # what to run, and the variables that it has
+
+
+def measure(request: CompatRequest, *, on_line: Progress | None = None) -> CompatReport:
+    """Measure every row; what does not work is a result, not an error.
+
+    Raises:
+        PrerequisiteError: the interpreter is not there, or may not be run.
+    """
+    began, started = time.monotonic(), datetime.now(UTC)
+    owned.empty_places(request.work_dir, of_files=(request.log.name,), of_folders=("probes", "answers"))
+    runner = _Runner(request)
+    wanted = list(dict.fromkeys(_probe_of(row) for _, row in request.chosen if row.probe))
+    tested, settled = _describe(runner, wanted)
+    left = [probe for probe in wanted if probe not in settled]
+    done = itertools.count(1)
+
+    def one(probe: _Probe) -> Measured:
+        measured = runner.run(probe)
+        if on_line is not None:
+            on_line(f"{next(done)} of {len(left)}: {probe[0]}: {measured.support}")
+        return measured
+
+    found = settled | dict(zip(left, concurrency.side_by_side(one, left, jobs=request.jobs), strict=True))
+    return CompatReport(
+        tested=tested,
+        set_id=request.set_id,
+        started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        duration_seconds=round(time.monotonic() - began, 3),
+        tables=tuple(
+            _measured_table(table, [row for _, row in rows], found)
+            for table, rows in itertools.groupby(request.chosen, key=operator.itemgetter(0))
+        ),
+    )
+
+
+def _measured_table(table: RowTable, rows: Sequence[Row], found: Mapping[_Probe, Measured]) -> ReportTable:
+    return ReportTable(
+        id=table.id,
+        page=table.page,
+        section=table.section,
+        columns=table.columns,
+        rows=tuple(
+            ReportRow(
+                cells=row.cells,
+                claim=row.claim or table.claim,
+                measured=found[_probe_of(row)]
+                if row.probe
+                else Measured(support="not measurable", reason=row.why_not or table.why_not),
+            )
+            for row in rows
+        ),
+    )
+
+
+def _probe_of(row: Row) -> _Probe:
+    return row.probe, tuple(sorted(row.environment.items()))
+
+
+def _describe(runner: _Runner, wanted: Sequence[_Probe]) -> tuple[Tested, dict[_Probe, Measured]]:
+    """What is tested, and what is known by that of each probe: a hundred processes would find the same."""
+    functions = {probe: probe[0].partition(" ")[0] for probe in wanted}
+    described = runner.run((" ".join((_DESCRIBE, *dict.fromkeys(functions.values()))), ()))
+    try:
+        facts = json.loads(described.found)
+        no_gpu, gpu_only = facts.pop("no_gpu"), set(facts.pop("gpu_only"))
+        tested = datafile.convert(facts, Tested)
+    except (ValueError, KeyError):
+        problem = described.reason or "the interpreter gives no answer"
+        broken = Measured(support="unsupported", reason=problem, checks=described.checks)
+        return Tested(problem=problem), dict.fromkeys(wanted, broken)
+    unmeasured = Measured(support="not measurable", reason=no_gpu)
+    return tested, {probe: unmeasured for probe, function in functions.items() if function in gpu_only}
+
+
+class _Runner:
+    """Runs probes in the tested interpreter."""
+
+    def __init__(self, request: CompatRequest) -> None:
+        self._request = request
+        self._answers = request.work_dir / "answers"
+        self._answers.mkdir(parents=True, exist_ok=True)
+        # A copy, in a folder that has nothing else: Cairn itself must not be importable there.
+        self._folder = request.work_dir / "probes"
+        with resources.as_file(resources.files("cairn.testing.compat").joinpath("probes")) as source:
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source, self._folder / _PACKAGE, ignore=ignored)
+
+    def run(self, probe: _Probe) -> Measured:
+        """Run one probe to its end, whatever that is."""
+        words, environment = probe[0].split(), dict(probe[1])
+        module, _, function = words[0].partition(".")
+        name = words[0] if words[0] == _DESCRIBE else "-".join([*words, *environment])
+        path = self._answers / f"{name}.jsonl"
+        command = ["-I", "-c", _START, str(self._folder), str(path), module, function, *words[1:]]
+        began, ended = time.monotonic(), ""
+        try:
+            done = process.run(
+                [self._request.python, *command],
+                cwd=self._answers,
+                env={**venv.variables(Isolation.TEST), **environment},
+                log=self._request.log,
+                timeout=self._request.timeout,
+                check=False,
+            )
+        except ProcessError:
+            ended = f"it did not end within {self._request.timeout:g} seconds"
+        else:
+            ended = _how_it_ended(done.returncode, done.output)
+        return read_answer(path, ended=ended, seconds=time.monotonic() - began)
+
+
+def _how_it_ended(code: int, output: str) -> str:
+    if code < 0:
+        return f"the process was ended by {signal.Signals(-code).name}"
+    last = next(iter(process.tail(output, 1)), "")
+    return f"the process ended with exit code {code}" + (f": {last}" if code and last else "")
+
+
+def read_answer(path: Path, *, ended: str, seconds: float) -> Measured:
+    """What a probe has found, by the lines that it left; `ended` says how its process ended."""
+    checks: list[Check] = []
+    facts: dict[str, Any] = {}
+    begun: Check | None = None
+    for line in _lines(path):
+        if "begin" in line:
+            begun = Check(what=line["begin"], outcome="failed", essential=line["essential"])
+        elif "end" in line and begun is not None:
+            checks.append(msgspec.structs.replace(begun, outcome=line["end"], reason=line["reason"]))
+            begun = None
+        else:
+            facts |= line
+    if "done" not in facts:
+        # It crashed, or was ended: in the check that it had begun, or before or between checks.
+        what = begun.what if begun is not None else "the probe"
+        checks.append(Check(what=what, outcome="failed", reason=ended))
+    support, reason = _judge(checks)
+    if "not_measurable" in facts:
+        support, reason = "not measurable", facts["not_measurable"]
+    on_cpu: Support | None = None
+    if "no_gpu" in facts:
+        support, reason, on_cpu = "not measurable", facts["no_gpu"], support
+    return Measured(
+        support=support,
+        reason=reason,
+        on_cpu=on_cpu,
+        device=facts.get("device", ""),
+        found=facts.get("found", ""),
+        checks=tuple(checks),
+        seconds=round(seconds, 3),
+    )
+
+
+def _judge(checks: Sequence[Check]) -> tuple[Support, str]:
+    failed = [check for check in checks if check.outcome == "failed"]
+    said = "; ".join(f"{check.what}: {check.reason}" for check in failed)
+    if any(check.essential for check in failed):
+        return "unsupported", said
+    if failed:
+        return "partial", said
+    left = "; ".join(f"{c.what} not measured: {c.reason}" for c in checks if c.outcome == "not measured")
+    if not any(check.outcome == "passed" for check in checks):
+        return "not measurable", left or "the probe tried nothing"
+    return "supported", left
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return
+    for line in text.splitlines():
+        try:
+            found = json.loads(line)
+        except ValueError:  # the end of a line that was being written
+            continue
+        if isinstance(found, dict):
+            yield found

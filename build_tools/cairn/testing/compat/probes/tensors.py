@@ -1,0 +1,103 @@
+"""Data types, and what tensors of them do."""
+
+from __future__ import annotations
+
+import torch
+
+from .answer import Answer, require, runs
+
+_VALUES = (0, 1, 2, 3, 5, 7, 1, 4)  # exact in every type but bool, and so are the sums of pairs
+
+
+@runs("gpu or cpu")
+def dtype(answer: Answer, name: str) -> None:
+    """A type: tensors of it hold their values, and compute."""
+    kind, device = getattr(torch, name), answer.device
+    expected = torch.tensor(_VALUES, dtype=torch.float64)
+    expected = expected.bool().double() if kind is torch.bool else expected
+    with answer.check("values there and back"):
+        there = torch.tensor(_VALUES, dtype=torch.float64).to(kind).to(device)
+        require(there.dtype == kind and there.device.type == device.type, "not of that type, or elsewhere")
+        require(torch.equal(_values(there), expected), "different values came back")
+    with answer.check("conversion on the device"):
+        converted = torch.tensor(_VALUES, dtype=torch.float32, device=device).to(kind)
+        require(torch.equal(_values(converted), expected), "different values were made")
+    with answer.optional("zeros"):
+        require(not _values(torch.zeros(8, dtype=kind, device=device)).any(), "they are not zero")
+    with answer.optional("indexing"):
+        chosen = torch.tensor([1, 3, 5])
+        require(torch.equal(_values(there[chosen.to(device)]), expected[chosen]), "different elements")
+    with answer.optional("addition"):
+        total = (expected + expected).clamp(max=1) if kind is torch.bool else expected + expected
+        require(torch.equal(_values(there + there), total), "a wrong sum")
+    if kind.is_floating_point or kind.is_complex:
+        with answer.optional("matrix product"):
+            # 2 x 1, sixteen times. GPUs multiply types of 8 bits by sixteens, the second matrix by columns,
+            # and one of the two must have four bits of exponent.
+            ones = torch.ones(16, 16, device=device)
+            if kind.itemsize == 1:
+                one = torch.ones((), device=device)
+                twos = (ones * 2).to(torch.float8_e4m3fn).t()
+                found = torch._scaled_mm(ones.to(kind), twos, one, one, out_dtype=torch.bfloat16)
+            else:
+                found = ones.to(kind) @ (ones * 2).to(kind)
+            require((_values(found) == 2 * 16).all(), "a wrong product")
+
+
+def _values(tensor: torch.Tensor) -> torch.Tensor:
+    there = tensor.to("cpu")
+    return there.to(torch.complex128).real if there.dtype.is_complex else there.to(torch.float64)
+
+
+@runs("gpu or cpu")
+def quantized(answer: Answer, name: str) -> None:
+    """A quantised type: values are made to it and back, within a step."""
+    kind, device = getattr(torch, name), answer.device
+    values = torch.tensor([[0.0, 0.5, 1.0, 1.5], [2.0, 2.5, 3.0, 3.5]], device=device)
+    with answer.check("quantise and dequantise"):
+        if kind is torch.quint4x2:  # one scale for each row is the only scheme it has
+            scales, zeros = torch.full((2,), 0.5, device=device), torch.zeros(2, device=device)
+            quantised = torch.quantize_per_channel(values, scales, zeros, 0, kind)
+        else:
+            quantised = torch.quantize_per_tensor(values, 0.5, 0, kind)
+        require(quantised.dtype == kind, "not of that type")
+        require(torch.equal(quantised.dequantize().cpu(), values.cpu()), "different values came back")
+    with answer.optional("copy to the CPU"):
+        require(torch.equal(quantised.cpu().dequantize(), values.cpu()), "different values were copied")
+
+
+@runs("gpu or cpu")
+def operations(answer: Answer) -> None:
+    """Additions and products agree with the CPU's."""
+    torch.manual_seed(0)
+    a, b = torch.randn(129, 257), torch.randn(257, 65)
+    with answer.check("addition"):
+        torch.testing.assert_close((a.to(answer.device) + 1).cpu(), a + 1)
+    with answer.check("matrix product"):
+        exact = a.double() @ b.double()
+        found = a.to(answer.device) @ b.to(answer.device)
+        torch.testing.assert_close(found.cpu().double(), exact, rtol=1e-3, atol=1e-3)
+
+
+@runs("gpu or cpu")
+def random_numbers(answer: Answer) -> None:
+    """A generator of the device: it follows its seed, and its state can be kept."""
+    device = answer.device
+    generator = torch.Generator(device).manual_seed(7)
+    with answer.check("numbers follow the seed"):
+        first = torch.rand(1000, device=device, generator=generator)
+        again = torch.rand(1000, device=device, generator=torch.Generator(device).manual_seed(7))
+        other = torch.rand(1000, device=device, generator=torch.Generator(device).manual_seed(8))
+        require(torch.equal(first, again) and not torch.equal(first, other), "they do not")
+    with answer.check("the state is kept"):
+        state = generator.get_state()
+        first = torch.randn(1000, device=device, generator=generator)
+        generator.set_state(state)
+        require(
+            torch.equal(first, torch.randn(1000, device=device, generator=generator)), "different numbers"
+        )
+    with answer.optional("distributions"):
+        normal = torch.randn(100_000, device=device, generator=generator)
+        require(abs(normal.mean()) < 0.05 and abs(normal.std() - 1) < 0.05, "not normal")
+        kept = torch.nn.functional.dropout(torch.ones(100_000, device=device), 0.25).count_nonzero()
+        require(abs(kept / 100_000 - 0.75) < 0.05, "dropout keeps a different share")

@@ -1,0 +1,104 @@
+"""A report as reStructuredText and as Markdown: the pages' own tables, and what was measured."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from cairn.output import safe_text
+from cairn.testing.compat.report import CompatReport, Measured, ReportRow, ReportTable, Support
+
+TITLE = "PyTorch compatibility, measured"
+MEASURED_COLUMNS = ("Page says", "Measured", "What was seen")
+MARKS: Mapping[Support, str] = {
+    "supported": "✅ supported",
+    "partial": "⚠️ partial",
+    "unsupported": "❌ unsupported",
+    "not measurable": "not measurable here",
+}
+
+_RST_SPECIAL = re.compile(r"[\\*`|_<>]")
+_MARKDOWN_SPECIAL = re.compile(r"[\\*`|_<>\[\]#~&]")
+
+
+def as_rst(report: CompatReport) -> str:
+    """The report as one page of reStructuredText."""
+    bar = "*" * len(TITLE)
+    lines = [bar, TITLE, bar, "", *(f"* {_rst(line)}" for line in summary(report))]
+    for page, tables in _by_page(report):
+        lines += ["", page, "=" * len(page)]
+        for table in tables:
+            lines += ["", _rst(table.section), "-" * len(_rst(table.section)), ""]
+            lines += [".. list-table::", "    :header-rows: 1", ""]
+            for cells in ((*table.columns, *MEASURED_COLUMNS), *map(cells_of, table.rows)):
+                marks = itertools.chain(("* -",), itertools.repeat("  -"))
+                lines += [
+                    f"    {mark} {_rst(cell)}".rstrip() for mark, cell in zip(marks, cells, strict=False)
+                ]
+    return "\n".join(lines) + "\n"
+
+
+def as_markdown(report: CompatReport) -> str:
+    """The report as one page of Markdown, fit for the summary of a step of GitHub Actions."""
+    lines = [f"# {TITLE}", "", *(f"- {_markdown(line)}" for line in summary(report))]
+    for page, tables in _by_page(report):
+        lines += ["", f"## {_markdown(page)}"]
+        for table in tables:
+            head = (*table.columns, *MEASURED_COLUMNS)
+            lines += ["", f"### {_markdown(table.section)}", "", _pipes(head), _pipes(["---"] * len(head))]
+            lines += [_pipes(map(_markdown, cells_of(row))) for row in table.rows]
+    return "\n".join(lines) + "\n"
+
+
+def summary(report: CompatReport) -> list[str]:
+    """What was looked at, and how many rows came out how; a line each."""
+    tested, counts = report.tested, report.counts
+    built = f"HIP {tested.hip}" if tested.hip else f"CUDA {tested.cuda}" if tested.cuda else "the CPU"
+    numbers = ", ".join(f"{counts[support]} {support}" for support in MARKS if counts[support])
+    lines = [
+        f"torch {tested.torch or '(does not import)'}, built for {built}"
+        + (f" from commit {tested.commit}" if tested.commit else ""),
+        f"ROCm SDK: {tested.rocm or 'not installed'}",
+        f"GPUs: {', '.join(tested.gpus) or 'none'}",
+        f"Python {tested.python} on {tested.platform}, {report.started}",
+        f"{counts.total()} rows: {numbers}",
+    ]
+    return [*lines, *([f"torch does not import: {tested.problem}"] if tested.problem else [])]
+
+
+def cells_of(row: ReportRow) -> tuple[str, ...]:
+    """A row's cells: the page's, what it claims, what was measured, and what was seen."""
+    measured = row.measured
+    support = MARKS[measured.support]
+    claim = MARKS[row.claim] if row.claim is not None else "-"
+    return (
+        *row.cells,
+        claim,
+        f"{support}, on {measured.device}" if measured.device else support,
+        seen(measured),
+    )
+
+
+def seen(measured: Measured) -> str:
+    """What is worth saying of a result, in one line."""
+    on_cpu = f"on the CPU: {measured.on_cpu}" if measured.on_cpu else ""
+    return "; ".join(filter(None, (measured.found, measured.reason, on_cpu)))
+
+
+def _by_page(report: CompatReport) -> Iterator[tuple[str, list[ReportTable]]]:
+    for page, tables in itertools.groupby(report.tables, key=lambda table: table.page):
+        yield page, list(tables)
+
+
+def _pipes(cells: Iterator[str] | Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _rst(text: str) -> str:
+    return _RST_SPECIAL.sub(r"\\\g<0>", safe_text.visible(" ".join(text.split())))
+
+
+def _markdown(text: str) -> str:
+    # A backslash before punctuation is that character (CommonMark, 2.4); GitHub has it so in tables too.
+    return _MARKDOWN_SPECIAL.sub(r"\\\g<0>", safe_text.visible(" ".join(text.split())))

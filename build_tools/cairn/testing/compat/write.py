@@ -1,0 +1,20 @@
+"""A report written in every form that it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cairn import files
+from cairn.testing.compat import evidence, html, report, tables
+from cairn.testing.compat.report import CompatReport
+
+NAMES = (report.FILE, "compat.rst", "compat.md", "compat.html", evidence.JUNIT)
+
+
+def write(folder: Path, found: CompatReport) -> None:
+    """Write it as JSON, reStructuredText, Markdown, HTML and JUnit XML, each file atomically."""
+    report.write(folder / report.FILE, found)
+    files.write_text(folder / "compat.rst", tables.as_rst(found))
+    files.write_text(folder / "compat.md", tables.as_markdown(found))
+    files.write_text(folder / "compat.html", html.as_html(found))
+    evidence.write_junit(folder / evidence.JUNIT, found)

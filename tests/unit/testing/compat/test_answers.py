@@ -1,0 +1,90 @@
+"""What a probe leaves is read as far as it goes, and what ended it is not overlooked."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cairn.testing.compat import measure
+from cairn.testing.compat.report import Measured
+
+ENDED = "the process was ended by SIGSEGV"
+
+
+def begin(what: str, *, essential: bool = True) -> dict[str, object]:
+    return {"begin": what, "essential": essential}
+
+
+def end(outcome: str, reason: str = "") -> dict[str, object]:
+    return {"end": outcome, "reason": reason}
+
+
+DONE: dict[str, object] = {"done": True}
+GOOD = [begin("a"), end("passed")]
+
+
+def read(folder: Path, *lines: dict[str, object], tail: str = "") -> Measured:
+    path = folder / "answer.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines) + tail, encoding="utf-8")
+    return measure.read_answer(path, ended=ENDED, seconds=1.0)
+
+
+def test_everything_that_passed_is_support(tmp_path: Path) -> None:
+    found = read(tmp_path, *GOOD, {"found": "2.3"}, {"device": "gfx942"}, DONE)
+    assert (found.support, found.reason, found.found, found.device) == ("supported", "", "2.3", "gfx942")
+
+
+def test_what_is_not_essential_makes_it_partial(tmp_path: Path) -> None:
+    found = read(tmp_path, *GOOD, begin("b", essential=False), end("failed", "wrong"), DONE)
+    assert (found.support, found.reason) == ("partial", "b: wrong")
+
+
+def test_what_is_essential_makes_it_unsupported(tmp_path: Path) -> None:
+    found = read(tmp_path, *GOOD, begin("b"), end("failed", "wrong"), DONE)
+    assert (found.support, found.reason) == ("unsupported", "b: wrong")
+
+
+def test_a_check_that_could_not_be_made_is_said_beside_those_that_were(tmp_path: Path) -> None:
+    found = read(tmp_path, *GOOD, begin("b"), end("not measured", "one GPU"), DONE)
+    assert (found.support, found.reason) == ("supported", "b not measured: one GPU")
+
+
+def test_the_cpu_says_nothing_of_a_gpu(tmp_path: Path) -> None:
+    found = read(tmp_path, {"no_gpu": "no GPU"}, *GOOD, DONE)
+    assert (found.support, found.reason, found.on_cpu) == ("not measurable", "no GPU", "supported")
+
+
+def test_what_is_not_measurable_says_why(tmp_path: Path) -> None:
+    found = read(tmp_path, {"not_measurable": "torchaudio is not installed"}, DONE)
+    assert (found.support, found.reason) == ("not measurable", "torchaudio is not installed")
+
+
+@pytest.mark.parametrize(
+    ("lines", "where"),
+    [
+        ([], "the probe"),
+        (GOOD, "the probe"),
+        ([*GOOD, begin("b")], "b"),
+        ([*GOOD, begin("b"), end("passed")], "the probe"),
+    ],
+)
+def test_a_process_that_ended_early_has_failed_where_it_was(
+    tmp_path: Path, lines: list[dict[str, object]], where: str
+) -> None:
+    found = read(tmp_path, *lines)
+    assert (found.support, found.reason) == ("unsupported", f"{where}: {ENDED}")
+    assert [check.outcome for check in found.checks].count("passed") == str(lines).count("passed")
+
+
+def test_half_a_line_and_strange_lines_are_no_answer(tmp_path: Path) -> None:
+    found = read(tmp_path, *GOOD, tail='[]\n3\n\n{"done": tr')
+    assert (found.support, found.reason) == ("unsupported", f"the probe: {ENDED}")
+
+
+def test_a_probe_that_tried_nothing_is_no_support(tmp_path: Path) -> None:
+    assert read(tmp_path, DONE).support == "not measurable"
+
+
+def test_no_file_is_no_support(tmp_path: Path) -> None:
+    found = measure.read_answer(tmp_path / "missing", ended="it did not end within 3 seconds", seconds=3.0)
+    assert (found.support, found.reason) == ("unsupported", "the probe: it did not end within 3 seconds")

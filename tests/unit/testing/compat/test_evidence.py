@@ -1,0 +1,88 @@
+"""A report becomes a record that says no more than was seen."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn.testing import record
+from cairn.testing.compat import evidence
+from cairn.testing.compat.report import CompatReport, ReportRow
+from cairn.testing.record import Counts, TestedWheel, TestRecord
+from helpers import compat
+
+GPU = "gfx942"
+ON_GPU = compat.row("torch.half", "supported", device=GPU)
+ON_CPU = compat.row("torch.half", "not measurable", reason="no GPU", on_cpu="supported")
+ON_HOST = compat.row("gloo", "supported")
+BROKEN = compat.row("torch.bool", "unsupported", reason="crash", device=GPU)
+SMOKE = TestRecord(
+    set_id="a" * 64,
+    wheels=(TestedWheel(file_name="torch-2.9.1-py3-none-any.whl", sha256="b" * 64),),
+    kind="smoke",
+    family="gfx94X-dcgpu",
+    targets=(GPU,),
+    hardware=(GPU,),
+    counts=Counts(passed=3, device_passed=2),
+    junit_sha256="c" * 64,
+    started="2026-01-02T03:04:05Z",
+    duration_seconds=1.5,
+    verdict="passed",
+    reason="3 tests passed",
+)
+SMOKE_ON_CPU = msgspec.structs.replace(SMOKE, family="cpu", targets=("cpu",), hardware=())
+
+
+def made(
+    folder: Path, *rows: ReportRow, gpus: tuple[str, ...] = (GPU,), smoke: TestRecord = SMOKE
+) -> TestRecord:
+    """The record of a report of these rows, as it is read from its file."""
+    tested = msgspec.structs.replace(compat.ROCM, gpus=gpus)
+    found: CompatReport = compat.report(*rows, tested=tested)
+    evidence.write_junit(folder / "junit.xml", found)
+    evidence.write_record(folder, found, smoke)
+    return record.read(folder / "record.json")
+
+
+def test_it_is_about_what_the_smoke_test_has_installed(tmp_path: Path) -> None:
+    found = made(tmp_path, ON_GPU, ON_HOST)
+    assert (found.kind, found.set_id, found.wheels) == ("compat", SMOKE.set_id, SMOKE.wheels)
+    assert (found.verdict, found.hardware) == ("passed", (GPU,))
+    assert found.counts == Counts(passed=2, device_passed=1)
+
+
+def test_a_claimed_feature_that_is_not_there_fails(tmp_path: Path) -> None:
+    found = made(tmp_path, ON_GPU, BROKEN)
+    assert found.verdict == "failed"
+    assert "dtypes::torch.bool: unsupported, though the page claims it: crash" in found.reason
+
+
+def test_what_no_page_claims_fails_nothing(tmp_path: Path) -> None:
+    unclaimed = [
+        compat.row("TF32", "unsupported", claim="unsupported"),
+        compat.row("flash", "supported", claim="unsupported"),
+        compat.row("rocAL", "unsupported", claim=None),
+        compat.row("torch.uint16", "partial", claim="supported"),
+    ]
+    assert made(tmp_path, ON_GPU, *unclaimed).verdict == "passed"
+
+
+def test_a_set_for_a_gpu_is_not_passed_without_one(tmp_path: Path) -> None:
+    found = made(tmp_path, ON_CPU, ON_HOST, gpus=())
+    assert (found.verdict, found.counts) == ("untested", Counts(passed=1, skipped=1))
+    assert [skip.reason for skip in found.skips] == ["no GPU"]
+
+
+def test_a_set_for_the_cpu_is_passed_by_what_a_cpu_can_show(tmp_path: Path) -> None:
+    assert made(tmp_path, ON_CPU, ON_HOST, gpus=(), smoke=SMOKE_ON_CPU).verdict == "passed"
+
+
+@pytest.mark.parametrize("name", ["gfx1100", "NVIDIA H200"])
+def test_the_wrong_hardware_proves_nothing_and_is_named(tmp_path: Path, name: str) -> None:
+    found = made(tmp_path, compat.row("torch.half", "supported", device=name), gpus=(name,))
+    assert (found.verdict, found.hardware) == ("invalid", (name,))
+    assert name in found.reason
+
+
+def test_nothing_measured_is_not_passed(tmp_path: Path) -> None:
+    assert made(tmp_path, ON_CPU, gpus=(), smoke=SMOKE_ON_CPU).verdict == "failed"

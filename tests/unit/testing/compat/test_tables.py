@@ -1,0 +1,70 @@
+"""A report's tables, read back: by our own reader of such pages, and as HTML by a parser."""
+
+from pathlib import Path
+
+import pytest
+
+from cairn.testing.compat import html, pages, report, tables, write
+from helpers import compat
+from helpers.html import parse
+
+HOSTILE = "*`a`* | <b>|_x_\\ [l](u)\n\x1b[31m\u202e&amp;"
+
+FOUND = compat.report(
+    compat.row("torch.half", "supported", device="gfx942", found="1.2"),
+    compat.row("torch.bool", "partial", reason="addition: a wrong sum"),
+    compat.row("torch.int8", "unsupported", claim="unsupported", reason="no kernel"),
+    compat.row("torch.int4", "not measurable", reason="no GPU", on_cpu="supported"),
+    tested=compat.ROCM,
+)
+ROWS = (
+    ("torch.half", "2.3", "✅ supported", "✅ supported, on gfx942", "1.2"),
+    ("torch.bool", "2.3", "✅ supported", "⚠️ partial", "addition: a wrong sum"),
+    ("torch.int8", "2.3", "❌ unsupported", "❌ unsupported", "no kernel"),
+    ("torch.int4", "2.3", "✅ supported", "not measurable here", "no GPU; on the CPU: supported"),
+)
+COLUMNS = ("Data type", "Since PyTorch", "Page says", "Measured", "What was seen")
+
+
+@pytest.mark.parametrize("text", [tables.as_rst(FOUND), tables.as_markdown(FOUND)], ids=["rst", "markdown"])
+def test_the_tables_say_what_was_measured(text: str) -> None:
+    page = pages.parse(text)
+    assert page.headings[-1] == "Data types"
+    (table,) = page.tables
+    assert table.columns == COLUMNS
+    assert table.rows == ROWS
+    assert "4 rows: 1 supported, 1 partial, 1 unsupported, 1 not measurable" in text
+
+
+def test_the_page_says_what_was_looked_at() -> None:
+    found = compat.report(tested=compat.CPU)
+    assert tables.summary(found)[0] == f"torch 2.9.1+cpu, built for the CPU from commit {'c' * 40}"
+    assert "GPUs: none" in tables.as_markdown(found)
+
+
+def test_nothing_in_a_report_is_markup() -> None:
+    found = compat.report(compat.row(HOSTILE, "unsupported", reason=HOSTILE, found=HOSTILE))
+    for text in (tables.as_rst(found), tables.as_markdown(found)):
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+    # Each special character stands behind a backslash, in which both languages have it as itself.
+    (table,) = pages.parse(tables.as_markdown(found)).tables
+    assert len(table.rows) == 1
+    assert len(table.rows[0]) == len(COLUMNS)
+    assert not list(parse(html.as_html(found).encode()).all("b"))
+
+
+def test_html_has_every_row_and_its_checks() -> None:
+    checks = (report.Check(what="addition", outcome="failed", reason="a <b> sum", essential=False),)
+    measured = report.Measured(support="partial", reason="addition", checks=checks)
+    row = report.ReportRow(cells=("torch.bool", "2.3"), claim="supported", measured=measured)
+    page = parse(html.as_html(compat.report(row)).encode())
+    assert [cell.text for cell in page.one("thead").all("th")] == list(COLUMNS)
+    assert page.one("tbody").one("tr").attributes["class"] == "less"
+    assert "addition: failed, not essential: a <b> sum" in page.one("tbody").one("li").text
+
+
+def test_a_report_is_written_in_every_form_and_read_again(tmp_path: Path) -> None:
+    write.write(tmp_path, FOUND)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(write.NAMES)
+    assert report.read(tmp_path) == report.read(tmp_path / "compat.json") == FOUND
