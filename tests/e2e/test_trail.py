@@ -22,7 +22,7 @@ from cairn.release.index import keys
 from cairn.release.serve import server as serve_server
 from cairn.store import folder as store_folder
 from helpers.release import audit
-from helpers.trail import SAMPLE, Trail, cairn, clean_environment
+from helpers.trail import SAMPLE, Trail, cairn, cairn_watched, clean_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trail")]
 
@@ -189,12 +189,16 @@ def test_the_report_is_one_file_that_loads_nothing(trail: Trail) -> None:
         assert (trail.work / urllib.parse.unquote(link)).exists(), link
 
 
-def test_a_second_run_builds_nothing_and_changes_nothing(trail: Trail) -> None:
+def test_a_second_run_builds_nothing_and_changes_nothing(trail: Trail, tmp_path: Path) -> None:
     before = {p: p.stat().st_mtime_ns for p in trail.wheels}
-    done = cairn(
-        *("ci", "run", "--stack", SAMPLE, "--work-dir", trail.work, "--json"), env=trail.same_environment()
+    done, programs = cairn_watched(
+        *("ci", "run", "--stack", SAMPLE, "--work-dir", trail.work, "--json"),
+        env=trail.same_environment(),
+        log=tmp_path / "programs",
     )
     assert done.returncode == 0, done.stderr
+    assert "git" in programs
+    assert programs <= {"git", "uv", "uname"}  # no Python, with pip or without, and no compiler
     answer = json.loads(done.stdout)
     assert all(w["cached"] for w in answer["wheels"])
     assert answer["set"] == trail.answer["set"]

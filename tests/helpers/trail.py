@@ -58,6 +58,24 @@ class Trail:
         return self.environment() | {"PATH": self.path}
 
 
+# Cairn as it is, with a note of each program that it starts (Python's audit events): FILE ARGUMENT...
+_WATCHED = """
+import runpy, sys
+log = open(sys.argv.pop(1), "w")
+sys.addaudithook(lambda event, args: event == "subprocess.Popen" and print(args[1][0], file=log, flush=True))
+runpy.run_module("cairn", run_name="__main__", alter_sys=True)
+"""
+
+
+def cairn_watched(
+    *words: str | Path, env: Mapping[str, str], log: Path
+) -> tuple[subprocess.CompletedProcess[str], set[str]]:
+    """Run `cairn` with these words; the names of the programs that it has started, too."""
+    command = [sys.executable, "-c", _WATCHED, str(log), *map(str, words)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=900)
+    return done, {Path(line).name for line in log.read_text().splitlines()}
+
+
 def cairn(
     *words: str | Path, env: Mapping[str, str], cwd: Path | None = None, timeout: float = 900
 ) -> subprocess.CompletedProcess[str]:

@@ -159,7 +159,7 @@ def call(context: Context, output_dir: Path) -> Called:
     )
     if request.sdk is None:  # no such module then, and scikit-build-core refuses to include none
         settings = {name: text for name, text in settings.items() if text != step.project.rocm_init}
-    with prepared(context) as ready:
+    with prepared(context, tree=step.checkout) as ready:
 
         def runner(
             cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None
@@ -179,8 +179,14 @@ def call(context: Context, output_dir: Path) -> Called:
 
 
 @contextlib.contextmanager
-def prepared(context: Context) -> Iterator[Prepared]:
-    """Have everything that programs of a build see: variables, temporary files, the compiler cache."""
+def prepared(context: Context, *, tree: Path | None = None) -> Iterator[Prepared]:
+    """Have everything that programs of a build see: variables, temporary files, the compiler cache.
+
+    Args:
+        context: the step.
+        tree: the folder whose path no object is to know, so that a compiler cache has it for other folders,
+            too; None where a debugger is to find the sources.
+    """
     step, stage, began = context.step, context.stage, time.time()
     for name in step.project.empty_dirs:
         (step.checkout / name).mkdir(parents=True, exist_ok=True)
@@ -212,7 +218,7 @@ def prepared(context: Context) -> Iterator[Prepared]:
     with venv.temporary_files() as temporary:
         given |= temporary
         watch.folders = (*watch.folders, Path(temporary["TMPDIR"]))
-        with _compiler_cache(context, given) as cache:
+        with _compiler_cache(context, given, tree) as cache:
             given |= cache.variables if cache else {}
             try:
                 yield Prepared(run=run, compiler_cache=cache)
@@ -227,7 +233,7 @@ def prepared(context: Context) -> Iterator[Prepared]:
 
 
 def _compiler_cache(
-    context: Context, given: Mapping[str, str]
+    context: Context, given: Mapping[str, str], tree: Path | None
 ) -> contextlib.AbstractContextManager[session.Session | None]:
     request = context.request
     if request.compiler_cache is None:
@@ -240,7 +246,7 @@ def _compiler_cache(
         sdk_root=request.sdk.info.root if request.sdk else None,
         source=request.pip,
         log=context.log,
-        tree=context.step.checkout if request.trees is not None else None,
+        tree=tree,
     )
     return session.opened(wanted, say=context.stage.update)
 

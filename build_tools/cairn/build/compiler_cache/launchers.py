@@ -129,7 +129,7 @@ class Launchers:
         device_libraries: the folder of the bitcode that is linked into device code by default; None for none.
         site_packages: of the environment the build runs in.
         headers: packages there to the folders that stand for it (`cairn.build.compiler_cache.headers`).
-        tree: a tree that the build has to itself, beside others of the same files; None where it has not.
+        tree: the folder whose path is no part of what is compiled; None for none.
     """
 
     folder: Path

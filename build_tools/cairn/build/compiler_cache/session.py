@@ -48,7 +48,7 @@ class Wanted:
         sdk_root: of the ROCm SDK; None without one.
         source: where the program comes from if the machine has none.
         log: of the build.
-        tree: a tree that the build has to itself, beside others of the same files; None where it has not.
+        tree: the folder whose path is no part of what is compiled; None for none.
     """
 
     program: CompilerCache
@@ -157,7 +157,7 @@ def _of_ccache(wanted: Wanted) -> dict[str, str]:
         # Configuration is read from this folder too, and not from that of the user.
         "CCACHE_DIR": wanted.variables.get("CCACHE_DIR") or str(files.cache_dir() / "ccache"),
         "CCACHE_STATSLOG": str(wanted.folder.with_name(f"{wanted.folder.name}-ccache.log")),
-        # What was compiled in one copy of a checkout is found in the others.
+        # What was compiled in one tree is found in others: the copies of a checkout that variants have.
         **({"CCACHE_BASEDIR": str(wanted.tree)} if wanted.tree else {}),
     }
 
