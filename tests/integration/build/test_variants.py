@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cairn.build import job, variants
-from cairn.build.model import BuiltWheel, Job
+from cairn.build.model import BuiltWheel, CompilerCache, Job
 from cairn.build.variants import Wanted
 from cairn.interpreters import Interpreter
 from helpers import build, compiler_bound, pythons
@@ -22,17 +22,24 @@ MOST = 1.4  # times one build, for three Pythons
 
 
 def build_for(
-    folder: Path, found: tuple[Interpreter, ...], *, count: int, heavy: bool, patch: pytest.MonkeyPatch
+    folder: Path,
+    found: tuple[Interpreter, ...],
+    *,
+    count: int,
+    heavy: bool,
+    patch: pytest.MonkeyPatch,
+    cache: CompilerCache = "ccache",
 ) -> tuple[list[BuiltWheel], float]:
     """The wheels for some Pythons, from nothing; and the seconds of CPU that it took."""
     patch.setenv("CAIRN_CACHE_DIR", str(folder / "cache"))
     patch.setenv("CCACHE_DIR", str(folder / "ccache"))
+    patch.setenv("SCCACHE_DIR", str(folder / "sccache"))
     tree = build.repository(folder / "demo", compiler_bound.sources(count, heavy=heavy))
     wanted = Job(
         stack=compiler_bound.stack(folder),
         checkouts={"demo": tree},
         output_dir=folder / "out",
-        compiler_cache="ccache",
+        compiler_cache=cache,
     )
     jobs = variants.expand(wanted, Wanted(pythons=found), root=folder)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -41,11 +48,12 @@ def build_for(
     return wheels, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+@pytest.mark.parametrize("cache", ["ccache", pytest.param("sccache", marks=pytest.mark.by_hand)])
 def test_a_second_python_compiles_what_knows_python_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: CompilerCache
 ) -> None:
     found = pythons.several(2)
-    wheels, _ = build_for(tmp_path, found, count=3, heavy=False, patch=monkeypatch)
+    wheels, _ = build_for(tmp_path, found, count=3, heavy=False, patch=monkeypatch, cache=cache)
     first, second = (wheel.compiler_cache for wheel in wheels)
     assert first is not None
     assert second is not None

@@ -162,7 +162,7 @@ def _build_step(plan: Plan, step: BuildStep, *, label: str, needs: tuple[str, ..
             project=step.project.name,
             needs=needs,
             inputs={name: value for name, value in step.inputs.items() if name not in ("needs", SOURCES)},
-            exclusive=(f"tree:{step.checkout}",),
+            exclusive=(f"tree:{plan.request.tree_of(step.project)}",),
         ),
         variant=label,
         action="build" if step.hit is None else "cached",
