@@ -61,7 +61,7 @@ class Nightly:
 
     def released(self, family: str) -> int:
         """How many sets users of a family may install."""
-        return len(Index(self.store, f"release/{family}").load().sets())
+        return len(list(Index(self.store, f"release/{family}").load().sets()))
 
     def status(self, family: str, python: str = HERE) -> dict[str, object]:
         """How the last night of a family ended, as the status page has it."""
