@@ -68,7 +68,9 @@ class Run:
         """How the jobs of each id ended that have run a step, sorted."""
         found: dict[str, list[str]] = {}
         for job in self.jobs:
-            if job.steps:
+            # Of a run that was cancelled, act goes through the jobs under `always()` without running a step,
+            # and calls them successful.
+            if any(result != "skipped" for _, result in job.steps):
                 found.setdefault(job.id, []).append(job.result)
         return {name: sorted(results) for name, results in found.items()}
 
@@ -119,6 +121,10 @@ class Runner:
         """What `actions/upload-artifact` has kept, a folder for each name."""
         return self.folder / "artifacts"
 
+    @property
+    def _said(self) -> Path:
+        return self.folder / "act.log"
+
     def command(
         self, workflow: str, event: str, *, run_id: str, attempt: int, inputs: Mapping[str, str]
     ) -> list[str]:
@@ -159,32 +165,35 @@ class Runner:
         run_id: str,
         attempt: int = 1,
         inputs: Mapping[str, str] | None = None,
-    ) -> subprocess.Popen[str]:
+    ) -> subprocess.Popen[bytes]:
         """Begin a run; `finish` waits for it."""
         # Nothing of the tests' own environment comes through but where packages are found.
         carried = {name: value for name, value in os.environ.items() if _CARRIED.match(name)}
-        return subprocess.Popen(
-            self.command(workflow, event, run_id=run_id, attempt=attempt, inputs=inputs or {}),
-            env={
-                **carried,
-                "PATH": os.environ["PATH"],
-                "HOME": os.environ["HOME"],
-                "XDG_CACHE_HOME": str(self.folder / "home"),
-            },
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        # A pipe that nobody reads before `finish` would stop it when 64 KiB are said.
+        with self._said.open("wb") as said:
+            return subprocess.Popen(
+                self.command(workflow, event, run_id=run_id, attempt=attempt, inputs=inputs or {}),
+                env={
+                    **carried,
+                    "PATH": os.environ["PATH"],
+                    "HOME": os.environ["HOME"],
+                    "XDG_CACHE_HOME": str(self.folder / "home"),
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
 
-    def finish(self, process: subprocess.Popen[str], *, timeout: float = 1800) -> Run:
+    def finish(self, process: subprocess.Popen[bytes], *, timeout: float = 1800) -> Run:
         """Wait for a run to end; one that does not is ended with all that it has started."""
         with process:
             try:
-                output, _ = process.communicate(timeout=timeout)
+                process.wait(timeout=timeout)
             except BaseException:
                 os.killpg(process.pid, signal.SIGKILL)
                 raise
+        output = self._said.read_text(encoding="utf-8", errors="replace")
         lines = [json.loads(line) for line in output.splitlines() if _LINE.match(line)]
         return Run(code=process.returncode, jobs=_jobs(lines), lines=tuple(lines))
 
