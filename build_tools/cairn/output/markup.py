@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import html
 import urllib.parse
@@ -25,7 +26,13 @@ LINE = Markup("\n")
 
 def text(value: str) -> Markup:
     """A text as HTML shows it, nothing of it hidden; markup stays what it is."""
-    return value if isinstance(value, Markup) else Markup(html.escape(safe_text.visible(value)))
+    return value if isinstance(value, Markup) else _escaped(value)
+
+
+@functools.lru_cache(maxsize=4096)  # a page has the same few words a thousand times
+def _escaped(value: str) -> Markup:
+    # Never called with markup, which is equal to a text of the same letters.
+    return Markup(html.escape(safe_text.visible(value)))
 
 
 def tag(name: str, /, *content: str, **attributes: str | bool | None) -> Markup:

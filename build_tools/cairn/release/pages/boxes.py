@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -157,24 +158,24 @@ def _set_links(one: SetView, folder: str) -> Iterator[Markup]:
 
 def unserved(entries: Sequence[TargetEntry]) -> Markup:
     """The targets that there is nothing for."""
-    items = (
-        tag(
-            "li",
-            tag("code", entry.target),
-            tag("span", _products(entry), class_="products"),
-            parts.badge("nothing yet" if entry.target in gpu.known_targets() else "not built", "bad"),
-            id=entry.target,
-            data_words=_words(entry),
-        )
-        for entry in entries
-        if entry.target != gpu.CPU
-    )
-    listed = list(items)
+    listed = [_nothing_for(entry) for entry in entries if entry.target != gpu.CPU]
     if not listed:
         return Markup()
     summary = tag("summary", f"{len(listed)} GPU targets that this index has nothing for")
     content = tag("details", summary, tag("ul", *listed, class_="gpus"))
     return parts.section("others", "Not served", tag("div", content, class_="card"), searched=True)
+
+
+@functools.lru_cache(maxsize=256)  # most of a page, and the same on each
+def _nothing_for(entry: TargetEntry) -> Markup:
+    return tag(
+        "li",
+        tag("code", entry.target),
+        tag("span", _products(entry), class_="products"),
+        parts.badge("nothing yet" if entry.target in gpu.known_targets() else "not built", "bad"),
+        id=entry.target,
+        data_words=_words(entry),
+    )
 
 
 def _versions(pythons: Iterable[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import posixpath
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -87,19 +88,24 @@ def make(index: str, views: Sequence[IndexView]) -> TargetsFile:
         views: the channel and its families, or that one index.
     """
     offers = _offers(views, index)
-    known = (gpu.CPU, *gpu.in_order((*gpu.known_targets(), *gpu.unbuilt_targets())))
     return TargetsFile(
         index=index,
         targets=tuple(
-            TargetEntry(
-                target=name,
-                products=gpu.products(name),
-                families=tuple(f for f in gpu.index_families() if name in gpu.families()[f]),
-                offers=tuple(offers.get(name, ())),
-            )
-            for name in known
-            if name not in gpu.generic_targets()
+            TargetEntry(target=name, products=products, families=families, offers=tuple(offers.get(name, ())))
+            for name, products, families in _known()
         ),
+    )
+
+
+@functools.cache
+def _known() -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
+    """Every target that a GPU can be, with its products and its families, in order."""
+    known = (gpu.CPU, *gpu.in_order((*gpu.known_targets(), *gpu.unbuilt_targets())))
+    members = gpu.families()
+    return tuple(
+        (name, gpu.products(name), tuple(f for f in gpu.index_families() if name in members[f]))
+        for name in known
+        if name not in gpu.generic_targets()
     )
 
 

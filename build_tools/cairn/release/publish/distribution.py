@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import lzma
 import re
 import struct
@@ -125,6 +126,7 @@ def read(path: Path) -> Dist:
     )
 
 
+@functools.lru_cache(maxsize=128)  # the sets of an index share most of their files
 def needs_of(data: bytes, *, filename: str) -> Needs:
     """What a `METADATA` or `PKG-INFO` says about other projects.
 

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
@@ -125,13 +126,15 @@ def of_commit(
     places = (source.work_tree / ".gitmodules", source.git_dir / "modules")
     if commit == "HEAD" and not any(place.exists() for place in places):
         return ()
-    if not source.succeeds("cat-file", "-e", f"{commit}:.gitmodules"):
+    try:
+        # `id type size`, or `name missing` (git-cat-file(1), BATCH OUTPUT).
+        asked = f"{commit}:.gitmodules\n{commit}^{{tree}}\n".encode()
+        file, tree, *_ = source.run("cat-file", "--batch-check", stdin=asked).split("\n")
+    except SourceError:  # no repository
         return ()
-    declared = _declared(source, commit)
-    listed = source.listed("ls-tree", "-z", commit, "--", *declared) if declared else []
-    # `mode type id<TAB>path` (git-ls-tree(1), OUTPUT FORMAT); of a gitlink, the id is the submodule's commit.
-    links = (entry.partition("\t") for entry in listed if entry.startswith(GITLINK))
-    commits = {path: head.split()[2] for head, _, path in links}
+    if file.endswith(" missing"):
+        return ()
+    declared, commits = _read(source, tree.split()[0])
     return tuple(
         _module(parent, declared[path], commit=commits[path], origin=origin, within=within)
         for path in declared
@@ -150,7 +153,20 @@ class _Declared:
     update: str | None
 
 
-def _declared(parent: Repository, commit: str) -> dict[str, _Declared]:
+@functools.lru_cache(maxsize=1024)
+def _read(source: Repository, tree: str) -> tuple[Mapping[str, _Declared], Mapping[str, str]]:
+    """What `.gitmodules` of a tree declares, and the commits of its submodules, both by path.
+
+    A checkout asks for the same few trees many times, and a tree never changes.
+    """
+    declared = _declared(source, tree)
+    listed = source.listed("ls-tree", "-z", tree, "--", *declared) if declared else []
+    # `mode type id<TAB>path` (git-ls-tree(1), OUTPUT FORMAT); of a gitlink, the id is the submodule's commit.
+    links = (entry.partition("\t") for entry in listed if entry.startswith(GITLINK))
+    return declared, {path: head.split()[2] for head, _, path in links}
+
+
+def _declared(parent: Repository, tree: str) -> dict[str, _Declared]:
     """The entries of `.gitmodules` by path, each path once.
 
     Where several sections name one path, the last line that sets it wins, wherever its section begins; the
@@ -158,7 +174,7 @@ def _declared(parent: Repository, commit: str) -> dict[str, _Declared]:
     submodule-config.c: parse_config, cache_put_path, cache_remove_path).
     """
     try:
-        listed = parent.listed("config", "--blob", f"{commit}:.gitmodules", "--list", "-z")
+        listed = parent.listed("config", "--blob", f"{tree}:.gitmodules", "--list", "-z")
     except SourceError as error:
         raise SourceError(f".gitmodules of {parent.work_tree} is malformed: {error}") from error
     sections: dict[str, dict[str, str]] = {}
