@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+import msgspec
 
 from cairn.build.model import BuildRequest
 from cairn.stack import Origin, Project, Stack
@@ -35,9 +37,9 @@ def repository(path: Path, files: Mapping[str, str]) -> Path:
     return path
 
 
-def project(name: str) -> Project:
-    """A project whose distribution and folder have its name."""
-    return Project(
+def project(name: str, **changes: Any) -> Project:
+    """A project whose distribution and folder have its name, with `changes` in some of its fields."""
+    made = Project(
         name=name,
         distribution=name,
         checkout_dir=name,
@@ -45,6 +47,7 @@ def project(name: str) -> Project:
         hashtag="main",
         version_file="",
     )
+    return msgspec.structs.replace(made, **changes)
 
 
 def request(folder: Path, backends: Mapping[str, str]) -> BuildRequest:

@@ -9,13 +9,14 @@ import struct
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+import msgspec
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from cairn.testing.smoke import SmokeResult
 from cairn.wheels import wheels_to_set
-from cairn.wheels.wheelset import WheelSet
+from cairn.wheels.wheelset import SetWheel, WheelSet
 
 Serve = Callable[[Sequence[Path]], str]
 DeviceLibrary = Callable[[Sequence[str]], bytes]
@@ -122,6 +123,36 @@ def set_of(wheels: Sequence[Path], *, targets: Sequence[str] = ("cpu",), family:
         family=family,
         targets=targets,
     )
+
+
+def named_wheel(file_name: str, **changes: Any) -> SetWheel:
+    """A wheel as a set names it, though there is no such file; `changes` in place of some of its fields."""
+    distribution, version = file_name.split("-")[:2]
+    made = SetWheel(
+        distribution=distribution.replace("_", "-"),
+        version=version,
+        file_name=file_name,
+        sha256="0" * 64,
+        size=1,
+        metadata_sha256="0" * 64,
+        targets=(),
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def named_set(*wheels: SetWheel, **changes: Any) -> WheelSet:
+    """An open set of `named_wheel`s, with `changes` in place of some of its fields."""
+    made = WheelSet(
+        manifest_sha256="0" * 64,
+        stack="s",
+        line="main",
+        python="3.11",
+        platform="linux_x86_64",
+        family="cpu",
+        targets=("cpu",),
+        wheels=wheels,
+    )
+    return msgspec.structs.replace(made, **changes)
 
 
 def _digest(data: bytes) -> str:

@@ -7,8 +7,8 @@ import pytest
 from cairn.build import execution, plan
 from cairn.build.model import BuildRequest
 from cairn.errors import BuildError
-from cairn.stack import Environment, Origin, Project, Stack
-from helpers.build import repository
+from cairn.stack import Environment, Stack
+from helpers.build import project, repository
 
 BACKEND = """
 import subprocess
@@ -42,17 +42,9 @@ def test_a_build_that_was_configured_differently_stops_before_it_compiles(
         "CMakeLists.txt": LISTS,
     }
     tree = repository(tmp_path / "a tree", files)
-    project = Project(
-        name="torch",
-        distribution="torch",
-        checkout_dir="torch",
-        origin=Origin(url="u"),
-        hashtag="main",
-        version_file="",
-        cmake=Environment(cpu={"USE_ROCM": "ON"}),
-    )
+    torch = project("torch", cmake=Environment(cpu={"USE_ROCM": "ON"}))
     request = BuildRequest(
-        stack=Stack(name="s", line="l", targets=("cpu",), projects=(project,)),
+        stack=Stack(name="s", line="l", targets=("cpu",), projects=(torch,)),
         checkouts={"torch": tree},
         output_dir=tmp_path / "out",
         work_dir=tmp_path / "work",

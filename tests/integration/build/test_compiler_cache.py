@@ -13,9 +13,9 @@ from cairn.build import execution, plan
 from cairn.build.compiler_cache import compilers, launchers, programs
 from cairn.build.engine import events
 from cairn.build.model import BuildRequest, BuiltWheel, CompilerCache
-from cairn.stack import Environment, Origin, Project, Stack
+from cairn.stack import Environment, Stack
 from cairn.venv import PackageSource
-from helpers.build import repository
+from helpers.build import project, repository
 
 SETUPTOOLS = """
 from setuptools import Extension, setup
@@ -68,20 +68,15 @@ def build(tmp_path: Path) -> Callable[..., BuiltWheel]:
     """Builds a tree from nothing; the wheel cache is never asked."""
 
     def of(tree: Path, cache: CompilerCache | None, **environment: str) -> BuiltWheel:
-        project = Project(
-            name="host",
-            distribution="host",
-            checkout_dir="host",
-            origin=Origin(url="u"),
-            hashtag="main",
-            version_file="",
+        host = project(
+            "host",
             build_requires=("setuptools==84.2.1", "wheel==0.48.0"),
             environment=Environment(
                 always={"CXXFLAGS": "-ffile-prefix-map={site_packages}=. -g0", **environment}
             ),
         )
         request = BuildRequest(
-            stack=Stack(name="s", line="l", targets=("cpu",), projects=(project,)),
+            stack=Stack(name="s", line="l", targets=("cpu",), projects=(host,)),
             checkouts={"host": tree},
             output_dir=tmp_path / "out",
             work_dir=tmp_path / "work",

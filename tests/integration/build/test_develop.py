@@ -9,8 +9,8 @@ import pytest
 from cairn.build import develop
 from cairn.build.model import Job
 from cairn.errors import BuildError, UsageError
-from cairn.stack import Environment, Origin, Project, Stack
-from helpers.build import repository
+from cairn.stack import Environment, Stack
+from helpers.build import project, repository
 
 SETUP = """
 import os
@@ -42,17 +42,14 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     if shutil.which("g++") is None:
         pytest.skip("no g++ here")
     monkeypatch.setenv("CCACHE_DIR", str(tmp_path / "ccache"))
-    project = Project(
-        name="kernels",
-        distribution="kernels",
-        checkout_dir="kernels",
-        origin=Origin(url="u"),
-        hashtag="main",
+    kernels = project(
+        "kernels",
+        version_file="version.txt",
         environment=Environment(always={"BUILD_VERSION": "{version}"}),
         build_requires=("setuptools==84.2.1", "wheel==0.48.0"),
     )
     return Job(
-        stack=Stack(name="s", line="l", targets=("cpu",), projects=(project,), version_suffix="+edited"),
+        stack=Stack(name="s", line="l", targets=("cpu",), projects=(kernels,), version_suffix="+edited"),
         checkouts={"kernels": repository(tmp_path / "a tree", FILES)},
         output_dir=tmp_path / "out",
         env_dir=tmp_path / "envs",

@@ -14,7 +14,8 @@ from cairn.store.folder import LocalStore
 from cairn.testing import gpus
 from cairn.testing.smoke import SmokeRequest
 from cairn.wheels import wheelset as wheel_sets
-from cairn.wheels.wheelset import SetWheel, WheelSet
+from cairn.wheels.wheelset import WheelSet
+from helpers.testing import named_set, named_wheel
 
 SHA = "ab" * 32
 NAME = "torch-2.9.0-py3-none-any.whl"
@@ -23,25 +24,8 @@ WHEN = "2026-01-02T03:04:05Z"
 
 
 def wheel_set(targets: tuple[str, ...] = ("gfx942",)) -> WheelSet:
-    wheel = SetWheel(
-        distribution="torch",
-        version="2.9.0",
-        file_name=NAME,
-        sha256=SHA,
-        size=5,
-        metadata_sha256="0" * 64,
-        targets=(),
-    )
-    made = WheelSet(
-        manifest_sha256="0" * 64,
-        stack="s",
-        line="main",
-        python="3.11",
-        platform="linux_x86_64",
-        family="gfx94X-dcgpu",
-        targets=targets,
-        wheels=(wheel,),
-    )
+    wheel = named_wheel(NAME, sha256=SHA, size=5)
+    made = named_set(wheel, family="gfx94X-dcgpu", targets=targets)
     return wheel_sets.seal(made, [])
 
 

@@ -20,8 +20,8 @@ from cairn.release.promote import Promotion
 from cairn.sources.checkout.describe import Checkout
 from cairn.stack import Stack
 from cairn.testing.record import Counts, Skip, TestRecord
-from cairn.wheels.wheelset import SetWheel, WheelSet
 from helpers.build import project
+from helpers.testing import named_set, named_wheel
 
 SET_ID = "a1" * 32
 REQUEST = TrailRequest(
@@ -53,19 +53,7 @@ GATE = GateReport(
 )
 
 
-def set_wheel(file_name: str, *, size: int, sha256: str, targets: tuple[str, ...]) -> SetWheel:
-    return SetWheel(
-        distribution=file_name.partition("-")[0],
-        version="2.9.0",
-        file_name=file_name,
-        sha256=sha256,
-        size=size,
-        metadata_sha256="0" * 64,
-        targets=targets,
-    )
-
-
-TORCH = set_wheel(
+TORCH = named_wheel(
     "torch-2.9.0+rocm7.10.0-cp311-cp311-linux_x86_64.whl",
     size=1_234_567,
     sha256="f3" * 32,
@@ -105,16 +93,13 @@ RESULT = TrailResult(
             cached=False,
         ),
     ),
-    wheel_set=WheelSet(
+    wheel_set=named_set(
+        TORCH,
+        named_wheel("triton-3.5.0-py3-none-any.whl", size=10, sha256="04" * 32),
         set_id=SET_ID,
-        manifest_sha256="0" * 64,
         stack="sample",
-        line="main",
-        python="3.11",
-        platform="linux_x86_64",
         family="gfx94X-dcgpu",
         targets=("gfx942", "gfx1100"),
-        wheels=(TORCH, set_wheel("triton.whl", size=10, sha256="04" * 32, targets=())),
     ),
     rocm_version="7.10.0",
     record=TestRecord(

@@ -10,8 +10,8 @@ from cairn.errors import StoreError, SystemFailureError, UsageError
 from cairn.pipeline import run
 from cairn.pipeline.request import TrailRequest
 from cairn.stack import Feature, Sdk, Stack
-from cairn.wheels.wheelset import SetWheel, WheelSet
 from helpers.build import project
+from helpers.testing import named_set, named_wheel
 
 
 def trail_request(work_dir: Path) -> TrailRequest:
@@ -66,26 +66,7 @@ def test_targets_that_a_stack_is_not_built_for_are_refused_before_the_checkout(t
 def test_an_install_that_fails_is_told_in_words(tmp_path: Path) -> None:
     request = trail_request(tmp_path)
     (request.store_dir / "release" / "simple").mkdir(parents=True)
-    wheel = SetWheel(
-        distribution="no-such-project",
-        version="1",
-        file_name="no_such_project-1-py3-none-any.whl",
-        sha256="0" * 64,
-        size=1,
-        metadata_sha256="0" * 64,
-        targets=(),
-    )
-    wheel_set = WheelSet(
-        set_id="0" * 64,
-        manifest_sha256="0" * 64,
-        stack="s",
-        line="main",
-        python="3.11",
-        platform="linux_x86_64",
-        family="cpu",
-        targets=("cpu",),
-        wheels=(wheel,),
-    )
+    wheel_set = named_set(named_wheel("no_such_project-1-py3-none-any.whl"), set_id="0" * 64)
     with pytest.raises(StoreError, match="pip cannot install the set from file://") as caught:
         run.install_from_release(request, wheel_set)
     assert "No matching distribution found for no-such-project==1" in str(caught.value)

@@ -25,6 +25,7 @@ from cairn.wheels.wheelset import SetWheel, WheelSet
 from helpers.formats import make_elf
 from helpers.gate import AWAY, at, case_of, demand, judge, kept, record_of, stack_of
 from helpers.release import make_set, make_wheel, stage_set
+from helpers.testing import named_set, named_wheel
 from helpers.wheels import build_wheel
 
 Stage = Callable[..., WheelSet]
@@ -114,30 +115,14 @@ def test_how_others_link_what_is_mirrored_is_theirs(
 
 
 def wheel_of(distribution: str) -> SetWheel:
-    return SetWheel(
-        distribution=distribution,
-        version="2.9.0",
-        file_name=f"{distribution.replace('-', '_')}-2.9.0-py3-none-any.whl",
-        sha256="0" * 64,
-        size=1,
-        metadata_sha256="0" * 64,
-        targets=("gfx90a",),  # what set.json says counts for nothing
-    )
+    # What set.json says of device code counts for nothing.
+    return named_wheel(f"{distribution.replace('-', '_')}-2.9.0-py3-none-any.whl", targets=("gfx90a",))
 
 
 def code_of(targets: tuple[str, ...], *names: str) -> dict[str, tuple[str, ...]]:
     store = MemoryStore()
     wheels = tuple(map(wheel_of, names))
-    made = WheelSet(
-        manifest_sha256="0" * 64,
-        stack="s",
-        line="main",
-        python="3.11",
-        family="f",
-        platform="linux_x86_64",
-        targets=targets,
-        wheels=wheels,
-    )
+    made = named_set(*wheels, family="f", targets=targets)
     there = Index(store, "staging").load()
     stack = stack_of(made, device_code=("torch",))
     stack = msgspec.structs.replace(
