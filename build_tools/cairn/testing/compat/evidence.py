@@ -12,9 +12,11 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
+from packaging.version import Version
 
 from cairn import files
 from cairn.errors import UsageError
+from cairn.output import safe_text
 from cairn.targets import CPU
 from cairn.testing import junit, record
 from cairn.testing.compat.report import CompatReport, ReportRow
@@ -38,18 +40,20 @@ def write_junit(path: Path, report: CompatReport) -> None:
 
 def _add_case(suite: ET.Element, table: str, row: ReportRow) -> None:
     measured = row.measured
+    # What XML cannot have, such as a terminal's colours in an error, is escaped.
+    reason = safe_text.visible(measured.reason)
     case = ET.SubElement(suite, "testcase", classname=table, name=row.name, time=f"{measured.seconds:.3f}")
     if measured.device:
         properties = ET.SubElement(case, "properties")
-        ET.SubElement(properties, "property", name=junit.DEVICE_PROPERTY, value=measured.device)
-    if row.broken:
-        failure = ET.SubElement(
-            case, "failure", message=f"unsupported, though the page claims it: {measured.reason}"
+        ET.SubElement(
+            properties, "property", name=junit.DEVICE_PROPERTY, value=safe_text.visible(measured.device)
         )
-        lines = [f"{check.what}: {check.outcome} {check.reason}" for check in measured.checks]
-        failure.text = "\n".join(lines)
+    if row.broken:
+        failure = ET.SubElement(case, "failure", message=f"unsupported, though the page claims it: {reason}")
+        lines = (f"{check.what}: {check.outcome} {check.reason}" for check in measured.checks)
+        failure.text = "\n".join(map(safe_text.visible, lines))
     elif measured.support == "not measurable":
-        ET.SubElement(case, "skipped", type="pytest.skip", message=measured.reason)
+        ET.SubElement(case, "skipped", type="pytest.skip", message=reason)
 
 
 def write_record(
@@ -93,7 +97,7 @@ def check_environment(environment: VirtualEnvironment, installed: TestRecord) ->
         UsageError: something was installed, changed or removed since.
     """
     found = {
-        (canonicalize_name(distribution.name), distribution.version)
+        (canonicalize_name(distribution.name), str(Version(distribution.version)))
         for distribution in importlib.metadata.distributions(path=[str(site) for site in environment.sites])
     }
     named = {_name_and_version(wheel.file_name) for wheel in installed.wheels}

@@ -24,7 +24,7 @@ def as_html(report: CompatReport) -> str:
     return environment.get_template("compat.html").render(
         title=tables.TITLE,
         summary=tables.summary(report),
-        report=report,
+        pages=list(tables.by_page(report)),
         marks=tables.MARKS,
         seen=tables.seen,
     )

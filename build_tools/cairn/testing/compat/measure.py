@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import operator
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from cairn import concurrency, datafile, owned, process, venv
 from cairn.errors import ProcessError
 from cairn.output import Progress
-from cairn.testing.compat.report import Check, CompatReport, Measured, ReportRow, ReportTable, Support, Tested
+from cairn.testing.compat.report import (
+    Check,
+    CompatReport,
+    Measured,
+    Outcome,
+    ReportRow,
+    ReportTable,
+    Support,
+    Tested,
+)
 from cairn.testing.compat.rows import Row, RowTable
 from cairn.venv import Isolation
 
@@ -28,6 +37,14 @@ _PACKAGE = "cairn_compat_probes"  # what the copy of the probes is called where 
 # The folder comes last on the path: nothing of the environment can be hidden by it.
 _START = f"import sys; sys.path.append(sys.argv[1]); from {_PACKAGE}.run import main; main(*sys.argv[2:])"
 _DESCRIBE = "environment.describe"
+# Where torch keeps kernels that it compiles at run time, by itself, by inductor, by triton, and MIOpen.
+_CACHES = (
+    "PYTORCH_KERNEL_CACHE_PATH",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+    "MIOPEN_USER_DB_PATH",
+    "MIOPEN_CUSTOM_CACHE_DIR",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +91,9 @@ def measure(request: CompatRequest, *, on_line: Progress | None = None) -> Compa
         PrerequisiteError: the interpreter is not there, or may not be run.
     """
     began, started = time.monotonic(), datetime.now(UTC)
-    owned.empty_places(request.work_dir, of_files=(request.log.name,), of_folders=("probes", "answers"))
+    owned.empty_places(
+        request.work_dir, of_files=(request.log.name,), of_folders=("probes", "answers", "scratch")
+    )
     runner = _Runner(request)
     wanted = list(dict.fromkeys(_probe_of(row) for _, row in request.chosen if row.probe))
     tested, settled = _describe(runner, wanted)
@@ -159,12 +178,17 @@ class _Runner:
         name = words[0] if words[0] == _DESCRIBE else "-".join([*words, *environment])
         path = self._answers / f"{name}.jsonl"
         command = ["-I", "-c", _START, str(self._folder), str(path), module, function, *words[1:]]
-        began, ended = time.monotonic(), ""
+        # Empty, and for what torch, triton and MIOpen keep as well: a kernel that an earlier night compiled
+        # would hide that it cannot be compiled any more.
+        scratch = self._request.work_dir / "scratch" / name
+        scratch.mkdir(parents=True)
+        caches = dict.fromkeys(_CACHES, str(scratch))
+        began, ended, clean = time.monotonic(), "", False
         try:
             done = process.run(
                 [self._request.python, *command],
-                cwd=self._answers,
-                env={**venv.variables(Isolation.TEST), **environment},
+                cwd=scratch,
+                env={**venv.variables(Isolation.TEST), **caches, **environment},
                 log=self._request.log,
                 timeout=self._request.timeout,
                 check=False,
@@ -172,8 +196,9 @@ class _Runner:
         except ProcessError:
             ended = f"it did not end within {self._request.timeout:g} seconds"
         else:
-            ended = _how_it_ended(done.returncode, done.output)
-        return read_answer(path, ended=ended, seconds=time.monotonic() - began)
+            ended, clean = _how_it_ended(done.returncode, done.output), not done.returncode
+        shutil.rmtree(scratch, ignore_errors=True)
+        return read_answer(path, ended=ended, clean=clean, seconds=time.monotonic() - began)
 
 
 def _how_it_ended(code: int, output: str) -> str:
@@ -183,38 +208,63 @@ def _how_it_ended(code: int, output: str) -> str:
     return f"the process ended with exit code {code}" + (f": {last}" if code and last else "")
 
 
-def read_answer(path: Path, *, ended: str, seconds: float) -> Measured:
-    """What a probe has found, by the lines that it left; `ended` says how its process ended."""
+class _Line(datafile.Value):
+    """A line of an answer; `probes/answer.py` says what each is."""
+
+    begin: str | None = None
+    essential: bool = True
+    end: Outcome | None = None
+    reason: str = ""
+    no_gpu: str = ""
+    not_measurable: str = ""
+    device: str = ""
+    found: str = ""
+    done: bool = False
+
+
+def read_answer(path: Path, *, ended: str, seconds: float, clean: bool = False) -> Measured:
+    """What a probe has found, by the lines that it left.
+
+    Args:
+        path: the lines.
+        ended: how its process ended.
+        seconds: how long it ran.
+        clean: whether it ended well.
+    """
     checks: list[Check] = []
-    facts: dict[str, Any] = {}
     begun: Check | None = None
-    for line in _lines(path):
-        if "begin" in line:
-            begun = Check(what=line["begin"], outcome="failed", essential=line["essential"])
-        elif "end" in line and begun is not None:
-            checks.append(msgspec.structs.replace(begun, outcome=line["end"], reason=line["reason"]))
+    lines = list(_lines(path))
+    for line in lines:
+        if line.begin is not None:
+            begun = Check(what=line.begin, outcome="failed", essential=line.essential)
+        elif line.end is not None and begun is not None:
+            checks.append(msgspec.structs.replace(begun, outcome=line.end, reason=line.reason))
             begun = None
-        else:
-            facts |= line
-    if "done" not in facts:
+    if not any(line.done for line in lines):
         # It crashed, or was ended: in the check that it had begun, or before or between checks.
         what = begun.what if begun is not None else "the probe"
         checks.append(Check(what=what, outcome="failed", reason=ended))
+    elif not clean:
+        checks.append(Check(what="the end of the process", outcome="failed", reason=ended, essential=False))
     support, reason = _judge(checks)
-    if "not_measurable" in facts:
-        support, reason = "not measurable", facts["not_measurable"]
+    if why := _first(line.not_measurable for line in lines):
+        support, reason = "not measurable", why
     on_cpu: Support | None = None
-    if "no_gpu" in facts:
-        support, reason, on_cpu = "not measurable", facts["no_gpu"], support
+    if why := _first(line.no_gpu for line in lines):
+        support, reason, on_cpu = "not measurable", why, support
     return Measured(
         support=support,
         reason=reason,
         on_cpu=on_cpu,
-        device=facts.get("device", ""),
-        found=facts.get("found", ""),
+        device=_first(line.device for line in lines),
+        found=_first(line.found for line in lines),
         checks=tuple(checks),
         seconds=round(seconds, 3),
     )
+
+
+def _first(texts: Iterable[str]) -> str:
+    return next(filter(None, texts), "")
 
 
 def _judge(checks: Sequence[Check]) -> tuple[Support, str]:
@@ -230,15 +280,12 @@ def _judge(checks: Sequence[Check]) -> tuple[Support, str]:
     return "supported", left
 
 
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+def _lines(path: Path) -> Iterator[_Line]:
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        data = path.read_bytes()
     except OSError:
         return
-    for line in text.splitlines():
-        try:
-            found = json.loads(line)
-        except ValueError:  # the end of a line that was being written
-            continue
-        if isinstance(found, dict):
-            yield found
+    for line in data.splitlines():
+        # Half a line is what a crash leaves; what is no line of ours counts as little.
+        with contextlib.suppress(msgspec.DecodeError):
+            yield datafile.decode(line, _Line)

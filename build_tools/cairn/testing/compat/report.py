@@ -14,6 +14,8 @@ FILE = "compat.json"
 Support = Literal["supported", "partial", "unsupported", "not measurable"]
 """All that the row stands for works; it works in part; it does not; it cannot be found out here."""
 
+Outcome = Literal["passed", "failed", "not measured"]
+
 Against = Literal["as claimed", "more", "less", ""]
 """What was measured, seen from what the page claims; empty where either is missing."""
 
@@ -31,7 +33,7 @@ class Check(datafile.Value):
     """
 
     what: str
-    outcome: Literal["passed", "failed", "not measured"]
+    outcome: Outcome
     reason: str = ""
     essential: bool = True
 

@@ -26,7 +26,7 @@ def as_rst(report: CompatReport) -> str:
     """The report as one page of reStructuredText."""
     bar = "*" * len(TITLE)
     lines = [bar, TITLE, bar, "", *(f"* {_rst(line)}" for line in summary(report))]
-    for page, tables in _by_page(report):
+    for page, tables in by_page(report):
         lines += ["", page, "=" * len(page)]
         for table in tables:
             lines += ["", _rst(table.section), "-" * len(_rst(table.section)), ""]
@@ -42,7 +42,7 @@ def as_rst(report: CompatReport) -> str:
 def as_markdown(report: CompatReport) -> str:
     """The report as one page of Markdown, fit for the summary of a step of GitHub Actions."""
     lines = [f"# {TITLE}", "", *(f"- {_markdown(line)}" for line in summary(report))]
-    for page, tables in _by_page(report):
+    for page, tables in by_page(report):
         lines += ["", f"## {_markdown(page)}"]
         for table in tables:
             head = (*table.columns, *MEASURED_COLUMNS)
@@ -86,7 +86,8 @@ def seen(measured: Measured) -> str:
     return "; ".join(filter(None, (measured.found, measured.reason, on_cpu)))
 
 
-def _by_page(report: CompatReport) -> Iterator[tuple[str, list[ReportTable]]]:
+def by_page(report: CompatReport) -> Iterator[tuple[str, list[ReportTable]]]:
+    """The tables of each page."""
     for page, tables in itertools.groupby(report.tables, key=lambda table: table.page):
         yield page, list(tables)
 

@@ -23,10 +23,10 @@ DONE: dict[str, object] = {"done": True}
 GOOD = [begin("a"), end("passed")]
 
 
-def read(folder: Path, *lines: dict[str, object], tail: str = "") -> Measured:
+def read(folder: Path, *lines: dict[str, object], tail: str = "", clean: bool = True) -> Measured:
     path = folder / "answer.jsonl"
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines) + tail, encoding="utf-8")
-    return measure.read_answer(path, ended=ENDED, seconds=1.0)
+    return measure.read_answer(path, ended=ENDED, seconds=1.0, clean=clean)
 
 
 def test_everything_that_passed_is_support(tmp_path: Path) -> None:
@@ -79,6 +79,18 @@ def test_a_process_that_ended_early_has_failed_where_it_was(
 def test_half_a_line_and_strange_lines_are_no_answer(tmp_path: Path) -> None:
     found = read(tmp_path, *GOOD, tail='[]\n3\n\n{"done": tr')
     assert (found.support, found.reason) == ("unsupported", f"the probe: {ENDED}")
+
+
+def test_a_process_that_crashes_when_all_is_done_is_not_whole(tmp_path: Path) -> None:
+    found = read(tmp_path, *GOOD, DONE, clean=False)
+    assert (found.support, found.reason) == ("partial", f"the end of the process: {ENDED}")
+
+
+@pytest.mark.parametrize(
+    "line", [{"begin": 3}, {"end": "wonderful"}, {"done": "yes"}, {"found": "\ud800"}, {"x": 1}]
+)
+def test_a_line_that_is_not_ours_counts_for_nothing(tmp_path: Path, line: dict[str, object]) -> None:
+    assert read(tmp_path, *GOOD, line, DONE) == read(tmp_path, *GOOD, DONE)
 
 
 def test_a_probe_that_tried_nothing_is_no_support(tmp_path: Path) -> None:

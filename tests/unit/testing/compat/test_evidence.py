@@ -86,3 +86,10 @@ def test_the_wrong_hardware_proves_nothing_and_is_named(tmp_path: Path, name: st
 
 def test_nothing_measured_is_not_passed(tmp_path: Path) -> None:
     assert made(tmp_path, ON_CPU, gpus=(), smoke=SMOKE_ON_CPU).verdict == "failed"
+
+
+def test_an_error_with_colours_of_a_terminal_leaves_results_that_can_be_read(tmp_path: Path) -> None:
+    broken = compat.row("torch.bool", "unsupported", reason="\x1b[31mno\x00 kernel", device=GPU)
+    found = made(tmp_path, broken)
+    assert found.verdict == "failed"
+    assert "no\\x00 kernel" in found.reason

@@ -38,7 +38,7 @@ class Answer:
 
     def say(self, **facts: object) -> None:
         """Write a line; it is in the file when this returns."""
-        self._file.write(json.dumps(facts) + "\n")
+        self._file.write(json.dumps(facts, ensure_ascii=False) + "\n")
         self._file.flush()
 
     def found(self, text: str) -> None:

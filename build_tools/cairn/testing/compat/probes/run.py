@@ -12,7 +12,7 @@ from .answer import Answer, NotMeasurableError, reason
 
 def main(answer_path: str, module: str, function: str, *arguments: str) -> None:
     """Run `module.function` of this folder, and write its answer."""
-    with Path(answer_path).open("a", encoding="utf-8") as file:
+    with Path(answer_path).open("a", encoding="utf-8", errors="replace") as file:
         answer = Answer(file)
         try:
             probe = getattr(importlib.import_module(f"{__package__}.{module}"), function)

@@ -32,7 +32,7 @@ def hip_is_no_name(answer: Answer) -> None:
         with answer.check(f"{name} is refused"):
             try:
                 torch.zeros(1, device=name)
-            except (RuntimeError, NotImplementedError):
+            except (AssertionError, ImportError, RuntimeError):
                 continue
             raise AssertionError("a tensor was made there")
 
@@ -94,8 +94,9 @@ def extensions_know_rocm(answer: Answer) -> None:
 
 
 _ASSERT = """
-import torch
-torch.zeros(4, device="cuda")[torch.tensor([9], device="cuda")]
+import sys, torch
+index = torch.tensor([int(sys.argv[1])], device="cuda")
+torch.zeros(4, device="cuda")[index]
 torch.cuda.synchronize()
 """
 _PASSES = 120  # seconds until a kernel that hangs on its assert is ended
@@ -105,7 +106,16 @@ _PASSES = 120  # seconds until a kernel that hangs on its assert is ended
 def kernel_asserts(answer: Answer) -> None:
     """An index out of range is noticed by the kernel that uses it; the process that has it ends."""
     answer.used(torch.ones(1, device="cuda"))
+    with answer.check("an index within range is taken"):
+        done = _indexed(3)
+        require(not done.returncode, f"the process ended with {done.returncode}: {done.stderr[-200:]}")
     with answer.check("an index out of range is noticed"):
-        command = [sys.executable, "-I", "-c", _ASSERT]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_PASSES, check=False)
+        done = _indexed(9)
         require(done.returncode, "the kernel read beyond the tensor, and nothing was said")
+        # A read that leaves the GPU's memory ends the process as well, and is no assert.
+        require("assert" in done.stderr.lower(), f"the process ended without one: {done.stderr[-200:]}")
+
+
+def _indexed(index: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", "-c", _ASSERT, str(index)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=_PASSES, check=False)

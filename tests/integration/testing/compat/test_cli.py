@@ -1,0 +1,75 @@
+"""`cairn test compat` on what a smoke test has installed, and on its own reports."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cairn.cli import main
+from cairn.testing import record
+from helpers.testing import MakeWheel, Smoke
+
+TORCH = """
+__version__ = "2.9.1"
+class version:
+    git_version, hip, cuda = "c" * 40, None, None
+class _Product:
+    def __eq__(self, _other): return self
+    def all(self): return RIGHT
+class _Matrix:
+    def __matmul__(self, _other): return _Product()
+def ones(*_size): return _Matrix()
+class cuda:
+    is_available = is_initialized = staticmethod(lambda: False)
+    device_count = staticmethod(lambda: 0)
+def device(name): return name
+RIGHT = True
+"""
+PROJECT = ("--only", "^projects/torch$")
+
+
+def test_what_a_smoke_test_installed_is_measured_and_recorded(
+    make_wheel: MakeWheel, smoke: Smoke, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    smoked = smoke([make_wheel("torch", "2.9.1", {"torch/__init__.py": TORCH})])
+    place, out = smoked.record_path.parent, tmp_path / "compat"
+    command = ["test", "compat", "--smoke-dir", str(place), "--output-dir", str(out), *PROJECT]
+
+    assert main.main(command) == 0
+    found = record.read(out / "record.json")
+    assert (found.kind, found.verdict, found.wheels) == ("compat", "passed", smoked.record.wheels)
+    assert found.pytest_args == ("--only=^projects/torch$",)
+    assert "supported" in capsys.readouterr().out
+
+    # The other night's torch computes wrong: the row fails, the record too, and the difference says so.
+    module = next((smoked.environment / "lib").glob("python*/site-packages/torch/__init__.py"))
+    module.write_text(TORCH.replace("RIGHT = True", "RIGHT = False"), encoding="utf-8")
+    other = tmp_path / "other"
+    assert main.main([*command[:5], str(other), *PROJECT]) == 8
+    assert record.read(other / "record.json").verdict == "failed"
+    capsys.readouterr()
+    assert main.main(["test", "compat", "diff", str(out), str(other), "--json"]) == 0
+    (change,) = json.loads(capsys.readouterr().out)["changes"]
+    assert (change["table"], change["name"], change["kind"]) == ("projects", "torch", "less")
+
+    # What is not what was smoke-tested is not recorded as that.
+    stranger = module.parent.parent / "apex-1.0.dist-info"
+    stranger.mkdir()
+    stranger.joinpath("METADATA").write_text(
+        "Metadata-Version: 2.1\nName: apex\nVersion: 1.0\n", encoding="utf-8"
+    )
+    assert main.main(command) == 2
+    assert "not what was tested there: apex 1.0" in capsys.readouterr().err
+
+
+def test_rows_are_counted_and_compared_with_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["test", "compat", "rows"]) == 0
+    assert "148 rows in 29 tables" in capsys.readouterr().out
+    page = tmp_path / "pytorch-compatibility-short.rst"
+    page.write_text("Supported features\n==================\n", encoding="utf-8")
+    assert main.main(["test", "compat", "rows", "--against", str(page)]) == 8
+    assert "the page has 0 tables, the list 2" in capsys.readouterr().out
+    assert main.main(["test", "compat", "rows", "--against", __file__]) == 2
+    assert "no table is of a page test_cli.py" in capsys.readouterr().err
