@@ -20,7 +20,7 @@ _SHOWN_LINES = 12
 _FILE = "-r "  # begins a line that names a requirements file
 _NETWORK_SIGNS = re.compile(
     r"error sending request|[Ff]ailed to fetch|client error \(Connect\)|dns error"
-    r"|[Nn]etwork connectivity is disabled"
+    r"|[Nn]etwork (?:connectivity is|was) disabled"
 )
 
 
