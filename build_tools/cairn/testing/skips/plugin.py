@@ -28,9 +28,6 @@ import pytest
 
 VARIABLE = "CAIRN_SKIPS"
 
-_BORDER = re.compile(r"::|[_\[-]")
-"""What a pattern's star may stand behind; `ids` has the rule."""
-
 
 class Match(NamedTuple):
     """Which entry a test belongs to, and by which of its patterns; None where it is named itself."""
@@ -52,19 +49,23 @@ class Matcher:
             for at, pattern in enumerate(entry["patterns"]):
                 found = (re.compile(pattern["regex"]), Match(number, at))
                 self._patterns.setdefault(pattern["prefix"], []).append(found)
-        self._patterned = {prefix.partition("::")[0] for prefix in self._patterns}
+        # How long the prefixes of patterns are, by the file or class that they end in.
+        self._lengths: dict[str, set[int]] = {}
+        for prefix in self._patterns:
+            scope = prefix.partition("[")[0].rpartition("::")[0]
+            self._lengths.setdefault(scope, set()).add(len(prefix))
 
     def find(self, test: str) -> Match | None:
         """The entry that names a test, or else the first with a pattern for it."""
         if found := self._tests.get(test):
             return found
-        if test.partition("::")[0] not in self._patterned:
-            return None
-        # A prefix ends where a part ends: there are about as many as the id has words.
-        for border in _BORDER.finditer(test):
-            for regex, match in self._patterns.get(test[: border.end()], ()):
-                if regex.fullmatch(test):
-                    return match
+        end = test.find("::")
+        while end != -1:
+            for length in self._lengths.get(test[:end], ()):
+                for regex, match in self._patterns.get(test[:length], ()):
+                    if regex.fullmatch(test):
+                        return match
+            end = test.find("::", end + 1)
         return None
 
 

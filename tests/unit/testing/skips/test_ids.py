@@ -75,6 +75,8 @@ def matches(pattern: str, test: str) -> bool:
         ("test_a.py::*::test_add", "test_a.py::TestB::test_add", True),
         ("test_a.py::*::test_add", "test_a.py::test_add", False),
         ("test_a.py::*::test_add", "test_a.py::Outer::Inner::test_add", False),
+        ("test_a.py::Outer::*::test_add", "test_a.py::Outer::Inner::test_add", True),
+        ("test_a.py::test_add[*]", "test_a.py::test_add[cpu::x]", True),
         ("test_a.py::test_add[*]", "test_a.py::test_add[cpu-float32]", True),
         ("test_a.py::test_add[*]", "test_a.py::test_add", False),
         ("test_a.py::test_add[cpu-*]", "test_a.py::test_add[cpu-float32]", True),

@@ -1,0 +1,169 @@
+"""Tests that pass by now: which entries of skip-tests may go, and the patch that takes them out.
+
+The tests of the entries, and nothing else, were run as a suite runs them (`only_skipped`), perhaps several
+times. A test may go where it ran each time and passed each time at the first attempt. What is proposed is true
+of the machine that it was tried on: a reviewer compares that with the conditions of the entry.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cairn import datafile
+from cairn.errors import UsageError
+from cairn.testing.skips import ids
+from cairn.testing.skips.skip_files import Entry, Listed, SkipFile
+
+_HEADER = re.compile(r"\s*\[\[\s*skips\s*\]\]\s*(?:#.*)?")
+_QUIET = re.compile(r"\s*(?:#.*)?")  # an empty line or a comment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retried:
+    """What a test came to in one run: `attempts` as in the outcomes of a suite."""
+
+    passed: bool
+    attempts: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solved:
+    """What of an entry may go.
+
+    Attributes:
+        listed: the entry.
+        names: its ids and patterns all of whose tests passed.
+    """
+
+    listed: Listed
+    names: tuple[str, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing of the entry is left."""
+        return set(self.names) == set(self.listed.entry.names)
+
+
+def solved(entries: Sequence[Listed], runs: Sequence[Mapping[str, Retried]]) -> tuple[Solved, ...]:
+    """What of each entry may go.
+
+    Args:
+        entries: those that applied to the runs.
+        runs: of each run, what became of each test by its id.
+    """
+    tests = set().union(*runs)
+    good = {test for test in tests if all(_at_once(run.get(test)) for run in runs)}
+    found = []
+    for listed in entries:
+        names = tuple(
+            name
+            for name in listed.entry.names
+            if (own := _named(name, listed.entry, tests)) and good.issuperset(own)
+        )
+        if names:
+            found.append(Solved(listed=listed, names=names))
+    return tuple(found)
+
+
+def _at_once(retried: Retried | None) -> bool:
+    return retried is not None and retried.passed and retried.attempts == 1
+
+
+def _named(name: str, entry: Entry, tests: Iterable[str]) -> set[str]:
+    if name in entry.patterns:
+        regex = re.compile(ids.compile_pattern(name).regex)
+        return {test for test in tests if regex.fullmatch(test)}
+    # A module that could not be imported has an outcome too, under its own name.
+    return {
+        test for test in tests if test == name or ("::" not in name and ids.take_apart(test).module == name)
+    }
+
+
+def patch(found: Iterable[Solved], *, top: Path) -> str:
+    """A patch that takes out what may go, for `git apply` or `patch -p1` in the folder `top`.
+
+    Raises:
+        UsageError: a file is written in a way that its lines cannot be taken out of.
+    """
+    by_file: dict[Path, list[Solved]] = {}
+    for one in found:
+        by_file.setdefault(one.listed.file, []).append(one)
+    lines: list[str] = []
+    for path, those in by_file.items():
+        old = path.read_text(encoding="utf-8")
+        absolute = path.absolute()
+        name = (
+            (absolute.relative_to(top) if absolute.is_relative_to(top) else absolute).as_posix().lstrip("/")
+        )
+        new = without(old, those, name=str(path))
+        lines += difflib.unified_diff(
+            old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{name}", f"b/{name}"
+        )
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
+
+
+def without(text: str, found: Iterable[Solved], *, name: str) -> str:
+    """The text of a file without what may go, its other lines as they are.
+
+    Raises:
+        UsageError: they cannot be taken out of it, line by line.
+    """
+    lines = text.splitlines(keepends=True)
+    starts = [number for number, line in enumerate(lines) if _HEADER.fullmatch(line.rstrip("\r\n"))]
+    read = _parse(text, name)
+    gone = {one.listed.number: one for one in found}
+    if len(starts) == len(read.skips):
+        for number in sorted(gone, reverse=True):
+            start = starts[number - 1]
+            end = starts[number] if number < len(starts) else len(lines)
+            while end > start and _QUIET.fullmatch(lines[end - 1].rstrip("\r\n")):
+                end -= 1  # what stands above the next entry is of that one
+            if gone[number].whole:
+                while start and lines[start - 1].lstrip().startswith("#"):
+                    start -= 1
+                while start and not lines[start - 1].strip():
+                    start -= 1  # the empty lines between two entries go with the second
+                lines[start:end] = []
+            else:
+                lines[start:end] = _without_names(lines[start:end], gone[number].names)
+    new = "".join(lines)
+    if _parse(new, name).skips != _expected(read, gone):
+        raise UsageError(
+            f"{name} is written in a way that entries cannot be taken out of it", tip="write an id a line"
+        )
+    return new
+
+
+def _parse(text: str, name: str) -> SkipFile:
+    return datafile.from_plain(datafile.parse_toml(text.encode(), name=name), SkipFile, name=name)
+
+
+def _without_names(lines: Sequence[str], names: Iterable[str]) -> list[str]:
+    block = "".join(lines)
+    for name in names:
+        quoted = re.escape(name)
+        # With its comma, and with its line where it has one of its own.
+        own_line = rf"""(?m)^[ \t]*(["']){quoted}\1[ \t]*,?[ \t]*(?:#.*)?\r?\n"""
+        block, taken = re.subn(own_line, "", block, count=1)
+        if not taken:
+            block = re.sub(rf"""(["']){quoted}\1[ \t]*(?:,[ \t]*)?""", "", block, count=1)
+    return block.splitlines(keepends=True)
+
+
+def _expected(read: SkipFile, gone: Mapping[int, Solved]) -> tuple[Entry, ...]:
+    left = []
+    for number, entry in enumerate(read.skips, 1):
+        names = gone[number].names if number in gone else ()
+        rest = {
+            key: tuple(name for name in getattr(entry, key) if name not in names)
+            for key in ("tests", "patterns")
+        }
+        if any(rest.values()):
+            left.append(datafile.convert({**datafile.to_plain(entry), **rest}, Entry))
+    return tuple(left)
