@@ -1,8 +1,8 @@
 """Tests that pass by now: which entries of skip-tests may go, and the patch that takes them out.
 
 The tests of the entries, and nothing else, were run as a suite runs them (`only_skipped`), perhaps several
-times. A test may go where it ran each time and passed each time at the first attempt. What is proposed is true
-of the machine that it was tried on: a reviewer compares that with the conditions of the entry.
+times. A test may go where it ran each time and passed each time at the first attempt. What is proposed is
+true of the machine that it was tried on: a reviewer compares that with the conditions of the entry.
 """
 
 from __future__ import annotations
@@ -23,14 +23,6 @@ _QUIET = re.compile(r"\s*(?:#.*)?")  # an empty line or a comment
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retried:
-    """What a test came to in one run: `attempts` as in the outcomes of a suite."""
-
-    passed: bool
-    attempts: int = 1
-
-
-@dataclass(frozen=True, kw_only=True)
 class Solved:
     """What of an entry may go.
 
@@ -48,15 +40,15 @@ class Solved:
         return set(self.names) == set(self.listed.entry.names)
 
 
-def solved(entries: Sequence[Listed], runs: Sequence[Mapping[str, Retried]]) -> tuple[Solved, ...]:
+def solved(entries: Sequence[Listed], runs: Sequence[Mapping[str, bool]]) -> tuple[Solved, ...]:
     """What of each entry may go.
 
     Args:
         entries: those that applied to the runs.
-        runs: of each run, what became of each test by its id.
+        runs: of each run, whether each test passed at once, by its id.
     """
     tests = set().union(*runs)
-    good = {test for test in tests if all(_at_once(run.get(test)) for run in runs)}
+    good = {test for test in tests if all(run.get(test, False) for run in runs)}
     found = []
     for listed in entries:
         names = tuple(
@@ -67,10 +59,6 @@ def solved(entries: Sequence[Listed], runs: Sequence[Mapping[str, Retried]]) -> 
         if names:
             found.append(Solved(listed=listed, names=names))
     return tuple(found)
-
-
-def _at_once(retried: Retried | None) -> bool:
-    return retried is not None and retried.passed and retried.attempts == 1
 
 
 def _named(name: str, entry: Entry, tests: Iterable[str]) -> set[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from cairn.errors import UsageError
 from cairn.testing.skips import retry, skip_files
-from cairn.testing.skips.retry import Retried, Solved
+from cairn.testing.skips.retry import Solved
 
 WHY = 'reason = "x"\nowner = "me"\nexpires = 2030-01-01\n'
 FILE = f"""\
@@ -34,7 +34,7 @@ tests = ["nn/c.py"]
 # Names that led to no test:
 # "test_gone"
 """
-GOOD, BAD = Retried(passed=True), Retried(passed=False)
+GOOD, BAD = True, False
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "skip-tests" / "generic.toml"
 
 
-def found(path: Path, *runs: dict[str, Retried]) -> tuple[Solved, ...]:
+def found(path: Path, *runs: dict[str, bool]) -> tuple[Solved, ...]:
     return retry.solved(skip_files.read([path]), runs)
 
 
@@ -52,7 +52,7 @@ def test_a_test_may_go_where_it_passed_each_time_at_the_first_attempt(path: Path
     first = {
         "a.py::T::test_a": GOOD,
         "a.py::T::test_b": GOOD,
-        "a.py::T::test_c": Retried(passed=True, attempts=2),
+        "a.py::T::test_c": BAD,
         "b.py::test_a": BAD,
         "b.py::T::test_out_x": GOOD,
         "b.py::T::test_out_y": GOOD,
