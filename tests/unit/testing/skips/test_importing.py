@@ -227,3 +227,11 @@ def test_a_collection_without_tests(tmp_path: Path) -> None:
     (tmp_path / "collection.txt").write_text("\nno tests ran in 0.01s\n", encoding="utf-8")
     with pytest.raises(UsageError, match="no id of a test"):
         collection.read(tmp_path / "collection.txt")
+
+
+def test_a_collection_of_a_machine_without_a_gpu_is_remarked(tmp_path: Path) -> None:
+    (tmp_path / "cpu.txt").write_text("test_nn.py::TestNNCPU::test_print_cpu\n", encoding="utf-8")
+    text = 'skip_tests = {"common": {"nn": ["test_print_cuda", "test_print"]}}'
+    (found,) = imported(tmp_path, collection.read(tmp_path / "cpu.txt"), generic__py=text)
+    assert [one.how for one in found.meanings] == ["unknown", "exact"]
+    assert "1 names are of tests on a GPU; the collection has none" in found.remarks[0]

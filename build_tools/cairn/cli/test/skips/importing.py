@@ -13,7 +13,7 @@ from cairn.errors import UsageError
 from cairn.output import console, wording
 
 if TYPE_CHECKING:
-    from cairn.testing.skips.importing.model import Imported, Meaning
+    from cairn.testing.skips.importing.model import Imported
 
 
 def add_to(commands: Subparsers) -> None:
@@ -79,23 +79,21 @@ def _show(found: Imported) -> None:
     show = console.current()
     tests = sum(len(meaning.tests) for meaning in found.meanings)
     show.out(f"{found.source.name}: {wording.count(found.meanings, 'name')}, {tests} tests")
+    by_rule: dict[str, list[str]] = {}
     for meaning in found.meanings:
-        _show_meaning(meaning)
+        if meaning.how != "exact":
+            by_rule.setdefault(meaning.explained, []).append(
+                f"{meaning.wanted.text} ({meaning.wanted.place})"
+            )
+    for rule, names in by_rule.items():
+        show.out(f"  {rule}: {wording.some(names)}")
+    for meaning in found.meanings:
+        if meaning.accidents:
+            hit = wording.some(meaning.accidents, shown=3)
+            name = f"{meaning.wanted.text} ({meaning.wanted.place})"
+            show.out(f"  {name} hits {wording.count(meaning.accidents, 'test')} by accident: {hit}")
     for remark in found.remarks:
         show.warn(remark)
-
-
-def _show_meaning(meaning: Meaning) -> None:
-    show, name = console.current(), f"{meaning.wanted.text} ({meaning.wanted.place})"
-    if meaning.how == "exact" and not meaning.accidents:
-        return
-    if not meaning.tests:
-        show.out(f"  {name}: {meaning.explained}")
-    elif meaning.how != "exact":
-        show.out(f"  {name}: {meaning.explained}: {wording.some(meaning.tests, shown=3)}")
-    if meaning.accidents:
-        hit = wording.some(meaning.accidents, shown=3)
-        show.out(f"  {name}: hit {wording.count(meaning.accidents, 'test')} by accident: {hit}")
 
 
 def _plain(found: Imported, target: Path) -> dict[str, object]:

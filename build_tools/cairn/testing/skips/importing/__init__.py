@@ -48,7 +48,7 @@ def read(lists: Iterable[Path], collection: Collection, *, owner: str, expires: 
                 owner=owner,
                 expires=expires,
                 meanings=tuple(meanings),
-                remarks=listed.remarks,
+                remarks=(*listed.remarks, *tests.missing_gpu(listed.wanted)),
             )
         )
     return tuple(found)

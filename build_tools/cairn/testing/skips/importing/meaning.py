@@ -21,6 +21,7 @@ _DEVICES = "cpu|cuda|meta|mps|xpu|hpu|mtia|lazy|privateuse1"
 _DTYPE = re.compile(
     r"(.+)_(?:bool|u?int(?:8|16|32|64)|q(?:u?int8|int32)|b?float(?:16|32|64)|float8_e\w+|complex(?:32|64|128))"
 )
+_ON_GPU = re.compile(r"_cuda(?:_|$)")
 _DEVICE = re.compile(rf"(.+)_(?:{_DEVICES})")
 _CLASS = re.compile(rf"(.+?)(?:{_DEVICES})", re.IGNORECASE)
 
@@ -50,6 +51,18 @@ class Tests:
         for one, (how, tests) in zip(wanted, found, strict=True):
             accidents = tuple(test for test in self._hit(one) if test not in meant)
             yield Meaning(wanted=one, how=how, tests=tuple(tests), accidents=accidents)
+
+    def missing_gpu(self, wanted: Sequence[Wanted]) -> list[str]:
+        """Say where names are of tests on a GPU, and the machine of the collection had none."""
+        asked = [one.text for one in wanted if _ON_GPU.search(one.text)]
+        # A test may have the word in its name on any machine; its class has it only of a GPU.
+        if not asked or any(
+            name.endswith("CUDA") for found in self._names.values() for name in found.classes
+        ):
+            return []
+        return [
+            f"{len(asked)} names are of tests on a GPU; the collection has none: make it where there is one"
+        ]
 
     def _tests(self, wanted: Wanted) -> tuple[How, list[str]]:
         named = self._named.get(wanted.text, [])
