@@ -62,6 +62,12 @@ def _add_run(commands: Subparsers) -> None:
         "are installed",
     )
     arguments.add_output_dir(parser, default=Path("compat"))
+    parser.add_argument(
+        "--baseline",
+        type=arguments.file_or_folder,
+        metavar="REPORT",
+        help="an earlier report: what was broken there already fails nothing",
+    )
     arguments.add_repeated(
         parser, "--only", "REGEX", "measure the rows alone whose TABLE/NAME has a match", kind=_regex
     )
@@ -107,7 +113,8 @@ def _add_rows(commands: Subparsers) -> None:
 def _run(options: argparse.Namespace) -> int:
     """Measure, write, judge; the exit code is 0 only where nothing that a page claims is broken."""
     from cairn import datafile
-    from cairn.testing.compat import evidence, measure, rows, write
+    from cairn.testing import junit
+    from cairn.testing.compat import evidence, measure, report, rows, write
 
     installed = _installed(options.smoke_dir) if options.smoke_dir else None
     patterns = [re.compile(text) for text in options.only]
@@ -120,12 +127,13 @@ def _run(options: argparse.Namespace) -> int:
         jobs=options.jobs or 1,  # probes that look at a GPU's free memory are alone with it
         set_id=installed.set_id if installed else None,
     )
+    baseline = report.read(options.baseline) if options.baseline else None
     if not request.chosen:
         raise UsageError("no row matches --only", tip="`cairn test compat rows --json` lists them")
     screen = console.current()
     with screen.stage(f"measuring {len(request.chosen)} rows") as stage:
         found = measure.measure(request, on_line=stage.update)
-    write.write(request.work_dir, found)
+    write.write(request.work_dir, found, baseline=baseline)
     record = None
     if installed is not None:
         chosen = tuple(f"--only={text}" for text in options.only)
@@ -135,7 +143,8 @@ def _run(options: argparse.Namespace) -> int:
     else:
         _show(found)
         screen.out(f"report: {request.work_dir / 'compat.html'}")
-    broken = [f"{table.id}/{row.name}" for table, row in found.rows if row.broken]
+    outcome = junit.read(request.work_dir / evidence.JUNIT)
+    broken = [case.name.replace("::", "/", 1) for case in outcome.cases if case.outcome == "failed"]
     if record is not None and record.verdict != "passed":
         raise TestsFailedError(f"the record is {record.verdict}: {record.reason}", tip=f"read {request.log}")
     if broken:

@@ -28,17 +28,24 @@ from cairn.venv import VirtualEnvironment
 RECORD, JUNIT = "record.json", "junit.xml"
 
 
-def write_junit(path: Path, report: CompatReport) -> None:
-    """Write the rows as JUnit XML (pytest's `xunit1` family, which `cairn.testing.junit` reads)."""
+def write_junit(path: Path, report: CompatReport, *, baseline: CompatReport | None = None) -> None:
+    """Write the rows as JUnit XML (pytest's `xunit1` family, which `cairn.testing.junit` reads).
+
+    Args:
+        path: the file.
+        report: the rows.
+        baseline: an earlier report; what a page claims and was broken there is known, and fails nothing.
+    """
+    known = {(table.id, row.name) for table, row in baseline.rows if row.broken} if baseline else set()
     suite = ET.Element("testsuite", name="compat", tests=str(report.counts.total()))
     for table, row in report.rows:
-        _add_case(suite, table.id, row)
+        _add_case(suite, table.id, row, known=(table.id, row.name) in known)
     top = ET.Element("testsuites", name="cairn")
     top.append(suite)
     files.write_bytes(path, ET.tostring(top, encoding="utf-8", xml_declaration=True))
 
 
-def _add_case(suite: ET.Element, table: str, row: ReportRow) -> None:
+def _add_case(suite: ET.Element, table: str, row: ReportRow, *, known: bool) -> None:
     measured = row.measured
     # What XML cannot have, such as a terminal's colours in an error, is escaped.
     reason = safe_text.visible(measured.reason)
@@ -48,7 +55,11 @@ def _add_case(suite: ET.Element, table: str, row: ReportRow) -> None:
         ET.SubElement(
             properties, "property", name=junit.DEVICE_PROPERTY, value=safe_text.visible(measured.device)
         )
-    if row.broken:
+    if row.broken and known:
+        ET.SubElement(
+            case, "skipped", type="pytest.skip", message=f"unsupported, as in the baseline: {reason}"
+        )
+    elif row.broken:
         failure = ET.SubElement(case, "failure", message=f"unsupported, though the page claims it: {reason}")
         lines = (f"{check.what}: {check.outcome} {check.reason}" for check in measured.checks)
         failure.text = "\n".join(map(safe_text.visible, lines))

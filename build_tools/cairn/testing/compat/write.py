@@ -11,10 +11,16 @@ from cairn.testing.compat.report import CompatReport
 NAMES = (report.FILE, "compat.rst", "compat.md", "compat.html", evidence.JUNIT)
 
 
-def write(folder: Path, found: CompatReport) -> None:
-    """Write it as JSON, reStructuredText, Markdown, HTML and JUnit XML, each file atomically."""
+def write(folder: Path, found: CompatReport, *, baseline: CompatReport | None = None) -> None:
+    """Write it as JSON, reStructuredText, Markdown, HTML and JUnit XML, each file atomically.
+
+    Args:
+        folder: gets the files.
+        found: the report.
+        baseline: see `evidence.write_junit`.
+    """
     report.write(folder / report.FILE, found)
     files.write_text(folder / "compat.rst", tables.as_rst(found))
     files.write_text(folder / "compat.md", tables.as_markdown(found))
     files.write_text(folder / "compat.html", html.as_html(found))
-    evidence.write_junit(folder / evidence.JUNIT, found)
+    evidence.write_junit(folder / evidence.JUNIT, found, baseline=baseline)

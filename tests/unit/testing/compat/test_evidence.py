@@ -34,12 +34,16 @@ SMOKE_ON_CPU = msgspec.structs.replace(SMOKE, family="cpu", targets=("cpu",), ha
 
 
 def made(
-    folder: Path, *rows: ReportRow, gpus: tuple[str, ...] = (GPU,), smoke: TestRecord = SMOKE
+    folder: Path,
+    *rows: ReportRow,
+    gpus: tuple[str, ...] = (GPU,),
+    smoke: TestRecord = SMOKE,
+    baseline: CompatReport | None = None,
 ) -> TestRecord:
     """The record of a report of these rows, as it is read from its file."""
     tested = msgspec.structs.replace(compat.ROCM, gpus=gpus)
     found: CompatReport = compat.report(*rows, tested=tested)
-    evidence.write_junit(folder / "junit.xml", found)
+    evidence.write_junit(folder / "junit.xml", found, baseline=baseline)
     evidence.write_record(folder, found, smoke)
     return record.read(folder / "record.json")
 
@@ -55,6 +59,15 @@ def test_a_claimed_feature_that_is_not_there_fails(tmp_path: Path) -> None:
     found = made(tmp_path, ON_GPU, BROKEN)
     assert found.verdict == "failed"
     assert "dtypes::torch.bool: unsupported, though the page claims it: crash" in found.reason
+
+
+def test_what_was_broken_before_is_known_and_what_is_new_is_not(tmp_path: Path) -> None:
+    earlier = compat.report(BROKEN, ON_GPU)
+    found = made(tmp_path, ON_GPU, BROKEN, baseline=earlier)
+    assert (found.verdict, found.counts) == ("passed", Counts(passed=1, skipped=1, device_passed=1))
+    assert [skip.reason for skip in found.skips] == ["unsupported, as in the baseline: crash"]
+    also = compat.row("torch.half", "unsupported", reason="crash", device=GPU)
+    assert made(tmp_path, also, BROKEN, ON_HOST, baseline=earlier).verdict == "failed"
 
 
 def test_what_no_page_claims_fails_nothing(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def processes(answer: Answer) -> None:
         require("Allocated memory" in torch.cuda.memory_summary(), "no summary")
     with answer.optional("list_gpu_processes"):
         said = torch.cuda.list_gpu_processes()
-        require("not found" not in said and "failed" not in said, said)
+        require(said.startswith("GPU:"), said)
 
 
 @runs("gpu")
@@ -112,16 +112,18 @@ def graph(answer: Answer) -> None:
 @runs("gpu")
 def collectives(answer: Answer) -> None:
     """Tensors are sent to all GPUs and summed over them."""
+    from torch.cuda import comm
+
     count = torch.cuda.device_count()
     everywhere = tuple(range(count))
     x = torch.arange(64, device="cuda:0", dtype=torch.float32)
     with answer.check("broadcast and sum"):
-        copies = torch.cuda.comm.broadcast(x, everywhere)
+        copies = comm.broadcast(x, everywhere)
         require([copy.device.index for copy in copies] == [*everywhere], "copies are elsewhere")
-        require(torch.equal(torch.cuda.comm.reduce_add(copies, 0), x * count), "a wrong sum")
+        require(torch.equal(comm.reduce_add(copies, 0), x * count), "a wrong sum")
     with answer.check("scatter and gather"):
-        parts = torch.cuda.comm.scatter(x, everywhere)
-        require(torch.equal(torch.cuda.comm.gather(parts, destination=0), x), "different values came back")
+        parts = comm.scatter(x, everywhere)
+        require(torch.equal(comm.gather(parts, destination=0), x), "different values came back")
     with answer.check("between GPUs"):
         if count == 1:
             raise NotMeasurableError("one GPU")
@@ -152,9 +154,9 @@ def nvtx(answer: Answer) -> None:
     """Ranges and marks for a profiler: NVTX, on ROCm roctx."""
     if torch.version.hip is None and torch.version.cuda is None:
         raise NotMeasurableError("this torch is built for the CPU")
-    with answer.check("ranges"):
-        depth = torch.cuda.nvtx.range_push("cairn")
-        require(torch.cuda.nvtx.range_pop() == depth, "ranges do not nest")
+    with answer.check("ranges"):  # how deep they are is told only where a profiler looks
+        torch.cuda.nvtx.range_push("cairn")
+        torch.cuda.nvtx.range_pop()
     with answer.check("marks"):
         torch.cuda.nvtx.mark("cairn")
 

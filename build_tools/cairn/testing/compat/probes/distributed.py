@@ -69,9 +69,11 @@ def rank_one(folder: str) -> None:
 @runs("gpu")
 def nccl(answer: Answer) -> None:
     """The collectives of NCCL, on ROCm RCCL: over all GPUs of this process where it has several."""
+    from torch.cuda import nccl as library
+
     with answer.check("nccl is built in"):
         require(dist.is_available() and dist.is_nccl_available(), "it is not")
-        answer.found(".".join(map(str, torch.cuda.nccl.version())))
+        answer.found(".".join(map(str, library.version())))
     with tempfile.TemporaryDirectory() as folder:
         with answer.check("a group of one process"):
             _meet("nccl", folder, rank=0, size=1)
@@ -82,12 +84,13 @@ def nccl(answer: Answer) -> None:
             require(
                 torch.equal(gathered[0], torch.arange(8, device="cuda", dtype=torch.float32)), "a wrong sum"
             )
+            dist.destroy_process_group()
         with answer.optional("between GPUs"):
             count = torch.cuda.device_count()
             if count == 1:
                 raise NotMeasurableError("one GPU")
             tensors = [torch.full((64,), float(i + 1), device=f"cuda:{i}") for i in range(count)]
-            torch.cuda.nccl.all_reduce(tensors)
+            library.all_reduce(tensors)
             total = count * (count + 1) / 2
             require(all((tensor == total).all() for tensor in tensors), "a wrong sum")
 
