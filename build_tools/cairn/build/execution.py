@@ -165,17 +165,14 @@ def graph_of(tasks: Sequence[Task], known: durations.Durations) -> Graph:
         tasks: all of a run.
         known: what steps took before.
     """
-    sizes: dict[Path, int] = {}
-    for task in tasks:
-        checkout, tree = task.step.checkout, task.made.request.tree_of(task.step.project)
-        if task.step.hit is None and tree != checkout and not tree.exists() and checkout not in sizes:
-            sizes[checkout] = twin.size_of(checkout)
-    return Graph(tuple(_step_of(task, known, sizes.get(task.step.checkout, 0)) for task in tasks))
+    size_of = functools.cache(twin.size_of)  # variants have copies of the same checkouts
+    return Graph(tuple(_step_of(task, known, size_of) for task in tasks))
 
 
-def _step_of(task: Task, known: durations.Durations, copied: int) -> Step:
-    """A task as a step; `copied` bytes is what a tree takes that it may have to make for itself."""
+def _step_of(task: Task, known: durations.Durations, size_of: Callable[[Path], int]) -> Step:
     request, name = task.made.request, task.step.project.name
+    tree = request.tree_of(task.step.project)
+    copied = 0 if task.step.hit is not None or tree.exists() else size_of(task.step.checkout)
     measured = known.memory("build", name)
     # A build that goes on with what the last one left has most of its files already.
     left = 0 if "start" in task.step.inputs else known.disk("build", name)
@@ -191,7 +188,7 @@ def _step_of(task: Task, known: durations.Durations, copied: int) -> Step:
         disk=0 if task.step.hit else max(left, copied),
         seconds=0.0 if task.step.hit else None,
         # A build writes into its tree.
-        exclusive=(f"tree:{request.tree_of(task.step.project).resolve()}",),
+        exclusive=(f"tree:{tree.resolve()}",),
     )
 
 

@@ -14,8 +14,9 @@ import msgspec
 import pytest
 
 from cairn import interpreters
-from cairn.build import job, rocm_sdk, variants
+from cairn.build import execution, job, plan, rocm_sdk, variants
 from cairn.build.engine import events
+from cairn.build.engine.durations import Durations
 from cairn.build.model import BuiltWheel, Job, RunOptions, WantedSdk
 from cairn.build.variants import Wanted
 from cairn.errors import BuildError, UsageError
@@ -259,3 +260,18 @@ def test_an_sdk_for_any_python_is_shared_and_another_is_not(tmp_path: Path) -> N
     (tmp_path / "one").rename(tmp_path / "two")
     (tmp_path / f"two-{own.tag}").symlink_to(tmp_path / "any")
     assert rocm_sdk.existing(tmp_path / "two", own).environment == tmp_path / f"two-{own.tag}"
+
+
+def test_the_room_for_a_copy_that_is_still_to_be_made_is_looked_for_before_anything_starts(
+    wanted: Job, tmp_path: Path
+) -> None:
+    tree = build.repository(tmp_path / "demo", {"setup.py": "", "large.txt": "x" * 100_000})
+    plain = dataclasses.replace(wanted, stack=msgspec.structs.replace(wanted.stack, sdk=None), line="nightly")
+    plain = dataclasses.replace(plain, targets="cpu", checkouts={"demo": tree})
+    jobs = variants.expand(plain, Wanted(pythons=(fake("3.98"), fake("3.99"))), root=tmp_path)
+    plans = plan.make_all([job.resolve(one, None) for one in jobs])
+    plans[1].request.tree_of(plans[1].steps[0].project).mkdir(parents=True)
+    tasks = execution.tasks_of(plans, variants.labels(jobs))
+    disk = [step.disk for step in execution.graph_of(tasks, Durations()).steps]
+    assert disk[0] > 100_000
+    assert disk[1] == 0
