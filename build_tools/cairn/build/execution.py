@@ -265,7 +265,8 @@ def _as_it_is_now(task: Task, run: _Run) -> BuildStep:
     if step.hit is not None or (tree := request.tree_of(step.project)) == step.checkout:
         return step
     copying = contextlib.nullcontext() if tree.exists() else console.current().stage(f"copy {step.checkout}")
-    with copying, state.alone(step.checkout), state.alone(tree):
+    waiting = functools.partial(console.current().info, f"waiting for a run that uses {step.checkout}")
+    with copying, state.alone(step.checkout, on_wait=waiting), state.alone(tree):
         left = leftovers.movable(root_at(step.checkout), step.project.source_dirs)
         twin.follow(step.checkout, tree, without=left)
     return plan.step_of(request, step.project, needs=needs, checkout=tree)

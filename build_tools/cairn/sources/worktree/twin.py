@@ -10,6 +10,7 @@ alone. What a killed `follow` has left half done, the next one does.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -61,9 +62,10 @@ def follow(checkout: Path, twin: Path, *, without: Collection[str] = ()) -> None
         _remove(twin, name)
     _write(note, before | wanted.keys() | texts.keys())
     differing = [name for name, path in wanted.items() if not _is_same(path, twin / name)]
-    _require_room(checkout, twin, sum(wanted[name].lstat().st_size for name in differing))
+    _require_room(checkout, twin, sum(map(_size, (wanted[name] for name in differing))))
     for name in differing:
-        _copy(wanted[name], _way_to(twin, name))
+        with contextlib.suppress(FileNotFoundError):  # the user has removed it meanwhile
+            _copy(wanted[name], _way_to(twin, name))
     for name, text in texts.items():
         path = twin / name
         if not path.is_file() or path.read_bytes() != text:
@@ -77,7 +79,14 @@ def size_of(checkout: Path) -> int:
     """Bytes that a new copy of a checkout takes."""
     root = root_at(checkout)
     found = {**_of_git(root), **_of_trees(walk(root))}
-    return sum(path.lstat().st_size for path in found.values() if os.path.lexists(path))
+    return sum(map(_size, found.values()))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
 
 
 def _of_git(root: Repository) -> dict[str, Path]:
