@@ -25,7 +25,7 @@ import msgspec
 
 from cairn import files
 from cairn.errors import UsageError
-from cairn.output import wording
+from cairn.output import safe_text, wording
 
 T = TypeVar("T")
 V = TypeVar("V", bound="Value")
@@ -125,7 +125,7 @@ def from_plain(data: object, cls: type[V], *, name: str) -> V:
         if unknown := _UNKNOWN_FIELD.fullmatch(reason):
             fields = [field.encode_name for field in msgspec.structs.fields(kind)]
             tip = wording.did_you_mean(unknown[1], fields, what="the fields are")
-        where = place.removeprefix(".")[:_SHOWN] or "the top"
+        where = safe_text.visible(place.removeprefix("."))[:_SHOWN] or "the top"  # a key may be any text
         raise UsageError(f"{name}, at {where}: {reason[:_SHOWN]}", tip=tip) from None
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 import jsonschema
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cairn import datafile
@@ -76,6 +76,7 @@ plain = st.recursive(
 )
 
 
+@example("table", {"\n": None})
 @given(st.sampled_from(["kind", "items", "table", "maybe", "names", "from"]), plain)
 def test_a_value_of_any_other_shape_is_refused_with_one_line(field: str, value: object) -> None:
     # An object where a choice or a list is expected, a list where an object is, and so on.
