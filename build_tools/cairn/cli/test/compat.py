@@ -72,7 +72,7 @@ def _add_run(commands: Subparsers) -> None:
         parser, "--only", "REGEX", "measure the rows alone whose TABLE/NAME has a match", kind=_regex
     )
     parser.add_argument(
-        "--timeout", type=arguments.seconds, default=300.0, metavar="SECONDS", help="for each probe"
+        "--timeout", type=arguments.seconds, default=600.0, metavar="SECONDS", help="for each probe"
     )
     arguments.add_jobs(parser, what="probes")
     arguments.add_json(parser)

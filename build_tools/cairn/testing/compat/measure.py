@@ -65,7 +65,7 @@ class CompatRequest:
     tables: Sequence[RowTable]
     work_dir: Path
     wanted: Callable[[str, str], bool] = lambda _table, _row: True
-    timeout: float = 300.0
+    timeout: float = 600.0
     jobs: int = 1
     set_id: str | None = None
 
@@ -203,7 +203,9 @@ class _Runner:
 
 def _how_it_ended(code: int, output: str) -> str:
     if code < 0:
-        return f"the process was ended by {signal.Signals(-code).name}"
+        with contextlib.suppress(ValueError):  # a real-time signal has no name
+            return f"the process was ended by {signal.Signals(-code).name}"
+        return f"the process was ended by signal {-code}"
     last = next(iter(process.tail(output, 1)), "")
     return f"the process ended with exit code {code}" + (f": {last}" if code and last else "")
 

@@ -214,13 +214,22 @@ def test_a_real_torch_is_measured_truthfully(tmp_path: Path) -> None:
     python = os.environ.get("CAIRN_TEST_TORCH")
     if not python:
         pytest.skip("CAIRN_TEST_TORCH names no interpreter with PyTorch")
+    names = ("torch.float16", "torch.uint16", "torch.cuda.CUDAGraph", "Gloo", "rocm and hip name no device")
+    tables, folder = rows.load(), tmp_path / "work"
     report = measure.measure(
-        CompatRequest(python=Path(python), tables=rows.load(), work_dir=tmp_path / "work")
+        CompatRequest(python=Path(python), tables=tables, work_dir=folder, wanted=lambda _, row: row in names)
     )
+    found = {row.name: row.measured for _, row in report.rows}
+    assert set(found) == set(names)
     assert report.tested.torch
     assert not report.tested.problem
-    if not report.tested.gpus:
-        assert not any(found.device for found in results(report))
-        half = next(row.measured for table, row in report.rows if row.name == "torch.float16")
-        assert (half.support, half.on_cpu) == ("not measurable", "supported")
-    assert not [f"{table.id}/{row.name}: {row.measured.reason}" for table, row in report.rows if row.broken]
+    assert found["Gloo"].support == found["rocm and hip name no device"].support == "supported"
+    if report.tested.gpus:
+        assert found["torch.float16"].device == report.tested.gpus[0]
+        return
+    assert not any(one.device for one in found.values())
+    assert [(found[name].support, found[name].on_cpu) for name in names[:3]] == [
+        ("not measurable", "supported"),
+        ("not measurable", "partial"),
+        ("not measurable", None),
+    ]
