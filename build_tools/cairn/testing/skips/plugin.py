@@ -84,7 +84,8 @@ class Skips:
         self._only: bool = plan["only"]
         self._journal: str = plan["journal"]
         # pytest's ids are relative to its rootdir; `os.path`, since the tests may not lie below that.
-        folder = os.path.relpath(plan["tests"], config.rootpath) if plan["tests"] else "."
+        top = os.path.realpath(config.rootpath)
+        folder = os.path.relpath(os.path.realpath(plan["tests"]), top) if plan["tests"] else "."
         self._above = "" if folder == "." else folder.replace(os.sep, "/") + "/"
         self._not_imported: list[dict[str, Any]] = []
 
@@ -124,8 +125,10 @@ class Skips:
         # Where tests were chosen by their ids, an entry that matched none of them says nothing.
         whole = not any("::" in str(argument) for argument in config.args)
         collected = sorted(seen.union(match["test"] for match in self._not_imported)) if whole else []
-        with Path(self._journal).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"modules": collected, "matched": found}) + "\n")
+        line = json.dumps({"modules": collected, "matched": found}) + "\n"
+        # Without a buffer, a line is one write, which the lines of other processes cannot come into.
+        with Path(self._journal).open("ab", buffering=0) as file:
+            file.write(line.encode())
 
 
 def _match(test: str, entry: int, pattern: int | None = None) -> dict[str, Any]:

@@ -26,6 +26,8 @@ from cairn.output import wording
 from cairn.testing.skips import conditions, ids
 from cairn.testing.skips.conditions import When
 
+_KEEP_ONE = "keep one of them, or give them conditions that exclude each other"
+
 
 class Entry(datafile.Value):
     """Tests that are left out for one reason.
@@ -93,7 +95,7 @@ def read(places: Iterable[Path]) -> tuple[Listed, ...]:
         found += [Listed(file=path, number=n, entry=entry) for n, entry in enumerate(content.skips, 1)]
     problems = [*_malformed(found)]
     # Conditions that cannot be read cannot be compared.
-    problems = problems or [*_duplicates(found)]
+    problems = problems or [*_repeated(found), *_hidden(found)]
     if problems:
         raise ProblemsError(f"{wording.count(problems, 'mistake')} in skip-tests", problems=problems)
     return tuple(found)
@@ -132,15 +134,25 @@ def _malformed(entries: Sequence[Listed]) -> Iterable[CairnError]:
                 yield UsageError(f"{listed} has an empty {name}", tip="say it: others must be able to ask")
 
 
-def _duplicates(entries: Sequence[Listed]) -> Iterable[CairnError]:
+def _repeated(entries: Sequence[Listed]) -> Iterable[CairnError]:
     """What is named twice where both entries may apply: one would hide that the other is out of date."""
     seen: dict[str, list[Listed]] = {}
     for listed in entries:
         for name in listed.entry.names:
             for earlier in seen.setdefault(name, []):
                 if earlier is listed or conditions.may_coincide(earlier.entry.when, listed.entry.when):
-                    yield UsageError(
-                        f"{listed} names {name} again, after {earlier}",
-                        tip="keep one of them, or give them conditions that exclude each other",
-                    )
+                    yield UsageError(f"{listed} names {name} again, after {earlier}", tip=_KEEP_ONE)
             seen[name].append(listed)
+
+
+def _hidden(entries: Sequence[Listed]) -> Iterable[CairnError]:
+    """What is named of a file that is left out whole."""
+    closed: dict[str, list[Listed]] = {}
+    for listed in entries:
+        for module in (test for test in listed.entry.tests if "::" not in test):
+            closed.setdefault(module, []).append(listed)
+    for listed in entries:
+        for name in (name for name in listed.entry.names if "::" in name):
+            for whole in closed.get(ids.take_apart(name).module, []):
+                if conditions.may_coincide(whole.entry.when, listed.entry.when):
+                    yield UsageError(f"{listed} names {name}, and {whole} its whole file", tip=_KEEP_ONE)

@@ -11,7 +11,8 @@ from cairn.testing.skips import select, skip_files
 from cairn.testing.skips.conditions import RunFacts
 from cairn.testing.skips.skip_files import Listed
 
-PAGE = Path(__file__).parents[4] / "docs" / "reference" / "skip-tests.md"
+ROOT = Path(__file__).parents[4]
+PAGE = ROOT / "docs" / "reference" / "skip-tests.md"
 SCHEMA = 'schema = "cairn.skips/1"\n'
 WHY = 'reason = "it hangs"\nowner = "rocm-pytorch"\nexpires = 2027-06-30\n'
 TODAY = date(2026, 11, 22)
@@ -103,6 +104,12 @@ def test_a_test_named_twice_in_one_entry_is_refused(tmp_path: Path) -> None:
     assert "names a.py::test_a again" in found
 
 
+def test_a_test_of_a_file_that_is_left_out_whole_is_refused(tmp_path: Path) -> None:
+    text = entry('["a.py::test_a"]') + entry('["a.py"]') + entry('["b.py::test_a"]')
+    (found,) = problems(tmp_path, text)
+    assert "entry 1 (a.py::test_a) names a.py::test_a, and 0.toml, entry 2 (a.py) its whole file" in found
+
+
 def test_one_test_may_have_an_entry_for_each_line(tmp_path: Path) -> None:
     found = read(
         tmp_path,
@@ -142,3 +149,12 @@ def test_the_page_shows_a_file_that_can_be_read(tmp_path: Path) -> None:
     assert skip_files.__doc__ is not None
     (tmp_path / "page.toml").write_text(re.sub("(?m)^    ", "", skip_files.__doc__.partition("\n")[2]))
     assert len(skip_files.read([tmp_path])) == 1
+
+
+def test_our_own_skips_can_be_read_and_are_for_gpus() -> None:
+    entries = skip_files.read([ROOT / "external-builds" / "pytorch" / "skip-tests"])
+    assert len(entries) >= 10
+    everywhere = select.select(entries, RunFacts(targets=("cpu",)), today=TODAY)
+    assert everywhere.entries == ()
+    windows = RunFacts(targets=("gfx1100",), platform="windows", torch="2.13.0", python="3.12")
+    assert len(select.select(entries, windows, today=TODAY).entries) == len(entries) - 2  # of Python 3.14
