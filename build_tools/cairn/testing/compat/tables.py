@@ -18,7 +18,8 @@ MARKS: Mapping[Support, str] = {
     "not measurable": "not measurable here",
 }
 
-_RST_SPECIAL = re.compile(r"[\\*`|_<>]")
+# A cell is one paragraph: nor may it begin like a list, `1. `, or with what begins anything else.
+_RST_SPECIAL = re.compile(r"[\\*`|_<>:]|^[^\w\s]|^[\w#]+[.)](?= |$)")
 _MARKDOWN_SPECIAL = re.compile(r"[\\*`|_<>\[\]#~&]")
 
 

@@ -33,7 +33,7 @@ def test_the_tables_say_what_was_measured(text: str) -> None:
     (table,) = page.tables
     assert table.columns == COLUMNS
     assert table.rows == ROWS
-    assert "4 rows: 1 supported, 1 partial, 1 unsupported, 1 not measurable" in text
+    assert "1 supported, 1 partial, 1 unsupported, 1 not measurable" in text
 
 
 def test_the_page_says_what_was_looked_at() -> None:
@@ -68,3 +68,20 @@ def test_a_report_is_written_in_every_form_and_read_again(tmp_path: Path) -> Non
     write.write(tmp_path, FOUND)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(write.NAMES)
     assert report.read(tmp_path) == report.read(tmp_path / "compat.json") == FOUND
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("- a", r"\- a"),
+        ("1. a", r"\1. a"),
+        (".. note:: a", r"\.. note\:\: a"),
+        ("====", r"\===="),
+        ("a::", r"a\:\:"),
+        ("2.9.1", "2.9.1"),
+    ],
+)
+def test_a_cell_is_no_list_and_no_directive(text: str, written: str) -> None:
+    # Tried with docutils 0.23, which warns of nothing here and shows each text as it was.
+    found = tables.as_rst(compat.report(compat.row(text, "supported")))
+    assert f"    * - {written}\n" in found
