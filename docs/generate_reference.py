@@ -29,6 +29,7 @@ from cairn.cli.upstream import (
     patch_fat_wheel,
     pytorch_repo,
     run_pytorch_smoke_tests,
+    run_pytorch_tests,
 )
 from cairn.matrix import legs, matrix_toml
 from cairn.pipeline import bisect
@@ -46,6 +47,8 @@ from cairn.sources.manifest import manifest
 from cairn.testing import record
 from cairn.testing.compat.report import CompatReport
 from cairn.testing.skips import skip_files
+from cairn.testing.suite import shard_result, suite_toml
+from cairn.testing.suite.shards import times
 from cairn.wheels import wheelset
 from cairn.workflows.findings import Rule
 
@@ -118,6 +121,7 @@ def _scripts() -> Iterator[argparse.ArgumentParser]:
         yield pytorch_repo._parser(name, Path(f"pytorch_{name}_repo.py"))
     yield checkout_from_manifest._parser(Path("checkout_from_manifest.py"))
     yield run_pytorch_smoke_tests._parser(Path("run_pytorch_smoke_tests.py"))
+    yield run_pytorch_tests._parser(Path("run_pytorch_tests.py"))
     yield patch_fat_wheel._parser(Path("patch_fat_wheel.py"), windows=False)
     yield patch_fat_wheel._parser(Path("windows_patch_fat_wheel.py"), windows=True)
     yield fetch_artifacts._parser(Path("fetch_artifacts.py"))
@@ -145,7 +149,22 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
     yield "legs.json", legs.Matrix, "What `cairn matrix --json` prints."
     yield "manifest.json", manifest.Manifest, "`cairn build` and `cairn manifest create` write it."
     yield "set.json", wheelset.WheelSet, "`cairn build` writes it beside the wheels; records are bound to it."
-    yield "record.json", record.TestRecord, "`cairn test smoke` writes it; the gate reads it."
+    yield (
+        "record.json",
+        record.TestRecord,
+        "`cairn test smoke`, `suite` and `merge` write it; the gate reads it.",
+    )
+    yield "suite.toml", suite_toml.Suite, "Which of a project's own tests run; it lies beside the stack.toml."
+    yield (
+        "shard.json",
+        shard_result.ShardResult,
+        "What one shard of a suite leaves; `cairn test merge` reads it.",
+    )
+    yield (
+        "test-times.json",
+        times.Times,
+        "How long tests took; upstream's files of that name are read as well.",
+    )
     yield "compat.json", CompatReport, "`cairn test compat` writes it; `compat diff` reads it."
     yield (
         "skip-tests.toml",

@@ -58,9 +58,9 @@ def request_of(tmp_path: Path, tests: Mapping[str, str], **more: Any) -> SuiteRe
     return SuiteRequest(**{**values, **more})
 
 
-def run_and_judge(request: SuiteRequest, **floors: int) -> Merged:
+def run_and_judge(request: SuiteRequest, *, floor: int = 1) -> Merged:
     """Run a suite of one shard, and judge it."""
-    return merge.merge([run.run_suite(request)], request.work_dir, **floors)
+    return merge.merge([run.run_suite(request)], request.work_dir, floor=floor)
 
 
 def by_test(merged: Merged) -> dict[str, TestOutcome]:

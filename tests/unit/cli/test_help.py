@@ -7,7 +7,13 @@ import pytest
 
 from cairn import stack
 from cairn.cli import arguments, main
-from cairn.cli.upstream import build_prod_wheels, patch_fat_wheel, pytorch_repo, run_pytorch_smoke_tests
+from cairn.cli.upstream import (
+    build_prod_wheels,
+    patch_fat_wheel,
+    pytorch_repo,
+    run_pytorch_smoke_tests,
+    run_pytorch_tests,
+)
 
 PYTORCH = Path(__file__).resolve().parents[3] / "external-builds" / "pytorch"
 
@@ -34,6 +40,7 @@ PARSERS = (
     main.make_parser(),
     build_prod_wheels._parser(Path("build_prod_wheels.py"), stack.load(PYTORCH).projects),
     run_pytorch_smoke_tests._parser(Path("run_pytorch_smoke_tests.py")),
+    run_pytorch_tests._parser(Path("run_pytorch_tests.py")),
     *(pytorch_repo._parser(name, Path(f"pytorch_{name}_repo.py")) for name in ("torch", "vision", "triton")),
     *(
         patch_fat_wheel._parser(Path(n), windows=w)

@@ -107,7 +107,12 @@ def _cairn() -> argparse.ArgumentParser:
 
 _SCRIPTS = (
     *("fetch_artifacts.py", "build_python_packages.py"),
-    *("build_prod_wheels.py", "checkout_from_manifest.py", "run_pytorch_smoke_tests.py"),
+    *(
+        "build_prod_wheels.py",
+        "checkout_from_manifest.py",
+        "run_pytorch_smoke_tests.py",
+        "run_pytorch_tests.py",
+    ),
     *("patch_fat_wheel.py", "windows_patch_fat_wheel.py"),
     *(f"pytorch_{project}_repo.py" for project in ("torch", "audio", "vision", "triton", "apex")),
 )
@@ -124,6 +129,7 @@ def _script(name: str) -> argparse.ArgumentParser:
         patch_fat_wheel,
         pytorch_repo,
         run_pytorch_smoke_tests,
+        run_pytorch_tests,
     )
 
     path = Path("external-builds/pytorch", name)
@@ -138,6 +144,8 @@ def _script(name: str) -> argparse.ArgumentParser:
         parser = checkout_from_manifest._parser(path)  # noqa: SLF001
     elif name == "run_pytorch_smoke_tests.py":
         parser = run_pytorch_smoke_tests._parser(path)  # noqa: SLF001
+    elif name == "run_pytorch_tests.py":
+        parser = run_pytorch_tests._parser(path)  # noqa: SLF001
     elif name.endswith("patch_fat_wheel.py"):
         parser = patch_fat_wheel._parser(path, windows=name.startswith("windows"))  # noqa: SLF001
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from cairn.cli.parser import add_commands
-from cairn.cli.test import compat, report, skips, smoke
+from cairn.cli.test import compat, merge, report, shards, skips, smoke, suite
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -15,5 +15,5 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         description="Test built wheels as they will be installed, and judge the results.",
         example="cairn test report --floor 100 results/*.xml",
     )
-    for module in (smoke, compat, report, skips):
+    for module in (smoke, suite, shards, merge, compat, report, skips):
         module.add_to(commands)

@@ -186,6 +186,16 @@ def root_at(path: Path) -> Repository:
     return Repository(work_tree=path, git_dir=dot_git)
 
 
+def commits_at(path: Path) -> tuple[str, ...]:
+    """The commit that is checked out in a folder, then those that it was before hipify; none without git."""
+    repository = root_at(path)
+    head = repository.head()
+    if head is None:
+        return ()
+    before = repository.tags(UPSTREAM_TAG, HIPIFY_TAG)
+    return tuple(dict.fromkeys((head, *(commit for commit in before if commit is not None))))
+
+
 def create(repository: Repository) -> None:
     """Create the repository if it is missing or incomplete; a submodule's is tied to its working tree."""
     work_tree, git_dir = repository.work_tree, repository.git_dir

@@ -56,7 +56,9 @@ class Merged:
         return tuple(outcome for outcome in self.outcomes if outcome.flaky)
 
 
-def merge(folders: Sequence[Path], output: Path, *, floor: int = 1, device_floor: int = 0) -> Merged:
+def merge(
+    folders: Sequence[Path], output: Path, *, floor: int = 1, device_floor: int = 0, part: bool = False
+) -> Merged:
     """Judge the shards in these folders together; writes `junit.xml`, `outcomes.jsonl` and `record.json`.
 
     Args:
@@ -64,6 +66,7 @@ def merge(folders: Sequence[Path], output: Path, *, floor: int = 1, device_floor
         output: receives the files; it may be the folder of the only shard.
         floor: fewest tests that must have run.
         device_floor: fewest tests that must have passed on a GPU.
+        part: a single shard of several is to be judged by itself: only what went wrong in it counts.
 
     Raises:
         UsageError: the shards are not of one run, or one of them is there twice.
@@ -75,7 +78,7 @@ def merge(folders: Sequence[Path], output: Path, *, floor: int = 1, device_floor
     first = results[0]
     there = {result.shard for result in results}
     missing = [number for number in range(1, first.shards + 1) if number not in there]
-    if missing:
+    if missing and not part:
         problems.insert(0, f"of {first.shards} shards, {_listed([str(n) for n in missing])} left no result")
     problems += [
         f"{result.name}: {problem}" if first.shards > 1 else problem
@@ -86,14 +89,18 @@ def merge(folders: Sequence[Path], output: Path, *, floor: int = 1, device_floor
     everything = tuple(outcome for _, tests in found for outcome in tests)
     unique = tuple({outcome.test: outcome for outcome in everything}.values())
     hardware = max((result.hardware for result in results), key=len)
+    summary = outcomes.as_junit(unique)
     judged = judge(
-        outcomes.as_junit(unique),
+        summary,
         exit_code=0,
         targets=first.targets or hardware or (CPU,),
         hardware=hardware,
-        floor=floor,
-        device_floor=device_floor,
+        floor=0 if part else floor,
+        device_floor=0 if part else device_floor,
     )
+    counts = summary.counts
+    if part and judged.verdict == "failed" and not counts.failed + counts.errors:
+        judged = Judgement(verdict="passed", reason=f"nothing failed in {first.name}: {judged.reason}")
     if problems and judged.verdict != "invalid":
         judged = Judgement(verdict="failed", reason=_listed(problems, "; "))
     output.mkdir(parents=True, exist_ok=True)
@@ -105,7 +112,7 @@ def merge(folders: Sequence[Path], output: Path, *, floor: int = 1, device_floor
         outcomes=unique,
         problems=tuple(problems),
         junit=junit,
-        record=_record(results, unique, judged, hardware, junit) if first.wheels else None,
+        record=_record(results, unique, judged, hardware, junit) if first.wheels and not part else None,
     )
     if output not in folders:
         (output / outcomes.FILE).unlink(missing_ok=True)

@@ -100,8 +100,8 @@ def write_junit(path: Path, outcomes: Iterable[TestOutcome], *, name: str) -> No
     for outcome in outcomes:
         suite = suites.get(outcome.module)
         if suite is None:
-            suite = suites[outcome.module] = ET.SubElement(top, "testsuite", name=outcome.module)
-        class_name, title = junit_name(outcome.test)
+            suite = suites[outcome.module] = ET.SubElement(top, "testsuite", name=_printable(outcome.module))
+        class_name, title = junit_name(_printable(outcome.test))
         case = ET.SubElement(suite, "testcase", classname=class_name, name=title)
         case.set("time", f"{outcome.seconds:.3f}")
         noted = {junit.DEVICE_PROPERTY: outcome.device, "flaky": outcome.reason if outcome.flaky else ""}

@@ -12,35 +12,29 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cairn import datafile, files, owned
-from cairn.errors import UsageError
-from cairn.output import Progress, silent
+from cairn.errors import TestsFailedError, UsageError
+from cairn.output import Progress, silent, wording
 from cairn.targets import CPU
 from cairn.testing import gpus
 from cairn.testing.record import TestedWheel
+from cairn.testing.skips import after_run, select
+from cairn.testing.skips.after_run import Excluded
+from cairn.testing.skips.conditions import RunFacts
+from cairn.testing.skips.select import Selection
+from cairn.testing.skips.skip_files import Listed
 from cairn.testing.suite import modules, outcomes, shard_result, sources, suite_toml, visible_gpus
 from cairn.testing.suite.attempt import Limits, Setup
-from cairn.testing.suite.shard_result import ModuleCount, ShardResult
+from cairn.testing.suite.shard_result import ExcludedTest, ModuleCount, ShardResult
 from cairn.testing.suite.shards import plan
 from cairn.testing.suite.shards.plan import Piece, ShardPlan
 from cairn.testing.suite.shards.times import Times
+from cairn.testing.suite.sources import WheelVersion
 from cairn.testing.suite.suite_toml import Choice, Gpus, Suite
+from cairn.testing.suite.visible_gpus import VisibleGpus
 
-RECORD, JUNIT, LOG = "record.json", "junit.xml", "suite.log"
-_FILES = (shard_result.FILE, outcomes.FILE, RECORD, JUNIT, LOG)
+RECORD, JUNIT, LOG, SKIPS = "record.json", "junit.xml", "suite.log", "skips.jsonl"
+_FILES = (shard_result.FILE, outcomes.FILE, RECORD, JUNIT, LOG, SKIPS)
 _FOLDERS = ("tests", "plugins", "processes", "scratch")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plugin:
-    """A plugin of pytest that imports nothing but pytest and the standard library.
-
-    Attributes:
-        file: a module of ours; it is copied beside our own and imported by its name there.
-        variables: what tells it where its configuration is.
-    """
-
-    file: Path
-    variables: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +76,10 @@ class SuiteRequest:
         shard: which shard, from 1.
         shards: of how many.
         times: how long tests took before.
-        plugins: further plugins of pytest.
+        skips: the entries of skip-tests.
+        only_skipped: run the tests of these and nothing else.
+        torch_version: what the conditions of the entries are compared with; the wheel's where None, any where
+            empty.
         pytest_args: the user's own.
         retries: how often a failed test is tried again.
         limits: of time.
@@ -101,7 +98,9 @@ class SuiteRequest:
     shard: int = 1
     shards: int = 1
     times: Times = field(default_factory=Times)
-    plugins: tuple[Plugin, ...] = ()
+    skips: tuple[Listed, ...] = ()
+    only_skipped: bool = False
+    torch_version: str | None = None
     pytest_args: tuple[str, ...] = ()
     retries: int = 1
     limits: Limits = field(default_factory=Limits)
@@ -121,47 +120,53 @@ def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progres
     Raises:
         UsageError: there is no such configuration, module or shard, or the tests are of a different commit.
         PrerequisiteError: the interpreter does not have what is tested.
-        TestsFailedError: the machine has GPUs, and none that the wheels are for.
     """
     started, began = datetime.now(UTC), time.monotonic()
-    suite, tested = request.suite, request.tested
+    suite, tested, work_dir = request.suite, request.tested, request.work_dir
     config = suite.config(request.config)
     if not 1 <= request.shard <= request.shards:
         raise UsageError(f"there is no shard {request.shard} of {request.shards}")
-    unlike = _sources_problem(request, say)
+    sources.tests_of(request.checkout, suite)
+    wheel = sources.installed(tested.python, suite)
+    unlike = _sources_problem(request, wheel, say)
     visible = visible_gpus.choose(
         tested.variables,
         targets=() if tested.targets == (CPU,) else tested.targets,
         how_many=request.gpu_choice or config.gpus,
         nodes=request.nodes,
     )
-    for note in visible.notes:
-        say(note)
-    work_dir = request.work_dir
+    selection = _select(request, wheel, visible.hardware)
+    for remark in (*visible.notes, *(selection.remarks if request.skips else ())):
+        say(remark)
     owned.empty_places(work_dir, of_files=_FILES, of_folders=_FOLDERS)
     for folder in _FOLDERS:
         (work_dir / folder).mkdir(exist_ok=True)
+    for file in (outcomes.FILE, SKIPS):
+        files.write_bytes(work_dir / file, b"")
     tests, pytest_ini = sources.copy_tests(request.checkout, suite, work_dir / "tests")
-    chosen = suite_toml.choose(config, tests, request.choice)
-    shard_plan = plan.make(chosen.modules, request.times, request.shards)
+    chosen = suite_toml.choose(
+        config, tests, request.choice, without=() if request.only_skipped else selection.modules
+    )
+    shard_plan = plan.make(chosen, request.times, request.shards)
     setup = Setup(
         python=tested.python,
         tests=tests,
         config=pytest_ini,
         work_dir=work_dir / "processes",
-        plugins=(_copy_plugins(request, work_dir / "plugins"), *tested.tools),
-        plugin_names=tuple(plugin.file.stem for plugin in request.plugins),
-        variables=_variables(request, visible, tests),
+        plugins=(_copy_worker(work_dir / "plugins"), *tested.tools),
+        plugin_names=(select.PLUGIN,),
+        variables=_variables(request, visible, selection, tests),
         arguments=request.pytest_args,
         limits=request.limits,
         deadline=None if request.limits.all is None else began + request.limits.all,
         log=work_dir / LOG,
         on_line=on_line,
     )
-    counts, problems = _run_pieces(request, setup, chosen.modules, shard_plan)
-    if not (work_dir / outcomes.FILE).exists():
-        files.write_bytes(work_dir / outcomes.FILE, b"")
-    choice = request.choice
+    counts, problems = _run_pieces(request, setup, chosen, shard_plan)
+    try:
+        left_out = after_run.read([work_dir / SKIPS], selection.entries, tests=tests)
+    except TestsFailedError as error:
+        problems, left_out = [*problems, str(error)], after_run.Excluded(tests=(), unmatched=())
     result = ShardResult(
         config=request.config,
         shard=request.shard,
@@ -173,25 +178,61 @@ def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progres
         wheels=tested.wheels,
         hardware=visible.hardware,
         sources=unlike,
-        modules=counts,
-        problems=problems,
+        modules=tuple(counts),
+        problems=tuple(problems),
+        excluded=_excluded(selection, left_out),
+        outdated=_outdated(selection, left_out),
         started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
         duration_seconds=round(time.monotonic() - began, 3),
         outcomes_sha256=files.sha256_of(work_dir / outcomes.FILE),
-        pytest_args=(
-            *request.pytest_args,
-            *(f"--include={name}" for name in choice.include),
-            *(f"--exclude={name}" for name in choice.exclude),
-            *(["--allow-version-mismatch"] if unlike else []),
-        ),
+        pytest_args=_chosen_by_the_user(request, mismatch=bool(unlike)),
     )
     datafile.write(work_dir / shard_result.FILE, result)
     return work_dir
 
 
-def _sources_problem(request: SuiteRequest, say: Progress) -> str:
+def _excluded(selection: Selection, left_out: Excluded) -> tuple[ExcludedTest, ...]:
+    modules = (
+        (test, listed) for listed in selection.entries for test in listed.entry.tests if "::" not in test
+    )
+    return tuple(
+        ExcludedTest(test=test, reason=item.entry.reason, owner=item.entry.owner, issue=item.entry.issue)
+        for test, item in dict([*modules, *left_out.tests]).items()
+    )
+
+
+def _outdated(selection: Selection, left_out: Excluded) -> tuple[str, ...]:
+    return (
+        *(f"{item.listed} matches no test: {wording.some(item.names)}" for item in left_out.unmatched),
+        *(f"{listed} has expired: {listed.entry.expires}" for listed in selection.expired),
+    )
+
+
+def _chosen_by_the_user(request: SuiteRequest, *, mismatch: bool) -> tuple[str, ...]:
+    """What makes the tests others than those of the configuration."""
+    return (
+        *request.pytest_args,
+        *(f"--include={name}" for name in request.choice.include),
+        *(f"--exclude={name}" for name in request.choice.exclude),
+        *(["--allow-version-mismatch"] if mismatch else []),
+        *(["--debug"] if request.only_skipped else []),
+    )
+
+
+def _select(request: SuiteRequest, wheel: WheelVersion, hardware: Sequence[str]) -> Selection:
+    """The entries of skip-tests that apply here."""
+    version = wheel.version if request.torch_version is None else request.torch_version
+    facts = RunFacts(
+        targets=tuple(dict.fromkeys(hardware)) or (CPU,),
+        platform=wheel.platform,
+        torch=version or None,
+        python=wheel.python,
+    )
+    return select.select(request.skips, facts, today=datetime.now(UTC).date())
+
+
+def _sources_problem(request: SuiteRequest, wheel: WheelVersion, say: Progress) -> str:
     """What the tests are of where that is not what the wheel was built from; empty where it is."""
-    wheel = sources.installed(request.tested.python, request.suite)
     problem = sources.mismatch(request.checkout, request.commits, request.suite, wheel)
     if problem is None:
         return ""
@@ -201,28 +242,33 @@ def _sources_problem(request: SuiteRequest, say: Progress) -> str:
     return problem
 
 
-def _copy_plugins(request: SuiteRequest, folder: Path) -> Path:
+def _copy_worker(folder: Path) -> Path:
     ours = importlib.resources.files("cairn.testing.suite").joinpath("worker.py")
     with importlib.resources.as_file(ours) as file:
-        for source in (file, *(plugin.file for plugin in request.plugins)):
-            shutil.copyfile(source, folder / source.name)
+        shutil.copyfile(file, folder / file.name)
     return folder
 
 
-def _variables(request: SuiteRequest, visible: visible_gpus.VisibleGpus, tests: Path) -> dict[str, str]:
+def _variables(
+    request: SuiteRequest, visible: VisibleGpus, selection: Selection, tests: Path
+) -> dict[str, str]:
     suite = request.suite
     added = {**suite.environment, **(suite.gpu_environment if visible.hardware else {})}
     scratch = str(request.work_dir / "scratch")
     found = visible.applied_to(request.tested.variables)
     found |= {name: value.replace("{scratch}", scratch) for name, value in added.items()}
-    for plugin in request.plugins:
-        found |= plugin.variables
-    return found | {"PYTHONPATH": str(tests)}
+    skips = select.write_plan(
+        selection,
+        request.work_dir / "plugins" / "skips.json",
+        journal=request.work_dir / SKIPS,
+        only=request.only_skipped,
+    )
+    return found | skips | {"PYTHONPATH": str(tests)}
 
 
 def _run_pieces(
     request: SuiteRequest, setup: Setup, environments: Mapping[str, Mapping[str, str]], shard_plan: ShardPlan
-) -> tuple[tuple[ModuleCount, ...], tuple[str, ...]]:
+) -> tuple[list[ModuleCount], list[str]]:
     """Run what the shard has of each module, and write the outcomes down as they come."""
     pieces: Sequence[Piece] = shard_plan.shards[request.shard - 1]
     counts, problems = list[ModuleCount](), list[str]()
@@ -242,4 +288,4 @@ def _run_pieces(
                 module=piece.module, selected=len(found.collected), whole=found.whole, cut=not piece.whole
             )
         )
-    return tuple(counts), tuple(problems)
+    return counts, problems

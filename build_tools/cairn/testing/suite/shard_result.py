@@ -29,6 +29,15 @@ class ModuleCount(datafile.Value):
     cut: bool
 
 
+class ExcludedTest(datafile.Value):
+    """A test, or a module, that skip-tests kept from running; see its entry there."""
+
+    test: str
+    reason: str
+    owner: str
+    issue: str
+
+
 class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/1"):
     """One shard, run to its end or as far as it came.
 
@@ -45,6 +54,8 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/1")
         sources: what the tests are of where that is not the wheel's own commit; empty where it is.
         modules: what was run of each module.
         problems: why the results cannot be believed as they are, a sentence each.
+        excluded: what skip-tests kept from running.
+        outdated: what of skip-tests matched no test that was collected, or has expired, a sentence each.
         started: RFC 3339, with its zone.
         duration_seconds: by a clock that does not jump.
         outcomes_sha256: of the outcomes beside this file.
@@ -63,6 +74,8 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/1")
     sources: str
     modules: tuple[ModuleCount, ...]
     problems: tuple[str, ...]
+    excluded: tuple[ExcludedTest, ...]
+    outdated: tuple[str, ...]
     started: str
     duration_seconds: float
     outcomes_sha256: str

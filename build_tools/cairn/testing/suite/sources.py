@@ -30,16 +30,21 @@ if found is None or not found.submodule_search_locations:
     sys.exit(f"{package} is not installed")
 values = runpy.run_path(list(found.submodule_search_locations)[0] + "/" + rest)
 version, commit = values.get("__version__"), values.get("git_version")
-print(json.dumps({"version": str(version or ""), "commit": str(commit or "")}))
+python = ".".join(map(str, sys.version_info[:3]))
+platform = "windows" if sys.platform == "win32" else sys.platform
+said = {"version": version, "commit": commit, "python": python, "platform": platform}
+print(json.dumps({name: str(value or "") for name, value in said.items()}))
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class WheelVersion:
-    """What an installed wheel says it was built from; an empty text where it does not say."""
+    """What an installed wheel says it was built from, and its interpreter; empty where it does not say."""
 
     version: str
     commit: str
+    python: str
+    platform: str
 
 
 def installed(python: Path, suite: Suite) -> WheelVersion:
@@ -89,18 +94,28 @@ def mismatch(checkout: Path, commits: Sequence[str], suite: Suite, wheel: WheelV
     return f"{missing} which commit it is of; {beside}" + (", which agree as far as they go" if same else "")
 
 
+def tests_of(checkout: Path, suite: Suite) -> Path:
+    """The folder of tests in the sources.
+
+    Raises:
+        UsageError: there is none.
+    """
+    folder = checkout / suite.tests
+    if not folder.is_dir():
+        raise UsageError(
+            f"{checkout} has no folder {suite.tests}: it is no checkout of {suite.project}",
+            tip=f"check out {suite.project}, or name the folder of its sources",
+        )
+    return folder
+
+
 def copy_tests(checkout: Path, suite: Suite, target: Path) -> tuple[Path, Path]:
     """Copy the tests, and pytest's configuration; gives the folder of tests and the configuration file.
 
     Raises:
         UsageError: the sources have no such tests.
     """
-    source = checkout / suite.tests
-    if not source.is_dir():
-        raise UsageError(
-            f"{checkout} has no folder {suite.tests}",
-            tip="name the checkout of the sources with --pytorch-dir",
-        )
+    source = tests_of(checkout, suite)
     tests = target / Path(suite.tests).name
     ignored = shutil.ignore_patterns("__pycache__", ".git", ".pytest_cache")
     shutil.copytree(source, tests, ignore=ignored, ignore_dangling_symlinks=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -60,6 +60,7 @@ class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
             `__version__`; it is executed by itself, and must import nothing.
         version_file: the file with the version in the sources, to compare where there is no commit.
         configs: by name; `default` is what runs when nobody says which.
+        requires: what the tests need besides the wheel, installed where nothing else is.
         environment: variables of every run.
         gpu_environment: those of a run for GPUs besides; `{scratch}` is a folder for the run.
     """
@@ -70,6 +71,7 @@ class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
     version_module: str
     version_file: str
     config_file: str = ""
+    requires: tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
     gpu_environment: Mapping[str, str] = {}
 
@@ -98,17 +100,6 @@ class Choice:
     exclude: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chosen:
-    """The modules of a run.
-
-    Attributes:
-        modules: their paths below the folder of tests, each with the variables of its group.
-    """
-
-    modules: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-
 def load(path: Path) -> Suite:
     """Read a suite.toml, or the one in a folder.
 
@@ -119,8 +110,16 @@ def load(path: Path) -> Suite:
     return datafile.read(file, Suite, tip="name the suite.toml with --suite")
 
 
-def choose(config: Config, tests: Path, choice: Choice) -> Chosen:
-    """The modules of a configuration that a folder of tests has.
+def choose(
+    config: Config, tests: Path, choice: Choice, *, without: Iterable[str] = ()
+) -> dict[str, Mapping[str, str]]:
+    """The modules of a configuration that a folder of tests has, each with the variables of its group.
+
+    Args:
+        config: which modules there are to choose from.
+        tests: the folder.
+        choice: what the user wants of them.
+        without: paths of modules that are not to run.
 
     Raises:
         UsageError: a name or pattern finds no module, a module is in two groups, or none is left.
@@ -136,11 +135,11 @@ def choose(config: Config, tests: Path, choice: Choice) -> Chosen:
             found[module] = group.environment
     if choice.include:
         found = {module: found.get(module, {}) for module in _matching(tests, choice.include)}
-    for module in _matching(tests, choice.exclude):
+    for module in (*_matching(tests, choice.exclude), *without):
         found.pop(module, None)
     if not found:
         raise UsageError(f"no module of {tests} is left to run")
-    return Chosen(modules=found)
+    return found
 
 
 def _matching(tests: Path, names: Iterable[str], *, must: bool = True) -> list[str]:

@@ -7,6 +7,8 @@ config that they do not know is read as their `default`.
 
 from __future__ import annotations
 
+import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -35,12 +37,13 @@ class Times(datafile.Value, tag_field="schema", tag="cairn.test-times/1"):
 
     def of(self, module: str) -> float | None:
         """Seconds of a module; None where nothing is known of it."""
+        # Added exactly: in a different order, a machine would plan differently from the others.
         if known := self.tests.get(module):
-            return sum(known.values())
+            return math.fsum(known.values())
         if (seconds := self.modules.get(module)) is not None:
             return seconds
         known = self.classes.get(module)
-        return sum(known.values()) if known else None
+        return math.fsum(known.values()) if known else None
 
 
 def read(paths: Sequence[Path], *, environment: str = DEFAULT, config: str = DEFAULT) -> Times:
@@ -79,8 +82,6 @@ def from_outcomes(found: Iterable[TestOutcome]) -> Times:
 
 def write(path: Path, times: Times) -> None:
     """Write times, without the indentation that would double so long a file."""
-    import json  # noqa: PLC0415
-
     files.write_text(path, json.dumps(datafile.to_plain(times), sort_keys=True) + "\n")
 
 

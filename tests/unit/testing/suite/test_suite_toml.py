@@ -1,0 +1,119 @@
+"""suite.toml, and the modules that it chooses."""
+
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import UsageError
+from cairn.testing.suite import sources, suite_toml
+from cairn.testing.suite.sources import WheelVersion
+from cairn.testing.suite.suite_toml import Choice, Config, Group
+from helpers.suites import suite_of
+
+PYTORCH = Path(__file__).resolve().parents[4] / "external-builds" / "pytorch"
+MODULES = (
+    "test_nn",
+    "test_nn_more",
+    "inductor/test_x",
+    "distributed/test_c10d",
+    "distributed/bin/test_script",
+)
+CONFIG = Config(
+    groups=(
+        Group(modules=("test_nn",), environment={"A": "1"}),
+        Group(modules=("distributed/**/test_*",), exclude=("distributed/bin/**",)),
+    )
+)
+
+
+@pytest.fixture
+def tests(tmp_path: Path) -> Path:
+    for name in MODULES:
+        path = tmp_path / "test" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return tmp_path / "test"
+
+
+def test_the_suite_of_pytorch_is_read() -> None:
+    suite = suite_toml.load(PYTORCH)
+    assert list(suite.configs) == ["default", "distributed", "inductor", "full"]
+    with pytest.raises(UsageError, match="no configuration 'inductr'") as caught:
+        suite.config("inductr")
+    assert caught.value.tip == "did you mean inductor?"
+
+
+def test_modules_come_with_the_variables_of_their_group(tests: Path) -> None:
+    assert suite_toml.choose(CONFIG, tests, Choice()) == {
+        "test_nn.py": {"A": "1"},
+        "distributed/test_c10d.py": {},
+    }
+
+
+def test_a_user_may_name_modules_as_upstream_does(tests: Path) -> None:
+    choice = Choice(include=("inductor/test_x", "test_nn.py"))
+    assert suite_toml.choose(CONFIG, tests, choice) == {"inductor/test_x.py": {}, "test_nn.py": {"A": "1"}}
+    assert list(suite_toml.choose(CONFIG, tests, Choice(exclude=("test_nn",)))) == [
+        "distributed/test_c10d.py"
+    ]
+    assert list(suite_toml.choose(CONFIG, tests, Choice(), without=["test_nn.py"])) == [
+        "distributed/test_c10d.py"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "choice", "said"),
+    [
+        (CONFIG, Choice(include=("test_mn",)), "no module test_mn"),
+        (CONFIG, Choice(exclude=("test_mn",)), "no module test_mn"),
+        (CONFIG, Choice(include=("../test_nn",)), "not a module below"),
+        (CONFIG, Choice(include=("/etc/passwd",)), "not a module below"),
+        (Config(groups=(Group(modules=("test_gone",)),)), Choice(), "no module test_gone"),
+        (CONFIG, Choice(include=("test_nn",), exclude=("test_nn",)), "is left to run"),
+        (
+            Config(groups=(Group(modules=("test_nn",), environment={"A": "1"}), Group(modules=("test_*",)))),
+            Choice(),
+            "test_nn.py is in two groups",
+        ),
+    ],
+)
+def test_a_name_without_a_module_is_an_error(tests: Path, config: Config, choice: Choice, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        suite_toml.choose(config, tests, choice)
+
+
+HEAD, UPSTREAM, OTHER = "1" * 40, "2" * 40, "3" * 40
+
+
+@pytest.mark.parametrize(
+    ("commits", "built", "version", "said"),
+    [
+        ((HEAD,), HEAD, "2.9.0", None),
+        ((HEAD, UPSTREAM), UPSTREAM, "2.9.0", None),
+        (
+            (HEAD, UPSTREAM),
+            OTHER,
+            "2.9.0",
+            "the tests are of commit 111111111111, the wheel (2.9.0) of 333333333333",
+        ),
+        ((), HEAD, "2.9.1+cpu", "the versions are 2.9.0a0 and 2.9.1+cpu, which agree as far as they go"),
+        ((), HEAD, "2.10.0", "the versions are 2.9.0a0 and 2.10.0"),
+        (
+            (HEAD,),
+            "",
+            "",
+            "the wheel does not say which commit it is of; the versions are 2.9.0a0 and unknown",
+        ),
+    ],
+)
+def test_tests_must_be_of_the_wheels_commit(
+    tmp_path: Path, commits: tuple[str, ...], built: str, version: str, said: str | None
+) -> None:
+    (tmp_path / "version.txt").write_text("2.9.0a0\n", encoding="utf-8")
+    wheel = WheelVersion(version=version, commit=built, python="3.12.1", platform="linux")
+    found = sources.mismatch(tmp_path, commits, suite_of(), wheel)
+    if said is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert found.endswith(said)

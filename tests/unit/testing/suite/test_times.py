@@ -1,0 +1,75 @@
+"""How long tests took: upstream's files and ours."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import UsageError
+from cairn.testing.suite import outcomes
+from cairn.testing.suite.outcomes import TestOutcome
+from cairn.testing.suite.shards import times
+
+UPSTREAM = {
+    "default": {"default": {"test_nn": 100.5, "inductor/test_x": 7}},
+    "linux-noble-rocm-py3.12-mi300": {"inductor": {"test_nn": 900.0}, "default": {"test_nn": 300.0}},
+}
+
+
+def write(path: Path, plain: object) -> Path:
+    path.write_text(json.dumps(plain), encoding="utf-8")
+    return path
+
+
+def test_upstreams_file_is_read_by_environment_and_config_or_its_defaults(tmp_path: Path) -> None:
+    file = write(tmp_path / "test-times.json", UPSTREAM)
+    mi300 = "linux-noble-rocm-py3.12-mi300"
+    assert times.read([file]).modules == {"test_nn.py": 100.5, "inductor/test_x.py": 7}
+    assert times.read([file], environment=mi300).modules == {"test_nn.py": 300.0}
+    assert times.read([file], environment=mi300, config="inductor").modules == {"test_nn.py": 900.0}
+    assert times.read([file], environment="linux-of-tomorrow", config="new").of("test_nn.py") == 100.5
+
+
+def test_classes_add_up_where_nothing_better_is_known(tmp_path: Path) -> None:
+    plain = {"default": {"default": {"test_nn": {"TestNN": 60.0, "TestB": 5.0}}}}
+    found = times.read([write(tmp_path / "test-class-times.json", plain)])
+    assert found.of("test_nn.py") == 65.0
+    assert found.of("test_other.py") is None
+
+
+def test_outcomes_of_earlier_shards_are_times_of_tests(tmp_path: Path) -> None:
+    one, two = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
+    outcomes.append(one, [TestOutcome(test="test_a.py::test_x", outcome="passed", seconds=3.0, attempts=2)])
+    outcomes.append(
+        two,
+        [
+            TestOutcome(test="test_b.py::TestB::test_y[a::b]", outcome="failed", seconds=2.0),
+            TestOutcome(test="test_c.py", outcome="error"),
+        ],
+    )
+    found = times.read([one, two])
+    assert found.tests == {"test_a.py": {"test_x": 1.5}, "test_b.py": {"TestB::test_y[a::b]": 2.0}}
+    times.write(tmp_path / "times.json", found)
+    assert times.read([tmp_path / "times.json"]) == found
+
+
+@pytest.mark.parametrize(
+    ("plain", "said"),
+    [
+        ([], "no test times"),
+        ({"linux": {}}, "no test times"),
+        ({"default": {"default": {"test_nn": -1.0}}}, "time of test_nn.py is not one"),
+        ({"default": {"default": {"test_nn": {"TestA": "long"}}}}, "test_nn"),
+        ({"schema": "cairn.test-times/9"}, "schema"),
+    ],
+)
+def test_what_is_no_file_of_times_is_refused(tmp_path: Path, plain: object, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        times.read([write(tmp_path / "x.json", plain)])
+
+
+def test_half_a_file_of_outcomes_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "outcomes.jsonl"
+    path.write_text('{"test": "test_a.py::test_x", "outcome"', encoding="utf-8")
+    with pytest.raises(UsageError, match="middle of a line"):
+        times.read([path])
