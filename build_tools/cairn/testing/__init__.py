@@ -8,6 +8,6 @@ Tests run by `pytest_runs`: those of `builtin_smoke`, which hold for any stack a
 what to look for, and a stack's own. `junit` reads what they left, `gpus` says which hardware they ran on,
 `verdict` judges.
 
-A project's own tests, of which there are tens of thousands and which hang and crash, have a room of their own:
-`suite`. What they leave out is said by `skips`.
+A project's own tests, of which there are tens of thousands and which hang and crash, have a room of their
+own: `suite`. What they leave out is said by `skips`.
 """

@@ -30,7 +30,7 @@ def add_to(commands: Subparsers) -> None:
         "--device-floor",
         type=int,
         default=0,
-        help="fewest tests that must pass on a GPU (default: %(default)s)",
+        help="fewest tests that must have passed on a GPU (default: %(default)s)",
     )
     arguments.add_json(parser)
 

@@ -27,17 +27,24 @@ def add_to(commands: Subparsers) -> None:
         about="cut a suite into shards that take equally long, and print the matrix for GitHub Actions",
         more="Longest modules first; a module is cut where it fits into no shard whole. Each shard makes "
         "the same plan by itself, from the same sources and times.",
-        example="cairn test shards --suite external-builds/pytorch --checkout pytorch "
+        example="cairn test shards --suite external-builds/pytorch --sources-dir pytorch "
         "--times outcomes.jsonl --num-shards 6",
     )
     parser.add_argument(
-        "--checkout", type=arguments.folder, required=True, metavar="DIR", help="the sources of the project"
+        "--sources-dir",
+        type=arguments.folder,
+        required=True,
+        metavar="DIR",
+        help="the sources of the project",
     )
     arguments.add_stack(parser, required=False)
     suite_options.add_config(parser)
     suite_options.add_times(parser)
     parser.add_argument(
-        "--num-shards", type=arguments.positive, metavar="N", help="how many (default: the configuration's)"
+        "--num-shards",
+        type=arguments.positive,
+        metavar="N",
+        help="number of shards (default: the configuration's)",
     )
     for name, what in (("--runner", "one GPU"), ("--multi-gpu-runner", "several GPUs")):
         parser.add_argument(
@@ -59,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
 
     suite = suite_toml.load(suite_options.suite_file(options))
     config = suite.config(options.test_config)
-    modules = suite_toml.choose(config, options.checkout / suite.tests, Choice())
+    modules = suite_toml.choose(config, options.sources_dir / suite.tests, Choice())
     made = plan.make(modules, suite_options.read_times(options), options.num_shards or config.shards)
     label = options.multi_gpu_runner if config.gpus == "all" else options.runner
     include = _include(made, options.test_config, label)

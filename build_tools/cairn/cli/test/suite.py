@@ -30,16 +30,20 @@ def add_to(commands: Subparsers) -> None:
         "is tried again, and is flaky where it passes then. Writes outcomes.jsonl, junit.xml and shard.json; "
         "and record.json where a set was installed.",
         example="cairn test suite --set out/set.json --index-url http://127.0.0.1:8383/staging/simple/ "
-        "--stack external-builds/pytorch --checkout external-builds/pytorch/pytorch",
+        "--stack external-builds/pytorch --sources-dir external-builds/pytorch/pytorch",
     )
     parser.add_argument(
-        "--checkout", type=arguments.folder, required=True, metavar="DIR", help="the sources of the project"
+        "--sources-dir",
+        type=arguments.folder,
+        required=True,
+        metavar="DIR",
+        help="the sources of the project",
     )
     parser.add_argument(
         "--set", type=arguments.file, metavar="FILE", help="set.json of the wheels to install"
     )
     parser.add_argument(
-        "--index-url", type=arguments.nonempty, metavar="URL", help="the only package index for the set"
+        "--index-url", type=arguments.nonempty, metavar="URL", help="the only package index to use"
     )
     arguments.add_find_links(parser)
     parser.add_argument(
@@ -64,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     from cairn.testing.suite.run import SuiteRequest, Tested
 
     suite = suite_toml.load(suite_options.suite_file(options))
-    values = suite_options.request_values(options, options.checkout.absolute())
+    values = suite_options.request_values(options, options.sources_dir.absolute())
     if options.set is not None:
         tested = _install(options, suite.requires)
     elif options.index_url or options.find_links:

@@ -74,7 +74,7 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         parser, "--skip-tests", "PLACE", "skip-tests, a TOML file or a folder of them", kind=Path
     )
     parser.add_argument("--shard", type=arguments.positive, default=1, help="which shard, from 1")
-    parser.add_argument("--num-shards", type=arguments.positive, default=1, help="of how many")
+    parser.add_argument("--num-shards", type=arguments.positive, default=1, help="number of shards")
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +107,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         "--device-floor",
         type=int,
         default=0,
-        help="fewest tests that must pass on a GPU (default: %(default)s)",
+        help="fewest tests that must have passed on a GPU (default: %(default)s)",
     )
     parser.add_argument(
         "--gpu-policy",

@@ -37,7 +37,7 @@ def _parser(script: Path) -> argparse.ArgumentParser:
         type=arguments.folder,
         default=folder / "pytorch",
         metavar="DIR",
-        help="checkout of PyTorch (default: pytorch, beside the script)",
+        help="checkout of torch (default: pytorch, beside the script)",
     )
     parser.add_argument(
         "--amdgpu-family",

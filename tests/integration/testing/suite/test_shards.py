@@ -118,7 +118,7 @@ def test_shards_by_recorded_times_run_each_test_once(tmp_path: Path) -> None:
     known = times.Times(tests={"test_long.py": tests}, modules={"test_short.py": 250.0})
     times.write(tmp_path / "times.json", known)
     planned = cairn(
-        *("-m", "cairn", "test", "shards", "--suite", tmp_path, "--checkout", checkout, "--json"),
+        *("-m", "cairn", "test", "shards", "--suite", tmp_path, "--sources-dir", checkout, "--json"),
         *("--times", tmp_path / "times.json", "--runner", "linux-gfx942"),
     )
     assert planned.returncode == 0, planned.stderr
