@@ -119,7 +119,8 @@ def _run(options: argparse.Namespace) -> int:
     installed = _installed(options.smoke_dir) if options.smoke_dir else None
     patterns = [re.compile(text) for text in options.only]
     request = measure.CompatRequest(
-        python=options.python or _environment(options.smoke_dir).python,
+        # Not resolved: what makes an environment's interpreter one is where it is called from.
+        python=(options.python or _environment(options.smoke_dir).python).absolute(),
         tables=rows.load(),
         work_dir=options.output_dir.absolute(),
         wanted=lambda table, row: not patterns or any(p.search(f"{table}/{row}") for p in patterns),

@@ -29,11 +29,16 @@ PROJECT = ("--only", "^projects/torch$")
 
 
 def test_what_a_smoke_test_installed_is_measured_and_recorded(
-    make_wheel: MakeWheel, smoke: Smoke, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    make_wheel: MakeWheel,
+    smoke: Smoke,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     smoked = smoke([make_wheel("torch", "2.9.1", {"torch/__init__.py": TORCH})])
-    place, out = smoked.record_path.parent, tmp_path / "compat"
-    command = ["test", "compat", "--smoke-dir", str(place), "--output-dir", str(out), *PROJECT]
+    out = tmp_path / "compat"
+    monkeypatch.chdir(smoked.record_path.parent)
+    command = ["test", "compat", "--smoke-dir", ".", "--output-dir", str(out), *PROJECT]
 
     assert main.main(command) == 0
     found = record.read(out / "record.json")

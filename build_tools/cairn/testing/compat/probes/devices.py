@@ -142,7 +142,6 @@ def tunable_op(answer: Answer) -> None:
         tunable.enable(True)  # noqa: FBT003 - torch's
         tunable.tuning_enable(True)  # noqa: FBT003
         require(tunable.is_enabled() and tunable.tuning_is_enabled(), "it stays off")
-        tunable.write_file_on_exit(False)  # noqa: FBT003
     with answer.check("a product is tuned"):
         a = torch.randn(64, 96, device="cuda")
         torch.testing.assert_close((a @ a.t()).cpu(), a.cpu() @ a.cpu().t(), rtol=1e-3, atol=1e-3)
