@@ -32,13 +32,7 @@ def add_to(commands: Subparsers) -> None:
         example="cairn test suite --set out/set.json --index-url http://127.0.0.1:8383/staging/simple/ "
         "--stack external-builds/pytorch --sources-dir external-builds/pytorch/pytorch",
     )
-    parser.add_argument(
-        "--sources-dir",
-        type=arguments.folder,
-        required=True,
-        metavar="DIR",
-        help="the sources of the project",
-    )
+    suite_options.add_sources_dir(parser)
     parser.add_argument(
         "--set", type=arguments.file, metavar="FILE", help="set.json of the wheels to install"
     )

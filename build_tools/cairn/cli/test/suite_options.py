@@ -36,6 +36,17 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_sources_dir(parser: argparse.ArgumentParser) -> None:
+    """`--sources-dir`."""
+    parser.add_argument(
+        "--sources-dir",
+        type=arguments.folder,
+        required=True,
+        metavar="DIR",
+        help="the sources of the project",
+    )
+
+
 def add_times(parser: argparse.ArgumentParser) -> None:
     """`--times` and `--times-key`."""
     arguments.add_repeated(
@@ -77,8 +88,8 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--num-shards", type=arguments.positive, default=1, help="number of shards")
 
 
-def add_running(parser: argparse.ArgumentParser) -> None:
-    """Limits, retries, floors, GPUs."""
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """How long tests may take, on which GPUs, and of which sources they may be."""
     for name, default, what in (
         ("--test-timeout", 900.0, "for a test with its fixtures, also where it hangs in C or on a GPU"),
         ("--collection-timeout", 900.0, "for importing a module and collecting its tests"),
@@ -94,6 +105,22 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         "--timeout", type=arguments.seconds, metavar="SECONDS", help="for everything (default: none)"
     )
     parser.add_argument(
+        "--gpu-policy",
+        choices=tuple(_UPSTREAM_GPUS),
+        help="show the tests one GPU, or all that fit (default: the configuration's)",
+    )
+    parser.add_argument(
+        "--allow-version-mismatch",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="run tests of a different commit than the wheel's; the gate does not count that as passed",
+    )
+
+
+def add_running(parser: argparse.ArgumentParser) -> None:
+    """Limits, retries, floors, GPUs."""
+    add_limits(parser)
+    parser.add_argument(
         "--retries",
         type=int,
         choices=range(10),
@@ -108,17 +135,6 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         help="fewest tests that must have passed on a GPU (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--gpu-policy",
-        choices=tuple(_UPSTREAM_GPUS),
-        help="show the tests one GPU, or all that fit (default: the configuration's)",
-    )
-    parser.add_argument(
-        "--allow-version-mismatch",
-        action=argparse.BooleanOptionalAction,
-        default=False,
-        help="run tests of a different commit than the wheel's; the gate does not count that as passed",
     )
     parser.add_argument("pytest_args", nargs="*", metavar="-- PYTEST ARGS", help="passed on to pytest")
 
@@ -143,17 +159,12 @@ def read_times(options: argparse.Namespace) -> Times:
 
 def request_values(options: argparse.Namespace, checkout: Path) -> dict[str, Any]:
     """What the options say of a `SuiteRequest`."""
-    from cairn.sources.git import repository
     from cairn.testing.skips import skip_files
-    from cairn.testing.suite.attempt import Limits
     from cairn.testing.suite.suite_toml import Choice
 
     expression = options.expression
     return {
-        "config": options.test_config,
-        "checkout": checkout,
-        "commits": repository.commits_at(checkout),
-        "work_dir": options.output_dir.absolute(),
+        **common_values(options, checkout),
         "choice": Choice(include=tuple(options.include), exclude=tuple(options.exclude)),
         "shard": options.shard,
         "shards": options.num_shards,
@@ -161,6 +172,19 @@ def request_values(options: argparse.Namespace, checkout: Path) -> dict[str, Any
         "skips": () if expression or not options.skip_tests else skip_files.read(options.skip_tests),
         "pytest_args": (*(["-k", expression] if expression else []), *options.pytest_args),
         "retries": options.retries,
+    }
+
+
+def common_values(options: argparse.Namespace, checkout: Path) -> dict[str, Any]:
+    """What the options of `add_config` and `add_limits` say of a `SuiteRequest`, and where its results go."""
+    from cairn.sources.git import repository
+    from cairn.testing.suite.attempt import Limits
+
+    return {
+        "config": options.test_config,
+        "checkout": checkout,
+        "commits": repository.commits_at(checkout),
+        "work_dir": options.output_dir.absolute(),
         "limits": Limits(
             test=options.test_timeout, collection=options.collection_timeout, all=options.timeout
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cairn.cli.parser import Subparsers, add_commands
-from cairn.cli.test.skips import importing, lint, listing
+from cairn.cli.test.skips import importing, lint, listing, retry
 
 
 def add_to(commands: Subparsers) -> None:
@@ -14,5 +14,5 @@ def add_to(commands: Subparsers) -> None:
         description="Look after the tests that a suite leaves out: skip-tests/*.toml.",
         example="cairn test skips lint external-builds/pytorch/skip-tests",
     )
-    for module in (lint, listing, importing):
+    for module in (lint, listing, importing, retry):
         module.add_to(group)
