@@ -59,7 +59,8 @@ def _wrong_hardware(outcome: JUnit | None, targets: Sequence[str], hardware: Seq
         )
     # What tests recorded counts as well: ROCR_VISIBLE_DEVICES, or a container, may show them other GPUs
     # than us.
-    used = [case.device for case in outcome.cases if case.device] if outcome else []
+    cases = outcome.cases if outcome else ()
+    used = [name.strip() for case in cases for name in case.device.split(",") if case.device]
     untargeted = [name for name in used if name.startswith("gfx") and not gpus.matches([name], targets)]
     if untargeted:
         return f"tests computed on {_names(untargeted)}, which is not among the targets ({_names(targets)})"

@@ -76,7 +76,7 @@ def test_a_missing_file_says_so(tmp_path: Path) -> None:
 def test_a_file_larger_than_any_run_writes_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "j.xml"
     with path.open("wb") as file:
-        file.truncate((64 << 20) + 1)
+        file.truncate(junit._MAX_SIZE + 1)
     with pytest.raises(TestsFailedError, match="more than"):
         junit.read(path)
 

@@ -246,6 +246,6 @@ def report(merged: Merged, *, json: bool, log: Path | None) -> int:
         show.out(f"results: {merged.junit.parent}")
     if judgement.verdict != "passed":
         raise TestsFailedError(
-            f"the suite is {judgement.verdict}: {judgement.reason}", tip=f"read {log or merged.junit}"
+            f"the suite did not pass: it is {judgement.verdict}", tip=f"read {log or merged.junit}"
         )
     return 0

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeAlias
 
-from cairn import files
+from cairn import files, owned
 from cairn.errors import TestsFailedError, UsageError
 from cairn.targets import CPU
 from cairn.testing import record as records
@@ -69,7 +69,8 @@ def merge(
         part: a single shard of several is to be judged by itself: only what went wrong in it counts.
 
     Raises:
-        UsageError: the shards are not of one run, or one of them is there twice.
+        UsageError: the shards are not of one run, one of them is there twice, or what the output has is not
+        ours.
         TestsFailedError: there is no shard at all.
     """
     found, problems = _read_all(folders)
@@ -89,21 +90,11 @@ def merge(
     everything = tuple(outcome for _, tests in found for outcome in tests)
     unique = tuple({outcome.test: outcome for outcome in everything}.values())
     hardware = max((result.hardware for result in results), key=len)
-    summary = outcomes.as_junit(unique)
-    judged = judge(
-        summary,
-        exit_code=0,
-        targets=first.targets or hardware or (CPU,),
-        hardware=hardware,
-        floor=0 if part else floor,
-        device_floor=0 if part else device_floor,
-    )
-    counts = summary.counts
-    if part and judged.verdict == "failed" and not counts.failed + counts.errors:
-        judged = Judgement(verdict="passed", reason=f"nothing failed in {first.name}: {judged.reason}")
+    judged = _judge(first, outcomes.as_junit(unique), hardware, floor, device_floor, part=part)
     if problems and judged.verdict != "invalid":
         judged = Judgement(verdict="failed", reason=_listed(problems, "; "))
-    output.mkdir(parents=True, exist_ok=True)
+    if output not in folders:
+        owned.empty_places(output, of_files=(run.JUNIT, run.RECORD, outcomes.FILE), of_folders=())
     junit = output / run.JUNIT
     outcomes.write_junit(junit, unique, name=first.config)
     merged = Merged(
@@ -115,11 +106,36 @@ def merge(
         record=_record(results, unique, judged, hardware, junit) if first.wheels and not part else None,
     )
     if output not in folders:
-        (output / outcomes.FILE).unlink(missing_ok=True)
         outcomes.append(output / outcomes.FILE, unique)
     if merged.record is not None:
         records.write(output / run.RECORD, merged.record)
     return merged
+
+
+def _judge(
+    first: ShardResult,
+    summary: JUnit,
+    hardware: tuple[str, ...],
+    floor: int,
+    device_floor: int,
+    *,
+    part: bool,
+) -> Judgement:
+    judged = judge(
+        summary,
+        exit_code=0,
+        targets=first.targets or hardware or (CPU,),
+        hardware=hardware,
+        floor=0 if part else floor,
+        device_floor=0 if part else device_floor,
+    )
+    counts, for_gpus = summary.counts, first.targets not in ((), (CPU,))
+    if part and judged.verdict == "failed" and not counts.failed + counts.errors:
+        return Judgement(verdict="passed", reason=f"nothing failed in {first.name}: {judged.reason}")
+    if judged.verdict == "passed" and for_gpus and not counts.device_passed and not part:
+        reason = f"none of the {counts.executed} tests that ran computed on a GPU"
+        return Judgement(verdict="untested", reason=reason)
+    return judged
 
 
 def _read_all(folders: Sequence[Path]) -> tuple[list[_Shard], list[str]]:

@@ -10,10 +10,11 @@ from cairn import owned, venv
 from cairn.errors import ProcessError, TestsFailedError
 from cairn.output import Progress
 from cairn.testing import install_set, pytest_runs
-from cairn.testing.suite.run import LOG, Tested
+from cairn.testing.suite.run import Tested
 from cairn.venv import PackageSource
 from cairn.wheels.wheelset import WheelSet
 
+_LOG = "install.log"
 _FOLDERS = ("venv", "tools")
 _TOOLS_TIMEOUT = 1200.0  # seconds
 
@@ -52,8 +53,8 @@ def install(request: SetRequest, *, on_line: Progress | None = None) -> Tested:
         NetworkError: an index could not be reached.
         TestsFailedError: the set cannot be installed, or other bytes came than it names.
     """
-    work_dir, wheel_set, log = request.work_dir, request.wheel_set, request.work_dir / LOG
-    owned.empty_places(work_dir, of_files=(LOG,), of_folders=_FOLDERS)
+    work_dir, wheel_set, log = request.work_dir, request.wheel_set, request.work_dir / _LOG
+    owned.empty_places(work_dir, of_files=(_LOG,), of_folders=_FOLDERS)
     variables = install_set.variables(wheel_set, request.environment)
     environment, wheels = install_set.install(
         wheel_set,

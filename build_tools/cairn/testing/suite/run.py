@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.resources
+import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ from cairn.testing.suite import modules, outcomes, shard_result, sources, suite_
 from cairn.testing.suite.attempt import Limits, Setup
 from cairn.testing.suite.shard_result import ExcludedTest, ModuleCount, ShardResult
 from cairn.testing.suite.shards import plan
-from cairn.testing.suite.shards.plan import Piece, ShardPlan
+from cairn.testing.suite.shards.plan import ShardPlan
 from cairn.testing.suite.shards.times import Times
 from cairn.testing.suite.sources import WheelVersion
 from cairn.testing.suite.suite_toml import Choice, Gpus, Suite
@@ -122,6 +123,60 @@ def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progres
         PrerequisiteError: the interpreter does not have what is tested.
     """
     started, began = datetime.now(UTC), time.monotonic()
+    prepared = _prepare(request, began, say, on_line)
+    counts, problems = _run_pieces(request, prepared)
+    work_dir, tested, selection = request.work_dir, request.tested, prepared.selection
+    try:
+        left_out = after_run.read([work_dir / SKIPS], selection.entries, tests=prepared.setup.tests)
+    except TestsFailedError as error:
+        problems, left_out = [*problems, str(error)], Excluded(tests=(), unmatched=())
+    result = ShardResult(
+        config=request.config,
+        shard=request.shard,
+        shards=request.shards,
+        plan=prepared.plan.digest,
+        set_id=tested.set_id,
+        family=tested.family,
+        targets=tested.targets,
+        wheels=tested.wheels,
+        hardware=prepared.visible.hardware,
+        sources=prepared.unlike,
+        modules=tuple(counts),
+        problems=tuple(problems),
+        excluded=_excluded(selection, left_out),
+        outdated=_outdated(selection, left_out),
+        started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        duration_seconds=round(time.monotonic() - began, 3),
+        outcomes_sha256=files.sha256_of(work_dir / outcomes.FILE),
+        pytest_args=_chosen_by_the_user(request, mismatch=bool(prepared.unlike)),
+    )
+    datafile.write(work_dir / shard_result.FILE, result)
+    return work_dir
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Prepared:
+    """All that is known before the first test runs.
+
+    Attributes:
+        setup: what the processes have in common.
+        plan: who runs what.
+        environments: the variables of each module.
+        visible: the GPUs that the tests see.
+        selection: the entries of skip-tests that apply.
+        unlike: what the tests are of where that is not the wheel's commit.
+    """
+
+    setup: Setup
+    plan: ShardPlan
+    environments: Mapping[str, Mapping[str, str]]
+    visible: VisibleGpus
+    selection: Selection
+    unlike: str
+
+
+def _prepare(request: SuiteRequest, began: float, say: Progress, on_line: Progress) -> _Prepared:
+    """Check what can be checked, and copy the tests; nothing of an earlier run is touched before that."""
     suite, tested, work_dir = request.suite, request.tested, request.work_dir
     config = suite.config(request.config)
     if not 1 <= request.shard <= request.shards:
@@ -144,10 +199,8 @@ def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progres
     for file in (outcomes.FILE, SKIPS):
         files.write_bytes(work_dir / file, b"")
     tests, pytest_ini = sources.copy_tests(request.checkout, suite, work_dir / "tests")
-    chosen = suite_toml.choose(
-        config, tests, request.choice, without=() if request.only_skipped else selection.modules
-    )
-    shard_plan = plan.make(chosen, request.times, request.shards)
+    not_begun = () if request.only_skipped else selection.modules
+    environments = suite_toml.choose(config, tests, request.choice, without=not_begun)
     setup = Setup(
         python=tested.python,
         tests=tests,
@@ -162,33 +215,14 @@ def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progres
         log=work_dir / LOG,
         on_line=on_line,
     )
-    counts, problems = _run_pieces(request, setup, chosen, shard_plan)
-    try:
-        left_out = after_run.read([work_dir / SKIPS], selection.entries, tests=tests)
-    except TestsFailedError as error:
-        problems, left_out = [*problems, str(error)], after_run.Excluded(tests=(), unmatched=())
-    result = ShardResult(
-        config=request.config,
-        shard=request.shard,
-        shards=request.shards,
-        plan=shard_plan.digest,
-        set_id=tested.set_id,
-        family=tested.family,
-        targets=tested.targets,
-        wheels=tested.wheels,
-        hardware=visible.hardware,
-        sources=unlike,
-        modules=tuple(counts),
-        problems=tuple(problems),
-        excluded=_excluded(selection, left_out),
-        outdated=_outdated(selection, left_out),
-        started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        duration_seconds=round(time.monotonic() - began, 3),
-        outcomes_sha256=files.sha256_of(work_dir / outcomes.FILE),
-        pytest_args=_chosen_by_the_user(request, mismatch=bool(unlike)),
+    return _Prepared(
+        setup=setup,
+        plan=plan.make(environments, request.times, request.shards),
+        environments=environments,
+        visible=visible,
+        selection=selection,
+        unlike=unlike,
     )
-    datafile.write(work_dir / shard_result.FILE, result)
-    return work_dir
 
 
 def _excluded(selection: Selection, left_out: Excluded) -> tuple[ExcludedTest, ...]:
@@ -263,22 +297,21 @@ def _variables(
         journal=request.work_dir / SKIPS,
         only=request.only_skipped,
     )
-    return found | skips | {"PYTHONPATH": str(tests)}
+    # As upstream's own runner does, and before whatever the user has there.
+    path = os.pathsep.join(filter(None, (str(tests), found.get("PYTHONPATH"))))
+    return found | skips | {"PYTHONPATH": path}
 
 
-def _run_pieces(
-    request: SuiteRequest, setup: Setup, environments: Mapping[str, Mapping[str, str]], shard_plan: ShardPlan
-) -> tuple[list[ModuleCount], list[str]]:
+def _run_pieces(request: SuiteRequest, prepared: _Prepared) -> tuple[list[ModuleCount], list[str]]:
     """Run what the shard has of each module, and write the outcomes down as they come."""
-    pieces: Sequence[Piece] = shard_plan.shards[request.shard - 1]
-    counts, problems = list[ModuleCount](), list[str]()
-    stuck = False
-    for piece in pieces:
+    counts, problems, stuck = list[ModuleCount](), list[str](), False
+    setup = prepared.setup
+    for piece in prepared.plan.shards[request.shard - 1]:
         if stuck or setup.over:
             why = "a process could not be ended" if stuck else "the time was over"
             problems.append(f"{piece.module} did not run: {why}")
             continue
-        variables = {**setup.variables, **environments[piece.module]}
+        variables = {**setup.variables, **prepared.environments[piece.module]}
         found = modules.run(dataclasses.replace(setup, variables=variables), piece, retries=request.retries)
         outcomes.append(request.work_dir / outcomes.FILE, found.outcomes.values())
         problems += found.problems

@@ -140,4 +140,4 @@ def test_shards_by_recorded_times_run_each_test_once(tmp_path: Path) -> None:
     assert min(len(outcomes.read(folder / outcomes.FILE)) for folder in folders) > 10
     missing = cairn("-m", "cairn", "test", "merge", "--output-dir", tmp_path / "half", folders[1])
     assert missing.returncode == 8
-    assert "of 2 shards, 1 left no result" in missing.stderr
+    assert "failed: of 2 shards, 1 left no result" in missing.stdout

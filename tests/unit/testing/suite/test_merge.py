@@ -162,6 +162,23 @@ def test_shards_on_different_gpus_prove_nothing_of_either(tmp_path: Path) -> Non
     assert merged.problems == ("the shards ran on different hardware: gfx942; gfx950",)
 
 
+def test_a_set_for_gpus_that_no_test_used_is_untested(tmp_path: Path) -> None:
+    for name, hardware in (("no GPU", ()), ("a GPU", ("gfx942",))):
+        folder = shard(tmp_path / name, passed("test_a.py::test_x"), targets=("gfx942",), hardware=hardware)
+        judged = merge.merge([folder], folder).judgement
+        assert (judged.verdict, judged.reason) == (
+            "untested",
+            "none of the 1 tests that ran computed on a GPU",
+        )
+    used = shard(
+        tmp_path / "used",
+        passed("test_a.py::test_x", device="gfx942, gfx950"),
+        targets=("gfx942", "gfx950"),
+        hardware=("gfx942", "gfx950"),
+    )
+    assert merge.merge([used], used).judgement.verdict == "passed"
+
+
 def test_floors_count_the_whole(tmp_path: Path) -> None:
     folder = shard(tmp_path / "1", passed("test_a.py::test_x"))
     assert merge.merge([folder], folder, floor=2).judgement.reason == "1 tests ran, fewer than the floor of 2"
