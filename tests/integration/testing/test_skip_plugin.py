@@ -148,3 +148,7 @@ def test_a_journal_that_is_missing_or_cut_short_is_an_error(tmp_path: Path) -> N
     (tmp_path / "journal").write_text('{"modules": ["a.py"], "matc', encoding="utf-8")
     with pytest.raises(TestsFailedError, match="not JSON"):
         after_run.read([tmp_path / "journal"], ())
+    line = '{"modules": [], "matched": [{"test": "a.py::b", "entry": 1, "pattern": null}]}'
+    (tmp_path / "journal").write_text(line, encoding="utf-8")
+    with pytest.raises(TestsFailedError, match="names entry 1, and the run had 1"):
+        after_run.read([tmp_path / "journal"], (listed(1, "a.py::b"),))

@@ -66,7 +66,7 @@ def read(journals: Iterable[Path], entries: Sequence[Listed], *, tests: Path | N
     have can never match.
 
     Raises:
-        TestsFailedError: a journal is missing or cut short.
+        TestsFailedError: a journal is missing, cut short, or of other entries.
     """
     collected: set[str] = set()
     found: dict[str, int] = {}
@@ -74,6 +74,11 @@ def read(journals: Iterable[Path], entries: Sequence[Listed], *, tests: Path | N
     for line in _lines(journals):
         collected.update(line.modules)
         for match in line.matched:
+            if not 0 <= match.entry < len(entries):
+                raise TestsFailedError(
+                    f"the list of exclusions names entry {match.entry}, and the run had {len(entries)}",
+                    tip="it is of a different run; run the tests again",
+                )
             found[match.test] = match.entry
             patterns = entries[match.entry].entry.patterns
             name = match.test if match.pattern is None else patterns[match.pattern]

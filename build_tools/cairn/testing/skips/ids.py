@@ -20,6 +20,7 @@ from cairn.output import wording
 _MODULE = re.compile(r"(?!.*\.\./)(?:[^/\\:*\s]+/)*[^/\\:*\s]+\.py")
 _STAR = re.compile(r"(?<![^_[-])\*(?![^_\]-])")  # one that is a whole part of a name or of arguments
 _EXAMPLE = "an id is written like test_nn.py::TestNN::test_print"
+_MOST_STARS = 4
 _SHOWN = 2  # ids that may have been meant
 _COMPARED = 500  # names
 
@@ -100,6 +101,9 @@ def compile_pattern(text: str) -> Pattern:
     found = _check(text)
     if "*" not in text:
         raise UsageError(f"the pattern {text!r} has no star", tip="move it to `tests`")
+    # Between their borders, stars can share the words of a name in many ways: all are tried where none fits.
+    if text.count("*") > _MOST_STARS:
+        raise UsageError(f"the pattern {text!r} has more than {_MOST_STARS} stars", tip="write several")
     names = (*(name for name in found.classes if name != "*"), found.name, found.arguments)
     if any("*" in _STAR.sub("", name) for name in names) or any(
         "*" in name for name in names[: len(names) - 2]
@@ -134,9 +138,8 @@ def similar(test: str, known: Mapping[str, Collection[str]]) -> str:
         return f"it has arguments: did you mean the pattern {test}[*]?"
     # Comparing texts takes long, and a file may have 20,000 tests: those that begin alike will do.
     beginning = "_".join(wanted.name.split("_")[:2])
-    near = {other: take_apart(other) for other in known[wanted.module]}
-    alike = {other: found.name for other, found in near.items() if found.name.startswith(beginning)}
-    same = [other for other, name in alike.items() if name == wanted.name]
-    mates = [name for other, name in alike.items() if near[other].classes == wanted.classes]
+    near = {other: take_apart(other) for other in known[wanted.module] if f"::{beginning}" in other}
+    same = [other for other, found in near.items() if found.name == wanted.name]
+    mates = [found.name for found in near.values() if found.classes == wanted.classes]
     close = same or [*wording.nearest(wanted.name, mates[:_COMPARED])]
     return f"did you mean {' or '.join(close[:_SHOWN])}?" if close else ""

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
-from cairn.output import wording
 from cairn.testing.skips import ids
-from cairn.testing.skips.after_run import Unmatched
 from cairn.testing.skips.collection import Collection
 from cairn.testing.skips.skip_files import Listed
 
@@ -43,14 +41,6 @@ def expired(entries: Iterable[Listed], *, today: date) -> Iterator[Finding]:
         if entry.expires < today:
             text = f"it expired on {entry.expires}: ask {entry.owner} whether {entry.issue or 'it'} is solved"
             yield Finding(kind="expired", where=listed, text=text)
-
-
-def unmatched(entries: Iterable[Unmatched]) -> Iterator[Finding]:
-    """What a run found to match nothing."""
-    for found in entries:
-        yield Finding(
-            kind="unmatched", where=found.listed, text=f"no test is called {wording.some(found.names)}"
-        )
 
 
 def against(entries: Sequence[Listed], collection: Collection) -> Iterator[Finding]:

@@ -98,6 +98,7 @@ def test_a_star_takes_whole_parts(pattern: str, test: str, *, expected: bool) ->
         ("test_a.py::TestA::test_**", "not a whole part"),
         ("test_a.py::test_a[x*]", "not a whole part"),
         ("test_a.py::TestA::test_out", "no star"),
+        ("test_a.py::*::test_*_a_*_b_*_c_*", "more than 4 stars"),
         ("*", "does not begin with a file"),
         ("test_*.py::TestA::test_out", "does not begin with a file"),
     ],
