@@ -104,9 +104,8 @@ def compile_pattern(text: str) -> Pattern:
     # Between their borders, stars can share the words of a name in many ways: all are tried where none fits.
     if text.count("*") > _MOST_STARS:
         raise UsageError(f"the pattern {text!r} has more than {_MOST_STARS} stars", tip="write several")
-    names = (*(name for name in found.classes if name != "*"), found.name, found.arguments)
-    if any("*" in _STAR.sub("", name) for name in names) or any(
-        "*" in name for name in names[: len(names) - 2]
+    if any("*" in name and name != "*" for name in found.classes) or any(
+        "*" in _STAR.sub("", part) for part in (found.name, found.arguments)
     ):
         raise UsageError(
             f"a star of the pattern {text!r} is not a whole part",

@@ -2,7 +2,8 @@
 
 This file is copied beside the tests and imported by the interpreter that is tested, which need not have
 Cairn: it imports the standard library and pytest, nothing else. Which entries apply to the run is decided
-before (`select`); here each collected test costs one look-up in a dictionary, however many entries there are.
+before (`select`); here each collected test costs a few look-ups in dictionaries, however many entries there
+are.
 
 `CAIRN_SKIPS` names a JSON file (`select.write_plan` writes it):
 
@@ -105,11 +106,11 @@ class Skips:
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Take the tests of the entries out, or all others, before any other plugin looks at them."""
-        find, modules, above = self._matcher.find, self._matcher.modules, len(self._above)
+        find, modules, above = self._matcher.find, self._matcher.modules, self._above
         found = list(self._not_imported)
         chosen, others, seen = [], [], set()
         for item in items:
-            test = item.nodeid[above:]
+            test = item.nodeid.removeprefix(above)
             module = test.partition("::")[0]
             seen.add(module)
             match = Match(modules[module], None) if module in modules else find(test)
