@@ -82,15 +82,13 @@ def patch(found: Iterable[Solved], *, top: Path) -> str:
         by_file.setdefault(one.listed.file, []).append(one)
     lines: list[str] = []
     for path, those in by_file.items():
-        old = path.read_text(encoding="utf-8")
+        old = path.read_bytes().decode()  # with the line ends that it has
         absolute = path.absolute()
         name = (
             (absolute.relative_to(top) if absolute.is_relative_to(top) else absolute).as_posix().lstrip("/")
         )
         new = without(old, those, name=str(path))
-        lines += difflib.unified_diff(
-            old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{name}", f"b/{name}"
-        )
+        lines += difflib.unified_diff(_lines_of(old), _lines_of(new), f"a/{name}", f"b/{name}")
     return "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
     )
@@ -102,7 +100,7 @@ def without(text: str, found: Iterable[Solved], *, name: str) -> str:
     Raises:
         UsageError: they cannot be taken out of it, line by line.
     """
-    lines = text.splitlines(keepends=True)
+    lines = _lines_of(text)
     starts = [number for number, line in enumerate(lines) if _HEADER.fullmatch(line.rstrip("\r\n"))]
     read = _parse(text, name)
     gone = {one.listed.number: one for one in found}
@@ -128,6 +126,11 @@ def without(text: str, found: Iterable[Solved], *, name: str) -> str:
     return new
 
 
+def _lines_of(text: str) -> list[str]:
+    """The lines with their ends, as git counts them: `str.splitlines` also ends one at U+2028."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
 def _parse(text: str, name: str) -> SkipFile:
     return datafile.from_plain(datafile.parse_toml(text.encode(), name=name), SkipFile, name=name)
 
@@ -141,7 +144,7 @@ def _without_names(lines: Sequence[str], names: Iterable[str]) -> list[str]:
         block, taken = re.subn(own_line, "", block, count=1)
         if not taken:
             block = re.sub(rf"""(["']){quoted}\1[ \t]*(?:,[ \t]*)?""", "", block, count=1)
-    return block.splitlines(keepends=True)
+    return _lines_of(block)
 
 
 def _expected(read: SkipFile, gone: Mapping[int, Solved]) -> tuple[Entry, ...]:

@@ -105,7 +105,7 @@ def _files(places: Iterable[Path]) -> list[Path]:
     found: list[Path] = []
     for place in places:
         if place.is_dir():
-            inside = sorted(place.glob("*.toml"))
+            inside = sorted(path for path in place.glob("*.toml") if path.name[0] != ".")
             if not inside:
                 raise UsageError(f"{place} has no *.toml", tip="`cairn test skips import` makes such files")
             found += inside

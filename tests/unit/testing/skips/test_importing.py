@@ -158,6 +158,7 @@ def test_a_list_is_data_and_never_run(tmp_path: Path, collected: collection.Coll
         ('skip_tests = {"common": {"cuda": names}}', "generic.py:1: Name"),
         ('skip_tests = {"common": {"cuda": [f"{x}"]}}', "generic.py:1: JoinedStr"),
         ('skip_tests = {"common": {"cuda": [""]}}', "generic.py:1: Constant"),
+        (r'skip_tests = {"common": {"cuda": ["\ud800"]}}', "generic.py:1: Constant"),
         ('skip_tests = {**other}', "generic.py:1: Name"),
         ('skip_tests = {"gfx666": {}}', "section 'gfx666'"),
         ("skip_tests = {", "cannot be read as Python"),

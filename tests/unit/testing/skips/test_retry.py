@@ -81,6 +81,16 @@ def test_the_patch_takes_out_what_may_go_and_nothing_else(path: Path, tmp_path: 
     assert path.read_text(encoding="utf-8") == expected.replace(gone, "")
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="applies a patch with git")
+def test_the_ends_of_lines_stay_as_they_are(path: Path, tmp_path: Path) -> None:
+    text = FILE.replace('"x"', '"x\u2028y"', 1).replace("\n", "\r\n")
+    path.write_bytes(text.encode())
+    patch = retry.patch(found(path, {"a.py::T::test_a": GOOD, "b.py::test_a": GOOD}), top=tmp_path)
+    subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch.encode(), check=True)
+    gone = '    "a.py::T::test_a",\r\n', '"b.py::test_a", '
+    assert path.read_bytes().decode() == text.replace(gone[0], "").replace(gone[1], "")
+
+
 def test_a_whole_entry_goes_with_its_comment(path: Path) -> None:
     passed = ("b.py::test_a", "b.py::test_b", "b.py::T::test_out_x")
     new = retry.without(FILE, found(path, dict.fromkeys(passed, GOOD)), name="generic.toml")

@@ -43,6 +43,9 @@ def test_entries_come_in_the_order_of_their_files(tmp_path: Path) -> None:
 def test_a_folder_without_files_is_an_error_and_a_file_without_entries_is_not(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has no \*\.toml"):
         skip_files.read([tmp_path])
+    (tmp_path / ".generic.toml.swp.toml").touch()  # an editor's own
+    with pytest.raises(UsageError, match=r"has no \*\.toml"):
+        skip_files.read([tmp_path])
     assert read(tmp_path, "") == ()
     with pytest.raises(UsageError, match="cannot read"):
         skip_files.read([tmp_path / "generic.toml"])

@@ -49,10 +49,7 @@ def add_to(commands: Subparsers) -> None:
 def _import(options: argparse.Namespace) -> int:
     from cairn.testing.skips import collection, importing, skip_files
 
-    targets = {path: options.output_dir / f"{_name(path)}.toml" for path in options.lists}
-    for target in targets.values():
-        if target.exists() and not options.dry_run:
-            raise UsageError(f"{target} is there already", tip="remove it, or give a different --output-dir")
+    targets = _targets(options)
     imported = importing.read(
         options.lists, collection.read(options.collection), owner=options.owner, expires=options.expires
     )
@@ -71,8 +68,16 @@ def _import(options: argparse.Namespace) -> int:
     return 0
 
 
-def _name(path: Path) -> str:
-    return path.stem.replace("_", "-").lstrip(".")
+def _targets(options: argparse.Namespace) -> dict[Path, Path]:
+    """The file that each list becomes; none of them may hold what somebody has written."""
+    names = {path: path.stem.replace("_", "-").lstrip(".") for path in options.lists}
+    if len(set(names.values())) < len(names):
+        raise UsageError("two lists have one name", tip="import them one after the other, into two folders")
+    targets = {path: options.output_dir / f"{name}.toml" for path, name in names.items()}
+    there = next((target for target in targets.values() if target.exists()), None)
+    if there and not options.dry_run:
+        raise UsageError(f"{there} is there already", tip="remove it, or give a different --output-dir")
+    return targets
 
 
 def _show(found: Imported) -> None:

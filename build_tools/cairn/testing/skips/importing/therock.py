@@ -77,7 +77,13 @@ class _Reader:
             raise self._not_data(node)
         heading: list[str] = []
         for element in node.elts:
-            if not (isinstance(element, ast.Constant) and isinstance(element.value, str) and element.value):
+            # Not printable are line breaks, and halves of surrogate pairs, which no file can hold.
+            if not (
+                isinstance(element, ast.Constant)
+                and isinstance(element.value, str)
+                and element.value
+                and element.value.isprintable()
+            ):
                 raise self._not_data(element)
             strings = self._strings(element, element.value)
             if len(strings) > 1:
