@@ -18,14 +18,14 @@ from cairn.testing.suite.suite_toml import Config, Group, Suite
 
 def suite_of(*modules: str, **more: Any) -> Suite:
     """A suite whose project is pytest itself, which is installed; no commit can be compared."""
-    return Suite(
-        project="pytest",
-        tests="test",
-        version_module="_pytest/_version.py",
-        version_file="version.txt",
-        configs={"default": Config(groups=(Group(modules=modules or ("**/test_*",)),))},
-        **more,
-    )
+    values: dict[str, Any] = {
+        "project": "pytest",
+        "tests": "test",
+        "version_module": "_pytest/_version.py",
+        "version_file": "version.txt",
+        "configs": {"default": Config(groups=(Group(modules=modules or ("**/test_*",)),))},
+    }
+    return Suite(**{**values, **more})
 
 
 def write_tests(checkout: Path, tests: Mapping[str, str]) -> Path:

@@ -133,7 +133,12 @@ def run(
     done: Collection[str] = (),
     piece: Mapping[str, Any] | None = None,
 ) -> Ended:
-    """Run a module, or a part of it, in a process of its own; see `worker` for `only`, `done` and `piece`."""
+    """Run a module, or a part of it, in a process of its own; see `worker` for `only`, `done` and `piece`.
+
+    Raises:
+        PrerequisiteError: there is no such interpreter.
+        OSError: what it writes cannot be kept.
+    """
     number = sum(1 for _ in setup.work_dir.glob("process-*"))
     folder = setup.work_dir / f"process-{number:05}"
     folder.mkdir(parents=True)
@@ -166,6 +171,8 @@ def run(
         killed = _watch(setup, module, running, journal)
     finally:
         running.end()
+    if running.error is not None and not killed:  # no such interpreter, or a disk without room for the log
+        raise running.error
     journal.follow()
     shutil.rmtree(folder / "tmp", ignore_errors=True)
     output = "\n".join(process.tail(running.output, _TAIL))
@@ -213,6 +220,7 @@ class _Running(threading.Thread):
         # A daemon, so that Cairn can end although a process hangs in the kernel.
         super().__init__(daemon=True)
         self.exit_code, self.output = -1, ""
+        self.error: Exception | None = None
         self._group = process.Group()
         self._command, self._options = command, options
         self.start()
@@ -223,8 +231,8 @@ class _Running(threading.Thread):
         try:
             done = process.run(self._command, check=False, **self._options)
             self.exit_code, self.output = done.returncode, done.output
-        except CairnError as error:  # ended before it began, or not to be started: the journal stays empty
-            self.output = str(error)
+        except (CairnError, OSError) as error:
+            self.error = error
 
     def end(self) -> None:
         """End the program with all its children, and wait until it is gone, but not for ever."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.resources
 import os
+import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,7 @@ from cairn.testing.suite.visible_gpus import VisibleGpus
 
 RECORD, JUNIT, LOG, SKIPS = "record.json", "junit.xml", "suite.log", "skips.jsonl"
 _FILES = (shard_result.FILE, outcomes.FILE, RECORD, JUNIT, LOG, SKIPS)
+_SPREADS = re.compile(r"-n|--numprocesses|--dist|--tx|--forked")  # of pytest-xdist and pytest-forked
 _FOLDERS = ("tests", "plugins", "processes", "scratch")
 
 
@@ -121,6 +123,7 @@ def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progres
     Raises:
         UsageError: there is no such configuration, module or shard, or the tests are of a different commit.
         PrerequisiteError: the interpreter does not have what is tested.
+        TestsFailedError: the machine has GPUs, and none that the wheels are for.
     """
     started, began = datetime.now(UTC), time.monotonic()
     prepared = _prepare(request, began, say, on_line)
@@ -181,6 +184,11 @@ def _prepare(request: SuiteRequest, began: float, say: Progress, on_line: Progre
     config = suite.config(request.config)
     if not 1 <= request.shard <= request.shards:
         raise UsageError(f"there is no shard {request.shard} of {request.shards}")
+    if spread := [word for word in request.pytest_args if _SPREADS.match(word)]:
+        raise UsageError(
+            f"{spread[0]} would run tests in processes that nobody watches",
+            tip="cut the suite into shards instead: --shard and --num-shards",
+        )
     sources.tests_of(request.checkout, suite)
     wheel = sources.installed(tested.python, suite)
     unlike = _sources_problem(request, wheel, say)
@@ -190,6 +198,7 @@ def _prepare(request: SuiteRequest, began: float, say: Progress, on_line: Progre
         how_many=request.gpu_choice or config.gpus,
         nodes=request.nodes,
     )
+    _refuse_other_hardware(request, visible)
     selection = _select(request, wheel, visible.hardware)
     for remark in (*visible.notes, *(selection.remarks if request.skips else ())):
         say(remark)
@@ -251,6 +260,17 @@ def _chosen_by_the_user(request: SuiteRequest, *, mismatch: bool) -> tuple[str, 
         *(["--allow-version-mismatch"] if mismatch else []),
         *(["--debug"] if request.only_skipped else []),
     )
+
+
+def _refuse_other_hardware(request: SuiteRequest, visible: VisibleGpus) -> None:
+    # Hours of tests would run on the CPU. A machine without any GPU may be meant: what needs none is tested.
+    present, targets = gpus.seen(request.nodes), request.tested.targets
+    if present and targets not in ((), (CPU,)) and not visible.hardware:
+        raise TestsFailedError(
+            f"invalid: this machine has {', '.join(dict.fromkeys(present))}, of which the tests see none that "
+            f"is for {', '.join(targets)}",
+            tip="ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES may hide it; nothing was tested",
+        )
 
 
 def _select(request: SuiteRequest, wheel: WheelVersion, hardware: Sequence[str]) -> Selection:

@@ -2,11 +2,8 @@
 
 from pathlib import Path
 
-import msgspec
-
 from cairn.testing import record
 from cairn.testing.suite import merge, on_set, run
-from cairn.testing.suite.suite_toml import Config, Group
 from cairn.venv import PackageSource
 from helpers.suites import request_of, suite_of
 from helpers.testing import MakeWheel, Serve, set_of
@@ -41,12 +38,7 @@ def test_the_record_names_every_file_that_was_installed(
             wheel_set=wheel_set, work_dir=tmp_path / "results", source=PackageSource(index_url=serve(wheels))
         )
     )
-    suite = msgspec.structs.replace(
-        suite_of(),
-        project="vectors",
-        version_module="vectors/version.py",
-        configs={"default": Config(groups=(Group(modules=("test_it",)),))},
-    )
+    suite = suite_of("test_it", project="vectors", version_module="vectors/version.py")
     # A folder of the sources' own, which must not be what the tests import.
     request = request_of(
         tmp_path,
