@@ -263,12 +263,12 @@ def _chosen_by_the_user(request: SuiteRequest, *, mismatch: bool) -> tuple[str, 
 
 
 def _refuse_other_hardware(request: SuiteRequest, visible: VisibleGpus) -> None:
-    # Hours of tests would run on the CPU. A machine without any GPU may be meant: what needs none is tested.
+    # Hours of tests would run on the CPU. A machine without any GPU is right for those that need none.
     present, targets = gpus.seen(request.nodes), request.tested.targets
     if present and targets not in ((), (CPU,)) and not visible.hardware:
         raise TestsFailedError(
-            f"invalid: this machine has {', '.join(dict.fromkeys(present))}, of which the tests see none that "
-            f"is for {', '.join(targets)}",
+            f"invalid: this machine has {', '.join(dict.fromkeys(present))}, of which the tests see none "
+            f"that is for {', '.join(targets)}",
             tip="ROCR_VISIBLE_DEVICES and HIP_VISIBLE_DEVICES may hide it; nothing was tested",
         )
 

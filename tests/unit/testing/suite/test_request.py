@@ -33,7 +33,7 @@ def test_a_machine_with_other_gpus_is_invalid_at_once(tmp_path: Path) -> None:
     (tmp_path / "nodes" / "1" / "properties").write_text("gfx_target_version 110000\n", encoding="ascii")
     request = request_of(tmp_path, {"test_a.py": ""}, nodes=tmp_path / "nodes")
     tested = dataclasses.replace(request.tested, targets=("gfx942",))
-    with pytest.raises(TestsFailedError, match="invalid: this machine has gfx1100, of which .* gfx942"):
+    with pytest.raises(TestsFailedError, match=r"invalid: this machine has gfx1100, of which .* gfx942"):
         run.run_suite(dataclasses.replace(request, tested=tested))
 
 
