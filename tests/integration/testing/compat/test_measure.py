@@ -41,11 +41,17 @@ class _Nvtx:
         return 0
     def mark(self, _text): pass
 
+GPUS, ALLOCATIONS = {gpus!r}, {allocations!r}
+
+class _Gpu:
+    name, gcnArchName = "AMD Instinct", "gfx942:sramecc+:xnack-"
+
 class cuda:
     nvtx = _Nvtx()
-    is_available = staticmethod(lambda: False)
-    is_initialized = staticmethod(lambda: False)
-    device_count = staticmethod(lambda: 0)
+    is_available = is_initialized = staticmethod(lambda: GPUS > 0)
+    device_count = staticmethod(lambda: GPUS)
+    get_device_properties = staticmethod(lambda _index: _Gpu)
+    memory_stats = staticmethod(lambda _index: dict([("allocation.all.allocated", ALLOCATIONS)]))
 
 def device(name): return name
 
@@ -54,6 +60,10 @@ class __config__:
 """
 
 Measure = Callable[..., CompatReport]
+
+
+def written(body: str, hip: str | None = "7.1.2", gpus: int = 0, allocations: int = 0) -> str:
+    return TORCH.format(body=body, hip=hip, gpus=gpus, allocations=allocations)
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +75,15 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> venv.VirtualEnviron
 def measured(environment: venv.VirtualEnvironment, tmp_path: Path) -> Measure:
     """Measure probes with a torch of this body, and perhaps for HIP."""
 
-    def run(*probes: str, body: str = "pass", hip: str | None = "7.1.2", **more: object) -> CompatReport:
-        text = body if body.startswith("import torch") else TORCH.format(body=body, hip=hip)
+    def run(
+        *probes: str,
+        body: str = "pass",
+        hip: str | None = "7.1.2",
+        gpus: int = 0,
+        allocations: int = 0,
+        **more: object,
+    ) -> CompatReport:
+        text = body if body.startswith("import torch") else written(body, hip, gpus, allocations)
         environment.site_packages.joinpath("torch.py").write_text(text, encoding="utf-8")
         listed = tuple(Row(cells=(probe,), probe=probe) for probe in probes)
         table = RowTable(id="t", page="p", section="s", columns=("Row",), claim="supported", rows=listed)
@@ -102,6 +119,22 @@ def test_without_a_gpu_what_needs_one_is_not_measured(measured: Measure) -> None
     assert (found.support, found.reason, found.checks) == ("not measurable", "no GPU", ())
     (found,) = results(measured("devices.graph", hip=None))
     assert found.reason == "this torch is built for the CPU"
+
+
+def test_a_gpu_is_named_where_memory_of_it_was_allocated_and_nowhere_else(measured: Measure) -> None:
+    report = measured("wheel.project", gpus=1, allocations=3)
+    assert report.tested.gpus == ("gfx942",)
+    assert [found.device for found in results(report)] == ["gfx942"]
+    assert results(measured("wheel.project", gpus=1))[0].device == ""
+
+
+def test_a_translation_of_torch_cuda_is_no_gpu(measured: Measure) -> None:
+    """TorchDevice and its like say that CUDA is available on what is there."""
+    report = measured("wheel.project", "devices.graph", hip=None, gpus=1, allocations=3)
+    project, graph = results(report)
+    assert report.tested.gpus == ()
+    assert (project.support, project.device) == ("supported", "")
+    assert (graph.support, graph.reason) == ("not measurable", "this torch is built for the CPU")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of Linux")
@@ -163,9 +196,7 @@ def test_probes_cannot_import_cairn_or_see_the_callers_settings(
 
 def test_a_row_has_the_variables_that_it_names(environment: venv.VirtualEnvironment, tmp_path: Path) -> None:
     body = "0 if os.environ.get('PYTORCH_NO_CUDA_MEMORY_CACHING') else 1 / 0"
-    environment.site_packages.joinpath("torch.py").write_text(
-        TORCH.format(body=body, hip="7"), encoding="utf-8"
-    )
+    environment.site_packages.joinpath("torch.py").write_text(written(body), encoding="utf-8")
     row = Row(cells=("a",), probe="devices.nvtx", environment={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"})
     other = Row(cells=("b",), probe="devices.nvtx")
     table = RowTable(id="t", page="p", section="s", columns=("Row",), rows=(row, other))

@@ -28,7 +28,7 @@ def describe(answer: Answer, *probes: str) -> None:
         "hip": torch.version.hip or "",
         "cuda": torch.version.cuda or "",
         "rocm": _installed("rocm"),
-        "gpus": [gpu_name(index) for index in range(torch.cuda.device_count())],
+        "gpus": [] if missing else [gpu_name(index) for index in range(torch.cuda.device_count())],
     }
     with answer.check("import torch"):
         answer.found(json.dumps(facts))
