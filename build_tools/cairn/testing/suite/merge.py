@@ -91,6 +91,8 @@ def merge(
     unique = tuple({outcome.test: outcome for outcome in everything}.values())
     hardware = max((result.hardware for result in results), key=len)
     judged = _judge(first, outcomes.as_junit(unique), hardware, floor, device_floor, part=part)
+    if judged.verdict == "passed" and (flaky := sum(outcome.flaky for outcome in unique)):
+        judged = Judgement(verdict="passed", reason=f"{judged.reason}; {flaky} flaky")
     if problems and judged.verdict != "invalid":
         judged = Judgement(verdict="failed", reason=_listed(problems, "; "))
     if output not in folders:

@@ -54,6 +54,8 @@ class Tested:
         wheels: every distribution that was installed; empty where that is not known.
     """
 
+    __test__ = False  # pytest would collect the name
+
     python: Path
     variables: Mapping[str, str]
     tools: tuple[Path, ...] = ()

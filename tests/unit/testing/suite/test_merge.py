@@ -60,6 +60,7 @@ def test_two_shards_are_one_record(tmp_path: Path) -> None:
     ]
     merged = merge.merge(folders, tmp_path / "whole")
     assert (merged.judgement.verdict, merged.problems) == ("passed", ())
+    assert merged.judgement.reason == "2 tests passed; 1 skipped; 1 flaky"
     made = record.read(tmp_path / "whole" / "record.json")
     assert made == merged.record
     assert (made.kind, made.config, made.flaky) == ("suite", "default", ("test_b.py::test_y",))

@@ -1,0 +1,61 @@
+"""A few modules of PyTorch's own tests on a PyTorch that is installed somewhere, in two shards.
+
+`CAIRN_TORCH_PYTHON` names the interpreter that has torch and pytest 8, `CAIRN_TORCH_TREE` a tree of its
+sources.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cairn.sources.git import repository
+from cairn.testing.skips import skip_files
+from cairn.testing.suite import merge, run, suite_toml
+from cairn.testing.suite.run import SuiteRequest, Tested
+from cairn.testing.suite.suite_toml import Choice
+
+PYTORCH = Path(__file__).resolve().parents[4] / "external-builds" / "pytorch"
+SKIPS = """
+schema = "cairn.skips/1"
+
+[[skips]]
+tests = ["test_futures.py::TestFuture::test_wait"]
+reason = "to see that it alone is left out, and not test_wait_all and test_wait_multi_thread"
+owner = "the tests"
+expires = 2099-01-01
+"""
+
+
+@pytest.mark.by_hand
+@pytest.mark.skipif(
+    not {"CAIRN_TORCH_PYTHON", "CAIRN_TORCH_TREE"} <= os.environ.keys(),
+    reason="CAIRN_TORCH_PYTHON and CAIRN_TORCH_TREE name no torch",
+)
+def test_modules_of_torch_in_two_shards_are_one_verdict(tmp_path: Path) -> None:
+    python, tree = Path(os.environ["CAIRN_TORCH_PYTHON"]), Path(os.environ["CAIRN_TORCH_TREE"])
+    (tmp_path / "skips.toml").write_text(SKIPS, encoding="utf-8")
+    request = SuiteRequest(
+        suite=suite_toml.load(PYTORCH),
+        config="default",
+        checkout=tree,
+        commits=repository.commits_at(tree),
+        tested=Tested(python=python, variables=os.environ, family="cpu", targets=("cpu",)),
+        work_dir=tmp_path,
+        choice=Choice(include=("test_futures", "test_type_info", "test_indexing")),
+        skips=skip_files.read([tmp_path / "skips.toml"]),
+        allow_mismatch=True,  # trees of a different version have these modules as well
+        nodes=tmp_path / "no-gpus",
+    )
+    folders = []
+    for number in (1, 2):
+        folder = tmp_path / f"shard{number}"
+        folders.append(
+            run.run_suite(SuiteRequest(**{**vars(request), "work_dir": folder, "shard": number, "shards": 2}))
+        )
+    merged = merge.merge(folders, tmp_path / "whole", floor=60)
+    assert merged.problems == ()
+    names = {outcome.test for outcome in merged.outcomes}
+    assert "test_futures.py::TestFuture::test_wait" not in names
+    assert "test_futures.py::TestFuture::test_wait_all" in names
+    assert merged.judgement.verdict == "passed", merged.judgement.reason
