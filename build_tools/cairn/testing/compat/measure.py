@@ -249,10 +249,10 @@ def read_answer(path: Path, *, ended: str, seconds: float, clean: bool = False) 
     elif not clean:
         checks.append(Check(what="the end of the process", outcome="failed", reason=ended, essential=False))
     support, reason = _judge(checks)
+    on_cpu: Support | None = None
     if why := _first(line.not_measurable for line in lines):
         support, reason = "not measurable", why
-    on_cpu: Support | None = None
-    if why := _first(line.no_gpu for line in lines):
+    elif why := _first(line.no_gpu for line in lines):
         support, reason, on_cpu = "not measurable", why, support
     return Measured(
         support=support,

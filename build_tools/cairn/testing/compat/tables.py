@@ -83,7 +83,10 @@ def cells_of(row: ReportRow) -> tuple[str, ...]:
 
 def seen(measured: Measured) -> str:
     """What is worth saying of a result, in one line."""
+    failed = "; ".join(f"{c.what}: {c.reason}" for c in measured.checks if c.outcome == "failed")
     on_cpu = f"on the CPU: {measured.on_cpu}" if measured.on_cpu else ""
+    if on_cpu and failed:
+        on_cpu += f" ({failed})"
     return "; ".join(filter(None, (measured.found, measured.reason, on_cpu)))
 
 

@@ -55,8 +55,11 @@ def test_the_cpu_says_nothing_of_a_gpu(tmp_path: Path) -> None:
 
 
 def test_what_is_not_measurable_says_why(tmp_path: Path) -> None:
-    found = read(tmp_path, {"not_measurable": "torchaudio is not installed"}, DONE)
-    assert (found.support, found.reason) == ("not measurable", "torchaudio is not installed")
+    missing = {"not_measurable": "torchaudio is not installed"}
+    for lines in ((missing, DONE), ({"no_gpu": "no GPU"}, missing, DONE)):
+        found = read(tmp_path, *lines)
+        assert (found.support, found.reason) == ("not measurable", "torchaudio is not installed")
+        assert found.on_cpu is None
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,12 @@ def test_the_page_says_what_was_looked_at() -> None:
     assert "GPUs: none" in tables.as_markdown(found)
 
 
+def test_what_failed_on_the_cpu_is_said() -> None:
+    checks = (report.Check(what="addition", outcome="failed", reason="no kernel", essential=False),)
+    measured = report.Measured(support="not measurable", reason="no GPU", on_cpu="partial", checks=checks)
+    assert tables.seen(measured) == "no GPU; on the CPU: partial (addition: no kernel)"
+
+
 def test_nothing_in_a_report_is_markup() -> None:
     found = compat.report(compat.row(HOSTILE, "unsupported", reason=HOSTILE, found=HOSTILE))
     for text in (tables.as_rst(found), tables.as_markdown(found)):

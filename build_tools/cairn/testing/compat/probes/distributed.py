@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -106,6 +107,10 @@ def built_in(answer: Answer, name: str) -> None:
 @runs("host")
 def tensorpipe(answer: Answer) -> None:
     """A remote call through TensorPipe, from this process to itself."""
+    if importlib.util.find_spec("numpy") is None:
+        raise NotMeasurableError(
+            "numpy is not installed, without which torch sends no tensor by a remote call"
+        )
     with answer.check("tensorpipe is built in"):
         from torch.distributed import rpc
 
