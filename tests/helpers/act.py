@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -109,7 +110,7 @@ class Runner:
         tools = self.folder / "bin"
         tools.mkdir(exist_ok=True)
         for name in ("python", "cairn"):
-            _write_program(tools / name, _PROGRAMS[name].replace("@python@", sys.executable))
+            _write_program(tools / name, _PROGRAMS[name].replace("@python@", shlex.quote(sys.executable)))
 
     @property
     def repository(self) -> Path:
