@@ -189,7 +189,7 @@ def test_a_commit_without_author_and_committer(folder: Path) -> None:
             b"\x1b[31mRed\x07 \xe2\x80\xae\n",
             "\N{REPLACEMENT CHARACTER}[31mRed\N{REPLACEMENT CHARACTER} \N{REPLACEMENT CHARACTER}",
         ),
-        (b"Huge\n\n" + b"line\n" * 1_000_000, "Huge"),
+        pytest.param(b"Huge\n\n" + b"line\n" * 1_000_000, "Huge", id="huge"),  # programs see it in a variable
     ],
 )
 def test_messages(folder: Path, message: bytes, subject: str) -> None:
