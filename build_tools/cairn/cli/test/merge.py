@@ -1,4 +1,4 @@
-"""`cairn test merge`."""
+"""`cairn test merge`: the shards of a suite judged together, as one record."""
 
 from __future__ import annotations
 

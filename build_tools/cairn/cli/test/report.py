@@ -1,4 +1,4 @@
-"""`cairn test report`."""
+"""`cairn test report`: the verdict on JUnit XML files, and their failures."""
 
 from __future__ import annotations
 

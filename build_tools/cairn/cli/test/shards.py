@@ -1,4 +1,4 @@
-"""`cairn test shards`."""
+"""`cairn test shards`: a suite cut into shards, and their matrix for GitHub Actions."""
 
 from __future__ import annotations
 

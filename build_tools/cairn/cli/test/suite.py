@@ -1,4 +1,4 @@
-"""`cairn test suite`."""
+"""`cairn test suite`: a project's own tests, run on a set or on what is installed."""
 
 from __future__ import annotations
 
