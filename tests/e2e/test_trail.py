@@ -178,7 +178,7 @@ def test_the_report_is_one_file_that_loads_nothing(trail: Trail) -> None:
         trail.answer["set"]["set_id"],
         "pip install",
         "uv pip install",
-        "no GPU",
+        "no device",
     ):
         assert needed in text
     assert {"manifest.json", "set.json", "record.json", "index.html"} <= {

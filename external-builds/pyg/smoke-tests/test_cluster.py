@@ -97,7 +97,7 @@ def test_walks_follow_edges() -> None:
 
 def test_the_same_on_a_gpu(record_property: Callable[[str, object], None]) -> None:
     if not torch.cuda.is_available():
-        pytest.skip("no GPU")
+        pytest.skip("no device")
     found = torch_cluster.knn(torch.tensor(POINTS).cuda(), torch.tensor(QUERIES).cuda(), 2)
     assert pairs(found) == sorted((q, i) for q, point in enumerate(QUERIES) for i in nearest(point, 2))
     record_property("device", torch.cuda.get_device_properties(0).gcnArchName.partition(":")[0])

@@ -89,7 +89,7 @@ def test_an_index_of_the_wrong_shape_is_refused() -> None:
 
 def test_the_same_on_a_gpu(record_property: Callable[[str, object], None]) -> None:
     if not torch.cuda.is_available():
-        pytest.skip("no GPU")
+        pytest.skip("no device")
     src, index = tensors()
     found = torch_scatter.scatter(src.cuda(), index.cuda(), dim_size=SIZE, reduce="sum")
     assert found.cpu().tolist() == pytest.approx([sum(group) for group in groups()])

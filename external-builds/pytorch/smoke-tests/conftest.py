@@ -9,13 +9,19 @@ RecordProperty = Callable[[str, object], None]
 
 
 @pytest.fixture(params=["cpu", "gpu"])
-def device(request: pytest.FixtureRequest, record_property: RecordProperty) -> Iterator[torch.device]:
-    """The CPU, then the first GPU; a test that passed on a GPU says on which, as property `device`."""
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """The CPU, then the first GPU; see `gpu`."""
     if request.param == "cpu":
-        yield torch.device("cpu")
-        return
+        return torch.device("cpu")
+    found: torch.device = request.getfixturevalue("gpu")
+    return found
+
+
+@pytest.fixture
+def gpu(record_property: RecordProperty) -> Iterator[torch.device]:
+    """The first GPU; a test that passed on it says on which, as property `device`."""
     if not torch.cuda.is_available():
-        pytest.skip("no GPU")
+        pytest.skip("no device")
     torch.cuda.empty_cache()
     yield torch.device("cuda", 0)
     torch.cuda.synchronize()

@@ -24,7 +24,7 @@ def test_a_build_for_rocm_has_code_for_the_gpu(record_property: Callable[[str, o
     if torch.version.hip is None:
         pytest.skip("this torch is not built for ROCm")
     if not torch.cuda.is_available():
-        pytest.skip("no GPU")
+        pytest.skip("no device")
     here = torch.cuda.get_device_properties(0).gcnArchName.partition(":")[0]
     assert here in {name.partition(":")[0] for name in torch.cuda.get_arch_list()}
     record_property("device", here)

@@ -12,5 +12,5 @@ RecordDevice = Callable[[], None]
 def on_gpu(record_property: Callable[[str, object], None]) -> RecordDevice:
     """Skips without a GPU. A test calls it once its kernel's result has been compared."""
     if not torch.cuda.is_available():
-        pytest.skip("no GPU")
+        pytest.skip("no device")
     return lambda: record_property("device", "cuda:0")
