@@ -13,11 +13,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cairn import interpreters
 from cairn.errors import CairnError
+from cairn.release import records
 from cairn.release.index.snapshot import Index
 from cairn.release.serve.server import serving
 from cairn.store import opening
@@ -68,11 +70,19 @@ class Nightly:
         found: dict[str, object] = json.loads(self.store.read(f"release/{family}/status/{name}.json").data)
         return found
 
+    def verdicts(self, family: str) -> list[str]:
+        """What each record of a family's sets is of."""
+        sets = Index(self.store, f"release/{family}").load().sets()
+        kept = [item.record for one in sets for item in records.read(self.store, one.set_id).records]
+        return [f"{record.kind} {record.config}".strip() for record in kept]
+
     def artifacts(self) -> list[str]:
         return sorted(path.name for path in self.runner.artifacts.iterdir())
 
 
-def make(folder: Path, server: Server, cache: Path, *, pythons: Sequence[str] = (HERE,)) -> Nightly:
+def make(
+    folder: Path, server: Server, cache: Path, *, pythons: Sequence[str] = (HERE,), suites: bool = False
+) -> Nightly:
     bucket = server.new_bucket()
     own = clean_environment(cache)
     runner = Runner(
@@ -95,6 +105,8 @@ def make(folder: Path, server: Server, cache: Path, *, pythons: Sequence[str] = 
     made = Nightly(runner, opening.open_store(f"s3://{bucket}/store", endpoint_url=server.endpoint))
     toml = f"pythons = [{', '.join(json.dumps(python) for python in pythons)}]"
     made.edit("matrix.toml", 'pythons = ["3.11", "3.12", "3.13"]', toml)
+    if not suites:  # which cost a job for each shard
+        made.edit("matrix.toml", 'suites = ["default"]\n', "")
     return made
 
 
@@ -197,7 +209,7 @@ def pythons_here() -> list[str]:
 
 @pytest.fixture
 def fresh(s3_server: Server, tmp_path: Path, shared_cache: Path) -> Callable[..., Nightly]:
-    def one(**settings: Sequence[str]) -> Nightly:
+    def one(**settings: Any) -> Nightly:
         return make(tmp_path / "ci", s3_server, shared_cache, **settings)
 
     return one
@@ -205,13 +217,14 @@ def fresh(s3_server: Server, tmp_path: Path, shared_cache: Path) -> Callable[...
 
 def test_a_good_night_of_two_families_and_every_python(fresh: Callable[..., Nightly]) -> None:
     pythons = pythons_here() if os.environ.get("CAIRN_TEST_ALL") else [HERE]
-    nightly = fresh(pythons=pythons)
+    nightly = fresh(pythons=pythons, suites=True)
     done = nightly.run(run_id="1")
     each = ["success"] * 2 * len(pythons)
     assert done.results() == {
-        "freeze": ["success"], "build": each, "stage": ["success"], "test": each,
-        "promote": ["success"], "report": ["success"],
-    }  # fmt: skip
+        "freeze": ["success"], "build": each, "stage": ["success"], "test": each, "suite": each * 2,
+        "merge": ["success"], "promote": ["success"], "report": ["success"],
+    }, str(done)  # fmt: skip
+    assert sorted(nightly.verdicts(A)) == ["smoke", "suite default"] * len(pythons)
     assert done.code == 0
     assert nightly.released(A) == nightly.released(B) == len(pythons)
     legs = [f"wheels-release-2.9-{f}-py{p}-linux_x86_64-1" for f in (A, B) for p in pythons]
@@ -257,6 +270,28 @@ def test_a_killed_test_job_promotes_nothing_and_a_second_attempt_goes_on(
     }  # fmt: skip
     assert nightly.released(A) == 1
     assert nightly.artifacts() == [f"wheels-release-2.9-{A}-py{HERE}-linux_x86_64-1"]
+
+
+@pytest.mark.by_hand
+def test_a_killed_shard_promotes_nothing_and_a_second_attempt_runs_it_alone(
+    fresh: Callable[..., Nightly],
+) -> None:
+    nightly = fresh(suites=True)
+    nightly.runner.kill = "*night\\ suite*--shard\\ 2*"
+    killed = nightly.run("workflow_dispatch", run_id="1", families=A)
+    assert killed.results() == {
+        "freeze": ["success"], "build": ["success"], "stage": ["success"], "test": ["success"],
+        "suite": ["failure", "success"], "merge": ["failure"], "promote": ["success"], "report": ["failure"],
+    }, str(killed)  # fmt: skip
+    assert nightly.released(A) == 0
+    assert "of 2 shards, 2 left no result" in str(nightly.status(A)["reason"])
+    nightly.runner.kill = "-"
+    again = nightly.run("workflow_dispatch", run_id="1", attempt=2, families=A)
+    assert again.results() == {
+        "freeze": ["success"], "stage": ["success"], "test": ["success"], "suite": ["success"],
+        "merge": ["success"], "promote": ["success"], "report": ["success"],
+    }, str(again)  # fmt: skip
+    assert nightly.released(A) == 1
 
 
 @pytest.mark.by_hand

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
 from cairn.matrix.legs import Leg
 from cairn.pipeline.night import plan
 from cairn.pipeline.night.plan import NightPlan, NightRun
@@ -63,11 +65,23 @@ def plan_of(*legs: Leg, night: str = "7") -> NightPlan:
     )
 
 
+SUITE = """schema = "cairn.suite/1"
+project = "torch"
+tests = "test"
+version_module = "torch/version.py"
+version_file = "version.txt"
+configs.default = { shards = 2, floor = 3, groups = [{ modules = ["test_*"] }] }
+configs.distributed = { gpus = "all", groups = [{ modules = ["test_*"] }] }
+"""
+
+
 def run_of(*legs: Leg, folder: Path) -> NightRun:
     made = make_set([make_wheel(folder / "stack", "torch", "2.9.0")])
+    (folder / "stack" / "suite.toml").write_text(SUITE)
     store, night = MemoryStore(), plan_of(*legs)
     plan.create(store, night, FROZEN)
-    return NightRun(store=store, plan=night, stack=stack_of(made))
+    stack = msgspec.structs.replace(stack_of(made), folder=str(folder / "stack"))
+    return NightRun(store=store, plan=night, stack=stack)
 
 
 def staged(run: NightRun, set_id: str) -> WheelSet:

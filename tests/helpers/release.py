@@ -210,12 +210,13 @@ def move(
     store: Store,
     made: WheelSet,
     *,
+    origin: str = "staging",
     target: str = "release",
     untested: str | None = None,
     judged: bool = True,
 ) -> tuple[str, ...]:
     """Offer a sealed set of staging elsewhere as if the gate had let it; the files that are new there."""
-    source, there = Index(store, "staging").load(), Index(store, target)
+    source, there = Index(store, origin).load(), Index(store, target)
     demand = Demand(number=1, name="none", outcome="met", reason="this is a test")
     said = GateReport(set_id=made.id, target=target, judged="", demands=(demand,), untested=())
     judgement = datafile.dumps(said).encode()

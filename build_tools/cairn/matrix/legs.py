@@ -41,6 +41,8 @@ class Leg(datafile.Value):
         expect_failure: that it fails is known.
         bypass_tests: it may be promoted untested, and is shown so.
         push_on_success: it is promoted when it passes.
+        suites: configurations of the stack's suite.toml that its set is tested with.
+        compat: whether it is measured what the compatibility pages claim of its set.
     """
 
     id: str
@@ -59,6 +61,8 @@ class Leg(datafile.Value):
     expect_failure: bool
     bypass_tests: bool
     push_on_success: bool
+    suites: tuple[str, ...] = ()
+    compat: bool = False
 
 
 class Matrix(datafile.Value, tag_field="schema", tag="cairn.matrix/1"):
@@ -151,7 +155,7 @@ def _leg(
     at_home: bool,
 ) -> Leg:
     line, family, python, platform = names
-    here = config.families[family][platform]
+    here, event = config.families[family][platform], config.triggers.get(trigger, matrix_toml.Trigger())
     return Leg(
         id=_UNSAFE.sub("-", f"{line}-{family}-py{python}-{platform}"),
         name=f"{line} {family} Python {python} {platform}",
@@ -169,6 +173,8 @@ def _leg(
         expect_failure=here.expect_failure,
         bypass_tests=here.bypass_tests,
         push_on_success=here.push_on_success,
+        suites=event.suites,
+        compat=event.compat,
     )
 
 

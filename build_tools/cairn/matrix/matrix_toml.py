@@ -52,11 +52,16 @@ class Trigger(datafile.Value):
         families: those that are not in an earlier trigger (presubmit, postsubmit, nightly).
         lines: release lines of the stack; its default line where empty.
         pythons: versions of Python, such as `3.12`; the stack's where empty.
+        suites: configurations of the suite.toml beside the stack.toml; a set is promoted only where each has
+            passed, on as many machines as it has shards.
+        compat: measure what the compatibility pages claim too, which must hold likewise.
     """
 
     families: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     pythons: tuple[str, ...] = ()
+    suites: tuple[str, ...] = ()
+    compat: bool = False
 
 
 class FamilyPlatform(datafile.Value):

@@ -217,10 +217,12 @@ class Floor(datafile.Value):
     Attributes:
         tests: fewest that ran.
         device_tests: fewest that passed on a GPU; of no account in a set for the CPU.
+        configs: of suites, the configurations of which each must have passed; any one where empty.
     """
 
     tests: int = 1
     device_tests: int = 1
+    configs: tuple[str, ...] = ()
 
 
 class Gate(datafile.Value):

@@ -90,6 +90,8 @@ def test_a_leg_says_all_that_its_jobs_need(tmp_path: Path) -> None:
         "expect_failure": True,
         "bypass_tests": False,
         "push_on_success": False,
+        "suites": (),
+        "compat": False,
     }
 
 

@@ -121,6 +121,43 @@ def test_each_target_and_each_kind_is_asked_for(tmp_path: Path) -> None:
     assert weigh(made, *on.values(), *suites, **asked).untested == ()
 
 
+def test_each_configuration_of_a_suite_is_asked_for(tmp_path: Path) -> None:
+    made = sealed(tmp_path, **GPU)
+    asked = {"records": {"suite": Floor(configs=("default", "distributed"))}}
+    default = record_of(made, kind="suite", hardware=("gfx942",), config="default")
+    other = msgspec.structs.replace(default, config="distributed")
+    inductor = msgspec.structs.replace(default, config="inductor")
+    found = weigh(made, default, inductor, **asked)
+    assert found.missing[0] == "no suite record of distributed has passed on gfx942"
+    assert "the stack demands no suite record of inductor" in found.missing[1]
+    assert not found.ran
+    assert weigh(made, default, other, **asked).missing == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "overtaken"),
+    [
+        ({}, True),
+        ({"duration_seconds": 30.0}, False),  # a moment of it is not later than what failed
+        ({"config": "inductor"}, False),
+        ({"counts": Counts(passed=3, failed=1)}, False),
+    ],
+)
+def test_a_suite_whose_shards_ran_again_answers_for_all_of_them(
+    tmp_path: Path, changes: Mapping[str, Any], *, overtaken: bool
+) -> None:
+    made, began = sealed(tmp_path, **GPU), at(-10)
+    asked = {"records": {"suite": Floor(configs=("default",))}}
+    of = {"kind": "suite", "config": "default", "started": began}
+    bad = record_of(made, verdict="failed", reason="shard 2 left no result", duration_seconds=60.0, **of)
+    # There is no GPU, so that the second is untested: it ran to its end all the same.
+    again = record_of(made, verdict="untested", **{"duration_seconds": 300.0, **of, **changes})
+    found = weigh(made, bad, again, **asked)
+    assert (found.standing == ()) is overtaken
+    assert found.missing
+    assert found.ran is overtaken or changes == {"duration_seconds": 30.0}
+
+
 def failed(made: WheelSet, minutes: float, **changes: Any) -> TestRecord:
     return record_of(made, started=at(minutes), verdict="failed", reason="1 failed", **changes)
 

@@ -26,7 +26,7 @@ from cairn.sources.checkout.checkout import CheckoutRequest
 from cairn.sources.checkout.describe import Checkout
 from cairn.sources.git import url as git_url
 from cairn.sources.manifest import manifest, restore
-from cairn.sources.manifest.manifest import Manifest
+from cairn.sources.manifest.manifest import Manifest, ProjectSource
 from cairn.stack import Stack
 from cairn.store.folder import LocalStore
 from cairn.store.protocol import Store
@@ -115,10 +115,7 @@ def _checkouts(request: LegBuild, frozen: Manifest) -> tuple[Checkout, ...]:
         source.name: CheckoutRequest(
             project=stack.project(source.name),
             checkout_dir=folders[source.name],
-            # An origin that the stack describes by a tree is made in the cache of each machine.
-            origin=(checkout_stack.materialized(stack.project(source.name)) or "")
-            if git_url.is_local(source.origin)
-            else "",
+            origin=origin_of(stack, source),
         )
         for source in frozen.projects
     }
@@ -129,6 +126,15 @@ def _checkouts(request: LegBuild, frozen: Manifest) -> tuple[Checkout, ...]:
             raise SourceError(f"the checkouts are not what was frozen: {'; '.join(problems)}")
     order = {project.name: place for place, project in enumerate(stack.in_order())}
     return tuple(sorted(made, key=lambda checkout: order[checkout.project.name]))
+
+
+def origin_of(stack: Stack, source: ProjectSource) -> str:
+    """Where this machine checks out what was frozen, if not at the origin that the manifest names."""
+    # An origin that the stack describes by a tree is made in the cache of each machine.
+    made = (
+        checkout_stack.materialized(stack.project(source.name)) if git_url.is_local(source.origin) else None
+    )
+    return made or ""
 
 
 def _job(request: LegBuild, frozen: Manifest, python: Interpreter) -> Job:

@@ -16,9 +16,9 @@ import msgspec
 from cairn import process
 from cairn.build.inputs import overrides
 from cairn.errors import NetworkError, ProcessError, SourceError, StoreError, UsageError
-from cairn.matrix.legs import Leg
+from cairn.matrix.legs import MOST_LEGS, Leg
 from cairn.output import Progress, silent
-from cairn.pipeline.night import github, plan
+from cairn.pipeline.night import github, plan, shards
 from cairn.pipeline.night.plan import NightPlan
 from cairn.release.index import keys
 from cairn.release.index.generation import now
@@ -72,13 +72,15 @@ def freeze(
     """Begin a night, or find the one that is there.
 
     Raises:
-        UsageError: no leg is expected, or one of a different stack or line.
+        UsageError: no leg is expected, or one of a different stack or line, or its tests are not those that
+            the gate asks for.
         SourceError: a checkout has what its origin does not.
     """
     if (there := plan.find(store, request.night)) is not None:
         _refuse_other(there, request)
         return there
     _refuse_legs(request)
+    _refuse_tests(request)
     for channel in (request.staging, request.release):
         keys.checked_index(channel)
     if request.image and not _BY_DIGEST.fullmatch(request.image):
@@ -132,6 +134,23 @@ def _refuse_legs(request: FreezeRequest) -> None:
             f"{other[0].name} is of the line {other[0].line}, and the night of {request.stack.line}",
             tip="a night has one line: cairn matrix --lines LINE",
         )
+
+
+def _refuse_tests(request: FreezeRequest) -> None:
+    """Refuse a night whose tests cannot all run, or of which nothing could be promoted."""
+    shards_of_all = [shard for leg in request.legs for shard in shards.expected(request.stack, leg)]
+    if len(shards_of_all) > MOST_LEGS:
+        raise UsageError(
+            f"the suites have {len(shards_of_all)} shards, and GitHub takes {MOST_LEGS} jobs of a matrix",
+            tip="run it in parts, with --families or --pythons of cairn matrix, or with fewer shards",
+        )
+    for leg in request.legs:
+        made = {"smoke", *(["suite"] if leg.suites else []), *(["compat"] if leg.compat else [])}
+        if lacking := [kind for kind in request.stack.gate.records if kind not in made]:
+            raise UsageError(
+                f"the gate asks for {lacking[0]} records, and no job makes one of {leg.name}",
+                tip=f"name suites, or compat, at the trigger {leg.trigger} in the matrix.toml",
+            )
 
 
 def _manifest(store: Store, request: FreezeRequest, say: Progress) -> Manifest:

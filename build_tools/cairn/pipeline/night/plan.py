@@ -2,7 +2,8 @@
 
 nights/<id>/night.json     what was frozen and what is expected of it; never changes
 nights/<id>/manifest.json  the manifest that every set of the night is of
-nights/<id>/steps/<leg>.<stage>.<run>.<attempt>.json  how a job ended; for people, no reason to promote
+nights/<id>/steps/<leg>.<stage>.<part>.<run>.<attempt>.json  how a job ended; for people, no reason to promote
+nights/<id>/shards/, compat/   what tests found (`shards`, `compat`)
 """
 
 from __future__ import annotations
@@ -120,6 +121,7 @@ class StepNote(datafile.Value, tag_field="schema", tag="cairn.night-step/1"):
         reason: what went wrong, or what was done, in one sentence.
         started, finished: RFC 3339 in UTC.
         log: a URL where the run can be read, or None.
+        part: which of several jobs of the stage, such as the shard `default-1` of a suite.
     """
 
     night: str
@@ -131,6 +133,7 @@ class StepNote(datafile.Value, tag_field="schema", tag="cairn.night-step/1"):
     started: str
     finished: str
     log: str | None = None
+    part: str = ""
 
 
 def targets_of(leg: Leg) -> tuple[str, ...]:
@@ -254,19 +257,30 @@ def manifest_of(store: Store, plan: NightPlan) -> Manifest:
 def note(store: Store, said: StepNote) -> None:
     """Keep how a job ended; of one attempt of a run the first word counts."""
     # A night that goes on does so in a different run, whose attempts begin at 1 again.
-    name = f"{said.leg}.{said.stage}.{github.run_id()}.{said.attempt}"
+    part = f".{said.part}" if said.part else ""
+    name = f"{said.leg}.{said.stage}{part}.{github.run_id()}.{said.attempt}"
     store.write_if(keys.night_key(said.night, f"steps/{name}.json"), datafile.dumps(said).encode(), etag=None)
 
 
-def notes(store: Store, plan: NightPlan) -> dict[tuple[str, Stage], StepNote]:
-    """The last word on each stage of each leg."""
-    found: dict[tuple[str, Stage], StepNote] = {}
+def notes_of_parts(store: Store, plan: NightPlan) -> dict[tuple[str, Stage, str], StepNote]:
+    """The last word on each part of each stage of each leg."""
+    last: dict[tuple[str, Stage, str], StepNote] = {}
     for listed in store.list(keys.night_key(plan.night, "steps/")):
         with contextlib.suppress(UsageError, MissingKeyError):
             said = datafile.loads(store.read(listed.key).data, StepNote, name=listed.key)
-            there = found.get((said.leg, said.stage))
+            there = last.get((said.leg, said.stage, said.part))
             if there is None or (said.finished, said.attempt) >= (there.finished, there.attempt):
-                found[said.leg, said.stage] = said
+                last[said.leg, said.stage, said.part] = said
+    return last
+
+
+def notes(store: Store, plan: NightPlan) -> dict[tuple[str, Stage], StepNote]:
+    """The last word on each stage of each leg; of parts that ended in several ways, that of a bad one."""
+    last = notes_of_parts(store, plan)
+    found: dict[tuple[str, Stage], StepNote] = {}
+    # The good ones first, by time, so that the last bad one stays.
+    for said in sorted(last.values(), key=lambda one: (not one.good, one.finished, one.attempt)):
+        found[said.leg, said.stage] = said
     return found
 
 

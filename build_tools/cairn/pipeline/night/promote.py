@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from cairn.errors import CairnError, GateError
 from cairn.output import Progress, silent
-from cairn.pipeline.night import github, plan, standing
+from cairn.pipeline.night import github, plan, shards, standing
 from cairn.pipeline.night.plan import NightPlan, NightRun, StepNote
 from cairn.pipeline.night.standing import Standing
 from cairn.release import promote
@@ -118,7 +118,7 @@ def _one(run: NightRun, before: Standing) -> LegPromotion:
         done = promote.promote(
             run.store,
             before.set_id,
-            stack=run.stack,
+            stack=shards.demanding(run.stack, before.leg),
             source=plan.index_of(before.leg, run.plan.staging),
             target=plan.index_of(before.leg, run.plan.release),
             bypass=before.bypass,

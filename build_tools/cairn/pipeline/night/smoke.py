@@ -10,7 +10,7 @@ from cairn import datafile, interpreters
 from cairn.errors import PrerequisiteError, StoreError, TestsFailedError
 from cairn.matrix.legs import Leg
 from cairn.output import console
-from cairn.pipeline.night import plan
+from cairn.pipeline.night import compat, plan
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.index import keys
@@ -46,6 +46,8 @@ class LegTest:
 def smoke_leg(request: LegTest) -> TestRecord:
     """Install a leg's staged set from an index that has nothing else, test it, and keep the record.
 
+    Where the matrix says so, it is measured there too what the compatibility pages claim.
+
     The set is the store's own: no file of an earlier job is read.
 
     Raises:
@@ -56,23 +58,18 @@ def smoke_leg(request: LegTest) -> TestRecord:
     """
     run, leg = request.run, request.leg
     store, stack = run.store, run.stack
-    staged = plan.set_of(run.index(leg, run.plan.staging), run.plan, leg)
-    if staged is None:
-        raise StoreError(f"no set of {leg.name} is staged", tip="see its build: cairn ci night report")
-    devices = stack.sdk is None or stack.sdk.devices
-    if devices and plan.targets_of(leg) != (CPU,):
-        # Gigabytes would be installed before a record of the wrong machine came out as invalid.
-        _refuse_other_hardware(leg, request.gpus)
+    set_id = staged_set(run, leg)
+    refuse_other_hardware(run, leg, request.gpus)
     with server.serving(store) as serving, console.current().stage(f"smoke tests of {leg.name}") as stage:
         result = smoke.run_smoke(
             smoke.SmokeRequest(
-                wheel_set=read_set(store, staged.set_id),
+                wheel_set=read_set(store, set_id),
                 work_dir=request.work_dir,
-                index_url=keys.set_url(serving.url, staged.set_id),
+                index_url=keys.set_url(serving.url, set_id),
                 python=interpreters.find(leg.python).path,
                 timeout=request.timeout,
                 extra_wheels=stack.extra_wheels,
-                devices=devices,
+                devices=stack.sdk is None or stack.sdk.devices,
                 smoke_tests=tuple(Path(folder) for folder in stack.smoke_tests),
                 imports={p.distribution: p.smoke_imports for p in stack.projects},
                 gpus=request.gpus,
@@ -82,10 +79,35 @@ def smoke_leg(request: LegTest) -> TestRecord:
     data = datafile.dumps(result.record).encode()
     records.add(store, data, name=f"the record of {leg.name}", signer=request.signer)
     smoke.require_passed(result)
+    if leg.compat:
+        compat.measure_leg(run, leg, result, request.work_dir / "compat", request.signer)
     return result.record
 
 
-def _refuse_other_hardware(leg: Leg, nodes: Path) -> None:
+def staged_set(run: NightRun, leg: Leg) -> str:
+    """The id of a leg's staged set.
+
+    Raises:
+        StoreError: there is none.
+    """
+    staged = plan.set_of(run.index(leg, run.plan.staging), run.plan, leg)
+    if staged is None:
+        raise StoreError(f"no set of {leg.name} is staged", tip="see its build: cairn ci night report")
+    return staged.set_id
+
+
+def refuse_other_hardware(run: NightRun, leg: Leg, nodes: Path) -> None:
+    """Refuse a machine that has not the GPUs of a leg, where its ROCm SDK reaches any.
+
+    Gigabytes would be installed before a record of the wrong machine came out as invalid.
+
+    Raises:
+        PrerequisiteError: the machine has no GPU that programs may use.
+        TestsFailedError: it has others.
+    """
+    sdk = run.stack.sdk
+    if plan.targets_of(leg) == (CPU,) or not (sdk is None or sdk.devices):
+        return
     there = gpus.seen(nodes)
     hardware = gpus.visible(there, os.environ.get("ROCR_VISIBLE_DEVICES"))
     if not hardware:

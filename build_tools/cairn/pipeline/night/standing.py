@@ -11,7 +11,7 @@ from typing import Literal
 
 from cairn.errors import StoreError
 from cairn.matrix.legs import Leg
-from cairn.pipeline.night import plan
+from cairn.pipeline.night import plan, shards
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.gate import gate
@@ -79,7 +79,7 @@ def _case(run: NightRun, leg: Leg, staged: IndexSet) -> Case:
         source=run.index(leg, run.plan.staging).load(),
         target=run.index(leg, run.plan.release).load(),
         wheel_set=read_set(run.store, staged.set_id),
-        stack=run.stack,
+        stack=shards.demanding(run.stack, leg),
         kept=records.read(run.store, staged.set_id, trust=run.trust),
     )
 

@@ -102,23 +102,55 @@ class Evidence:
     ineffective: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Demanded:
+    """What each target must have a passed record of.
+
+    Attributes:
+        kind: of record.
+        config: of a suite; any where empty.
+    """
+
+    kind: RecordKind
+    config: str = ""
+
+    @classmethod
+    def of(cls, record: TestRecord) -> _Demanded:
+        """What a record is of."""
+        return cls(kind=record.kind, config=record.config)
+
+    def is_met_by(self, record: TestRecord) -> bool:
+        """Whether a record is of this, however it ended."""
+        return record.kind == self.kind and self.config in ("", record.config)
+
+    def __str__(self) -> str:
+        return f"{self.kind} record of {self.config}" if self.config else f"{self.kind} record"
+
+
+def _demanded(asked: Asked) -> tuple[_Demanded, ...]:
+    return tuple(
+        _Demanded(kind=kind, config=config)
+        for kind, floor in asked.records.items()
+        for config in floor.configs or ("",)
+    )
+
+
 def weigh(asked: Asked, kept: Kept) -> Evidence:
     """What the records of a set, with the answers to them, come to."""
     objections = {item.digest: objection(asked, item) for item in kept.records}
     good = [item.record for item in kept.records if objections[item.digest] is None]
-    standing, answered = _against(asked, kept, good)
-    by_kind = {kind: [record for record in good if record.kind == kind] for kind in asked.records}
-    untested = {kind: _untested(asked, passed) for kind, passed in by_kind.items()}
+    ran = [item.record for item in kept.records if not any(_objections(asked, item, on_host=True))]
+    standing, answered = _against(asked, kept, good, ran)
+    by_demand = {one: [record for record in good if one.is_met_by(record)] for one in _demanded(asked)}
+    untested = {one: _untested(asked, passed) for one, passed in by_demand.items()}
     left = in_order(target for targets in untested.values() for target in targets)
     ineffective = {
-        item.digest: objections[item.digest] or f"the stack demands no {item.record.kind} record"
+        item.digest: objections[item.digest] or f"the stack demands no {_Demanded.of(item.record)}"
         for item in kept.records
         if item.record.verdict != "failed"
-        and (objections[item.digest] or item.record.kind not in asked.records)
+        and (objections[item.digest] or not any(one.is_met_by(item.record) for one in by_demand))
     }
-    missing = [
-        f"no {kind} record has passed on {', '.join(names)}" for kind, names in untested.items() if names
-    ]
+    missing = [f"no {one} has passed on {', '.join(names)}" for one, names in untested.items() if names]
     if missing and not kept.records:
         missing = ["there is no test record"]
     if missing:
@@ -126,12 +158,11 @@ def weigh(asked: Asked, kept: Kept) -> Evidence:
         missing += [f"{kinds[digest]} record {digest[:_SHORT]}: {why}" for digest, why in ineffective.items()]
     passed = (
         f"{record.kind} passed on {', '.join(dict.fromkeys(record.hardware)) or 'a CPU'}"
-        for passed in by_kind.values()
+        for passed in by_demand.values()
         for record in passed
     )
-    ran = {item.record.kind for item in kept.records if not any(_objections(asked, item, on_host=True))}
     return Evidence(
-        ran=ran.issuperset(asked.records),
+        ran=all(any(one.is_met_by(record) for record in ran) for one in by_demand),
         # A record may hold any text, and these sentences come to pages and terminals.
         standing=tuple(map(visible, standing)),
         missing=tuple(map(visible, missing)),
@@ -142,7 +173,9 @@ def weigh(asked: Asked, kept: Kept) -> Evidence:
     )
 
 
-def _against(asked: Asked, kept: Kept, good: list[TestRecord]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _against(
+    asked: Asked, kept: Kept, good: list[TestRecord], ran: list[TestRecord]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What stands against a set, and what would but for somebody's word."""
     answers = {said.record: said for _, said in kept.answers if said.set_id == asked.wheel_set.id}
     problems = dict(kept.unusable)
@@ -151,7 +184,8 @@ def _against(asked: Asked, kept: Kept, good: list[TestRecord]) -> tuple[tuple[st
         if (
             record.verdict == "failed"
             and record.set_id == asked.wheel_set.id
-            and not _overtaken(record, good)
+            # What failed without a GPU is answered by what passes without one.
+            and not _overtaken(record, good if record.hardware else [*good, *ran])
         ):
             problems[item.digest] = f"{record.kind} record {item.digest[:_SHORT]}: failed: {record.reason}"
     there = {item.digest for item in kept.records} | problems.keys()
@@ -171,10 +205,14 @@ def _against(asked: Asked, kept: Kept, good: list[TestRecord]) -> tuple[tuple[st
 
 
 def _overtaken(failed: TestRecord, good: list[TestRecord]) -> bool:
-    """Whether a later record of the same kind has passed on the same hardware."""
+    """Whether a later record of the same kind has passed on the same hardware.
+
+    Of a suite some of whose shards ran again, the later record is of the others too, and so may have begun
+    when the failed one did.
+    """
     return any(
-        later.kind == failed.kind
-        and later.began > failed.began
+        (later.kind, later.config) == (failed.kind, failed.config)
+        and (later.began, later.ended) > (failed.began, failed.ended)
         and all(gpus.covers(later.hardware, target) for target in failed.hardware)
         for later in good
     )
@@ -200,7 +238,8 @@ def _objections(asked: Asked, item: KeptRecord, *, on_host: bool = False) -> Ite
         yield item.doubt
     if problem := kept_records.disagreement(record, wheel_set):
         yield problem
-    if record.verdict != "passed":
+    # What passed on a host, and is untested for that, did run there.
+    if record.verdict != "passed" and not (on_host and _passed_on_host(record)):
         yield f"{record.verdict}: {record.reason}" if record.reason else record.verdict
     if (record.family, record.targets) != (wheel_set.family, wheel_set.targets):
         yield f"it is of {record.family} ({', '.join(record.targets)}), not of {wheel_set.family}"
@@ -213,6 +252,11 @@ def _objections(asked: Asked, item: KeptRecord, *, on_host: bool = False) -> Ite
     if not asked.for_cpu and (record.hardware or not on_host):
         yield from _hardware_objections(wheel_set, record, on_host=on_host)
     yield from _floor_objections(asked, record, on_host=on_host)
+
+
+def _passed_on_host(record: TestRecord) -> bool:
+    counts = record.counts
+    return record.verdict == "untested" and counts.passed > 0 and not counts.failed + counts.errors
 
 
 def _time_objections(asked: Asked, record: TestRecord) -> Iterator[str]:

@@ -9,7 +9,8 @@
     sets/<set id>/answers/<digest>.json                  what was said to failed records
     sets/<set id>/judgements/<digest>.json               what a gate found
     sets/<set id>/locks/…                                constraints.txt and pylock.toml
-    nights/<id>/…                                        what a night is to make, and how its jobs ended
+    nights/<id>/…                                        what a night is to make, how its jobs ended, and
+                                                         what the shards of its suites and its reports found
     <index>/state.json                                   the pointer: which generation counts
     <index>/generations/<number>-<digest>.json           a whole state of the index, by digests
     <index>/parts/<digest>.json                          a project or a set of a generation
@@ -52,11 +53,13 @@ _DIGEST = "[0-9a-f]{64}"
 _PAGES = r"simple(/[a-z0-9-]+)?(/index\.(html|json))?"
 _LOCKS = r"locks/[A-Za-z0-9_.+-]+\.(txt|toml)"
 _STATUS = r"status/[A-Za-z0-9_.+-]+\.json"
+_NAME = "[A-Za-z0-9][A-Za-z0-9_.-]*"
 _EVIDENCE = "(records|answers|judgements)"
 _KINDS = {
     "file": rf"files/[0-9a-f]{{2}}/{_DIGEST}/[^/]+",
     "set": rf"sets/{_DIGEST}/((set|manifest)\.json|{_LOCKS}|{_EVIDENCE}/{_DIGEST}(\.dsse)?\.json)",
-    "night": r"nights/[A-Za-z0-9][A-Za-z0-9_.-]*/(night|manifest|steps/[A-Za-z0-9][A-Za-z0-9_.-]*)\.json",
+    "night": rf"nights/{_NAME}/((night|manifest|(steps|compat)/{_NAME})\.json"
+    rf"|shards/{_NAME}/{_NAME}/(shard\.json|outcomes\.jsonl))",
     "set page": rf"sets/{_DIGEST}/{_PAGES}",
     "pointer": r"INDEX/state\.json",
     "generation": rf"INDEX/generations/[0-9]{{8}}-{_DIGEST}\.json",

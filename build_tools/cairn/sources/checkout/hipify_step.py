@@ -281,6 +281,18 @@ def commit_part(
     return new
 
 
+def hipified_commit(repository: Repository, commit: str, tree: str) -> str:
+    """The commit that `commit_part` makes on a commit where hipify leaves that tree, without hipifying."""
+    old_tree, date = (
+        repository.run("log", "-1", "--format=%T %cd", "--date=raw", commit).strip().split(" ", 1)
+    )
+    if tree == old_tree:
+        return commit
+    who = f"Cairn <{command.EMAIL}> {date}"
+    text = f"tree {tree}\nparent {commit}\nauthor {who}\ncommitter {who}\n\n{HIPIFY_SUBJECT}\n"
+    return repository.run("hash-object", "-t", "commit", "--stdin", stdin=text.encode()).strip()
+
+
 def _is_head_hipifys(repository: Repository) -> bool:
     """Whether HEAD is a commit that `commit_part` made, as it made it."""
     said = repository.run("log", "-1", "--format=%ae %ce %s", "HEAD").strip()

@@ -40,12 +40,16 @@ class Config(datafile.Value):
         about: what it is for.
         shards: how many machines share it unless somebody says otherwise.
         gpus: whether its tests see one GPU of the machine, or all.
+        floor: fewest tests that must run, all shards together, where the nightly runs it.
+        device_floor: fewest that must have passed on a GPU, likewise.
     """
 
     groups: tuple[Group, ...]
     about: str = ""
     shards: int = 1
     gpus: Gpus = "one"
+    floor: int = 1
+    device_floor: int = 1
 
 
 class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):

@@ -14,6 +14,7 @@ from cairn.errors import UsageError
 if TYPE_CHECKING:
     from cairn.matrix.legs import Leg
     from cairn.pipeline.night.plan import NightPlan, NightRun, Stage, StepNote
+    from cairn.pipeline.night.shards import Shard
 
 
 def add_night(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +93,15 @@ def attested_run(options: argparse.Namespace) -> Iterator[NightRun]:
         yield replace(run_of(options), attester=attester)
 
 
-def note(night: NightPlan, leg: Leg, stage: Stage, started: str, error: Exception | None = None) -> StepNote:
+def note(
+    night: NightPlan,
+    leg: Leg,
+    stage: Stage,
+    started: str,
+    error: Exception | None = None,
+    *,
+    part: str = "",
+) -> StepNote:
     """How a job of a leg ended."""
     from cairn.pipeline.night import github
     from cairn.pipeline.night.plan import StepNote
@@ -108,6 +117,7 @@ def note(night: NightPlan, leg: Leg, stage: Stage, started: str, error: Exceptio
         started=started,
         finished=now(),
         log=github.run_url(),
+        part=part,
     )
 
 
@@ -119,3 +129,25 @@ def outputs(name: str, legs: Sequence[Leg]) -> dict[str, str]:
 
     include = [datafile.to_plain(leg) for leg in legs]
     return {name: json.dumps({"include": include}, separators=(",", ":")), f"{name}_count": str(len(legs))}
+
+
+def shard_outputs(wanted: Sequence[Shard]) -> dict[str, str]:
+    """The outputs of a step that hand shards to a matrix: `suite` and `suite_count`."""
+    import json
+
+    include = [
+        {
+            "id": shard.leg.id,
+            "name": shard.name,
+            "python": shard.leg.python,
+            "config": shard.config,
+            "shard": shard.number,
+            "num_shards": shard.count,
+            "runs_on": shard.runs_on,
+        }
+        for shard in wanted
+    ]
+    return {
+        "suite": json.dumps({"include": include}, separators=(",", ":")),
+        "suite_count": str(len(include)),
+    }

@@ -30,7 +30,8 @@ def _add_stage(commands: Subparsers) -> None:
         about="publish what the legs of a night have built into staging",
         more="A set that is not what the night expects is refused; one leg does not hold up the others. "
         "Outputs of the step: `test` (the legs that a runner is to test, for a matrix), `test_count`, "
-        "`staged_count`.",
+        "`suite` (the shards of their suites that are yet to run, for a matrix), `suite_count`, "
+        "`merge_count` (how many suites are to be judged), `staged_count`.",
         example="cairn ci night stage --night latest --stack external-builds/sample --store ./store "
         "--artifacts artifacts",
     )
@@ -54,7 +55,8 @@ def _add_test(commands: Subparsers) -> None:
         "test",
         _test,
         about="smoke-test the staged set of one leg on this machine, and keep the record in the store",
-        more="A machine whose GPUs are not those of the leg is refused before anything is installed.",
+        more="A machine whose GPUs are not those of the leg is refused before anything is installed. Where "
+        "`compat` is set in the matrix.toml, what the compatibility pages claim is measured too.",
         example="cairn ci night test --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 "
         "--stack external-builds/sample --store ./store",
     )
@@ -91,7 +93,7 @@ def _add_promote(commands: Subparsers) -> None:
 
 
 def _stage(options: argparse.Namespace) -> int:
-    from cairn.pipeline.night import github, standing
+    from cairn.pipeline.night import github, shards, standing
     from cairn.pipeline.night.stage import stage_night
 
     with (
@@ -101,8 +103,17 @@ def _stage(options: argparse.Namespace) -> int:
         done = stage_night(run, options.artifacts, say=stage.update)
     stood = [standing.look(run, leg) for leg in run.plan.legs]
     wanted = [one.leg for one in stood if one.state in ("untested", "failed") and one.leg.test_runs_on]
+    to_run = [shard for leg in wanted for shard in shards.wanted(run, leg)]
+    suites = {(shard.leg.id, shard.config) for leg in wanted for shard in shards.expected(run.stack, leg)}
     staged = sum(one.set_id is not None for one in stood)
-    github.write_outputs({**common.outputs("test", wanted), "staged_count": str(staged)})
+    github.write_outputs(
+        {
+            **common.outputs("test", wanted),
+            **common.shard_outputs(to_run),
+            "merge_count": str(len(suites)),
+            "staged_count": str(staged),
+        }
+    )
     screen = console.current()
     if options.json:
         screen.json(

@@ -1,0 +1,90 @@
+"""What the compatibility pages claim of a leg's wheels, measured where its smoke tests have installed them.
+
+nights/<id>/compat/<leg>.<run>.<attempt>.json is the report. What was broken already in the last night of the
+leg that was promoted is known, and fails nothing; anything else that a page claims and is not there does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cairn import datafile, venv
+from cairn.errors import TestsFailedError
+from cairn.matrix.legs import Leg
+from cairn.output import console
+from cairn.pipeline.night import github, plan
+from cairn.pipeline.night.plan import NightRun
+from cairn.release import records
+from cairn.release.index import keys, write
+from cairn.release.provenance.signing_key import Signer
+from cairn.testing.compat import evidence, measure, report, rows
+from cairn.testing.compat import write as write_report
+from cairn.testing.compat.report import CompatReport
+from cairn.testing.record import TestRecord
+from cairn.testing.smoke import SmokeResult
+
+
+def measure_leg(
+    run: NightRun, leg: Leg, installed: SmokeResult, work_dir: Path, signer: Signer | None
+) -> None:
+    """Measure every row, and keep the report and its record.
+
+    Args:
+        run: the night.
+        leg: one of its legs.
+        installed: what its smoke tests have left.
+        work_dir: receives the report.
+        signer: signs the record.
+
+    Raises:
+        TestsFailedError: what a page claims is not there.
+    """
+    with console.current().stage(f"measure what the pages claim of {leg.name}") as stage:
+        found = measure.measure(
+            measure.CompatRequest(
+                # Not resolved: what makes an environment's interpreter one is where it is called from.
+                python=venv.describe(installed.environment).python.absolute(),
+                tables=rows.load(),
+                work_dir=work_dir,
+                set_id=installed.record.set_id,
+            ),
+            on_line=stage.update,
+        )
+    write_report.write(work_dir, found, baseline=baseline(run, leg))
+    record = evidence.write_record(work_dir, found, installed.record)
+    name = f"compat/{leg.id}.{github.run_id()}.{github.attempt()}.json"
+    write.create(run.store, keys.night_key(run.plan.night, name), (work_dir / report.FILE).read_bytes())
+    data = (work_dir / evidence.RECORD).read_bytes()
+    records.add(run.store, data, name=f"the compatibility record of {leg.name}", signer=signer)
+    _require_passed(record, leg, work_dir)
+
+
+def _require_passed(record: TestRecord, leg: Leg, work_dir: Path) -> None:
+    if record.verdict == "passed" or (record.verdict == "untested" and leg.bypass_tests):
+        return
+    raise TestsFailedError(
+        f"what the pages claim of {leg.name} is {record.verdict}: {record.reason}", tip=f"read {work_dir}"
+    )
+
+
+def baseline(run: NightRun, leg: Leg) -> CompatReport | None:
+    """The report of the last night before this one whose set of the leg users can install, if it has one.
+
+    Not simply that of the night before: what broke there would be known after one night, and let through.
+    """
+    same = [
+        one
+        for one in plan.every(run.store)
+        if (one.stack, one.line, one.release) == (run.plan.stack, run.plan.line, run.plan.release)
+        and one.frozen < run.plan.frozen
+        and any(other.id == leg.id for other in one.legs)
+    ]
+    index = run.index(leg, run.plan.release)
+    for night in sorted(same, key=lambda one: one.frozen, reverse=True):
+        promoted = plan.set_of(index, night, leg)
+        listed = list(run.store.list(keys.night_key(night.night, f"compat/{leg.id}.")))
+        if promoted is None or promoted.yanked is not None or not listed:
+            continue
+        newest = max(listed, key=lambda one: one.modified).key
+        return datafile.loads(run.store.read(newest).data, CompatReport, name=f"{run.store.url}/{newest}")
+    return None

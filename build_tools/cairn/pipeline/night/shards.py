@@ -1,0 +1,205 @@
+"""The shards of a night's suites: which there must be, and what those that ran have left in the store.
+
+nights/<id>/shards/<leg>.<config>/<shard>.<run>.<attempt>/shard.json, and outcomes.jsonl beside it
+
+They lie in the store and not among the artifacts of a run: any job may upload anything under any name, and a
+night goes on in other runs, which do not see the artifacts of the first.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from cairn import datafile, files
+from cairn.errors import UsageError
+from cairn.matrix.legs import Leg
+from cairn.pipeline.night import github, plan
+from cairn.pipeline.night.plan import NightPlan, NightRun
+from cairn.release.index import keys, write
+from cairn.stack import Floor, Stack
+from cairn.store.protocol import Store
+from cairn.testing.suite import outcomes, shard_result, suite_toml
+from cairn.testing.suite.shard_result import ShardResult
+from cairn.testing.suite.suite_toml import Config, Suite
+
+_CONFIG = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shard:
+    """What one job runs of the suites of a leg.
+
+    Attributes:
+        leg: whose set is tested.
+        config: the configuration of the suite.
+        number: which shard, from 1.
+        count: of how many.
+        runs_on: the labels of the runner.
+    """
+
+    leg: Leg
+    config: str
+    number: int
+    count: int
+    runs_on: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return f"{self.leg.name}, {self.config} {self.number}/{self.count}"
+
+    @property
+    def part(self) -> str:
+        """What notes call it, among all that is tested of a leg."""
+        return f"{self.config}-{self.number}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptShard:
+    """What a shard has left in the store.
+
+    Attributes:
+        prefix: of its keys.
+        result: what it says.
+    """
+
+    prefix: str
+    result: ShardResult
+
+    @property
+    def ended(self) -> datetime:
+        """When it was over."""
+        return datetime.fromisoformat(self.result.started) + timedelta(seconds=self.result.duration_seconds)
+
+    @property
+    def run(self) -> tuple[object, ...]:
+        """What the shards of one run agree in (`cairn.testing.suite.merge`)."""
+        said = self.result
+        return said.plan, said.family, said.targets, said.wheels, said.sources, said.pytest_args
+
+
+def suite_of(stack: Stack) -> Suite:
+    """The suite of a stack, beside its stack.toml.
+
+    Raises:
+        UsageError: there is none, or it is wrong.
+    """
+    return suite_toml.load(Path(stack.folder))
+
+
+def config_of(stack: Stack, name: str) -> Config:
+    """A configuration of a stack's suite.
+
+    Raises:
+        UsageError: there is none of that name, or no key can have it.
+    """
+    if not _CONFIG.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot name a configuration of a night", tip="use letters, digits and dashes"
+        )
+    return suite_of(stack).config(name)
+
+
+def expected(stack: Stack, leg: Leg) -> tuple[Shard, ...]:
+    """The shards that a leg must have run; none where no runner has the GPUs for them.
+
+    Raises:
+        UsageError: the stack has no such suite.
+    """
+    found = []
+    for name in leg.suites:
+        config = config_of(stack, name)
+        labels = leg.multi_gpu_runs_on if config.gpus == "all" else leg.test_runs_on
+        found += [
+            Shard(leg=leg, config=name, number=number, count=config.shards, runs_on=labels)
+            for number in range(1, config.shards + 1)
+            if labels
+        ]
+    return tuple(found)
+
+
+def demanding(stack: Stack, leg: Leg) -> Stack:
+    """The stack, whose gate asks besides for a record of all that the night tests of a leg."""
+    configs = tuple(dict.fromkeys(shard.config for shard in expected(stack, leg)))
+    records = dict(stack.gate.records)
+    if configs:
+        floor = records.get("suite", Floor())
+        both = tuple(dict.fromkeys((*floor.configs, *configs)))
+        records["suite"] = msgspec.structs.replace(floor, configs=both)
+    if leg.compat and leg.test_runs_on:
+        records.setdefault("compat", Floor())
+    return msgspec.structs.replace(stack, gate=msgspec.structs.replace(stack.gate, records=records))
+
+
+def keep(store: Store, night: NightPlan, shard: Shard, folder: Path) -> None:
+    """Keep the results that a shard has left in a folder.
+
+    Raises:
+        UsageError: it has left none.
+    """
+    shard_result.read(folder)
+    prefix = f"{_prefix(night, shard.leg, shard.config)}{shard.number}.{github.run_id()}.{github.attempt()}/"
+    # The result last: what has one is whole.
+    for name in (outcomes.FILE, shard_result.FILE):
+        write.create(store, prefix + name, (folder / name).read_bytes())
+
+
+def kept(store: Store, night: NightPlan, shard: Shard, *, set_id: str) -> dict[int, KeptShard]:
+    """The last results of each shard of one configuration, by number.
+
+    Only what is of this set counts and, where the plan, the wheels or the sources have changed between two
+    attempts, what is of the last of these.
+
+    Args:
+        store: where they lie.
+        night: the night.
+        shard: any shard of the configuration.
+        set_id: the set.
+    """
+    found = []
+    for listed in store.list(_prefix(night, shard.leg, shard.config)):
+        if not listed.key.endswith(f"/{shard_result.FILE}"):
+            continue
+        said = datafile.loads(store.read(listed.key).data, ShardResult, name=f"{store.url}/{listed.key}")
+        if (said.set_id, said.config, said.shards) == (set_id, shard.config, shard.count):
+            found.append(KeptShard(prefix=listed.key.removesuffix(shard_result.FILE), result=said))
+    found.sort(key=lambda one: one.ended)
+    return {one.result.shard: one for one in found if one.run == found[-1].run}
+
+
+def fetch(store: Store, one: KeptShard, folder: Path) -> Path:
+    """Bring the results of a shard into a folder, as the shard had written them there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (outcomes.FILE, shard_result.FILE):
+        files.write_bytes(folder / name, store.read(one.prefix + name).data)
+    return folder
+
+
+def wanted(run: NightRun, leg: Leg) -> tuple[Shard, ...]:
+    """The shards of a leg's staged set that have not run yet, or in which something went wrong."""
+    staged = plan.set_of(run.index(leg, run.plan.staging), run.plan, leg)
+    if staged is None:
+        return ()
+    return tuple(
+        shard
+        for shard in expected(run.stack, leg)
+        if not _is_good(run.store, kept(run.store, run.plan, shard, set_id=staged.set_id).get(shard.number))
+    )
+
+
+def _is_good(store: Store, one: KeptShard | None) -> bool:
+    if one is None or one.result.problems:
+        return False
+    with tempfile.TemporaryDirectory(prefix="cairn-shard-") as folder:
+        _, tests = shard_result.read(fetch(store, one, Path(folder)))
+    return not any(test.failed for test in tests)
+
+
+def _prefix(night: NightPlan, leg: Leg, config: str) -> str:
+    return keys.night_key(night.night, f"shards/{leg.id}.{config}/")

@@ -1,0 +1,109 @@
+"""The shards of a night on a real wheel, from its repository to the record that lets its set through."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn import interpreters
+from cairn.pipeline.night import merge, plan, shards, standing
+from cairn.pipeline.night import stage as staging
+from cairn.pipeline.night.plan import NightRun
+from cairn.pipeline.night.suite import ShardTest, run_shard
+from cairn.release import records
+from cairn.release.publish import mirror
+from cairn.sources.manifest.manifest import ProjectSource
+from cairn.stack import Origin, Sdk
+from cairn.store.memory import MemoryStore
+from cairn.wheels import wheelset
+from helpers.gate import data_of, record_of, stack_of
+from helpers.night import FROZEN, SUITE, leg_of, plan_of, staged
+from helpers.release import make_set
+from helpers.sources import git
+from helpers.testing import write_wheel
+
+PYTHON = interpreters.own()
+TESTS = {
+    "test_one.py": "import torch\n\ndef test_answer():\n    assert torch.answer() == 42\n",
+    "test_two.py": "import pytest, torch\n\n@pytest.mark.parametrize('n', [1, 2])\n"
+    "def test_it_is_installed(n):\n    assert 'site-packages' in torch.__file__\n",
+}
+
+
+def upstream(folder: Path) -> str:
+    """A repository with a small torch and its tests; its commit."""
+    (folder / "test").mkdir(parents=True)
+    for name, text in TESTS.items():
+        (folder / "test" / name).write_text(text)
+    (folder / "version.txt").write_text("2.9.0\n")
+    git(folder, "init", "--quiet", "--initial-branch=main")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "--message", "a suite")
+    return git(folder, "rev-parse", "HEAD").strip()
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightRun:
+    """A night whose only set is staged: a torch that says which commit it was built from."""
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
+    commit = upstream(tmp_path / "upstream")
+    leg = leg_of(
+        "gfx94X-dcgpu",
+        suites=("default",),
+        bypass_tests=True,
+        python=PYTHON.version,
+        platform=PYTHON.platform,
+    )
+    tree = git(tmp_path / "upstream", "rev-parse", "HEAD^{tree}").strip()
+    source = ProjectSource(
+        name="torch", distribution="torch", origin=(tmp_path / "upstream").as_uri(), hashtag="main",
+        commit=commit, tree=tree, checkout_dir="torch",
+    )  # fmt: skip
+    frozen = msgspec.structs.replace(
+        FROZEN, projects=(source,), pythons=(PYTHON.version,), platform=PYTHON.platform
+    )
+    folder = tmp_path / "artifacts" / staging.artifact_name(leg, 1)
+    folder.mkdir(parents=True)
+    members = {
+        "torch/__init__.py": "def answer():\n    return 42\n",
+        "torch/version.py": f"__version__ = '2.9.0'\ngit_version = '{commit}'\n",
+    }
+    wheel = write_wheel(folder, "torch", "2.9.0", members)
+    made = make_set([wheel], family=leg.family, targets=("gfx942",))
+    made = msgspec.structs.replace(
+        made, manifest_sha256=frozen.digest(), python=PYTHON.version, platform=PYTHON.platform
+    )
+    wheelset.write(folder / "set.json", made)
+    stack = stack_of(made)
+    project = msgspec.structs.replace(stack.projects[0], origin=Origin(url=source.origin))
+    (tmp_path / "stack").mkdir()
+    (tmp_path / "stack" / "suite.toml").write_text(SUITE)
+    stack = msgspec.structs.replace(
+        stack, projects=(project,), folder=str(tmp_path / "stack"), sdk=Sdk(devices=False)
+    )
+    night = msgspec.structs.replace(plan_of(leg), manifest_sha256=frozen.digest())
+    found = NightRun(store=MemoryStore(), plan=night, stack=stack)
+    plan.create(found.store, night, frozen)
+    mirror.mirror(found.store, f"staging/{leg.family}", dists=[wheel])
+    (done,) = staging.stage_night(found, tmp_path / "artifacts")
+    assert done.set_id is not None, done.reason
+    records.add(found.store, data_of(record_of(staged(found, done.set_id))))
+    return found
+
+
+def test_each_shard_runs_the_tests_of_the_frozen_commit_and_both_are_one_record(
+    run: NightRun, tmp_path: Path
+) -> None:
+    (leg,) = run.plan.legs
+    first, second = shards.expected(run.stack, leg)
+    run_shard(ShardTest(run=run, shard=first, work_dir=tmp_path / "first"))
+    assert shards.wanted(run, leg) == (second,)
+    run_shard(ShardTest(run=run, shard=second, work_dir=tmp_path / "second"))
+    (found,) = merge.merge_night(run, tmp_path / "merged")
+    assert found.good, found.reason
+    assert found.merged is not None
+    assert len(found.merged.outcomes) == 3
+    stands = standing.look(run, leg)
+    assert (stands.state, stands.bypass is not None) == ("ready", True), stands.reason

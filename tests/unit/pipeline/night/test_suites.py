@@ -1,0 +1,287 @@
+"""The shards of a night's suites: a record needs all of them, and a promotion needs the record."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cairn import datafile, files
+from cairn.cli.ci.night import options
+from cairn.errors import UsageError
+from cairn.matrix.legs import Leg
+from cairn.pipeline.night import compat, freeze, merge, plan, promote, report, shards, stage, standing
+from cairn.pipeline.night.merge import SuiteMerge
+from cairn.pipeline.night.plan import NightRun, StepNote
+from cairn.pipeline.night.shards import Shard
+from cairn.release import records
+from cairn.release.index.generation import now
+from cairn.stack import Floor, Gate
+from cairn.testing.compat.report import CompatReport, Tested
+from cairn.testing.record import TestedWheel
+from cairn.testing.suite import outcomes, shard_result
+from cairn.testing.suite.outcomes import TestOutcome
+from cairn.testing.suite.shard_result import ModuleCount, ShardResult
+from cairn.testing.suite.suite_toml import load
+from helpers.gate import at, data_of, record_of
+from helpers.night import Build, leg_of, run_of, staged
+from helpers.release import move
+
+LEG = leg_of("gfx94X-dcgpu", suites=("default",))
+ON_GPU = {"hardware": ("gfx942",)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """A night whose only leg is staged, and has passed its smoke tests."""
+
+    run: NightRun
+    set_id: str
+    folder: Path
+
+    @property
+    def leg(self) -> Leg:
+        return self.run.plan.legs[0]
+
+    def leave(self, number: int, *, attempt: int = 1, failed: Sequence[str] = (), **changes: Any) -> None:
+        """Keep what a shard leaves: two tests, of which some failed."""
+        shard = shards.expected(self.run.stack, self.leg)[number - 1]
+        folder = self.folder / f"{number}.{attempt}"
+        folder.mkdir(parents=True)
+        device = "gfx942" if changes.get("hardware", ON_GPU["hardware"]) else ""
+        tests = [
+            TestOutcome(
+                test=f"test_{number}.py::{name}",
+                outcome="failed" if name in failed else "passed",
+                reason="1 != 2" if name in failed else "",
+                device=device,
+            )
+            for name in ("test_a", "test_b")
+        ]
+        outcomes.append(folder / outcomes.FILE, tests)
+        made = staged(self.run, self.set_id)
+        values: dict[str, Any] = {
+            "config": "default", "shard": number, "shards": 2, "plan": "p" * 64, "set_id": self.set_id,
+            "family": made.family, "targets": made.targets,
+            "wheels": tuple(TestedWheel(file_name=f.file_name, sha256=f.sha256) for f in made.files),
+            "sources": "", "problems": (), "excluded": (), "outdated": (), "started": at(attempt - 1),
+            "modules": (ModuleCount(module=f"test_{number}.py", selected=2, whole=2, cut=False),),
+            "duration_seconds": 1.0, "outcomes_sha256": files.sha256_of(folder / outcomes.FILE), **ON_GPU,
+        }  # fmt: skip
+        datafile.write(folder / shard_result.FILE, ShardResult(**(values | changes)))
+        shards.keep(self.run.store, self.run.plan, shard, folder)
+
+    def merge(self) -> SuiteMerge:
+        (found,) = merge.merge_night(self.run, self.folder / "work")
+        return found
+
+    def state(self) -> str:
+        return standing.look(self.run, self.leg).state
+
+    def wanted(self) -> list[str]:
+        return [shard.part for shard in shards.wanted(self.run, self.leg)]
+
+
+def scene_of(leg: Leg, build: Build, tmp_path: Path, **smoke: Any) -> Scene:
+    run = run_of(leg, folder=tmp_path)
+    build(leg)
+    set_id = stage.stage_night(run, tmp_path / "artifacts")[0].set_id
+    assert set_id is not None
+    records.add(run.store, data_of(record_of(staged(run, set_id), **{**ON_GPU, **smoke})))
+    return Scene(run, set_id, tmp_path / "shards")
+
+
+@pytest.fixture
+def scene(build: Build, tmp_path: Path) -> Scene:
+    return scene_of(LEG, build, tmp_path)
+
+
+def test_a_set_that_has_passed_its_smoke_tests_waits_for_its_suite(scene: Scene) -> None:
+    found = standing.look(scene.run, scene.leg)
+    assert (found.state, found.reason) == ("untested", "no suite record of default has passed on gfx942")
+    assert scene.wanted() == ["default-1", "default-2"]
+    assert not promote.promote_night(scene.run).legs[0].promoted
+
+
+def test_two_shards_become_one_record_and_let_the_set_through(scene: Scene) -> None:
+    scene.leave(1)
+    assert scene.wanted() == ["default-2"]
+    scene.leave(2)
+    assert scene.wanted() == []
+    found = scene.merge()
+    assert found.good, found.reason
+    (made,) = [
+        item.record for item in records.read(scene.run.store, scene.set_id).records if item.record.config
+    ]
+    assert (made.kind, made.config, made.verdict, made.counts.device_passed) == (
+        "suite",
+        "default",
+        "passed",
+        4,
+    )
+    assert scene.state() == "ready"
+    # Judged again, it is the same record; what was promoted is not judged any more.
+    scene.merge()
+    assert len(records.read(scene.run.store, scene.set_id).records) == 2
+
+
+def note_of(shard: Shard, reason: str) -> StepNote:
+    return StepNote(
+        night="7", leg=shard.leg.id, stage="test", attempt=1, good=False, reason=reason, started=now(),
+        finished=now(), part=shard.part,
+    )  # fmt: skip
+
+
+def test_a_shard_that_left_nothing_is_a_failure_until_it_has_run(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.leave(1)
+    plan.note(scene.run.store, note_of(shards.expected(scene.run.stack, LEG)[1], "no space left"))
+    found = scene.merge()
+    assert not found.good
+    assert found.reason == "failed: of 2 shards, 2 left no result; default-2: no space left"
+    assert scene.state() == "failed"
+    assert not promote.promote_night(scene.run).legs[0].promoted
+    assert "of 2 shards, 2 left no result" in str(report.of_night(scene.run)[0].reason)
+    monkeypatch.setenv("GITHUB_RUN_ATTEMPT", "2")
+    scene.leave(2, attempt=2)
+    assert scene.merge().good
+    assert scene.state() == "ready"
+
+
+def test_without_any_shard_there_is_no_record(scene: Scene) -> None:
+    found = scene.merge()
+    assert (found.good, found.reason) == (False, "none of its 2 shards left a result")
+    assert len(records.read(scene.run.store, scene.set_id).records) == 1
+    assert scene.state() == "untested"
+
+
+def test_a_test_that_failed_stands_until_its_shard_has_passed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.leave(1, failed=["test_b"])
+    scene.leave(2)
+    assert scene.wanted() == ["default-1"]
+    assert "1 of 4 tests failed" in scene.merge().reason
+    assert scene.state() == "failed"
+    monkeypatch.setenv("GITHUB_RUN_ATTEMPT", "2")
+    scene.leave(1, attempt=2)
+    assert scene.merge().good
+    assert scene.state() == "ready"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"plan": "q" * 64}, {"pytest_args": ("-k", "one")}, {"sources": "of another commit"}]
+)
+def test_shards_of_two_plans_are_not_put_together(
+    scene: Scene, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.leave(1)
+    monkeypatch.setenv("GITHUB_RUN_ATTEMPT", "2")
+    scene.leave(2, attempt=2, **changes)
+    assert scene.wanted() == ["default-1"]
+    assert "of 2 shards, 1 left no result" in scene.merge().reason
+
+
+@pytest.mark.parametrize("changes", [{"set_id": "e" * 64}, {"shards": 3}, {"config": "full"}])
+def test_what_is_of_another_set_or_number_of_shards_does_not_count(
+    scene: Scene, changes: dict[str, Any]
+) -> None:
+    scene.leave(1, **changes)
+    assert scene.wanted() == ["default-1", "default-2"]
+
+
+def test_too_few_tests_are_a_failure(scene: Scene) -> None:
+    for number in (1, 2):
+        module = ModuleCount(module=f"test_{number}.py", selected=2, whole=2, cut=False)
+        scene.leave(number, modules=(module,))
+    config = load(Path(scene.run.stack.folder)).configs["default"]
+    assert config.floor == 3
+    text = (Path(scene.run.stack.folder) / "suite.toml").read_text().replace("floor = 3", "floor = 5")
+    (Path(scene.run.stack.folder) / "suite.toml").write_text(text)
+    assert "4 tests ran, fewer than the floor of 5" in scene.merge().reason
+
+
+def test_the_matrix_lets_a_suite_without_a_gpu_through_but_not_a_part_of_it(
+    build: Build, tmp_path: Path
+) -> None:
+    leg = msgspec.structs.replace(LEG, bypass_tests=True)
+    scene = scene_of(leg, build, tmp_path, hardware=())
+    scene.leave(1, hardware=())
+    assert not scene.merge().good
+    assert scene.state() == "failed"
+    scene.leave(2, hardware=(), duration_seconds=5.0)
+    found = scene.merge()
+    assert found.good, found.reason
+    assert found.reason.startswith("untested: ")
+    stands = standing.look(scene.run, leg)
+    assert stands.state == "ready", stands.reason
+    assert stands.bypass is not None
+
+
+def test_tests_that_need_several_gpus_run_where_there_are_some(tmp_path: Path) -> None:
+    both = ("default", "distributed")
+    alone, several = (
+        leg_of("gfx94X-dcgpu", suites=both),
+        leg_of("gfx94X-dcgpu", suites=both, multi_gpu_runs_on=("8gpu",)),
+    )
+    stack = run_of(alone, folder=tmp_path).stack
+    assert [one.part for one in shards.expected(stack, alone)] == ["default-1", "default-2"]
+    assert shards.expected(stack, several)[-1].runs_on == ("8gpu",)
+    assert shards.demanding(stack, several).gate.records["suite"].configs == both
+    assert shards.demanding(stack, alone).gate.records["suite"].configs == ("default",)
+    assert shards.demanding(stack, leg_of("gfx94X-dcgpu")).gate == stack.gate
+    compat_too = shards.demanding(stack, leg_of("gfx94X-dcgpu", compat=True)).gate
+    assert compat_too.records.keys() == {"smoke", "compat"}
+
+
+def test_a_matrix_of_shards_names_what_a_job_runs(tmp_path: Path) -> None:
+    stack = run_of(LEG, folder=tmp_path).stack
+    told = options.shard_outputs(shards.expected(stack, LEG))
+    assert told["suite_count"] == "2"
+    (first, second) = msgspec.json.decode(told["suite"])["include"]
+    assert (first["config"], first["shard"], second["shard"], second["num_shards"]) == ("default", 1, 2, 2)
+    assert first["runs_on"] == ["linux-gpu"]
+
+
+@pytest.mark.parametrize(
+    ("leg", "gate", "said"),
+    [
+        (leg_of("gfx94X-dcgpu", suites=("defualt",)), Gate(), "no configuration 'defualt'"),
+        (leg_of("gfx94X-dcgpu", suites=("../x",)), Gate(), "cannot name a configuration"),
+        (leg_of("gfx94X-dcgpu"), Gate(records={"suite": Floor()}), "asks for suite records, and no job"),
+        (LEG, Gate(records={"compat": Floor()}), "asks for compat records, and no job"),
+    ],
+)
+def test_a_night_whose_tests_cannot_be_those_of_the_gate_does_not_begin(
+    tmp_path: Path, leg: Leg, gate: Gate, said: str
+) -> None:
+    run = run_of(leg, folder=tmp_path)
+    stack = msgspec.structs.replace(run.stack, gate=gate)
+    request = freeze.FreezeRequest(
+        night="8", stack=stack, legs=(leg,), work_dir=tmp_path / "work", release="release", like="7"
+    )
+    with pytest.raises(UsageError, match=said):
+        freeze.freeze(run.store, request)
+
+
+def test_what_a_page_claims_is_compared_with_the_last_night_that_was_promoted(scene: Scene) -> None:
+    assert compat.baseline(scene.run, scene.leg) is None
+    scene.leave(1)
+    scene.leave(2)
+    scene.merge()
+    tested = Tested(torch="2.9.0", python="3.11", platform="linux")
+    found = CompatReport(tested=tested, tables=(), started=at(0), duration_seconds=1.0)
+    scene.run.store.write(f"nights/7/compat/{LEG.id}.1.1.json", datafile.dumps(found).encode())
+    later = dataclasses.replace(
+        scene.run, plan=msgspec.structs.replace(scene.run.plan, night="8", frozen=at(5))
+    )
+    assert compat.baseline(later, LEG) is None  # nobody can install it yet
+    indexes = {"origin": f"staging/{LEG.family}", "target": f"release/{LEG.family}"}
+    move(scene.run.store, staged(scene.run, scene.set_id), **indexes)
+    assert compat.baseline(later, LEG) == found
+    assert compat.baseline(scene.run, LEG) is None  # itself
