@@ -25,9 +25,12 @@ from cairn.release.index import keys, write
 from cairn.stack import Floor, Stack
 from cairn.store.protocol import Store
 from cairn.testing.suite import outcomes, shard_result, suite_toml
+from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.shard_result import ShardResult
+from cairn.testing.suite.shards.times import Times, from_outcomes
 from cairn.testing.suite.suite_toml import Config, Suite
 
+_NIGHTS = 10  # before this one that are asked for the times of tests
 _CONFIG = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 
 
@@ -162,15 +165,21 @@ def kept(store: Store, night: NightPlan, shard: Shard, *, set_id: str) -> dict[i
         shard: any shard of the configuration.
         set_id: the set.
     """
+    of_this = (set_id, shard.count)
+    found = [one for one in _all(store, night, shard) if (one.result.set_id, one.result.shards) == of_this]
+    return {one.result.shard: one for one in found if one.run == found[-1].run}
+
+
+def _all(store: Store, night: NightPlan, shard: Shard) -> list[KeptShard]:
+    """Everything that the shards of a configuration have left, the last to end last."""
     found = []
     for listed in store.list(_prefix(night, shard.leg, shard.config)):
         if not listed.key.endswith(f"/{shard_result.FILE}"):
             continue
         said = datafile.loads(store.read(listed.key).data, ShardResult, name=f"{store.url}/{listed.key}")
-        if (said.set_id, said.config, said.shards) == (set_id, shard.config, shard.count):
+        if said.config == shard.config:
             found.append(KeptShard(prefix=listed.key.removesuffix(shard_result.FILE), result=said))
-    found.sort(key=lambda one: one.ended)
-    return {one.result.shard: one for one in found if one.run == found[-1].run}
+    return sorted(found, key=lambda one: one.ended)
 
 
 def fetch(store: Store, one: KeptShard, folder: Path) -> Path:
@@ -179,6 +188,34 @@ def fetch(store: Store, one: KeptShard, folder: Path) -> Path:
     for name in (outcomes.FILE, shard_result.FILE):
         files.write_bytes(folder / name, store.read(one.prefix + name).data)
     return folder
+
+
+def times(run: NightRun, shard: Shard) -> Times:
+    """How long the tests of a configuration took in the last night before this one that has all its shards.
+
+    Each shard of a night finds the same times, and so makes the same plan; were a shard of an earlier night
+    to end between two of them, the plans would differ, and those of the earlier plan would run again.
+    """
+    store, own = run.store, run.plan
+    nights = [
+        one
+        for one in plan.every(store)
+        if (one.stack, one.line, one.release) == (own.stack, own.line, own.release)
+        and one.frozen < own.frozen
+    ]
+    for night in sorted(nights, key=lambda one: one.frozen, reverse=True)[:_NIGHTS]:
+        by_set: dict[str | None, dict[int, KeptShard]] = {}
+        for one in _all(store, night, shard):
+            by_set.setdefault(one.result.set_id, {})[one.result.shard] = one
+        whole = [found for found in by_set.values() if len(found) == next(iter(found.values())).result.shards]
+        if not whole:
+            continue
+        tests: list[TestOutcome] = []
+        for _, one in sorted(whole[-1].items()):
+            with tempfile.TemporaryDirectory(prefix="cairn-shard-") as folder:
+                tests += shard_result.read(fetch(store, one, Path(folder)))[1]
+        return from_outcomes(tests)
+    return Times()
 
 
 def wanted(run: NightRun, leg: Leg) -> tuple[Shard, ...]:

@@ -116,6 +116,7 @@ def _suite_request(
         work_dir=request.results,
         shard=shard.number,
         shards=shard.count,
+        times=shards.times(request.run, shard),
         skips=skip_files.read([skips]) if skips.is_dir() else (),
         limits=request.limits,
         # An SDK that reaches no GPU sees none of this machine's.

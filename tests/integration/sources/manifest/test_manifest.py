@@ -13,6 +13,8 @@ import pytest
 
 from cairn.cli import main as program
 from cairn.formats.zip import deflate
+from cairn.sources.checkout import hipify_step
+from cairn.sources.git.repository import root_at
 from helpers import stacks
 from helpers.sources import Upstream, git
 
@@ -81,6 +83,9 @@ def test_it_freezes_every_input(desk: Desk) -> None:
     checkout = desk.sources / "pytorch"
     assert torch["commit"] == git(checkout, "rev-parse", "THEROCK_UPSTREAM_DIFFBASE")
     assert torch["tree"] == git(checkout, "rev-parse", "THEROCK_HIPIFY_DIFFBASE^{tree}")
+    # What a wheel names that is built there is known without hipifying.
+    hipified = hipify_step.hipified_commit(root_at(checkout), torch["commit"], torch["tree"])
+    assert hipified == git(checkout, "rev-parse", "THEROCK_HIPIFY_DIFFBASE")
     assert torch["submodules"][0]["path"] == "third_party/cudakit"
     assert (torch["hashtag"], torch["hipify"], vision["hipify"]) == ("main", "build_amd", "at-build")
     assert (frozen["sdk_version"], frozen["pythons"]) == ("7.10.0", ["3.11", "3.12"])

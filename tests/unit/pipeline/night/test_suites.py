@@ -285,3 +285,14 @@ def test_what_a_page_claims_is_compared_with_the_last_night_that_was_promoted(sc
     move(scene.run.store, staged(scene.run, scene.set_id), **indexes)
     assert compat.baseline(later, LEG) == found
     assert compat.baseline(scene.run, LEG) is None  # itself
+
+
+def test_shards_are_planned_by_the_times_of_the_last_whole_night(scene: Scene) -> None:
+    later = msgspec.structs.replace(scene.run.plan, night="8", frozen=at(5))
+    then = dataclasses.replace(scene.run, plan=later)
+    shard = shards.expected(scene.run.stack, LEG)[0]
+    scene.leave(1)
+    assert shards.times(then, shard).tests == {}
+    scene.leave(2)
+    assert shards.times(then, shard).tests.keys() == {"test_1.py", "test_2.py"}
+    assert shards.times(scene.run, shard).tests == {}  # itself
