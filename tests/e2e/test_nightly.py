@@ -76,8 +76,10 @@ class Nightly:
         kept = [item.record for one in sets for item in records.read(self.store, one.set_id).records]
         return [f"{record.kind} {record.config}".strip() for record in kept]
 
-    def artifacts(self) -> list[str]:
-        return sorted(path.name for path in self.runner.artifacts.iterdir())
+    def artifacts(self, kind: str = "wheels") -> list[str]:
+        """The artifacts of a kind: wheels, smoke, suite or suites."""
+        names = (path.name for path in self.runner.artifacts.iterdir())
+        return sorted(name for name in names if name.startswith(f"{kind}-"))
 
 
 def make(
@@ -229,6 +231,10 @@ def test_a_good_night_of_two_families_and_every_python(fresh: Callable[..., Nigh
     assert nightly.released(A) == nightly.released(B) == len(pythons)
     legs = [f"wheels-release-2.9-{f}-py{p}-linux_x86_64-1" for f in (A, B) for p in pythons]
     assert nightly.artifacts() == sorted(legs)
+    assert len(nightly.artifacts("smoke")) == 2 * len(pythons)
+    shards = [f"{leg.replace('wheels', 'suite')[:-2]}-default-{n}-1" for leg in legs for n in (1, 2)]
+    assert nightly.artifacts("suite") == sorted(shards)
+    assert nightly.artifacts("suites") == ["suites-1"]
     again = nightly.run(run_id="2")
     assert set(again.results()) == {"freeze", "stage", "promote", "report"}
     assert again.code == 0
