@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from cairn import datafile
 from cairn.errors import UsageError
 from cairn.matrix.legs import Leg, Matrix
+from cairn.output import github, markdown
 
 
 def outputs(matrix: Matrix) -> Mapping[str, str]:
@@ -27,34 +27,40 @@ def outputs(matrix: Matrix) -> Mapping[str, str]:
 
 
 def write_outputs(matrix: Matrix) -> None:
-    """Append the outputs to the file that GitHub reads after the step, and a table to its summary.
-
-    Source: docs.github.com, "Workflow commands": GITHUB_OUTPUT, GITHUB_STEP_SUMMARY.
+    """Set the outputs of the step that is running, and add a table to its summary.
 
     Raises:
         UsageError: this is not a step of GitHub Actions.
     """
-    path = os.environ.get("GITHUB_OUTPUT")
-    if not path:
+    if not os.environ.get("GITHUB_OUTPUT"):
         raise UsageError(
             "GITHUB_OUTPUT is not set: this is not a step of GitHub Actions", tip="use --json elsewhere"
         )
-    _append(Path(path), "".join(f"{name}={value}\n" for name, value in outputs(matrix).items()))
-    if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-        _append(Path(summary), summary_text(matrix))
+    github.write_outputs(outputs(matrix))
+    github.add_summary(summary_text(matrix))
 
 
 def summary_text(matrix: Matrix) -> str:
     """The matrix as Markdown."""
     if not matrix.legs:
         return f"### Matrix\n\n**Empty**: {matrix.empty_because}. Nothing is built, tested or promoted.\n\n"
-    rows = [
-        f"| {leg.line} | {leg.family} | {leg.python} | {leg.platform} | {' '.join(leg.build_runs_on)} "
-        f"| {' '.join(leg.test_runs_on) or 'no runner: not tested'} | {', '.join(notes(leg))} |\n"
+    head = ("line", "family", "Python", "platform", "built on", "tested on", "notes")
+    rows = (
+        (
+            leg.line,
+            leg.family,
+            leg.python,
+            leg.platform,
+            " ".join(leg.build_runs_on),
+            " ".join(leg.test_runs_on) or "no runner: not tested",
+            ", ".join(notes(leg)),
+        )
         for leg in matrix.legs
-    ]
-    head = "| line | family | Python | platform | built on | tested on | notes |\n" + "| --- " * 7 + "|\n"
-    return f"### Matrix: {len(matrix.legs)} legs, {len(matrix.tested)} tested\n\n{head}{''.join(rows)}\n"
+    )
+    table = [markdown.row(head), markdown.row(["---"] * len(head))]
+    table += [markdown.row(map(markdown.text, cells)) for cells in rows]
+    title = f"### Matrix: {len(matrix.legs)} legs, {len(matrix.tested)} tested"
+    return "\n".join((title, "", *table, ""))
 
 
 def notes(leg: Leg) -> list[str]:
@@ -69,8 +75,3 @@ def notes(leg: Leg) -> list[str]:
 
 def _include(legs: Sequence[Leg]) -> str:
     return json.dumps({"include": [datafile.to_plain(leg) for leg in legs]}, separators=(",", ":"))
-
-
-def _append(path: Path, text: str) -> None:
-    with path.open("a", encoding="utf-8", newline="\n") as file:
-        file.write(text)

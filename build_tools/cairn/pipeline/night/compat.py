@@ -11,8 +11,8 @@ from pathlib import Path
 from cairn import datafile, venv
 from cairn.errors import TestsFailedError
 from cairn.matrix.legs import Leg
-from cairn.output import console
-from cairn.pipeline.night import github, plan
+from cairn.output import console, github
+from cairn.pipeline.night import plan
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.index import keys, write

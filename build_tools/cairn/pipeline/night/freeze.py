@@ -17,8 +17,8 @@ from cairn import process
 from cairn.build.inputs import overrides
 from cairn.errors import NetworkError, ProcessError, SourceError, StoreError, UsageError
 from cairn.matrix.legs import MOST_LEGS, Leg
-from cairn.output import Progress, silent
-from cairn.pipeline.night import github, plan, shards
+from cairn.output import Progress, github, silent
+from cairn.pipeline.night import plan, shards
 from cairn.pipeline.night.plan import NightPlan
 from cairn.release.index import keys
 from cairn.release.index.generation import now

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from cairn.errors import CairnError, TestsFailedError
 from cairn.matrix.legs import Leg
-from cairn.output import Progress, silent
-from cairn.pipeline.night import github, plan, shards, standing
+from cairn.output import Progress, github, silent
+from cairn.pipeline.night import plan, shards, standing
 from cairn.pipeline.night.plan import NightRun, StepNote
 from cairn.pipeline.night.shards import Shard
 from cairn.release import records

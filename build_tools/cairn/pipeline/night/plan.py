@@ -18,8 +18,7 @@ from typing import Literal
 from cairn import datafile, targets
 from cairn.errors import StoreError, UsageError
 from cairn.matrix.legs import Leg
-from cairn.output import console
-from cairn.pipeline.night import github
+from cairn.output import console, github
 from cairn.release.index import keys, write
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Index

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cairn.errors import CairnError, GateError
-from cairn.output import Progress, silent
-from cairn.pipeline.night import github, plan, shards, standing
+from cairn.output import Progress, github, silent
+from cairn.pipeline.night import plan, shards, standing
 from cairn.pipeline.night.plan import NightPlan, NightRun, StepNote
 from cairn.pipeline.night.standing import Standing
 from cairn.release import promote

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -10,7 +9,7 @@ import msgspec
 from cairn import datafile
 from cairn.errors import StoreError, UsageError
 from cairn.matrix.legs import Leg
-from cairn.output import safe_text
+from cairn.output import markdown as md
 from cairn.pipeline.night import plan, standing
 from cairn.pipeline.night.plan import STAGES, NightPlan, NightRun, Stage, StepNote
 from cairn.pipeline.night.standing import Standing
@@ -18,8 +17,6 @@ from cairn.release.index import keys, people, write
 from cairn.release.index.generation import now
 from cairn.release.pages.view import Night
 from cairn.store.protocol import MissingKeyError, Store
-
-_MARKDOWN = re.compile(r"[\\`*_\[\]<>&!|]")  # what is more than itself in a cell of a table
 
 # Where a leg that stands so has ended, if no job has said anything of itself.
 _ENDED: Mapping[standing.State, Stage] = {
@@ -153,7 +150,7 @@ def markdown(night: NightPlan, ended: Sequence[Night]) -> str:
     for one in ended:
         outcome = one.outcome if one.outcome == "good" else f"**{one.outcome}** in {one.stage}"
         # What a build says of itself may hold any text: here it is a text, and no link, picture or tag.
-        why = _MARKDOWN.sub(r"\\\g<0>", safe_text.visible((one.reason or "").replace("\n", " ")))
+        why = md.text(one.reason or "")
         found = f"`{one.set_id[:12]}`" if one.set_id else ""
         lines.append(f"| {one.family} | {one.python} | {one.platform} | {outcome} | {why} | {found} |")
     return "\n".join(lines)

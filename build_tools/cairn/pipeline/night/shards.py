@@ -19,7 +19,8 @@ import msgspec
 from cairn import datafile, files
 from cairn.errors import UsageError
 from cairn.matrix.legs import Leg
-from cairn.pipeline.night import github, plan
+from cairn.output import github
+from cairn.pipeline.night import plan
 from cairn.pipeline.night.plan import NightPlan, NightRun
 from cairn.release.index import keys, write
 from cairn.stack import Floor, Stack

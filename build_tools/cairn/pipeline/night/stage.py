@@ -14,8 +14,8 @@ from pathlib import Path
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.matrix.legs import Leg
-from cairn.output import Progress, silent
-from cairn.pipeline.night import github, plan
+from cairn.output import Progress, github, silent
+from cairn.pipeline.night import plan
 from cairn.pipeline.night.build import SDK_FOLDER
 from cairn.pipeline.night.plan import NightPlan, NightRun, StepNote
 from cairn.release.index.generation import now

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from cairn.output import safe_text
+from cairn.output import markdown, safe_text
 from cairn.testing.compat.report import CompatReport, Measured, ReportRow, ReportTable, Support
 
 TITLE = "PyTorch compatibility, measured"
@@ -20,7 +20,6 @@ MARKS: Mapping[Support, str] = {
 
 # A cell is one paragraph: nor may it begin like a list, `1. `, or with what begins anything else.
 _RST_SPECIAL = re.compile(r"[\\*`|_<>:]|^[^\w\s]|^[\w#]+[.)](?= |$)")
-_MARKDOWN_SPECIAL = re.compile(r"[\\*`|_<>\[\]#~&]")
 
 
 def as_rst(report: CompatReport) -> str:
@@ -42,13 +41,14 @@ def as_rst(report: CompatReport) -> str:
 
 def as_markdown(report: CompatReport) -> str:
     """The report as one page of Markdown, fit for the summary of a step of GitHub Actions."""
-    lines = [f"# {TITLE}", "", *(f"- {_markdown(line)}" for line in summary(report))]
+    lines = [f"# {TITLE}", "", *(f"- {markdown.text(line)}" for line in summary(report))]
     for page, tables in by_page(report):
-        lines += ["", f"## {_markdown(page)}"]
+        lines += ["", f"## {markdown.text(page)}"]
         for table in tables:
             head = (*table.columns, *MEASURED_COLUMNS)
-            lines += ["", f"### {_markdown(table.section)}", "", _pipes(head), _pipes(["---"] * len(head))]
-            lines += [_pipes(map(_markdown, cells_of(row))) for row in table.rows]
+            lines += ["", f"### {markdown.text(table.section)}", ""]
+            lines += [markdown.row(head), markdown.row(["---"] * len(head))]
+            lines += [markdown.row(map(markdown.text, cells_of(row))) for row in table.rows]
     return "\n".join(lines) + "\n"
 
 
@@ -96,14 +96,5 @@ def by_page(report: CompatReport) -> Iterator[tuple[str, list[ReportTable]]]:
         yield page, list(tables)
 
 
-def _pipes(cells: Iterator[str] | Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
 def _rst(text: str) -> str:
     return _RST_SPECIAL.sub(r"\\\g<0>", safe_text.visible(" ".join(text.split())))
-
-
-def _markdown(text: str) -> str:
-    # A backslash before punctuation is that character (CommonMark, 2.4); GitHub has it so in tables too.
-    return _MARKDOWN_SPECIAL.sub(r"\\\g<0>", safe_text.visible(" ".join(text.split())))

@@ -10,7 +10,8 @@ import pytest
 
 from cairn import datafile
 from cairn.errors import GateError, StoreError
-from cairn.pipeline.night import github, plan, promote, report, stage, watch
+from cairn.output import github
+from cairn.pipeline.night import plan, promote, report, stage, watch
 from cairn.pipeline.night.plan import NightRun, Stage, StepNote
 from cairn.release.audit.audit import audit
 from cairn.release.index import keys

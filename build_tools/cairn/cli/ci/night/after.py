@@ -92,7 +92,8 @@ def _add_watch(commands: Subparsers) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from cairn.pipeline.night import github, report
+    from cairn.output import github
+    from cairn.pipeline.night import report
 
     run = common.run_of(options)
     ended = report.of_night(run, cancelled="cancelled" in options.results.split())
@@ -166,7 +167,8 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _watch(options: argparse.Namespace) -> int:
-    from cairn.pipeline.night import github, watch
+    from cairn.output import github
+    from cairn.pipeline.night import watch
 
     found = watch.problems(
         arguments.open_existing_store(options),

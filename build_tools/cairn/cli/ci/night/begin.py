@@ -110,7 +110,8 @@ def _add_rocm_index(parser: argparse.ArgumentParser) -> None:
 
 def _freeze(options: argparse.Namespace) -> int:
     from cairn import datafile
-    from cairn.pipeline.night import github, plan, standing
+    from cairn.output import github
+    from cairn.pipeline.night import plan, standing
     from cairn.pipeline.night.freeze import FreezeRequest, freeze
 
     stack, store = arguments.read_stack(options), arguments.open_store(options)

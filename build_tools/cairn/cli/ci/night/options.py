@@ -103,7 +103,7 @@ def note(
     part: str = "",
 ) -> StepNote:
     """How a job of a leg ended."""
-    from cairn.pipeline.night import github
+    from cairn.output import github
     from cairn.pipeline.night.plan import StepNote
     from cairn.release.index.generation import now
 

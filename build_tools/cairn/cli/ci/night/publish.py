@@ -93,7 +93,8 @@ def _add_promote(commands: Subparsers) -> None:
 
 
 def _stage(options: argparse.Namespace) -> int:
-    from cairn.pipeline.night import github, shards, standing
+    from cairn.output import github
+    from cairn.pipeline.night import shards, standing
     from cairn.pipeline.night.stage import stage_night
 
     with (

@@ -11,6 +11,11 @@ from pathlib import Path
 
 from cairn.errors import UsageError
 
+SUMMARY_LIMIT = 1024 * 1024
+"""Bytes of a step's summary. GitHub refuses a larger one as a whole, and the step seems to have had none."""
+
+_CUT = "\n\n*The rest is left out: GitHub shows 1 MiB of a step's summary.*\n"
+
 
 def attempt() -> int:
     """Which attempt of the run this is; the first where nobody says."""
@@ -44,15 +49,24 @@ def write_outputs(values: Mapping[str, str]) -> None:
     """
     if several := [name for name, value in values.items() if "\n" in value or "\r" in value]:
         raise UsageError(f"the output {several[0]} has several lines")
-    _append("GITHUB_OUTPUT", "".join(f"{name}={value}\n" for name, value in values.items()))
+    _append("GITHUB_OUTPUT", "".join(f"{name}={value}\n" for name, value in values.items()).encode())
 
 
 def add_summary(markdown: str) -> None:
-    """Add to the summary that GitHub shows of the run, where there is one."""
-    _append("GITHUB_STEP_SUMMARY", f"{markdown}\n")
+    """Add to the summary that GitHub shows of the step, where there is one, as much as it takes."""
+    if not (path := os.environ.get("GITHUB_STEP_SUMMARY")):
+        return
+    room = SUMMARY_LIMIT - (Path(path).stat().st_size if Path(path).is_file() else 0)
+    data = f"{markdown}\n".encode(errors="backslashreplace")
+    if len(data) > room:
+        whole = data[: max(0, room - len(_CUT))]
+        data = whole[: whole.rfind(b"\n") + 1] + _CUT.encode()
+        if len(data) > room:  # the end of the summary says already that there would have been more
+            return
+    _append("GITHUB_STEP_SUMMARY", data)
 
 
-def _append(variable: str, text: str) -> None:
+def _append(variable: str, data: bytes) -> None:
     if path := os.environ.get(variable):
-        with Path(path).open("a", encoding="utf-8") as stream:
-            stream.write(text)
+        with Path(path).open("ab") as stream:
+            stream.write(data)

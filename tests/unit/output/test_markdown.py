@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+from cairn.output import markdown
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ("plain text, 3.5 (ok): x-y/z", "plain text, 3.5 (ok): x-y/z"),
+        ("a|b", r"a\|b"),
+        ("a `b`", r"a \`b\`"),
+        ("<img src=x>&amp;", r"\<img src=x\>\&amp;"),
+        ("![x](y)", r"\!\[x\](y)"),
+        ("back\\slash", r"back\\slash"),
+        ("two\n\n# lines\r\n", r"two \# lines"),
+        ("$x$ ~~y~~ *z* __w__", r"\$x\$ \~\~y\~\~ \*z\* \_\_w\_\_"),
+        ("\x1b[31mred\u202e", r"\\x1b\[31mred\\u202e"),
+    ],
+)
+def test_a_text_is_shown_as_it_is(value: str, written: str) -> None:
+    # What is escaped as unseen is escaped once more as Markdown, so that its backslash is shown.
+    assert markdown.text(value) == written
+
+
+def test_a_name_and_a_row() -> None:
+    cells = (markdown.code("a.py::cat::t[x|`y`]"), "")
+    assert markdown.row(cells) == r"| <code>a.py::cat::t\[x\|\`y\`\]</code> |  |"
