@@ -208,18 +208,14 @@ def lines(changelog: Changelog) -> Iterator[str]:
 
 def write_page(path: Path, changelog: Changelog) -> None:
     """Write the changelog as one HTML file, atomically; values are shown as text, whatever they hold."""
-    import jinja2  # noqa: PLC0415 - no other command on manifests needs it
+    from cairn.output import templates  # noqa: PLC0415 - no other command on manifests needs Jinja
 
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("cairn.sources.manifest", "."),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True,
+    page = templates.render(
+        "cairn.sources.manifest",
+        "changelog.html",
+        filters={"short": _short, "link": _link},
+        changelog=changelog,
     )
-    environment.filters.update(short=_short, link=_link)
-    page = environment.get_template("changelog.html").render(changelog=changelog)
     files.write_text(path, safe_text.mask(page))
 
 
