@@ -13,7 +13,7 @@ from cairn.release.gate import gate
 from cairn.release.gate.case import Case
 from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.index.snapshot import Index
-from cairn.release.records import Kept, KeptRecord
+from cairn.release.records import GivenRecord, Kept, KeptRecord
 from cairn.stack import Gate, Origin, Project, Stack
 from cairn.store.protocol import Store
 from cairn.testing.record import Counts, TestedWheel, TestRecord
@@ -50,6 +50,11 @@ def record_of(made: WheelSet, **changes: Any) -> TestRecord:
 def data_of(record: TestRecord) -> bytes:
     """A record as a test run writes it."""
     return datafile.dumps(record).encode()
+
+
+def given(record: TestRecord) -> GivenRecord:
+    """A record as it is handed over, without what it was judged by."""
+    return GivenRecord(data=data_of(record))
 
 
 def kept(*records: TestRecord) -> Kept:

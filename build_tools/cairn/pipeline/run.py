@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar, get_args
 
-from cairn import datafile, files, venv
+from cairn import files, venv
 from cairn import targets as gpu
 from cairn.build import cache, job, preflight, rocm_sdk
 from cairn.build.environments.pip_install import pip_install
@@ -320,8 +320,8 @@ def _promote(
         reason = "no GPU was used: the smoke tests passed, and their device tests were skipped"
         bypass = evidence.Bypass(who="cairn ci run", reason=reason)
     with timeline.stage("pass the gate and promote") as stage:
-        data = datafile.dumps(record).encode()
-        kept_records.add(opened, data, name="the record of the smoke tests", signer=request.signer)
+        path = request.work_dir / "smoke" / "record.json"
+        kept_records.add_file(opened, path, name="the record of the smoke tests", signer=request.signer)
         done = promote.promote(
             opened,
             wheel_set.id,

@@ -32,6 +32,7 @@ from cairn.release.provenance.trust import Trust
 from cairn.release.publish import rules
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.release.publish.wheel_set import index_set, promotion
+from cairn.release.records import GivenRecord
 from cairn.stack import Stack
 from cairn.store.protocol import Store
 
@@ -92,7 +93,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     stack: Stack,
     source: str = "staging",
     target: str = "release",
-    records: Sequence[bytes] = (),
+    records: Sequence[GivenRecord] = (),
     bypass: Bypass | None = None,
     lock: MirrorLock | None = None,
     trust: Trust | None = None,
@@ -130,7 +131,10 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     set_id = whole_id(set_id, offered.load(), there.load())
     if not dry_run and (recovered := recover(there)):
         on_step(f"wrote pages that an earlier run had left: {', '.join(recovered)}")
-    given = [kept_records.add(store, data, set_id=set_id, dry_run=dry_run) for data in records]
+    given = [
+        kept_records.add(store, one.data, name=one.name, results=one.results, set_id=set_id, dry_run=dry_run)
+        for one in records
+    ]
     wheel_set = read_set(store, set_id)
     rules.refuse_other_family(target, wheel_set)
     case = functools.partial(Case, wheel_set=wheel_set, stack=stack, bypass=bypass, lock=lock, python=python)

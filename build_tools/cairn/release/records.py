@@ -1,7 +1,9 @@
 """Test records beside the set they are of, where the gate reads every one of them.
 
 A record is kept as the bytes it came in, under their sha256; it is never removed. What failed is answered by
-a later record or by a named user's word, never by leaving it out.
+a later record or by a named user's word, never by leaving it out. What it was judged by, JUnit XML and the
+report of `cairn test compat`, is kept beside it, under the digests that it names: for people, and to compare
+nights. The gate does not need it.
 """
 
 from __future__ import annotations
@@ -63,6 +65,21 @@ class Answer(datafile.Value, tag_field="schema", tag="cairn.answer/1"):
             )
 
 
+@dataclass(frozen=True, kw_only=True)
+class GivenRecord:
+    """A record that is to be kept.
+
+    Attributes:
+        data: its bytes, as the test run wrote them.
+        name: stands for it in errors.
+        results: what it was judged by: files whose digests it names.
+    """
+
+    data: bytes
+    name: str = "the record"
+    results: tuple[bytes, ...] = ()
+
+
 class KeptRecord(datafile.Value):
     """A test record in a store.
 
@@ -105,29 +122,54 @@ class Kept:
         return frozenset((*records, *(digest for digest, _ in (*self.answers, *self.unusable))))
 
 
-def add(
+def read_given(path: Path) -> GivenRecord:
+    """A record from its file, with the results that the test run left in the same folder.
+
+    Raises:
+        UsageError: it is not a record, or the results there are of a different run.
+    """
+    data = path.read_bytes()
+    record = test_record.loads(data, name=str(path))
+    named = {"junit.xml": record.junit_sha256, "compat.json": record.compat_sha256}
+    results = []
+    for file_name, sha256 in named.items():
+        beside = path.with_name(file_name)
+        if sha256 is None or not beside.is_file():
+            continue
+        found = beside.read_bytes()
+        if hashlib.sha256(found).hexdigest() != sha256:
+            raise UsageError(
+                f"{beside} is not what {path.name} was made of", tip="copy the whole folder of the test run"
+            )
+        results.append(found)
+    return GivenRecord(data=data, name=str(path), results=tuple(results))
+
+
+def add(  # noqa: PLR0913 - each says one thing of the record, or of how it is kept
     store: Store,
     data: bytes,
     *,
     name: str = "the record",
+    results: Sequence[bytes] = (),
     set_id: str | None = None,
     signer: Signer | None = None,
     dry_run: bool = False,
 ) -> KeptRecord:
-    """Put the bytes of a record beside its set.
+    """Put a record beside its set, and its results beside it.
 
     Args:
         store: the store that has the set.
         data: the record, as the test run wrote it.
         name: stands for it in errors.
+        results: what it was judged by: files whose digests it names.
         set_id: the set that it must be of; None takes the one that it names.
         signer: signs it, so that an edited one shows.
         dry_run: refuse what would be refused, and write nothing.
 
     Raises:
         StoreError: the store does not have the set.
-        UsageError: it is not a record, contradicts itself, is from the future, or is of an open set or of
-            other bytes.
+        UsageError: it is not a record, contradicts itself, is from the future, is of an open set or of
+            other bytes, or does not name one of the results.
     """
     record = test_record.loads(data, name=name)
     if record.set_id is None:
@@ -144,7 +186,10 @@ def add(
     if record.verdict == "passed" and (problem := from_the_future(record, datetime.now(UTC))):
         raise UsageError(f"{name}: {problem}", tip="set the clock of the machine that tests, and test again")
     digest = hashlib.sha256(data).hexdigest()
+    by_key = {_result_key(wheel_set.id, record, result, name): result for result in results}
     if not dry_run:
+        for key, result in by_key.items():  # first, so that whoever sees the record finds them
+            write.create(store, key, result)
         if signer is not None:
             signature = record_signatures.sign(data, signer)
             store.write(record_signatures.signature_key(wheel_set.id, digest), signature)
@@ -184,6 +229,32 @@ def answer(store: Store, set_id: str, digest: str, *, who: str, reason: str, dry
     if not dry_run:
         write.create(store, keys.set_key(set_id, f"answers/{hashlib.sha256(data).hexdigest()}.json"), data)
     return said
+
+
+def add_file(store: Store, path: Path, *, name: str, signer: Signer | None = None) -> KeptRecord:
+    """Put the record in a file beside its set, with the results that the test run left in the same folder.
+
+    Raises:
+        StoreError: the store does not have the set.
+        UsageError: as `read_given` and `add` say.
+    """
+    given = read_given(path)
+    return add(store, given.data, name=name, results=given.results, signer=signer)
+
+
+def junit_of(store: Store, kept: KeptRecord) -> bytes | None:
+    """The JUnit XML of a record; None where the store does not have it.
+
+    Raises:
+        StoreError: it was changed.
+    """
+    record = kept.record
+    if record.set_id is None or record.junit_sha256 is None:
+        return None
+    key = keys.set_key(record.set_id, f"results/{record.junit_sha256}.xml")
+    with contextlib.suppress(MissingKeyError):
+        return _unchanged(store, key, record.junit_sha256, f"the JUnit XML of {kept.digest[:_SHORT]}")
+    return None
 
 
 def find(store: Store, given: str) -> tuple[str, str]:
@@ -247,6 +318,15 @@ def from_the_future(record: TestRecord, moment: datetime) -> str | None:
     if record.ended <= moment + SKEW:
         return None
     return f"it ended at {record.ended.astimezone(UTC):%Y-%m-%d %H:%M} UTC, which is yet to come"
+
+
+def _result_key(set_id: str, record: TestRecord, result: bytes, name: str) -> str:
+    """Where a result of a record is kept."""
+    sha256 = hashlib.sha256(result).hexdigest()
+    ends = {record.junit_sha256: "xml", record.compat_sha256: "json"}
+    if sha256 not in ends:
+        raise UsageError(f"{name} does not name a result with the digest {sha256[:_SHORT]}")
+    return keys.set_key(set_id, f"results/{sha256}.{ends[sha256]}")
 
 
 def _doubt(store: Store, set_id: str, data: bytes, trust: Trust | None) -> str | None:

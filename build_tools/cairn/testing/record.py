@@ -86,6 +86,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/2"):
             was selected, and the gate does not count the record as passed.
         config: which configuration of a suite was run, such as `default`.
         flaky: tests that failed, and passed when they were tried again; they count as passed.
+        compat_sha256: digest of the compatibility report that the tests are the rows of; None for others.
     """
 
     __test__ = False  # pytest would collect the name
@@ -105,6 +106,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/2"):
     pytest_args: tuple[str, ...] = ()
     config: str = ""
     flaky: tuple[str, ...] = ()
+    compat_sha256: str | None = None
 
     @property
     def sha256s(self) -> frozenset[str]:
@@ -172,7 +174,7 @@ def _checked(record: TestRecord, name: str) -> TestRecord:
 def _contradiction(record: TestRecord) -> str | None:
     # The gate trusts records: one that is well-formed and cannot be true must not reach it.
     counts, names = record.counts, [wheel.file_name for wheel in record.wheels]
-    digests = [*filter(None, (record.set_id, record.junit_sha256)), *record.sha256s]
+    digests = [*filter(None, (record.set_id, record.junit_sha256, record.compat_sha256)), *record.sha256s]
     impossible = {
         "it names no wheel": not record.wheels,
         "it names a file twice": len(set(names)) != len(names),

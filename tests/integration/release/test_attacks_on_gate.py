@@ -82,7 +82,8 @@ class Scene:
 
     def promote(self) -> None:
         """Through the gate."""
-        values = {"stack": self.stack, "records": self.records, "on_step": self.on_step, **self.asked}
+        given = [records.GivenRecord(data=data) for data in self.records]
+        values = {"stack": self.stack, "records": given, "on_step": self.on_step, **self.asked}
         promote(self.store, self.made.id, **values)
 
 

@@ -19,7 +19,7 @@ from cairn.store.folder import LocalStore
 from cairn.testing import record as test_record
 from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.wheelset import WheelSet
-from helpers.gate import data_of, demand, judge, record_of, stack_of, write_stack
+from helpers.gate import demand, given, judge, record_of, stack_of, write_stack
 from helpers.release import (
     MANIFEST,
     audit,
@@ -69,7 +69,7 @@ def stage(tmp_path: Path, store: LocalStore) -> Stage:
 def test_a_tested_set_is_promoted_and_once_only(store: LocalStore, stage: Stage) -> None:
     made = stage()
     steps: list[str] = []
-    record = data_of(record_of(made))
+    record = given(record_of(made))
     done = promote(store, made.id, stack=stack_of(made), records=[record], on_step=steps.append)
     assert done.report is not None
     assert [demand.number for demand in done.report.demands] == [1, 2, 3, 4, 5, 6]
@@ -81,7 +81,7 @@ def test_a_tested_set_is_promoted_and_once_only(store: LocalStore, stage: Stage)
     assert not done.kept
     again = promote(store, made.id, stack=stack_of(made))
     assert (again.added, again.kept, again.report, again.standing) == ((), True, done.report, ())
-    failed = data_of(record_of(made, verdict="failed", reason="1 failed"))
+    failed = given(record_of(made, verdict="failed", reason="1 failed"))
     after = promote(store, made.id, stack=stack_of(made), records=[failed])
     assert [line.partition(": ")[2] for line in after.standing] == ["failed: 1 failed"]
 
@@ -91,7 +91,7 @@ def test_a_dry_run_writes_nothing_and_reads_the_records_that_it_is_given(
 ) -> None:
     made = stage()
     before = contents(store)
-    done = promote(store, made.id, stack=stack_of(made), records=[data_of(record_of(made))], dry_run=True)
+    done = promote(store, made.id, stack=stack_of(made), records=[given(record_of(made))], dry_run=True)
     assert done.report is not None
     assert demand(done.report, 2).outcome == "met"
     assert contents(store) == before
@@ -105,7 +105,7 @@ def test_a_proxy_is_not_asked_for_what_the_gate_serves_itself(
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     made = stage()
-    record = data_of(record_of(made))
+    record = given(record_of(made))
     assert promote(store, made.id, stack=stack_of(made), records=[record], dry_run=True).report is not None
 
 
@@ -113,7 +113,7 @@ def test_what_the_gate_said_is_kept_beside_the_set_and_not_believed_when_changed
     store: LocalStore, stage: Stage
 ) -> None:
     made = stage()
-    promote(store, made.id, stack=stack_of(made), records=[data_of(record_of(made))])
+    promote(store, made.id, stack=stack_of(made), records=[given(record_of(made))])
     (key,) = keys_of(store, f"sets/{made.id}/judgements/")
     store.write(key, store.read(key).data.replace(b"no finding", b"nothing"))
     with pytest.raises(StoreError, match="json was changed"):
@@ -175,7 +175,7 @@ def test_a_bypass_is_named_and_shown(store: LocalStore, stage: Stage, target: st
         made.id,
         stack=stack_of(made),
         target=target,
-        records=[data_of(record_of(made))],
+        records=[given(record_of(made))],
         bypass=Bypass(who="ann", reason="no GPU here"),
     )
     page = json.loads(store.read(f"{target}/simple/torch/index.json").data)

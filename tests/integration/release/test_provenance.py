@@ -14,6 +14,7 @@ from cairn.release.provenance import record_signatures, signing_key
 from cairn.release.provenance.objects import KeyAttester
 from cairn.release.provenance.signing_key import PRIVATE_NAME, PUBLIC_NAME
 from cairn.release.publish import wheel_set as sets
+from cairn.release.records import GivenRecord
 from cairn.store.folder import LocalStore
 from helpers.gate import data_of, record_of, stack_of
 from helpers.provenance import MANIFEST
@@ -33,7 +34,9 @@ def test_a_signed_release_is_checked_by_whoever_installs_it(store: LocalStore, t
     attester = KeyAttester(signer)
     made = sets.stage_set(store, "staging", given, wheels, manifest=MANIFEST, attester=attester)
     record = data_of(record_of(made))
-    done = promote(store, made.id, stack=stack_of(made), records=[record], attester=attester)
+    done = promote(
+        store, made.id, stack=stack_of(made), records=[GivenRecord(data=record)], attester=attester
+    )
     assert done.judgement is not None
     key = record_signatures.signature_key(made.id, hashlib.sha256(record).hexdigest())
     store.write(key, record_signatures.sign(record, signer))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from cairn.cli.main import main
 from cairn.errors import StoreError, UsageError
 from cairn.release import records
+from cairn.release.audit.audit import audit
 from cairn.release.index import keys
 from cairn.release.provenance import signing_key
 from cairn.release.provenance import trust as trusted
@@ -189,3 +191,65 @@ def test_the_commands_add_list_and_answer(tmp_path: Path, capsys: pytest.Capture
     assert "answered by ann: a full disk" in " ".join(out.split())
     assert "does not count: it was made without any hardware" in " ".join(out.split())
     assert main(["release", "record", "answer", "abc", "--who", "a", "--reason", "b", *at_store]) == 2
+
+
+RESULTS = {"junit.xml": b"<testsuites/>", "compat.json": b"{}"}
+
+
+def evidence_problems(store: Store) -> list[str]:
+    return [problem.said for problem in audit(store).problems if problem.code in ("evidence", "key")]
+
+
+def run_of(made: WheelSet, folder: Path) -> Path:
+    """A folder as a test run leaves it; its record."""
+    for name, data in RESULTS.items():
+        (folder / name).write_bytes(data)
+    junit, compat = (hashlib.sha256(data).hexdigest() for data in RESULTS.values())
+    path = folder / "record.json"
+    path.write_bytes(data_of(record_of(made, kind="compat", junit_sha256=junit, compat_sha256=compat)))
+    return path
+
+
+def test_what_a_record_was_judged_by_is_kept_beside_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = LocalStore(tmp_path / "store")
+    made = staged(store, tmp_path)
+    (tmp_path / "run").mkdir()
+    path = run_of(made, tmp_path / "run")
+    before = contents(store)
+    command = ["release", "record", "add", str(path), "--store", str(store.path)]
+    assert main([*command, "--dry-run"]) == 0
+    assert contents(store) == before
+    assert main(command) == 0
+    found = {key: store.read(key).data for key in keys_of(store, keys.set_key(made.id, "results/"))}
+    assert {(key.rpartition(".")[2], data) for key, data in found.items()} == {
+        ("xml", RESULTS["junit.xml"]),
+        ("json", RESULTS["compat.json"]),
+    }
+    (kept,) = records.read(store, made.id).records
+    assert records.junit_of(store, kept) == RESULTS["junit.xml"]
+    assert not evidence_problems(store)
+    key = next(key for key in found if key.endswith(".xml"))
+    store.write(key, b"<testsuites></testsuites>")
+    assert evidence_problems(store) == [f"set {made.id[:12]}: {key} was changed"]
+    with pytest.raises(StoreError, match="was changed"):
+        records.junit_of(store, kept)
+    (path.parent / "junit.xml").write_bytes(b"<testsuite/>")
+    assert main(command) == 2
+    assert "junit.xml is not what record.json was made of" in capsys.readouterr().err
+
+
+def test_a_record_has_no_results_but_its_own(store: MemoryStore, tmp_path: Path) -> None:
+    made = staged(store, tmp_path)
+    (tmp_path / "run").mkdir()
+    path = run_of(made, tmp_path / "run")
+    data, before = path.read_bytes(), contents(store)
+    with pytest.raises(UsageError, match="the record does not name a result with the digest"):
+        records.add(store, data, results=(b"other",))
+    assert contents(store) == before
+    for name in RESULTS:
+        (path.parent / name).unlink()
+    assert records.read_given(path).results == ()
+    kept = records.add(store, data)
+    assert records.junit_of(store, kept) is None

@@ -81,6 +81,7 @@ def add_to(commands: Subparsers) -> None:
 
 
 def _promote(options: argparse.Namespace) -> int:
+    from cairn.release import records
     from cairn.release.gate.evidence import Bypass
     from cairn.release.promote import RefusedError, promote
 
@@ -97,7 +98,7 @@ def _promote(options: argparse.Namespace) -> int:
                 stack=stack,
                 source=options.source,
                 target=options.target,
-                records=[path.read_bytes() for path in options.record],
+                records=[records.read_given(path) for path in options.record],
                 bypass=bypass,
                 lock=_lock(options, stack),
                 trust=signing.trust(options) if options.trust else None,

@@ -53,7 +53,8 @@ def _add_add(commands: Subparsers) -> None:
         _add,
         about="put test records beside the set they are of",
         more="A record is kept as it is and never removed. One that failed stands against the set until a "
-        "later one has passed on the same hardware, or somebody answers it.",
+        "later one has passed on the same hardware, or somebody answers it. junit.xml and compat.json "
+        "beside it are kept with it.",
         example=_EXAMPLE,
     )
     parser.add_argument("files", nargs="+", type=arguments.file, metavar="FILE", help="a record.json")
@@ -101,11 +102,12 @@ def _add(options: argparse.Namespace) -> int:
     from cairn.release import records
 
     store, signer = arguments.open_existing_store(options), signing.signer(options)
+    given = [records.read_given(path) for path in options.files]
     # All are looked at before the first is kept.
     for dry_run in (True, options.dry_run):
         added = [
-            records.add(store, path.read_bytes(), name=str(path), signer=signer, dry_run=dry_run)
-            for path in options.files
+            records.add(store, one.data, name=one.name, results=one.results, signer=signer, dry_run=dry_run)
+            for one in given
         ]
     if options.json:
         found = [

@@ -54,8 +54,8 @@ def measure_leg(
     record = evidence.write_record(work_dir, found, installed.record)
     name = f"compat/{leg.id}.{github.run_id()}.{github.attempt()}.json"
     write.create(run.store, keys.night_key(run.plan.night, name), (work_dir / report.FILE).read_bytes())
-    data = (work_dir / evidence.RECORD).read_bytes()
-    records.add(run.store, data, name=f"the compatibility record of {leg.name}", signer=signer)
+    said = f"the compatibility record of {leg.name}"
+    records.add_file(run.store, work_dir / evidence.RECORD, name=said, signer=signer)
     _require_passed(record, leg, work_dir)
 
 

@@ -86,8 +86,9 @@ def _guarded(
             return SuiteMerge(
                 leg=first.leg, config=first.config, good=False, reason="nothing says what was tested"
             )
-        data = (merged.junit.parent / suite_run.RECORD).read_bytes()
-        records.add(run.store, data, name=f"the record of {first.leg.name}, {first.config}", signer=signer)
+        path = merged.junit.parent / suite_run.RECORD
+        name = f"the record of {first.leg.name}, {first.config}"
+        records.add_file(run.store, path, name=name, signer=signer)
     except (CairnError, OSError) as error:  # one leg holds up no other
         return SuiteMerge(leg=first.leg, config=first.config, good=False, reason=str(error))
     let_through = record.verdict == "untested" and first.leg.bypass_tests

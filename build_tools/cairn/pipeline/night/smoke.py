@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import datafile, interpreters
+from cairn import interpreters
 from cairn.errors import PrerequisiteError, StoreError, TestsFailedError
 from cairn.matrix.legs import Leg
 from cairn.output import console
@@ -76,8 +76,7 @@ def smoke_leg(request: LegTest) -> TestRecord:
             ),
             on_line=stage.update,
         )
-    data = datafile.dumps(result.record).encode()
-    records.add(store, data, name=f"the record of {leg.name}", signer=request.signer)
+    records.add_file(store, result.record_path, name=f"the record of {leg.name}", signer=request.signer)
     smoke.require_passed(result)
     if leg.compat:
         compat.measure_leg(run, leg, result, request.work_dir / "compat", request.signer)

@@ -25,7 +25,7 @@ from cairn.store.protocol import MissingKeyError
 from cairn.wheels.wheelset import WheelSet
 
 _AT_ONCE = 8  # sets looked at side by side
-_EVIDENCE = ("records", "answers", "judgements")
+_EVIDENCE = ("records", "answers", "judgements", "results")
 _SHORT = 12
 # What an entry repeats of its `set.json`.
 _SAME = ("stack", "line", "python", "platform", "family", "targets", "manifest_sha256")
@@ -177,7 +177,7 @@ def _evidence(inventory: Inventory, set_id: str) -> Iterator[str]:
                     yield f"{key} is the signature of something that is missing"
                 continue
             try:
-                if hashlib.sha256(store.read(key).data).hexdigest() != name.removesuffix(".json"):
+                if hashlib.sha256(store.read(key).data).hexdigest() != name.partition(".")[0]:
                     yield f"{key} was changed"
             except (CairnError, OSError) as error:
                 yield f"{key} cannot be read: {error}"

@@ -6,6 +6,8 @@
     sets/<set id>/set.json, manifest.json                a sealed set, and what it was built from
     sets/<set id>/simple/…                               an index of exactly that set
     sets/<set id>/records/<digest>.json                  test records; `<digest>.dsse.json` is the signature
+    sets/<set id>/results/<digest>.xml                   the JUnit XML of a record
+    sets/<set id>/results/<digest>.json                  the compatibility report of a record
     sets/<set id>/answers/<digest>.json                  what was said to failed records
     sets/<set id>/judgements/<digest>.json               what a gate found
     sets/<set id>/locks/…                                constraints.txt and pylock.toml
@@ -54,10 +56,10 @@ _PAGES = r"simple(/[a-z0-9-]+)?(/index\.(html|json))?"
 _LOCKS = r"locks/[A-Za-z0-9_.+-]+\.(txt|toml)"
 _STATUS = r"status/[A-Za-z0-9_.+-]+\.json"
 _NAME = "[A-Za-z0-9][A-Za-z0-9_.-]*"
-_EVIDENCE = "(records|answers|judgements)"
+_EVIDENCE = rf"(records|answers|judgements)/{_DIGEST}(\.dsse)?\.json|results/{_DIGEST}\.(xml|json)"
 _KINDS = {
     "file": rf"files/[0-9a-f]{{2}}/{_DIGEST}/[^/]+",
-    "set": rf"sets/{_DIGEST}/((set|manifest)\.json|{_LOCKS}|{_EVIDENCE}/{_DIGEST}(\.dsse)?\.json)",
+    "set": rf"sets/{_DIGEST}/((set|manifest)\.json|{_LOCKS}|{_EVIDENCE})",
     "night": rf"nights/{_NAME}/((night|manifest|(steps|compat)/{_NAME})\.json"
     rf"|shards/{_NAME}/{_NAME}/(shard\.json|outcomes\.jsonl))",
     "set page": rf"sets/{_DIGEST}/{_PAGES}",

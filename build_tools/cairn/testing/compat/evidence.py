@@ -19,6 +19,7 @@ from cairn.errors import UsageError
 from cairn.output import safe_text
 from cairn.targets import CPU
 from cairn.testing import junit, record
+from cairn.testing.compat.report import FILE as REPORT
 from cairn.testing.compat.report import CompatReport, ReportRow
 from cairn.testing.junit import JUnit
 from cairn.testing.record import Skip, TestRecord
@@ -73,7 +74,7 @@ def write_record(
     """Write the record of a report on the environment that a smoke test has installed and left.
 
     Args:
-        folder: gets the record; `write_junit` has put the rows there.
+        folder: gets the record; the report is there, and `write_junit` has put its rows there.
         chosen: what was said of which rows to measure; the gate does not count a part.
         report: what was measured there.
         installed: the smoke test's record, which names what is installed.
@@ -96,6 +97,7 @@ def write_record(
         reason=verdict.reason,
         skips=tuple(Skip(test=c.name, reason=c.reason) for c in outcome.cases if c.outcome == "skipped"),
         pytest_args=chosen,
+        compat_sha256=files.sha256_of(folder / REPORT),
     )
     record.write(folder / RECORD, made)
     return made

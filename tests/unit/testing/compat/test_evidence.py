@@ -5,8 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cairn import files
 from cairn.testing import record
-from cairn.testing.compat import evidence
+from cairn.testing.compat import evidence, write
 from cairn.testing.compat.report import CompatReport, ReportRow
 from cairn.testing.record import Counts, TestedWheel, TestRecord
 from helpers import compat
@@ -43,7 +44,7 @@ def made(
     """The record of a report of these rows, as it is read from its file."""
     tested = msgspec.structs.replace(compat.ROCM, gpus=gpus)
     found: CompatReport = compat.report(*rows, tested=tested)
-    evidence.write_junit(folder / "junit.xml", found, baseline=baseline)
+    write.write(folder, found, baseline=baseline)
     evidence.write_record(folder, found, smoke)
     return record.read(folder / "record.json")
 
@@ -53,6 +54,7 @@ def test_it_is_about_what_the_smoke_test_has_installed(tmp_path: Path) -> None:
     assert (found.kind, found.set_id, found.wheels) == ("compat", SMOKE.set_id, SMOKE.wheels)
     assert (found.verdict, found.hardware) == ("passed", (GPU,))
     assert found.counts == Counts(passed=2, device_passed=1)
+    assert found.compat_sha256 == files.sha256_of(tmp_path / "compat.json")
 
 
 def test_a_claimed_feature_that_is_not_there_fails(tmp_path: Path) -> None:
