@@ -47,7 +47,7 @@ from cairn.sources.manifest import manifest
 from cairn.testing import record
 from cairn.testing.compat.report import CompatReport
 from cairn.testing.skips import skip_files
-from cairn.testing.suite import shard_result, suite_toml
+from cairn.testing.suite import shard_result, suite_result, suite_toml
 from cairn.testing.suite.shards import times
 from cairn.wheels import wheelset
 from cairn.workflows.findings import Rule
@@ -159,6 +159,11 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         "shard.json",
         shard_result.ShardResult,
         "What one shard of a suite leaves; `cairn test merge` reads it.",
+    )
+    yield (
+        "suite-result.json",
+        suite_result.SuiteResult,
+        "What `cairn test merge` makes of the shards of a suite, beside the record.",
     )
     yield (
         "test-times.json",

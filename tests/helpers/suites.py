@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cairn.testing.suite import merge, outcomes, run
+from cairn import datafile, files
+from cairn.testing.record import TestedWheel
+from cairn.testing.suite import merge, outcomes, run, shard_result
 from cairn.testing.suite.attempt import Limits
 from cairn.testing.suite.merge import Merged
 from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.run import SuiteRequest, Tested
+from cairn.testing.suite.shard_result import ShardResult
 from cairn.testing.suite.suite_toml import Config, Group, Suite
 
 
@@ -76,3 +79,34 @@ def log_of(request: SuiteRequest) -> str:
 def outcomes_of(folder: Path) -> dict[str, TestOutcome]:
     """The outcomes of a folder of results, by node id."""
     return {outcome.test: outcome for outcome in outcomes.read(folder / outcomes.FILE)}
+
+
+WHEEL = TestedWheel(file_name="torch-2.9.0-cp312-cp312-linux_x86_64.whl", sha256="a" * 64)
+
+
+def shard_of(folder: Path, tests: Sequence[TestOutcome], number: int = 1, of: int = 1, **more: Any) -> Path:
+    """Write the results of a shard, on the CPU unless `more` says otherwise."""
+    folder.mkdir()
+    (folder / outcomes.FILE).touch()
+    outcomes.append(folder / outcomes.FILE, tests)
+    values: dict[str, Any] = {
+        "config": "default",
+        "shard": number,
+        "shards": of,
+        "plan": "f" * 64,
+        "set_id": None,
+        "family": "cpu",
+        "targets": ("cpu",),
+        "wheels": (WHEEL,),
+        "hardware": (),
+        "sources": "",
+        "modules": (),
+        "problems": (),
+        "excluded": (),
+        "outdated": (),
+        "started": f"2026-11-22T0{number}:00:00Z",
+        "duration_seconds": 60.0,
+        "outcomes_sha256": files.sha256_of(folder / outcomes.FILE),
+    }
+    datafile.write(folder / shard_result.FILE, ShardResult(**{**values, **more}))
+    return folder

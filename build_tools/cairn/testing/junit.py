@@ -24,6 +24,9 @@ Outcome = Literal["passed", "failed", "error", "skipped"]
 DEVICE_PROPERTY = "device"
 """What a test records (pytest's `record_property`) when it really computed on a GPU: the GPU's gfx name."""
 
+FLAKY_PROPERTY = "flaky"
+"""What a suite notes of a test that failed, and passed when it was tried again: why it failed."""
+
 _MAX_SIZE = 256 << 20  # bytes; 43,000 tests of torch's write about 10 MB, and all there are ten times that
 _MAX_DEPTH = 32
 _KEPT_TEXT = 4000  # characters of a failure
@@ -39,19 +42,23 @@ class Case:
 
     Attributes:
         name: class name and name, joined by `::`.
+        test: its node id, where the file says which module it is of; else empty.
         outcome: the worst of its phases.
         reason: why it was skipped or what failed, in one line; empty when it passed.
         detail: the whole of what failed, shortened.
         device: the GPU it computed on, by its gfx name; empty where it used none.
         seconds: its duration.
+        flaky: it failed, and passed when it was tried again.
     """
 
     name: str
+    test: str = ""
     outcome: Outcome
     reason: str = ""
     detail: str = ""
     device: str = ""
     seconds: float = 0.0
+    flaky: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,12 +102,17 @@ def read(path: Path) -> JUnit:
             f"the test run left no results: {path}: {error.strerror}",
             tip="the runner crashed or was killed; read its log",
         ) from error
+    return loads(data, name=path.name)
+
+
+def loads(data: bytes, *, name: str) -> JUnit:
+    """Like `read`, from the bytes of a file that errors call `name`."""
     reader = _ExpatReader()
     try:
         reader.parse(data)
     except (expat.ExpatError, ValueError) as error:
         raise TestsFailedError(
-            f"{path.name} is not complete JUnit XML: {error}", tip="the runner crashed while writing it"
+            f"{name} is not complete JUnit XML: {error}", tip="the runner crashed while writing it"
         ) from error
     return reader.result()
 
@@ -124,20 +136,24 @@ class _Open:
     """The case that is being read."""
 
     name: str
+    test: str
     seconds: float
     outcome: Outcome = "passed"
     reason: str = ""
     device: str = ""
+    flaky: bool = False
     text: list[str] = field(default_factory=list)
 
     def close(self) -> Case:
         return Case(
             name=self.name,
+            test=self.test,
             outcome=self.outcome,
             reason=self.reason,
             detail="".join(self.text)[:_KEPT_TEXT],
             device=self.device,
             seconds=self.seconds,
+            flaky=self.flaky,
         )
 
 
@@ -173,7 +189,8 @@ class _ExpatReader:
         if name == "testsuite":
             self._announced += int(attributes.get("tests", "0"))
         elif name == "testcase":
-            self._case = _Open(name=_case_name(attributes), seconds=float(attributes.get("time", "0") or 0))
+            seconds = float(attributes.get("time", "0") or 0)
+            self._case = _Open(name=_case_name(attributes), test=_node_id(attributes), seconds=seconds)
         elif self._case is not None:  # a suite has properties too
             _note(self._case, name, attributes)
 
@@ -191,6 +208,8 @@ class _ExpatReader:
 def _note(case: _Open, name: str, attributes: dict[str, str]) -> None:
     if name == "property" and attributes.get("name") == DEVICE_PROPERTY:
         case.device = attributes.get("value", "").strip() or "unnamed"
+    elif name == "property" and attributes.get("name") == FLAKY_PROPERTY:
+        case.flaky = True
     outcome = _OUTCOMES.get(name)
     if outcome is not None and _RANK[outcome] > _RANK[case.outcome]:
         case.outcome = outcome
@@ -204,6 +223,18 @@ def _case_name(attributes: dict[str, str]) -> str:
     if name is None:
         raise ValueError("a test case has no name")
     return "::".join(part for part in (attributes.get("classname", ""), name) if part)
+
+
+def _node_id(attributes: dict[str, str]) -> str:
+    """The node id of a case, such as `a/test_b.py::TestC::test_d`; empty where the file is not said."""
+    # pytest's `xunit1` family names the file; the class name is the dotted path, then the classes.
+    module, dotted = attributes.get("file", ""), attributes.get("classname", "")
+    path = module.removesuffix(".py").replace("/", ".")
+    if not module or not f"{dotted}.".startswith(f"{path}."):
+        return ""
+    classes = dotted[len(path) + 1 :]
+    name = attributes["name"]
+    return "::".join((module, *(classes.split(".") if classes else ()), *([name] if name != path else ())))
 
 
 def _refuse_doctype(name: str, _system: str | None, _public: str | None, _subset: bool) -> None:  # noqa: FBT001

@@ -1,19 +1,23 @@
-"""`cairn test report`: the verdict on JUnit XML files, and their failures."""
+"""`cairn test report`: what test runs came to, on the terminal, as a page, and in the summary of a step."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
-from cairn.errors import TestsFailedError
+from cairn.errors import TestsFailedError, UsageError
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.testing.junit import JUnit
-    from cairn.testing.verdict import Judgement
+    from cairn.testing.report.history import EarlierRun
+    from cairn.testing.report.results import TestRun
+    from cairn.testing.report.summary import Summary
+
+_SHOWN = 20  # failures on the terminal, of each run
 
 
 def add_to(commands: Subparsers) -> None:
@@ -22,67 +26,119 @@ def add_to(commands: Subparsers) -> None:
         commands,
         "report",
         run,
-        about="judge JUnit XML files as a test run is judged: counts, verdict and failures",
-        more="A file that is missing, truncated or has nothing but skips is a failure.",
-        example="cairn test report --floor 100 results/*.xml",
+        about="show what test runs came to: verdict, modules, failures, flaky and slow tests, skips, history",
+        more="The verdict is that of the record, if the results beside it are its own; JUnit XML without a "
+        "record is judged as a run is, and a file that is missing, truncated or has nothing but skips is a "
+        "failure. With --store, failures of earlier sets of the same line and family are told from new ones.",
+        example="cairn test report suite --output report.html",
     )
-    parser.add_argument("junit", type=Path, nargs="+", metavar="JUNIT", help="a JUnit XML file")
-    parser.add_argument("--floor", type=int, default=1, help="fewest tests that must run")
     parser.add_argument(
-        "--device-floor", type=int, default=0, help="fewest tests that must have passed on a GPU"
+        "runs",
+        type=Path,
+        nargs="+",
+        metavar="RUN",
+        help="the folder that a test run left, its record.json, or a JUnit XML file",
+    )
+    parser.add_argument(
+        "--output", type=arguments.new_file, metavar="FILE", help="write a page of HTML, which loads nothing"
+    )
+    parser.add_argument(
+        "--summary",
+        action="store_true",
+        help="add Markdown to the summary of the step of GitHub Actions that this runs in",
+    )
+    parser.add_argument("--title", default="Test report", help="of the page (default: %(default)s)")
+    arguments.add_store(parser, required=False)
+    arguments.add_index(parser, default="staging")
+    parser.add_argument(
+        "--nights",
+        type=arguments.positive,
+        default=7,
+        metavar="N",
+        help="earlier runs to compare with, where the store has them (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--floor", type=int, default=1, help="fewest tests that must run, where there is no record"
+    )
+    parser.add_argument(
+        "--device-floor",
+        type=int,
+        default=0,
+        help="fewest tests that must have passed on a GPU, where there is no record",
     )
     arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit code."""
-    judged = [(path, *_judged(path, options.floor, options.device_floor)) for path in options.junit]
+    """Run the command; returns the exit code, which is 0 only where every run has passed."""
+    from cairn import datafile
+    from cairn.testing.report import results, summary
+
+    floors = results.Floors(tests=options.floor, device_tests=options.device_floor)
+    runs = [results.read(path, floors) for path in options.runs]
+    found = [(one, summary.of_run(one, _earlier(options, one))) for one in runs]
+    _write(options, found)
     if options.json:
-        console.current().json([_plain(path, found, verdict) for path, found, verdict in judged])
+        console.current().json([datafile.to_plain(said) for _, said in found])
     else:
-        _show_judged(judged)
-    bad = [path.name for path, _, verdict in judged if verdict.verdict != "passed"]
+        _show([said for _, said in found])
+        if options.output:
+            console.current().out(f"page: {options.output}")
+    bad = [one.title for one, said in found if said.verdict != "passed"]
     if bad:
-        raise TestsFailedError(f"{len(bad)} of {len(judged)} test runs did not pass: {', '.join(bad)}")
+        raise TestsFailedError(f"{len(bad)} of {len(found)} test runs did not pass: {', '.join(bad)}")
     return 0
 
 
-def _judged(path: Path, floor: int, device_floor: int) -> tuple[JUnit | None, Judgement]:
-    from cairn.targets import CPU
-    from cairn.testing import gpus as testing_gpus
-    from cairn.testing import junit
-    from cairn.testing.verdict import Judgement, judge
+def _earlier(options: argparse.Namespace, one: TestRun) -> tuple[EarlierRun, ...]:
+    if not options.store or one.record is None:
+        return ()
+    from cairn.pipeline import earlier_runs
 
-    try:
-        found = junit.read(path)
-    except TestsFailedError as error:
-        return None, Judgement(verdict="failed", reason=str(error))
-    gpus = tuple(dict.fromkeys(case.device for case in found.cases if case.device.startswith("gfx")))
-    verdict = judge(
-        found,
-        exit_code=0,
-        targets=gpus or testing_gpus.seen() or (CPU,),
-        hardware=gpus,
-        floor=floor,
-        device_floor=device_floor,
+    return earlier_runs.of_record(
+        arguments.open_existing_store(options),
+        options.index,
+        one.record,
+        most=options.nights,
+        say=console.current().warn,
     )
-    return found, verdict
 
 
-def _plain(path: Path, found: JUnit | None, verdict: Judgement) -> dict[str, object]:
-    from cairn import datafile
+def _write(options: argparse.Namespace, found: Sequence[tuple[TestRun, Summary]]) -> None:
+    import datetime as dt
+    import os
 
-    counts = datafile.to_plain(found.counts) if found else None
-    return {"file": str(path), "verdict": verdict.verdict, "reason": verdict.reason, "counts": counts}
+    from cairn import files
+    from cairn.output import github
+    from cairn.testing.report import page, step_summary
+
+    if options.output:
+        generated = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+        files.write_text(options.output, page.render(options.title, found, generated=generated))
+    if options.summary:
+        if not os.environ.get("GITHUB_STEP_SUMMARY"):
+            raise UsageError(
+                "GITHUB_STEP_SUMMARY is not set: this is not a step of GitHub Actions",
+                tip="use --output elsewhere",
+            )
+        github.add_summary(step_summary.markdown_of(options.title, [said for _, said in found]))
 
 
-def _show_judged(judged: list[tuple[Path, JUnit | None, Judgement]]) -> None:
-    from cairn.testing.junit import JUnit
-
+def _show(summaries: Sequence[Summary]) -> None:
+    screen = console.current()
     rows = []
-    for path, found, verdict in judged:
-        counts = found.counts if found else JUnit(cases=()).counts
+    for said in summaries:
+        counts = said.counts
         numbers = (counts.passed, counts.failed, counts.errors, counts.skipped, counts.device_passed)
-        rows.append((path.name, *map(str, numbers), verdict.verdict, verdict.reason))
-    head = ("file", "passed", "failed", "errors", "skipped", "on a GPU", "verdict", "reason")
-    console.current().table(head, rows)
+        rows.append((said.kind or Path(said.path).name, *map(str, numbers), said.verdict, said.reason))
+    screen.table(("run", "passed", "failed", "errors", "skipped", "on a GPU", "verdict", "reason"), rows)
+    for said in summaries:
+        for failure in said.failures[:_SHOWN]:
+            known = f" ({failure.known})" if failure.known else ""
+            screen.out(f"FAILED {failure.test.test}: {failure.test.reason}{known}")
+        if len(said.failures) > _SHOWN:
+            screen.out(f"and {len(said.failures) - _SHOWN} more: --output FILE shows them")
+        for test in said.flaky[:_SHOWN]:
+            screen.out(f"flaky {test.test}: {test.reason}")
+        for remark in said.remarks:
+            screen.warn(remark)

@@ -9,17 +9,19 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeAlias
 
-from cairn import files, owned
+from cairn import datafile, files, owned
 from cairn.errors import TestsFailedError, UsageError
 from cairn.targets import CPU
 from cairn.testing import record as records
 from cairn.testing.junit import JUnit
 from cairn.testing.record import TestRecord
-from cairn.testing.suite import outcomes, run, shard_result
+from cairn.testing.suite import outcomes, run, shard_result, suite_result
 from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.shard_result import ShardResult
+from cairn.testing.suite.suite_result import SuiteResult
 from cairn.testing.verdict import Judgement, judge
 
+_FILES = (run.JUNIT, run.RECORD, outcomes.FILE, suite_result.FILE)
 _SHOWN = 3  # of the shards, tests or problems that a sentence is about
 
 _Shard: TypeAlias = tuple[ShardResult, tuple[TestOutcome, ...]]
@@ -59,7 +61,9 @@ class Merged:
 def merge(
     folders: Sequence[Path], output: Path, *, floor: int = 1, device_floor: int = 0, part: bool = False
 ) -> Merged:
-    """Judge the shards in these folders together; writes `junit.xml`, `outcomes.jsonl` and `record.json`.
+    """Judge the shards in these folders together, and write what they come to.
+
+    That is `junit.xml`, `outcomes.jsonl`, `suite-result.json` and `record.json`.
 
     Args:
         folders: one of each shard, in any order; a shard that none has is a failure.
@@ -96,7 +100,7 @@ def merge(
     if problems and judged.verdict != "invalid":
         judged = Judgement(verdict="failed", reason=_listed(problems, "; "))
     if output not in folders:
-        owned.empty_places(output, of_files=(run.JUNIT, run.RECORD, outcomes.FILE), of_folders=())
+        owned.empty_places(output, of_files=_FILES, of_folders=())
     junit = output / run.JUNIT
     outcomes.write_junit(junit, unique, name=first.config)
     merged = Merged(
@@ -109,6 +113,7 @@ def merge(
     )
     if output not in folders:
         outcomes.append(output / outcomes.FILE, unique)
+        _write_result(output, merged, missing=missing)
     if merged.record is not None:
         records.write(output / run.RECORD, merged.record)
     return merged
@@ -196,6 +201,23 @@ def _not_once(found: Sequence[_Shard], *, whole: bool) -> list[str]:
         named = sorted(", ".join(sorted(kind)) or "no GPU" for kind in kinds)
         problems.append(f"the shards ran on different hardware: {'; '.join(named)}")
     return problems
+
+
+def _write_result(output: Path, merged: Merged, *, missing: Sequence[int]) -> None:
+    first = merged.results[0]
+    # Each shard that has a module of which all tests are left out says so.
+    excluded = dict.fromkeys(item for result in merged.results for item in result.excluded)
+    result = SuiteResult(
+        config=first.config,
+        shards=first.shards,
+        missing=tuple(missing),
+        sources=first.sources,
+        problems=merged.problems,
+        excluded=tuple(excluded),
+        outdated=tuple(dict.fromkeys(line for result in merged.results for line in result.outdated)),
+        outcomes_sha256=files.sha256_of(output / outcomes.FILE),
+    )
+    datafile.write(output / suite_result.FILE, result)
 
 
 def _record(

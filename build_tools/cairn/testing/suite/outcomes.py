@@ -103,8 +103,12 @@ def write_junit(path: Path, outcomes: Iterable[TestOutcome], *, name: str) -> No
             suite = suites[outcome.module] = ET.SubElement(top, "testsuite", name=_printable(outcome.module))
         class_name, title = junit_name(_printable(outcome.test))
         case = ET.SubElement(suite, "testcase", classname=class_name, name=title)
+        case.set("file", _printable(outcome.module))
         case.set("time", f"{outcome.seconds:.3f}")
-        noted = {junit.DEVICE_PROPERTY: outcome.device, "flaky": outcome.reason if outcome.flaky else ""}
+        noted = {
+            junit.DEVICE_PROPERTY: outcome.device,
+            junit.FLAKY_PROPERTY: (outcome.reason or "yes") if outcome.flaky else "",
+        }
         if any(noted.values()):
             properties = ET.SubElement(case, "properties")
             for key, value in noted.items():
@@ -130,11 +134,13 @@ def junit_name(test: str) -> tuple[str, str]:
 def _case(outcome: TestOutcome) -> Case:
     return Case(
         name="::".join(filter(None, junit_name(outcome.test))),
+        test=outcome.test,
         outcome=outcome.outcome,
         reason=outcome.reason,
         detail=outcome.detail,
         device=outcome.device,
         seconds=outcome.seconds,
+        flaky=outcome.flaky,
     )
 
 

@@ -1,52 +1,21 @@
 """Shards put together: what is missing, twice or different is no passed suite."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cairn import datafile, files
+from cairn import files
 from cairn.errors import TestsFailedError, UsageError
 from cairn.testing import junit, record
 from cairn.testing.record import TestedWheel
-from cairn.testing.suite import merge, outcomes, shard_result
+from cairn.testing.suite import merge, outcomes
 from cairn.testing.suite.outcomes import TestOutcome
-from cairn.testing.suite.shard_result import ModuleCount, ShardResult
-
-WHEEL = TestedWheel(file_name="torch-2.9.0-cp312-cp312-linux_x86_64.whl", sha256="a" * 64)
+from cairn.testing.suite.shard_result import ModuleCount
+from helpers.suites import WHEEL, shard_of
 
 
 def passed(*tests: str, device: str = "") -> list[TestOutcome]:
     return [TestOutcome(test=test, outcome="passed", device=device, seconds=1.0) for test in tests]
-
-
-def shard(folder: Path, tests: Sequence[TestOutcome], number: int = 1, of: int = 1, **more: Any) -> Path:
-    """Write the results of a shard."""
-    folder.mkdir()
-    (folder / outcomes.FILE).touch()
-    outcomes.append(folder / outcomes.FILE, tests)
-    values: dict[str, Any] = {
-        "config": "default",
-        "shard": number,
-        "shards": of,
-        "plan": "f" * 64,
-        "set_id": None,
-        "family": "cpu",
-        "targets": ("cpu",),
-        "wheels": (WHEEL,),
-        "hardware": (),
-        "sources": "",
-        "modules": (),
-        "problems": (),
-        "excluded": (),
-        "outdated": (),
-        "started": f"2026-11-22T0{number}:00:00Z",
-        "duration_seconds": 60.0,
-        "outcomes_sha256": files.sha256_of(folder / outcomes.FILE),
-    }
-    datafile.write(folder / shard_result.FILE, ShardResult(**{**values, **more}))
-    return folder
 
 
 def test_two_shards_are_one_record(tmp_path: Path) -> None:
@@ -55,8 +24,8 @@ def test_two_shards_are_one_record(tmp_path: Path) -> None:
     )
     skipped = TestOutcome(test="test_b.py::test_z", outcome="skipped", reason="no device")
     folders = [
-        shard(tmp_path / "2", [flaky, skipped], 2, 2),
-        shard(tmp_path / "1", passed("test_a.py::TestA::test_x[é\x00]"), 1, 2),
+        shard_of(tmp_path / "2", [flaky, skipped], 2, 2),
+        shard_of(tmp_path / "1", passed("test_a.py::TestA::test_x[é\x00]"), 1, 2),
     ]
     merged = merge.merge(folders, tmp_path / "whole")
     assert (merged.judgement.verdict, merged.problems) == ("passed", ())
@@ -75,7 +44,7 @@ def test_two_shards_are_one_record(tmp_path: Path) -> None:
 
 
 def test_a_missing_shard_is_a_failure(tmp_path: Path) -> None:
-    folders = [shard(tmp_path / "1", passed("test_a.py::test_x"), 1, 3), tmp_path / "2"]
+    folders = [shard_of(tmp_path / "1", passed("test_a.py::test_x"), 1, 3), tmp_path / "2"]
     merged = merge.merge(folders, tmp_path / "whole")
     assert merged.judgement.verdict == "failed"
     assert merged.judgement.reason.startswith("of 3 shards, 2, 3 left no result; cannot read")
@@ -83,10 +52,10 @@ def test_a_missing_shard_is_a_failure(tmp_path: Path) -> None:
 
 
 def test_a_shard_by_itself_passes_and_makes_no_record(tmp_path: Path) -> None:
-    folder = shard(tmp_path / "1", [], 1, 3)
+    folder = shard_of(tmp_path / "1", [], 1, 3)
     merged = merge.merge([folder], folder, part=True)
     assert (merged.judgement.verdict, merged.record) == ("passed", None)
-    broken = shard(tmp_path / "2", [], 2, 3, problems=("test_x.py: 7 tests did not run",))
+    broken = shard_of(tmp_path / "2", [], 2, 3, problems=("test_x.py: 7 tests did not run",))
     assert merge.merge([broken], broken, part=True).judgement.verdict == "failed"
 
 
@@ -96,7 +65,7 @@ def test_no_shard_at_all_is_an_error(tmp_path: Path) -> None:
 
 
 def test_outcomes_that_were_edited_are_a_missing_shard(tmp_path: Path) -> None:
-    folders = [shard(tmp_path / str(n), passed(f"test_{n}.py::test_x"), n, 2) for n in (1, 2)]
+    folders = [shard_of(tmp_path / str(n), passed(f"test_{n}.py::test_x"), n, 2) for n in (1, 2)]
     with (folders[1] / outcomes.FILE).open("a", encoding="utf-8") as file:
         file.write("\n")
     assert merge.merge(folders, tmp_path / "whole").judgement.reason.startswith(
@@ -105,7 +74,7 @@ def test_outcomes_that_were_edited_are_a_missing_shard(tmp_path: Path) -> None:
 
 
 def test_a_shard_that_is_there_twice_is_refused(tmp_path: Path) -> None:
-    folders = [shard(tmp_path / name, passed("test_a.py::test_x"), 1, 2) for name in ("first", "again")]
+    folders = [shard_of(tmp_path / name, passed("test_a.py::test_x"), 1, 2) for name in ("first", "again")]
     with pytest.raises(UsageError, match="shard 1 is there 2 times"):
         merge.merge(folders, tmp_path / "whole")
 
@@ -121,8 +90,8 @@ def test_a_shard_that_is_there_twice_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_shards_of_different_runs_are_refused(tmp_path: Path, name: str, value: object) -> None:
-    one = shard(tmp_path / "1", passed("test_a.py::test_x"), 1, 2)
-    other = shard(tmp_path / "2", passed("test_b.py::test_x"), 2, 2, **{name: value})
+    one = shard_of(tmp_path / "1", passed("test_a.py::test_x"), 1, 2)
+    other = shard_of(tmp_path / "2", passed("test_b.py::test_x"), 2, 2, **{name: value})
     with pytest.raises(UsageError, match=f"not of one run: {name}"):
         merge.merge([one, other], tmp_path / "whole")
 
@@ -131,8 +100,8 @@ def test_a_test_that_ran_twice_or_nowhere_is_a_failure(tmp_path: Path) -> None:
     def half(selected: int, whole: int) -> tuple[ModuleCount, ...]:
         return (ModuleCount(module="test_a.py", selected=selected, whole=whole, cut=True),)
 
-    one = shard(tmp_path / "1", passed("test_a.py::test_x"), 1, 2, modules=half(1, 3))
-    other = shard(tmp_path / "2", passed("test_a.py::test_x"), 2, 2, modules=half(1, 3))
+    one = shard_of(tmp_path / "1", passed("test_a.py::test_x"), 1, 2, modules=half(1, 3))
+    other = shard_of(tmp_path / "2", passed("test_a.py::test_x"), 2, 2, modules=half(1, 3))
     merged = merge.merge([one, other], tmp_path / "whole")
     assert merged.judgement.verdict == "failed"
     assert merged.problems == (
@@ -143,7 +112,7 @@ def test_a_test_that_ran_twice_or_nowhere_is_a_failure(tmp_path: Path) -> None:
 
 def test_shards_on_different_gpus_prove_nothing_of_either(tmp_path: Path) -> None:
     targets = ("gfx942", "gfx950")
-    one = shard(
+    one = shard_of(
         tmp_path / "1",
         passed("test_a.py::test_x", device="gfx942"),
         1,
@@ -151,7 +120,7 @@ def test_shards_on_different_gpus_prove_nothing_of_either(tmp_path: Path) -> Non
         hardware=("gfx942",),
         targets=targets,
     )
-    other = shard(
+    other = shard_of(
         tmp_path / "2",
         passed("test_b.py::test_x", device="gfx950"),
         2,
@@ -165,13 +134,15 @@ def test_shards_on_different_gpus_prove_nothing_of_either(tmp_path: Path) -> Non
 
 def test_a_set_for_gpus_that_no_test_used_is_untested(tmp_path: Path) -> None:
     for name, hardware in (("no GPU", ()), ("a GPU", ("gfx942",))):
-        folder = shard(tmp_path / name, passed("test_a.py::test_x"), targets=("gfx942",), hardware=hardware)
+        folder = shard_of(
+            tmp_path / name, passed("test_a.py::test_x"), targets=("gfx942",), hardware=hardware
+        )
         judged = merge.merge([folder], folder).judgement
         assert (judged.verdict, judged.reason) == (
             "untested",
             "none of the 1 tests that ran computed on a GPU",
         )
-    used = shard(
+    used = shard_of(
         tmp_path / "used",
         passed("test_a.py::test_x", device="gfx942, gfx950"),
         targets=("gfx942", "gfx950"),
@@ -181,8 +152,8 @@ def test_a_set_for_gpus_that_no_test_used_is_untested(tmp_path: Path) -> None:
 
 
 def test_floors_count_the_whole(tmp_path: Path) -> None:
-    folder = shard(tmp_path / "1", passed("test_a.py::test_x"))
+    folder = shard_of(tmp_path / "1", passed("test_a.py::test_x"))
     assert merge.merge([folder], folder, floor=2).judgement.reason == "1 tests ran, fewer than the floor of 2"
-    gpu = shard(tmp_path / "2", passed("test_a.py::test_x"), targets=("gfx942",), hardware=("gfx942",))
+    gpu = shard_of(tmp_path / "2", passed("test_a.py::test_x"), targets=("gfx942",), hardware=("gfx942",))
     merged = merge.merge([gpu], gpu, device_floor=1)
     assert merged.judgement.reason == "0 tests passed on a GPU, fewer than the floor of 1"

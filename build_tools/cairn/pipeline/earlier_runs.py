@@ -1,0 +1,66 @@
+"""The test records of earlier sets of a line and family, as a store has them: what last night came to."""
+
+from __future__ import annotations
+
+from cairn.errors import CairnError
+from cairn.output import Progress, silent
+from cairn.release import records
+from cairn.release.index.last_known_good import lock_name
+from cairn.release.index.snapshot import Index, read_set
+from cairn.release.publish.wheel_set import index_set
+from cairn.release.records import KeptRecord
+from cairn.store.protocol import Store
+from cairn.testing import junit
+from cairn.testing.record import TestRecord
+from cairn.testing.report import results
+from cairn.testing.report.history import EarlierRun
+
+
+def of_record(
+    store: Store, index: str, record: TestRecord, *, most: int, say: Progress = silent
+) -> tuple[EarlierRun, ...]:
+    """The records of the same kind of earlier sets of the same stack, line, family, Python and platform.
+
+    Args:
+        store: the store that has the record's set.
+        index: where the earlier sets are, such as `staging`.
+        record: whose history it is.
+        most: how many.
+        say: told of what cannot be read: history is for people, and half of it is better than none.
+
+    Returns:
+        The newest first.
+    """
+    if record.set_id is None:
+        return ()
+    own = index_set(read_set(store, record.set_id))
+    there = Index(store, index).load()
+    # When an index took a set, not when somebody tested it: a set of last week is tested again today.
+    added = {entry.set_id: entry.added for entry in there.sets() if lock_name(entry) == lock_name(own)}
+    until = added.pop(own.set_id, None)
+    before = [set_id for set_id, when in added.items() if until is None or when < until]
+    found: list[EarlierRun] = []
+    for set_id in sorted(before, key=lambda one: added[one], reverse=True):
+        if len(found) == most:
+            break
+        if kept := [one for one in records.read(store, set_id).records if _is_like(one.record, record)]:
+            last = max(kept, key=lambda one: one.record.began)
+            found.append(_with_results(store, set_id, last, say))
+    return tuple(found)
+
+
+def _is_like(record: TestRecord, other: TestRecord) -> bool:
+    """Whether failures of one say something of the other: the same tests, and on a machine that counts."""
+    same = (record.kind, record.config) == (other.kind, other.config)
+    return same and record.verdict != "invalid" and not record.pytest_args
+
+
+def _with_results(store: Store, set_id: str, kept: KeptRecord, say: Progress) -> EarlierRun:
+    try:
+        data = records.junit_of(store, kept)
+        tests = None if data is None else results.tests_of(junit.loads(data, name=results.JUNIT))
+    except CairnError as error:
+        say(f"no results of the set {set_id[:12]}: {error}")
+        tests = None
+    outcomes = None if tests is None else {test.test: test.outcome for test in tests}
+    return EarlierRun(set_id=set_id, record=kept.record, outcomes=outcomes)

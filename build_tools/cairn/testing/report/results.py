@@ -1,0 +1,209 @@
+"""What a test run has left in a folder, read as what it is: files that may have been mixed up, or edited."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cairn import files
+from cairn.errors import TestsFailedError, UsageError
+from cairn.targets import CPU
+from cairn.testing import gpus, junit
+from cairn.testing import record as records
+from cairn.testing.compat import report as compat_reports
+from cairn.testing.compat.report import CompatReport
+from cairn.testing.junit import JUnit
+from cairn.testing.record import Counts, TestRecord, Verdict
+from cairn.testing.suite import outcomes, shard_result, suite_result
+from cairn.testing.suite.outcomes import TestOutcome
+from cairn.testing.suite.shard_result import ExcludedTest
+from cairn.testing.verdict import Judgement, judge
+
+RECORD, JUNIT = "record.json", "junit.xml"
+_SHOWN = 3  # problems, in a reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Floors:
+    """What is asked of a run that has no record.
+
+    Attributes:
+        tests: fewest tests that must have run.
+        device_tests: fewest tests that must have passed on a GPU.
+    """
+
+    tests: int = 1
+    device_tests: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestRun:
+    """A test run, with every test of it.
+
+    Attributes:
+        path: what was read.
+        kind: of its record, with the configuration of a suite; empty where it has none.
+        verdict: that of the record, unless the results are not those that it was made of; without one, what
+            the results are judged to be.
+        reason: of the verdict.
+        counts: of the tests.
+        hardware: the GPUs of the machine, or those that tests say they used.
+        record: None where there is none.
+        record_sha256: of the record's bytes.
+        tests: every test; none where there are no results.
+        excluded: what skip-tests kept from running.
+        remarks: what else there is to say, such as entries of skip-tests that match nothing.
+        compat: the compatibility report whose rows the tests are.
+    """
+
+    __test__ = False  # pytest would collect the name
+
+    path: Path
+    kind: str = ""
+    verdict: Verdict
+    reason: str
+    counts: Counts
+    hardware: tuple[str, ...] = ()
+    record: TestRecord | None = None
+    record_sha256: str = ""
+    tests: tuple[TestOutcome, ...] = ()
+    excluded: tuple[ExcludedTest, ...] = ()
+    remarks: tuple[str, ...] = ()
+    compat: CompatReport | None = None
+
+    @property
+    def title(self) -> str:
+        """What the run is called."""
+        return self.kind or self.path.name
+
+
+def read(path: Path, floors: Floors | None = None) -> TestRun:
+    """What lies in the folder of a test run, or beside its record, or in JUnit XML alone.
+
+    Raises:
+        UsageError: there is nothing of a test run, or it is not readable as what its name says.
+    """
+    if path.is_dir():
+        if (path / RECORD).is_file():
+            return _with_record(path / RECORD)
+        if (path / shard_result.FILE).is_file():
+            return _shard(path)
+        if (path / JUNIT).is_file():
+            return _alone(path / JUNIT, floors or Floors())
+        raise UsageError(f"{path} has no {RECORD} and no {JUNIT}", tip="name the folder that a test run left")
+    return _with_record(path) if path.suffix == ".json" else _alone(path, floors or Floors())
+
+
+def tests_of(found: JUnit) -> tuple[TestOutcome, ...]:
+    """The tests of JUnit XML, by their node ids as far as it has them."""
+    return tuple(
+        TestOutcome(
+            test=case.test or case.name,
+            outcome=case.outcome,
+            reason=case.reason,
+            detail=case.detail,
+            device=case.device,
+            seconds=case.seconds,
+            flaky=case.flaky,
+        )
+        for case in found.cases
+    )
+
+
+def _with_record(path: Path) -> TestRun:
+    """A record, with the results beside it if they are its own."""
+    record, folder = records.read(path), path.parent
+    run = TestRun(
+        path=path.parent if path.name == RECORD else path,
+        kind=f"{record.kind} {record.config}".strip(),
+        verdict=record.verdict,
+        reason=record.reason,
+        counts=record.counts,
+        hardware=record.hardware,
+        record=record,
+        record_sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+    )
+    if record.junit_sha256 is None:
+        return run
+    if not (folder / JUNIT).is_file():
+        return replace(run, remarks=(f"{JUNIT} is not there: no test is known by name",))
+    beside = {JUNIT: record.junit_sha256, compat_reports.FILE: record.compat_sha256}
+    for name, sha256 in beside.items():
+        if sha256 and (folder / name).is_file() and files.sha256_of(folder / name) != sha256:
+            return replace(run, verdict="invalid", reason=f"{name} is not what the record was made of")
+    found = junit.read(folder / JUNIT)
+    if found.counts != record.counts:
+        return replace(run, verdict="invalid", reason=f"{JUNIT} has other tests than the record counts")
+    run = replace(run, tests=tests_of(found))
+    if record.compat_sha256 and (folder / compat_reports.FILE).is_file():
+        run = replace(run, compat=compat_reports.read(folder))
+    return _with_suite(run, folder) if record.kind == "suite" else run
+
+
+def _with_suite(run: TestRun, folder: Path) -> TestRun:
+    """A suite's run, with what its shards had to leave out, and why: the JUnit XML has only what ran."""
+    if (folder / suite_result.FILE).is_file():
+        result, tests = suite_result.read(folder)
+        excluded, remarks = result.excluded, (*result.problems, *result.outdated)
+    elif (folder / shard_result.FILE).is_file():
+        shard, tests = shard_result.read(folder)
+        excluded, remarks = shard.excluded, (*shard.problems, *shard.outdated)
+    else:
+        return run
+    if outcomes.as_junit(tests).counts != run.counts:
+        said = f"{outcomes.FILE} has other tests than the record counts"
+        return replace(run, verdict="invalid", reason=said)
+    return replace(run, tests=tests, excluded=excluded, remarks=remarks)
+
+
+def _shard(folder: Path) -> TestRun:
+    """One shard by itself, or a suite on wheels that nobody can name: judged by what went wrong in it."""
+    result, tests = shard_result.read(folder)
+    found = outcomes.as_junit(tests)
+    judged = judge(
+        found,
+        exit_code=0,
+        targets=result.targets or result.hardware or (CPU,),
+        hardware=result.hardware,
+        floor=0,
+    )
+    if result.problems and judged.verdict != "invalid":
+        judged = Judgement(verdict="failed", reason="; ".join(result.problems[:_SHOWN]))
+    return TestRun(
+        path=folder,
+        kind=f"suite {result.config}, {result.name}" if result.shards > 1 else f"suite {result.config}",
+        verdict=judged.verdict,
+        reason=judged.reason,
+        counts=found.counts,
+        hardware=result.hardware,
+        tests=tests,
+        excluded=result.excluded,
+        remarks=(*result.problems, *result.outdated),
+    )
+
+
+def _alone(path: Path, floors: Floors) -> TestRun:
+    """JUnit XML that no record vouches for, judged as a run is; what cannot be believed has failed."""
+    try:
+        found = junit.read(path)
+    except TestsFailedError as error:
+        return TestRun(path=path, verdict="failed", reason=str(error), counts=Counts())
+    used = [name.strip() for case in found.cases for name in case.device.split(",")]
+    hardware = tuple(dict.fromkeys(name for name in used if name.startswith("gfx")))
+    judged = judge(
+        found,
+        exit_code=0,
+        targets=hardware or gpus.seen() or (CPU,),
+        hardware=hardware,
+        floor=floors.tests,
+        device_floor=floors.device_tests,
+    )
+    return TestRun(
+        path=path,
+        verdict=judged.verdict,
+        reason=judged.reason,
+        counts=found.counts,
+        hardware=hardware,
+        tests=tests_of(found),
+    )

@@ -1,0 +1,202 @@
+"""The tests of a run counted: by module, by why they were skipped, by how long they took."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from cairn import datafile
+from cairn.testing.record import Counts, Verdict
+from cairn.testing.report import history
+from cairn.testing.report.history import EarlierRun
+from cairn.testing.report.results import TestRun
+from cairn.testing.suite import outcomes
+from cairn.testing.suite.outcomes import TestOutcome
+
+_SLOWEST = 25  # tests that are listed
+
+
+class Module(datafile.Value):
+    """The tests of a module.
+
+    Attributes:
+        name: its path below the folder of tests, or what JUnit XML calls it.
+        counts: of its tests.
+        flaky: how many of those that passed did so only when they were tried again.
+        seconds: of all its tests.
+    """
+
+    name: str
+    counts: Counts
+    flaky: int
+    seconds: float
+
+    @property
+    def failed(self) -> int:
+        """How many stand against the wheel."""
+        return self.counts.failed + self.counts.errors
+
+
+class Failure(datafile.Value):
+    """A test that failed.
+
+    Attributes:
+        test: what became of it.
+        new: earlier runs do not have it as a failure.
+        known: what earlier runs say of it; empty where there are none to compare with.
+    """
+
+    test: TestOutcome
+    new: bool
+    known: str
+
+
+class Skipped(datafile.Value):
+    """Tests that did not run for the same reason.
+
+    Attributes:
+        reason: as the test, or an entry of skip-tests, says it; perhaps empty.
+        owner: who looks after the entry of skip-tests; empty where the test itself decided.
+        issue: that the entry names.
+        tests: their node ids; a module stands for all its tests.
+    """
+
+    reason: str
+    owner: str
+    issue: str
+    tests: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        return len(self.tests)
+
+
+class Night(datafile.Value):
+    """An earlier run, or this one, in the history."""
+
+    set_id: str | None
+    started: str
+    verdict: Verdict
+    reason: str
+    hardware: tuple[str, ...]
+    counts: Counts
+
+
+class Summary(datafile.Value):
+    """A run, counted.
+
+    Attributes:
+        path: what was read.
+        kind: of its record, with the configuration of a suite; empty where it has none.
+        verdict: of the record, or of the judge.
+        reason: of the verdict.
+        set_id: what was tested; None where that is not known.
+        hardware: the GPUs.
+        counts: of the tests.
+        modules: those with failures first, then by name.
+        failures: the new ones first.
+        flaky: tests that failed, and passed when they were tried again.
+        slowest: the tests that took longest, the longest first.
+        skipped: by reason, the most frequent first.
+        excluded: likewise, what skip-tests kept from running; by owner.
+        fixed: tests that failed in the last run and pass now.
+        gone: tests that failed in the last run and did not run now.
+        nights: earlier runs, the newest first.
+        remarks: what else there is to say.
+    """
+
+    path: str
+    kind: str
+    verdict: Verdict
+    reason: str
+    set_id: str | None
+    hardware: tuple[str, ...]
+    counts: Counts
+    modules: tuple[Module, ...]
+    failures: tuple[Failure, ...]
+    flaky: tuple[TestOutcome, ...]
+    slowest: tuple[TestOutcome, ...]
+    skipped: tuple[Skipped, ...]
+    excluded: tuple[Skipped, ...]
+    fixed: tuple[str, ...]
+    gone: tuple[str, ...]
+    nights: tuple[Night, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def new(self) -> tuple[Failure, ...]:
+        """The failures that earlier runs do not have."""
+        return tuple(failure for failure in self.failures if failure.new)
+
+
+def of_run(run: TestRun, earlier: Sequence[EarlierRun] = ()) -> Summary:
+    """Count a run, and compare it with earlier ones, the newest first."""
+    changes = history.changes(run.tests, earlier)
+    failures = []
+    for test in run.tests:
+        if test.failed:
+            known = history.known(test.test, earlier)
+            failures.append(Failure(test=test, new=known.new, known=known.text))
+    slowest = sorted(run.tests, key=lambda test: -test.seconds)[:_SLOWEST]
+    skipped = (test for test in run.tests if test.outcome == "skipped")
+    return Summary(
+        path=str(run.path),
+        kind=run.kind,
+        verdict=run.verdict,
+        reason=run.reason,
+        set_id=run.record.set_id if run.record else None,
+        hardware=run.hardware,
+        counts=run.counts,
+        modules=_modules(run.tests),
+        # Sorting is stable: otherwise they stay in the order of the run.
+        failures=tuple(sorted(failures, key=lambda failure: not failure.new)),
+        flaky=tuple(test for test in run.tests if test.flaky),
+        slowest=tuple(test for test in slowest if test.seconds > 0),
+        skipped=_grouped((("", "", test.reason), test.test) for test in skipped),
+        excluded=_grouped(((item.owner, item.issue, item.reason), item.test) for item in run.excluded),
+        fixed=changes.fixed,
+        gone=changes.gone,
+        nights=tuple(_night(one) for one in earlier),
+        remarks=run.remarks,
+    )
+
+
+def _modules(tests: Sequence[TestOutcome]) -> tuple[Module, ...]:
+    by_name: dict[str, list[TestOutcome]] = defaultdict(list)
+    for test in tests:
+        by_name[test.module].append(test)
+    found = [
+        Module(
+            name=name,
+            counts=outcomes.as_junit(inside).counts,
+            flaky=sum(test.flaky for test in inside),
+            seconds=sum(test.seconds for test in inside),
+        )
+        for name, inside in by_name.items()
+    ]
+    return tuple(sorted(found, key=lambda module: (not module.failed, module.name)))
+
+
+def _grouped(tests: Iterable[tuple[tuple[str, str, str], str]]) -> tuple[Skipped, ...]:
+    """Tests by owner, issue and reason, the largest group first."""
+    groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for why, test in tests:
+        groups[why].append(test)
+    found = [
+        Skipped(owner=owner, issue=issue, reason=reason, tests=tuple(named))
+        for (owner, issue, reason), named in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda group: (group.owner, -len(group.tests), group.reason)))
+
+
+def _night(earlier: EarlierRun) -> Night:
+    record = earlier.record
+    return Night(
+        set_id=earlier.set_id,
+        started=record.started,
+        verdict=record.verdict,
+        reason=record.reason,
+        hardware=record.hardware,
+        counts=record.counts,
+    )
