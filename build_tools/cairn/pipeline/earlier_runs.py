@@ -58,9 +58,8 @@ def _is_like(record: TestRecord, other: TestRecord) -> bool:
 def _with_results(store: Store, set_id: str, kept: KeptRecord, say: Progress) -> EarlierRun:
     try:
         data = records.junit_of(store, kept)
-        tests = None if data is None else results.tests_of(junit.loads(data, name=results.JUNIT))
+        outcomes = None if data is None else junit.outcomes_in(data, name=results.JUNIT)
     except CairnError as error:
         say(f"no results of the set {set_id[:12]}: {error}")
-        tests = None
-    outcomes = None if tests is None else {test.test: test.outcome for test in tests}
+        outcomes = None
     return EarlierRun(set_id=set_id, record=kept.record, outcomes=outcomes)

@@ -108,13 +108,29 @@ def read(path: Path) -> JUnit:
 def loads(data: bytes, *, name: str) -> JUnit:
     """Like `read`, from the bytes of a file that errors call `name`."""
     reader = _ExpatReader()
+    _parse(data, reader, name=name)
+    return reader.result()
+
+
+def outcomes_in(data: bytes, *, name: str) -> dict[str, Outcome]:
+    """The outcome of each test, by its node id or name: in half the time that all of it takes."""
+    reader = _OutcomesReader()
+    _parse(data, reader, name=name)
+    return reader.found
+
+
+def _parse(data: bytes, reader: _ExpatReader | _OutcomesReader, *, name: str) -> None:
+    parser = expat.ParserCreate()
+    parser.buffer_text = True  # one call for a text, not one for each of its lines
+    # Called before the declaration's entities are read; without a document type there are none to expand.
+    parser.StartDoctypeDeclHandler = _refuse_doctype
+    reader.listen_to(parser)
     try:
-        reader.parse(data)
+        parser.Parse(data, True)  # noqa: FBT003 - positional only
     except (expat.ExpatError, ValueError) as error:
         raise TestsFailedError(
             f"{name} is not complete JUnit XML: {error}", tip="the runner crashed while writing it"
         ) from error
-    return reader.result()
 
 
 def merge(paths: Sequence[Path], target: Path) -> None:
@@ -166,15 +182,10 @@ class _ExpatReader:
         self._path: list[str] = []
         self._case: _Open | None = None
 
-    def parse(self, data: bytes) -> None:
-        parser = expat.ParserCreate()
-        parser.buffer_text = True  # one call for a text, not one for each of its lines
-        # Called before the declaration's entities are read; without a document type there are none to expand.
-        parser.StartDoctypeDeclHandler = _refuse_doctype
+    def listen_to(self, parser: expat.XMLParserType) -> None:
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
         parser.CharacterDataHandler = self._text
-        parser.Parse(data, True)  # noqa: FBT003 - positional only
 
     def result(self) -> JUnit:
         return JUnit(cases=tuple(self._cases), announced=self._announced)
@@ -203,6 +214,24 @@ class _ExpatReader:
     def _text(self, text: str) -> None:
         if self._case is not None and self._path[-1] in ("failure", "error"):
             self._case.text.append(text)
+
+
+class _OutcomesReader:
+    """Turns expat's events into the outcome of each case, and into nothing else."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Outcome] = {}
+        self._case = ""
+
+    def listen_to(self, parser: expat.XMLParserType) -> None:
+        parser.StartElementHandler = self._start
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if name == "testcase":
+            self._case = _node_id(attributes) or _case_name(attributes)
+            self.found.setdefault(self._case, "passed")
+        elif (outcome := _OUTCOMES.get(name)) and _RANK[outcome] > _RANK[self.found.get(self._case, "error")]:
+            self.found[self._case] = outcome
 
 
 def _note(case: _Open, name: str, attributes: dict[str, str]) -> None:

@@ -37,6 +37,9 @@ def test_every_outcome_is_told_apart(tmp_path: Path) -> None:
     assert result.cases[3].reason == "no GPU"
     assert result.cases[1].device == "gfx942"
     assert result.announced == 5
+    assert list(junit.outcomes_in(GOOD.encode(), name="j.xml").items()) == [
+        (case.name, case.outcome) for case in result.cases
+    ]
 
 
 def test_the_worst_phase_of_a_test_is_its_outcome(tmp_path: Path) -> None:
@@ -106,3 +109,31 @@ def test_a_long_reason_is_cut(tmp_path: Path) -> None:
     failure = f'<failure message="{"x" * 5000}"/>'
     text = f'<testsuite tests="1"><testcase name="t">{failure}</testcase></testsuite>'
     assert junit.read(write(tmp_path / "j.xml", text)).cases[0].reason == "x" * 300 + "…"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "node_id"),
+    [
+        (
+            'file="a/test_b.py" classname="a.test_b.TestC" name="test_d[x::y]"',
+            "a/test_b.py::TestC::test_d[x::y]",
+        ),
+        ('file="test_b.py" classname="test_b.TestC.TestD" name="test_e"', "test_b.py::TestC::TestD::test_e"),
+        ('file="test_b.py" classname="test_b" name="test_e"', "test_b.py::test_e"),
+        ('file="test_b.py" classname="test_b" name="test_b"', "test_b.py"),
+        ('file="test_b.py" classname="other.TestC" name="test_e"', ""),
+        ('file="test_b.py" classname="test_bc" name="test_e"', ""),
+        ('classname="test_b" name="test_e"', ""),
+    ],
+)
+def test_a_node_id_is_told_where_the_file_is(tmp_path: Path, attributes: str, node_id: str) -> None:
+    text = f'<testsuite tests="1"><testcase {attributes}/></testsuite>'
+    assert junit.read(write(tmp_path / "j.xml", text)).cases[0].test == node_id
+
+
+@pytest.mark.parametrize(
+    "text", [GOOD[:-30], "<!DOCTYPE a><testsuite/>", "<testsuite><testcase/></testsuite>", ""]
+)
+def test_outcomes_of_what_cannot_be_believed_are_refused(text: str) -> None:
+    with pytest.raises(TestsFailedError, match=r"j\.xml is not complete"):
+        junit.outcomes_in(text.encode(), name="j.xml")

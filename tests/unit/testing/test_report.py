@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -291,3 +292,21 @@ def test_the_command_writes_page_and_summary(
     assert main(["test", "report", str(folder / "junit.xml"), "--json"]) == 8
     (said,) = json.loads(capsys.readouterr().out)
     assert said["reason"].startswith("2 of 4 tests failed")
+
+
+@pytest.mark.by_hand
+def test_43_000_tests_are_reported_in_three_seconds(tmp_path: Path) -> None:
+    kinds = [BAD, SKIPPED, FLAKY, *[GOOD] * 40]
+    tests = [
+        msgspec.structs.replace(kinds[n % 43], test=f"test_{n % 400}.py::TestA::test_{n}_{'x' * 30}")
+        for n in range(43_000)
+    ]
+    folder = record_file(tmp_path / "run", tests)
+    began = time.process_time()
+    run = results.read(folder)
+    found = summary.of_run(run)
+    text = page.render("t", [(run, found)], generated="")
+    step_summary.markdown_of("t", [found])
+    assert time.process_time() - began < 3
+    assert len(found.failures) == 1_000
+    assert len(text) < 3_000_000
