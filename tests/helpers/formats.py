@@ -73,10 +73,7 @@ def make_elf(
     symbols_at = 64 + 3 * 56
     hash_at = symbols_at + len(table)
     count = len(table) // 24
-    first = count - len(defined)
-    if hash_table == "gnu, nothing exported" and not defined:
-        first = 1  # as GNU ld writes an empty table, however many symbols are undefined
-    hashes = struct.pack("<4I", *((1, first, 1, 0) if "gnu" in hash_table else (1, count, 0, 0)))
+    hashes = _hash_table(hash_table, count, len(defined))
     needs_at = hash_at + (len(hashes) if hash_table else 0)
     strings_at = needs_at + len(needs) + len(rows)
     dynamic_at = strings_at + len(strings)
@@ -110,6 +107,16 @@ def make_elf(
     header += struct.pack("<IIQQQQQQ", 2, 6, dynamic_at, dynamic_at, 0, len(dynamic), len(dynamic), 8)
     header += struct.pack("<IIQQQQQQ", 3 if interpreter else 4, 4, 0, 0, 0, 0, 0, 1)
     return header + body + blobs + headers
+
+
+def _hash_table(kind: str, count: int, defined: int) -> bytes:
+    """DT_HASH, or DT_GNU_HASH of one bucket, of a table of symbols that ends with those that are defined."""
+    if "gnu" not in kind:
+        return struct.pack("<4I", 1, count, 0, 0)
+    # GNU ld writes 1 where nothing is exported, however many symbols are undefined.
+    first = 1 if kind == "gnu, nothing exported" and not defined else count - defined
+    ends = [number == defined for number in range(1, defined + 1)]  # a chain ends with an odd word
+    return struct.pack(f"<4IQI{defined}I", 1, first, 1, 0, 0, first if defined else 0, *ends)
 
 
 def make_code_object(target: str, body: bytes) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import mmap
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +34,10 @@ _FLAGS_1, _PIE = 0x6FFFFFFB, 0x08000000  # DF_1_PIE: a program, although its typ
 _VERNEED, _GNU_HASH = 0x6FFFFFFE, 0x6FFFFEF5
 _RELA, _REL, _JMPREL, _VERSYM = 7, 17, 23, 0x6FFFFFF0
 _TABLES = frozenset((_HASH, _STRTAB, _RELA, _REL, _JMPREL, _VERSYM, _VERNEED, _GNU_HASH))
-_UNDEFINED, _WEAK = 0, 2  # st_shndx: SHN_UNDEF; st_info >> 4: STB_WEAK
+_SYMBOL_SIZE = {32: 16, 64: 24}  # bytes of an Elf32_Sym, Elf64_Sym
+_UNDEFINED = 0  # st_shndx: SHN_UNDEF
+_LOCAL, _WEAK = 0, 2  # st_info >> 4: STB_LOCAL, STB_WEAK
+_SEEN_OUTSIDE = (0, 3)  # st_other & 3: STV_DEFAULT, STV_PROTECTED
 _VERSION_WEAK = 2  # VER_FLG_WEAK: the loader goes on without that version
 _NOBITS = 8  # SHT_NOBITS: a section such as .bss, which takes room in memory alone
 # Limits. What is real stays far below; what is above would cost time or memory out of proportion to the file,
@@ -149,11 +152,31 @@ def read_view(view: View, *, sections: bool = True, look_for: frozenset[str] = f
         rpath=image.folders(_RPATH),
         runpath=image.folders(_RUNPATH),
         version_needs=image.version_needs(),
-        wants=image.wants(look_for) if look_for else frozenset(),
+        wants=image.wanted(look_for) if look_for else frozenset(),
         interpreter=image.interpreter,
         pie=image.pie,
         sections=tuple(image.sections()) if sections else (),
     )
+
+
+def imports(path: Path) -> frozenset[bytes]:
+    """The symbols that an ELF file does not load without: undefined in its dynamic table, and not weak.
+
+    Raises:
+        WheelError: it is none, or its headers are broken.
+    """
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return _Image(BytesView(data)).wants()
+
+
+def exports(path: Path, among: frozenset[bytes]) -> frozenset[bytes]:
+    """Those of some symbols that an ELF file defines for others.
+
+    Raises:
+        WheelError: it is none, or its headers are broken.
+    """
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return _Image(BytesView(data)).gives(among)
 
 
 class _Image:
@@ -209,27 +232,82 @@ class _Image:
             at = at + following if following else None
         return found
 
-    def wants(self, symbols: frozenset[str]) -> frozenset[str]:
+    def wanted(self, symbols: frozenset[str]) -> frozenset[str]:
         """Those of the symbols that are undefined here and not weak: without a weak one it loads too."""
-        wanted = {symbol.encode(): symbol for symbol in symbols}
-        # Cut off at the longest one wanted: names may share their bytes, so that many can each be as long as
-        # the whole table.
-        longest = max(map(len, wanted)) + 1
-        names = (self._strings[at : at + longest].partition(b"\0")[0] for at in self._wanted_names())
-        return frozenset(wanted[name] for name in names if name in wanted)
+        names = {symbol.encode(): symbol for symbol in symbols}
+        return frozenset(names[name] for name in self._names_at(self._undefined(), among=names.keys()))
 
-    def _wanted_names(self) -> Iterator[int]:
+    def wants(self) -> frozenset[bytes]:
+        """Every symbol that is undefined here and not weak."""
+        names: set[bytes] = set()
+        length = 0
+        for name in self._names_at(self._undefined()):
+            length += len(name)
+            if length > _MOST_NAMES:
+                raise WheelError(f"an ELF file that wants more than {_MOST_NAMES} bytes of symbols")
+            names.add(name)
+        return frozenset(names)
+
+    def gives(self, symbols: frozenset[bytes]) -> frozenset[bytes]:
+        """Those of the symbols that are defined here, and that others may use."""
+        places = (
+            at
+            for at, bind, other, section in self._symbols(self._listed_symbols())
+            if section != _UNDEFINED and bind != _LOCAL and other & 3 in _SEEN_OUTSIDE
+        )
+        return frozenset(self._names_at(places, among=symbols))
+
+    def _names_at(self, places: Iterable[int], among: Collection[bytes] | None = None) -> Iterator[bytes]:
+        # Cut off at the longest one looked for: names may share their bytes, so that many can each be as long
+        # as the whole table.
+        longest = max(map(len, among), default=0) + 1 if among is not None else _LONGEST_NAME
+        for at in places:
+            name = self._strings[at : at + longest].partition(b"\0")[0]
+            if among is None or name in among:
+                yield name
+
+    def _undefined(self) -> Iterator[int]:
         """Where in the string table the names of symbols begin that are undefined and not weak."""
+        if self._value(_SYMTAB) is None:
+            return
+        for at, bind, _, section in self._symbols(self._symbol_count(_SYMBOL_SIZE[self.bits])):
+            if section == _UNDEFINED and bind not in (_LOCAL, _WEAK):
+                yield at
+
+    def _symbols(self, count: int) -> Iterator[tuple[int, int, int, int]]:
+        """Name, binding, visibility and section of the first symbols of the dynamic table."""
         at = self._address(_SYMTAB)
         if at is None:
             return
-        # Elf64_Sym and Elf32_Sym have the same fields in a different order.
-        layout, info, place = ("IBBHQQ", 1, 3) if self.bits == 64 else ("IIIBBH", 3, 5)  # noqa: PLR2004 - bits
+        # The same fields in a different order.
+        wide = self.bits == 64  # noqa: PLR2004 - bits
+        layout, info, other, section = ("IBBHQQ", 1, 2, 3) if wide else ("IIIBBH", 3, 4, 5)
         entry = struct.Struct(self._order + layout)
-        count = min(self._symbol_count(entry.size), (self._view.size - at) // entry.size)
+        count = min(count, (self._view.size - at) // entry.size)
         for fields in entry.iter_unpack(self._view.read(at, count * entry.size)):
-            if fields[place] == _UNDEFINED and fields[info] >> 4 != _WEAK:
-                yield fields[0]
+            yield fields[0], fields[info] >> 4, fields[other], fields[section]
+
+    def _listed_symbols(self) -> int:
+        """How many symbols there are up to the last one that others find by its name's hash."""
+        chains, listed = self._address(_HASH), self._address(_GNU_HASH)
+        if listed is None:
+            count = self._unpack("II", chains)[1] if chains is not None else 0
+        else:
+            # Four words, a Bloom filter of addresses, a word a bucket with the first symbol of its chain,
+            # then a word for each symbol from the first one listed, of which the last in a chain is odd. It
+            # has no specification: glibc, elf/dl-lookup.c.
+            buckets, first, filters, _ = self._unpack("IIII", listed)
+            if max(buckets, filters) > _MOST_SYMBOLS:
+                raise WheelError(f"an ELF file with a hash table of {buckets} buckets")
+            at = listed + 16 + filters * self.bits // 8
+            last = max(self._unpack(f"{buckets}I", at), default=0)
+            at += 4 * buckets
+            while first <= last <= _MOST_SYMBOLS and not self._unpack("I", at + 4 * (last - first))[0] & 1:
+                last += 1
+            count = last + 1 if last >= first else 0
+        if count > _MOST_SYMBOLS:
+            raise WheelError(f"an ELF file of {count} dynamic symbols")
+        return count
 
     def _symbol_count(self, size: int) -> int:
         """How many symbols the dynamic table has, or at least those that are undefined.

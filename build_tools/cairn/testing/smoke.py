@@ -107,11 +107,10 @@ def run_smoke(request: SmokeRequest, *, on_line: Progress | None = None) -> Smok
     """
     if request.index_url is None and not request.find_links:
         raise UsageError("no index to install from", tip="name one with --index-url")
-    for tests in request.smoke_tests:
-        if not tests.exists():
-            raise UsageError(
-                f"there are no smoke tests at {tests}", tip="see `smoke_tests` of the stack.toml"
-            )
+    if absent := [tests for tests in request.smoke_tests if not tests.exists()]:
+        raise UsageError(
+            f"there are no smoke tests at {absent[0]}", tip="see `smoke_tests` of the stack.toml"
+        )
     started, began = datetime.now(UTC), time.monotonic()
     owned.empty_places(request.work_dir, of_files=_FILES, of_folders=_FOLDERS)
     bench = Bench(

@@ -79,6 +79,7 @@ def test_each_defect_is_found_by_its_check_and_no_other(
         make_wheel(
             "haunted", "1.0", {"haunted/__init__.py": "", "haunted/libhaunted.so": haunted}, tag=NATIVE
         ),
+        *wheels_that_want_symbols(make_wheel, compile_library),
         make_wheel("crashing", "1.0", {"crashing.py": "import os\nos._exit(3)\n"}),
         make_wheel("hollow", "1.0", {"hollow-data.txt": ""}),
         make_wheel("sound", "1.0", {"sound.py": "__version__ = '1.0'\n"}),
@@ -94,20 +95,51 @@ def test_each_defect_is_found_by_its_check_and_no_other(
         "test_imports[forgetful]",
         "test_imports[lonely]",
         "test_libraries_load[haunted]",
+        "test_needed_libraries_are_in_the_environment_or_promised[haunted]",
+        "test_libraries_load[outdated]",
+        "test_symbols_are_in_what_is_linked[outdated]",
+        # it loads, since something else was loaded before
+        "test_symbols_are_in_what_is_linked[lucky]",
         "test_imports[hollow]",
         # a process that dies tells nothing, so nothing that needs it holds
         "test_imports[crashing]",
         "test_versions_agree[crashing]",
         "test_libraries_load[crashing]",
         "test_libraries_come_from_the_environment_or_the_system[crashing]",
+        "test_symbols_are_in_what_is_linked[crashing]",
     }
     text = result.junit_path.read_text(encoding="utf-8")
     assert "libghost.so.1: cannot open shared object file" in text
+    assert "libhaunted.so needs libghost.so.1" in text
+    assert "outdated/liboutdated.so is linked to nothing that has dropped" in text
+    assert "lucky/libguest.so is linked to nothing that has host" in text
     assert "as built" in text
     assert "exit code 3" in text
-    with pytest.raises(TestsFailedError, match=r"11 of \d+ tests failed"):
+    with pytest.raises(TestsFailedError, match=r"16 of \d+ tests failed"):
         require_passed(result)
     assert len(result.failures) == 5
+
+
+def wheels_that_want_symbols(make_wheel: MakeWheel, compile_library: CompileLibrary) -> list[Path]:
+    """One whose sibling dropped a symbol since then, and one that does not link what it takes one of."""
+    before = "int kept(void) { return 1; }\nint dropped(void) { return 2; }\n"
+    compile_library(before, soname="libbase.so")
+    source = "int kept(void);\nint dropped(void);\nint both(void) { return kept() + dropped(); }\n"
+    outdated = compile_library(source, "libbase.so", "-Wl,-rpath,$ORIGIN/../base", soname="liboutdated.so")
+    base = compile_library("int kept(void) { return 1; }\n", soname="libbase.so")
+    host = compile_library("int host(void) { return 1; }\n", soname="libhost.so")
+    guest = compile_library(
+        "int host(void); int guest(void) { return host(); }\n", "-Wl,-z,undefs", soname="libguest.so"
+    )
+    load = "ctypes.CDLL(str(pathlib.Path(__file__).with_name('libhost.so')), mode=ctypes.RTLD_GLOBAL)\n"
+    opened = {"lucky/__init__.py": f"import ctypes, pathlib\n{load}", "lucky/libhost.so": host}
+    return [
+        make_wheel("base", "1.0", {"base/__init__.py": "", "base/libbase.so": base}, tag=NATIVE),
+        make_wheel(
+            "outdated", "1.0", {"outdated/__init__.py": "", "outdated/liboutdated.so": outdated}, tag=NATIVE
+        ),
+        make_wheel("lucky", "1.0", {**opened, "lucky/libguest.so": guest}, tag=NATIVE),
+    ]
 
 
 def test_a_program_needs_its_libraries_too(
@@ -127,7 +159,10 @@ def test_a_program_needs_its_libraries_too(
         return make_wheel(name, "1.0", members, tag=NATIVE, executable=(f"{name}/run",))
 
     result = smoke([wheel("whole", programs["shipped"]), wheel("haunted", programs["ghost"])])
-    assert failed(result) == {"test_libraries_load[haunted]"}
+    assert failed(result) == {
+        "test_libraries_load[haunted]",
+        "test_needed_libraries_are_in_the_environment_or_promised[haunted]",
+    }
     assert result.failures[0].endswith("haunted/run: cannot find libghost.so")
 
 
@@ -148,13 +183,47 @@ def test_the_stacks_own_tests_are_judged(make_wheel: MakeWheel, smoke: Smoke, bo
     assert record.read(result.record_path) == result.record
 
 
+# What of triton's own interface is asked for; it has code for one target, whatever it is asked for.
+TRITON = {
+    "triton/__init__.py": (
+        "import struct\n"
+        "from triton import language\n"
+        "def jit(function):\n    return function\n"
+        "class Compiled:\n    def __init__(self, code):\n        self.asm = {'hsaco': code}\n"
+        "def compile(source, target):\n"
+        "    if target.arch == 'gfx1030':\n"
+        "        import os\n"
+        "        os.write(2, b\"k.py:1:1: error: unsupported target: 'gfx1030'\")\n"
+        "        raise RuntimeError('PassManager::run failed')\n"
+        # An Elf64_Ehdr for EM_AMDGPU with EF_AMDGPU_MACH_AMDGCN_GFX942.
+        "    head = struct.pack('<HHIQQQIHHHHHH', 3, 224, 1, 0, 0, 0, 0x4C, 64, 56, 0, 64, 0, 0)\n"
+        "    return Compiled(b'\\x7fELF\\x02\\x01\\x01\\x40\\x04' + bytes(7) + head)\n"
+    ),
+    "triton/language.py": "constexpr = int\n",
+    "triton/compiler.py": "def ASTSource(fn, signature, constexprs):\n    return fn\n",
+    "triton/backends/__init__.py": "",
+    "triton/backends/compiler.py": (
+        "class GPUTarget:\n    def __init__(self, backend, arch, warp_size):\n        self.arch = arch\n"
+    ),
+    "triton/backends/amd/__init__.py": "",
+    "triton/backends/amd/compiler.py": "",
+}
+
+
 def test_device_code_must_be_exactly_what_was_asked_for(
     make_wheel: MakeWheel, smoke: Smoke, device_library: DeviceLibrary
 ) -> None:
-    both = device_wheel(make_wheel, "both", device_library(["gfx942", "gfx1100"]))
-    one = device_wheel(make_wheel, "one", device_library(["gfx942"]))
-    result = smoke([both, one], targets=("gfx942", "gfx1100"), family="mixed")
-    assert failed(result) == {"test_code_objects_are_what_was_asked_for[one]"}
+    targets = ("gfx942", "gfx1030", "gfx1100")
+    whole = device_wheel(make_wheel, "whole", device_library(targets))
+    part = device_wheel(make_wheel, "part", device_library(["gfx942"]))
+    triton = make_wheel("triton", "3.5.0", TRITON)
+    result = smoke([whole, part, triton], targets=targets, family="mixed")
+    assert failed(result) == {
+        "test_code_objects_are_what_was_asked_for[part]",
+        "test_triton_compiles_a_kernel[gfx1100]",
+    }
+    assert any("asked for gfx1100, triton compiled for gfx942" in reason for reason in result.failures)
+    assert [skip.reason for skip in result.record.skips] == ["triton does not know gfx1030"]
 
 
 def test_a_cpu_set_must_have_no_device_code(
@@ -170,6 +239,7 @@ def test_a_cpu_set_must_have_no_device_code(
 def test_a_gpu_set_must_have_device_code(make_wheel: MakeWheel, smoke: Smoke) -> None:
     result = smoke([make_wheel("alpha", "1.0", {"alpha.py": ""})], targets=("gfx942",), family="gfx94X-dcgpu")
     assert failed(result) == {"test_the_set_has_device_code_where_it_is_for_a_gpu"}
+    assert [skip.reason for skip in result.record.skips] == ["triton is not installed"]
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import importlib.util
 import random
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from cairn.errors import WheelError
 from cairn.formats import elf
@@ -125,3 +128,53 @@ def test_a_member_is_read_without_holding_it(tmp_path: Path, monkeypatch: pytest
         assert seen == data + noise
         with pytest.raises(WheelError):
             view.read(len(data + noise), 1)
+
+
+def test_symbols_are_those_that_another_reader_sees() -> None:
+    """Python's own modules, which have DT_GNU_HASH and hundreds of symbols; pyelftools is the judge."""
+    for name in ("_ctypes", "_ssl", "math"):
+        spec = importlib.util.find_spec(name)
+        if spec is None or not (spec.origin or "").endswith(".so"):
+            continue
+        path = Path(spec.origin or "")
+        with path.open("rb") as file:
+            section: Any = ELFFile(file).get_section_by_name(".dynsym")
+            rows = [
+                (row.name.encode(), row["st_info"]["bind"], row["st_shndx"]) for row in section.iter_symbols()
+            ]
+        outside = [(name, bind, place) for name, bind, place in rows if bind != "STB_LOCAL"]
+        wanted = {name for name, bind, place in outside if place == "SHN_UNDEF" and bind != "STB_WEAK"}
+        given = {name for name, _, place in outside if place != "SHN_UNDEF"}
+        assert elf.imports(path) == wanted
+        assert elf.exports(path, frozenset(name for name, _, _ in rows)) == given
+    assert elf.exports(path, frozenset()) == frozenset()
+
+
+@pytest.mark.parametrize("hash_table", ["sysv", "gnu", "gnu, nothing exported"])
+def test_what_is_defined_is_seen_outside_where_it_is_listed(tmp_path: Path, hash_table: str) -> None:
+    defined = ("one", "two") if "nothing" not in hash_table else ()
+    path = tmp_path / "lib.so"
+    path.write_bytes(
+        make_elf(symbols=("want",), weak=("may",), defined=defined, needed=("x",), hash_table=hash_table)
+    )
+    assert elf.imports(path) == {b"want"}
+    assert elf.exports(path, frozenset((b"want", b"may", b"two", b"three"))) == {
+        name.encode() for name in defined if name == "two"
+    }
+
+
+def test_broken_symbol_tables_are_refused_or_read_in_time(tmp_path: Path) -> None:
+    spec = importlib.util.find_spec("_ctypes") or importlib.util.find_spec("math")
+    assert spec
+    data = Path(spec.origin or "").read_bytes()
+    chance, path, refused = random.Random(7), tmp_path / "broken.so", 0  # noqa: S311 - no secret
+    for _ in range(150):
+        broken = bytearray(data)
+        for _ in range(8):
+            broken[chance.randrange(64, 8192)] = chance.randrange(256)
+        path.write_bytes(broken)
+        try:
+            elf.exports(path, elf.imports(path) | {b"PyInit__ctypes"})
+        except WheelError:
+            refused += 1
+    assert refused

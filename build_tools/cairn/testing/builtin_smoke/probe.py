@@ -21,7 +21,7 @@ def main(request_path: str, answer_path: str) -> None:
     answer: dict[str, object] = {"versions": {}, "import_errors": {}}
     for name in request["modules"]:
         _import(name, answer)
-    answer["library_errors"] = {path: why for path in request["libraries"] if (why := _open(path))}
+    answer["library_errors"] = _load(request["libraries"])
     mapped = _mapped()
     loaded = {Path(path).name for path in mapped}  # after the imports and the libraries above
     answer["program_errors"] = {p: why for p in request["programs"] if (why := _unresolved(p, loaded))}
@@ -40,6 +40,20 @@ def _import(name: str, answer: dict) -> None:  # type: ignore[type-arg]
         version = getattr(module, "__version__", None)
         if "." not in name and version is not None:
             answer["versions"][name] = str(version)
+
+
+def _load(paths: list[str]) -> dict[str, str]:
+    """Open libraries, as often as that lets another one load; those that do not, and why.
+
+    The loader takes a library that is open by its name, wherever it lies. scipy has libraries without a run
+    path that nothing but a sibling in the same folder opens, which looks for theirs as well.
+    """
+    left = paths
+    while True:
+        errors = {path: why for path in left if (why := _open(path))}
+        if len(errors) in (0, len(left)):
+            return errors
+        left = [*errors]
 
 
 def _open(path: str) -> str | None:

@@ -147,15 +147,17 @@ def read_archive(
         return tuple(sorted(pool.map(one, members), key=lambda binary: (binary.format, binary.path)))
 
 
-def read_file(path: Path, kind: Format, *, look_for: frozenset[str] = frozenset()) -> Binary:
-    """A binary on disk.
+def read_file(
+    path: Path, kind: Format, *, device_code: bool = True, look_for: frozenset[str] = frozenset()
+) -> Binary:
+    """A binary on disk; see `read_archive`.
 
     Raises:
         WheelError: it is not a file of that format, or malformed.
         ValueError: it is empty.
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        return read_view(BytesView(data), str(path), kind, look_for=look_for)
+        return read_view(BytesView(data), str(path), kind, device_code=device_code, look_for=look_for)
 
 
 def read_view(

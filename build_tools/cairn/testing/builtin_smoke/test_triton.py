@@ -1,0 +1,54 @@
+# ruff: noqa: D103 - a pytest file: the names say what must hold
+"""Triton compiles a kernel for each target of the set; no GPU is needed for that."""
+
+from __future__ import annotations
+
+import functools
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import WheelError
+from cairn.formats.offload import code_object
+from cairn.targets import parse_target_id
+from cairn.testing.builtin_smoke.environment import facts, named, require, run_inside
+
+# What triton's AMD backend says of a target that it has no code generation for (triton,
+# third_party/amd/lib/TritonAMDGPUToLLVM/).
+_UNKNOWN = "unsupported target: '{}'"
+
+
+def test_triton_compiles_a_kernel(target: str) -> None:
+    places = [Path(site, "triton") for site in facts().site_packages]
+    if not any(place.joinpath("__init__.py").exists() for place in places):
+        pytest.skip("triton is not installed")
+    if not any(place.joinpath("backends", "amd", "compiler.py").exists() for place in places):
+        pytest.skip("this triton has no AMD backend")
+    processor = parse_target_id(target).processor
+    kernel, said = compiled()[processor]
+    if kernel is None and _UNKNOWN.format(processor) in said:
+        pytest.skip(f"triton does not know {processor}")
+    require(kernel is not None, f"triton compiled nothing for {processor}:\n{said}")
+    try:
+        found = [str(code.target) for code in code_object.of_elf(kernel or b"")]
+    except WheelError as error:
+        pytest.fail(f"what triton compiled for {processor} is not a code object: {error}", pytrace=False)
+    processors = {parse_target_id(name).processor for name in found}
+    require(processors == {processor}, f"asked for {processor}, triton compiled for {named(found)}")
+
+
+@functools.cache
+def compiled() -> dict[str, tuple[bytes | None, str]]:
+    """Processor to its code object, None where there is none, and what triton said; all in one process."""
+    processors = sorted({parse_target_id(target).processor for target in facts().targets})
+    with tempfile.TemporaryDirectory(prefix="cairn-triton-") as folder:
+        asked, answered = Path(folder, "request.json"), Path(folder, "answer.json")
+        asked.write_text(json.dumps(processors), encoding="utf-8")
+        run_inside("compile_kernel.py", asked, answered)
+        answer = json.loads(answered.read_text(encoding="utf-8"))
+    return {
+        name: (bytes.fromhex(code) if code is not None else None, said)
+        for name, (code, said) in answer.items()
+    }
