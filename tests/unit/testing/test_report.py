@@ -280,7 +280,7 @@ def test_the_command_writes_page_and_summary(
     folder = record_file(tmp_path / "run")
     step = tmp_path / "step.md"
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
-    command = ["test", "report", str(folder), "--output", str(tmp_path / "out" / "report.html"), "--summary"]
+    command = ["test", "report", str(folder), "--html", str(tmp_path / "out" / "report.html"), "--summary"]
     assert main(command) == 2
     assert "this is not a step of GitHub Actions" in capsys.readouterr().err
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(step))

@@ -27,10 +27,10 @@ def add_to(commands: Subparsers) -> None:
         "report",
         run,
         about="show what test runs came to: verdict, modules, failures, flaky and slow tests, skips, history",
-        more="The verdict is that of the record, if the results beside it are its own; JUnit XML without a "
-        "record is judged as a run is, and a file that is missing, truncated or has nothing but skips is a "
+        more="The verdict is that of the record, if the results beside it are its own. JUnit XML without a "
+        "record is judged by the floors; a file that is missing, truncated or has nothing but skips is a "
         "failure. With --store, failures of earlier sets of the same line and family are told from new ones.",
-        example="cairn test report suite --output report.html",
+        example="cairn test report suite --html report.html",
     )
     parser.add_argument(
         "runs",
@@ -40,7 +40,7 @@ def add_to(commands: Subparsers) -> None:
         help="the folder that a test run left, its record.json, or a JUnit XML file",
     )
     parser.add_argument(
-        "--output", type=arguments.new_file, metavar="FILE", help="write a page of HTML, which loads nothing"
+        "--html", type=arguments.new_file, metavar="FILE", help="write a page for browsers too"
     )
     parser.add_argument(
         "--summary",
@@ -58,13 +58,13 @@ def add_to(commands: Subparsers) -> None:
         help="earlier runs to compare with, where the store has them (default: %(default)s)",
     )
     parser.add_argument(
-        "--floor", type=int, default=1, help="fewest tests that must run, where there is no record"
+        "--floor", type=int, default=1, help="fewest tests that must run (default: %(default)s)"
     )
     parser.add_argument(
         "--device-floor",
         type=int,
         default=0,
-        help="fewest tests that must have passed on a GPU, where there is no record",
+        help="fewest tests that must have passed on a GPU (default: %(default)s)",
     )
     arguments.add_json(parser)
 
@@ -82,8 +82,8 @@ def run(options: argparse.Namespace) -> int:
         console.current().json([datafile.to_plain(said) for _, said in found])
     else:
         _show([said for _, said in found])
-        if options.output:
-            console.current().out(f"page: {options.output}")
+        if options.html:
+            console.current().out(f"page: {options.html}")
     bad = [one.title for one, said in found if said.verdict != "passed"]
     if bad:
         raise TestsFailedError(f"{len(bad)} of {len(found)} test runs did not pass: {', '.join(bad)}")
@@ -112,14 +112,14 @@ def _write(options: argparse.Namespace, found: Sequence[tuple[TestRun, Summary]]
     from cairn.output import github
     from cairn.testing.report import page, step_summary
 
-    if options.output:
+    if options.html:
         generated = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-        files.write_text(options.output, page.render(options.title, found, generated=generated))
+        files.write_text(options.html, page.render(options.title, found, generated=generated))
     if options.summary:
         if not os.environ.get("GITHUB_STEP_SUMMARY"):
             raise UsageError(
                 "GITHUB_STEP_SUMMARY is not set: this is not a step of GitHub Actions",
-                tip="use --output elsewhere",
+                tip="use --html elsewhere",
             )
         github.add_summary(step_summary.markdown_of(options.title, [said for _, said in found]))
 
@@ -137,7 +137,7 @@ def _show(summaries: Sequence[Summary]) -> None:
             known = f" ({failure.known})" if failure.known else ""
             screen.out(f"FAILED {failure.test.test}: {failure.test.reason}{known}")
         if len(said.failures) > _SHOWN:
-            screen.out(f"and {len(said.failures) - _SHOWN} more: --output FILE shows them")
+            screen.out(f"and {len(said.failures) - _SHOWN} more: --html FILE shows them")
         for test in said.flaky[:_SHOWN]:
             screen.out(f"flaky {test.test}: {test.reason}")
         for remark in said.remarks:
