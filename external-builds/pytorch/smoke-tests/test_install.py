@@ -1,5 +1,6 @@
 """What the installed PyTorch says of itself and of this machine."""
 
+import importlib.util
 import os
 from collections.abc import Callable
 from importlib import metadata
@@ -28,6 +29,14 @@ def test_a_build_for_rocm_has_code_for_the_gpu(record_property: Callable[[str, o
     here = torch.cuda.get_device_properties(0).gcnArchName.partition(":")[0]
     assert here in {name.partition(":")[0] for name in torch.cuda.get_arch_list()}
     record_property("device", here)
+
+
+def test_the_triton_of_a_build_for_rocm_compiles_for_amd() -> None:
+    if torch.version.hip is None:
+        pytest.skip("this torch is not built for ROCm")
+    if not any(text.startswith("triton") for text in metadata.requires("torch") or []):
+        pytest.skip("this torch requires no triton")
+    assert importlib.util.find_spec("triton.backends.amd"), "triton is built without its AMD backend"
 
 
 def test_a_build_for_rocm_names_the_installed_sdk() -> None:
