@@ -37,10 +37,11 @@ STAGES = [
 IMPORTS = "import torch, torchvision, torchaudio; assert torch.version.hip; print(torch.cuda.is_available())"
 
 
-def test_every_stage_is_shown_and_the_record_passed(trail: Trail) -> None:
+def test_every_stage_is_shown_and_the_record_is_untested_without_a_gpu(trail: Trail) -> None:
     for stage in STAGES:
         assert f"✓ {stage}" in trail.progress
-    assert trail.answer["record"]["verdict"] == "passed"
+    assert trail.answer["record"]["verdict"] == "untested"
+    assert trail.answer["record"]["counts"]["passed"] > 0
     assert trail.answer["record"]["counts"]["failed"] == 0
     tested = {w["sha256"] for w in trail.answer["record"]["wheels"]}
     assert {w["sha256"] for w in trail.answer["wheels"]} <= tested

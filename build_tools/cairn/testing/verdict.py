@@ -1,4 +1,8 @@
-"""The judge: from what a test run left behind to a verdict. Default: not passed."""
+"""The judge: from what a test run left behind to a verdict. Default: not passed.
+
+Smoke tests, suites and compatibility reports are all judged here, so that what none of them may pass, such as
+a run for GPUs that used none, is said once.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,9 @@ def judge(
 ) -> Judgement:
     """Judge a test run.
 
+    `untested` is one for GPUs in which nothing failed, and no test computed on one: what it says of the host
+    holds.
+
     Args:
         outcome: its results; None where they are missing, truncated or refused.
         exit_code: the runner's.
@@ -47,11 +54,20 @@ def judge(
     problem = _failures(outcome) or _absences(counts, floor, device_floor) or _runner(outcome, exit_code)
     if problem:
         return Judgement(verdict="failed", reason=problem)
-    return Judgement(verdict="passed", reason=_summary(counts, hardware, targets))
+    skipped = f"; {counts.skipped} skipped" if counts.skipped else ""
+    if _for_gpus(targets) and not counts.device_passed:
+        reason = f"{counts.passed} tests passed, none of them on a GPU{skipped}"
+        return Judgement(verdict="untested", reason=reason)
+    where = f", {counts.device_passed} of them on {_names(hardware)}" if counts.device_passed else ""
+    return Judgement(verdict="passed", reason=f"{counts.passed} tests passed{where}{skipped}")
+
+
+def _for_gpus(targets: Sequence[str]) -> bool:
+    return any(target != CPU for target in targets)
 
 
 def _wrong_hardware(outcome: JUnit | None, targets: Sequence[str], hardware: Sequence[str]) -> str | None:
-    if CPU in targets:
+    if not _for_gpus(targets):
         return None
     if not gpus.matches(hardware, targets):
         return (
@@ -99,14 +115,6 @@ def _runner(outcome: JUnit, exit_code: int) -> str | None:
     if outcome.announced > len(outcome.cases):
         return f"the results announce {outcome.announced} tests and list {len(outcome.cases)}"
     return None
-
-
-def _summary(counts: Counts, hardware: Sequence[str], targets: Sequence[str]) -> str:
-    where = f", {counts.device_passed} of them on {_names(hardware)}" if counts.device_passed else ""
-    if not hardware and CPU not in targets:
-        where = ", none on a GPU: this machine has none"
-    skipped = f"; {counts.skipped} skipped" if counts.skipped else ""
-    return f"{counts.passed} tests passed{where}{skipped}"
 
 
 def _names(names: Sequence[str]) -> str:

@@ -270,6 +270,19 @@ def test_the_gpus_of_the_machine_count(
     assert reason in result.record.reason
 
 
+def test_a_set_for_gpus_is_untested_without_one(
+    make_wheel: MakeWheel, smoke: Smoke, device_library: DeviceLibrary
+) -> None:
+    wheel = device_wheel(make_wheel, "dev", device_library(["gfx942"]))
+    tests = "def test_a():\n    pass\n"
+    result = smoke([wheel], tests=tests, targets=("gfx942",), family="gfx94X-dcgpu")
+    assert (result.record.verdict, result.record.counts.failed) == ("untested", 0)
+    assert record.read(result.record_path) == result.record
+    with pytest.raises(TestsFailedError, match="used no GPU"):
+        require_passed(result)
+    require_passed(result, or_untested=True)
+
+
 def test_other_bytes_under_the_same_name_are_not_tested(
     tmp_path: Path, make_wheel: MakeWheel, serve: Serve
 ) -> None:

@@ -22,10 +22,13 @@ def test_a_clean_run_on_the_right_gpu_passes() -> None:
     assert verdict.reason == "2 tests passed, 2 of them on gfx942"
 
 
-def test_a_run_without_a_gpu_passes_and_says_what_it_does_not_prove() -> None:
-    verdict = judge(results("passed", "skipped"), exit_code=0, targets=["gfx942"], hardware=[])
-    assert verdict.verdict == "passed"
-    assert verdict.reason == "1 tests passed, none on a GPU: this machine has none; 1 skipped"
+@pytest.mark.parametrize("hardware", [[], ["gfx942"]])
+def test_a_run_for_gpus_that_used_none_is_untested(hardware: list[str]) -> None:
+    verdict = judge(results("passed", "skipped"), exit_code=0, targets=["gfx942"], hardware=hardware)
+    assert verdict.verdict == "untested"
+    assert verdict.reason == "1 tests passed, none of them on a GPU; 1 skipped"
+    failed = judge(results("passed", "failed"), exit_code=1, targets=["gfx942"], hardware=hardware)
+    assert failed.verdict == "failed"
 
 
 @pytest.mark.parametrize("outcomes", [("failed",), ("passed", "error"), ("passed", "failed", "skipped")])

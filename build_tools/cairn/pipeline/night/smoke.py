@@ -77,7 +77,9 @@ def smoke_leg(request: LegTest) -> TestRecord:
             on_line=stage.update,
         )
     records.add_file(store, result.record_path, name=f"the record of {leg.name}", signer=request.signer)
-    smoke.require_passed(result)
+    # Where the stack's ROCm reaches no GPU, as the sample's, this is as far as tests can go: it is up to the
+    # matrix (bypass_tests) whether that is enough.
+    smoke.require_passed(result, or_untested=not reaches_gpus(stack))
     if leg.compat:
         compat.measure_leg(run, leg, result, request.work_dir / "compat", request.signer)
     return result.record

@@ -86,6 +86,21 @@ def test_tests_on_a_host_are_enough_where_it_does(build: Build, tmp_path: Path) 
     assert found.bypass is not None
 
 
+def test_it_vouches_for_the_gpu_alone_that_an_untested_record_lacks(build: Build, tmp_path: Path) -> None:
+    run = run_of(leg_of("gfx94X-dcgpu", bypass_tests=True), folder=tmp_path)
+    on_host = {"verdict": "untested", "reason": "none on a GPU", "counts": Counts(passed=5, skipped=2)}
+    found = look(run, build, tmp_path, on_host)
+    assert (found.state, found.bypass is not None) == ("ready", True)
+
+
+@pytest.mark.parametrize("counts", [Counts(skipped=9), Counts(passed=5, failed=1), Counts(passed=5, errors=1)])
+def test_nothing_that_passed_on_the_host_is_nothing_to_vouch_for(
+    build: Build, tmp_path: Path, counts: Counts
+) -> None:
+    run = run_of(leg_of("gfx94X-dcgpu", bypass_tests=True), folder=tmp_path)
+    assert look(run, build, tmp_path, {"verdict": "untested", "counts": counts}).state == "untested"
+
+
 def test_a_family_without_a_runner_says_so(build: Build, tmp_path: Path) -> None:
     run = run_of(leg_of("gfx94X-dcgpu", test_runs_on=()), folder=tmp_path)
     found = look(run, build, tmp_path)
