@@ -16,6 +16,8 @@ from cairn.release.index.snapshot import Index
 from cairn.release.records import GivenRecord, Kept, KeptRecord
 from cairn.stack import Gate, Origin, Project, Stack
 from cairn.store.protocol import Store
+from cairn.testing import gpus
+from cairn.testing.hardware.gpu import Gpu
 from cairn.testing.record import Counts, TestedWheel, TestRecord
 from cairn.wheels.wheelset import WheelSet
 
@@ -44,7 +46,14 @@ def record_of(made: WheelSet, **changes: Any) -> TestRecord:
         "verdict": "passed",
         "reason": "",
     }
-    return TestRecord(**(values | changes))
+    values |= changes
+    # As if every GPU there was attested, and the tests had used one of each kind.
+    hardware, on_device = values["hardware"], values["counts"].device_passed
+    attested = {
+        "gpus": tuple(Gpu(target=name, seen_by=("kernel",)) for name in hardware),
+        "covered": {t: on_device * gpus.covers(hardware, t) for t in values["targets"] if t != "cpu"},
+    }
+    return TestRecord(**(attested | values))
 
 
 def data_of(record: TestRecord) -> bytes:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cairn import datafile, files
+from cairn.testing.hardware.gpu import Gpu
 from cairn.testing.record import TestedWheel
 from cairn.testing.suite import merge, outcomes, run, shard_result
 from cairn.testing.suite.attempt import Limits
@@ -98,7 +99,8 @@ def shard_of(folder: Path, tests: Sequence[TestOutcome], number: int = 1, of: in
         "family": "cpu",
         "targets": ("cpu",),
         "wheels": (WHEEL,),
-        "hardware": (),
+        "gpus": (),
+        "disagreements": (),
         "sources": "",
         "modules": (),
         "problems": (),
@@ -108,5 +110,6 @@ def shard_of(folder: Path, tests: Sequence[TestOutcome], number: int = 1, of: in
         "duration_seconds": 60.0,
         "outcomes_sha256": files.sha256_of(folder / outcomes.FILE),
     }
+    values["gpus"] = tuple(Gpu(target=name) for name in more.pop("hardware", ()))
     datafile.write(folder / shard_result.FILE, ShardResult(**{**values, **more}))
     return folder

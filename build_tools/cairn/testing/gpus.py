@@ -19,12 +19,37 @@ def seen(root: Path = KFD_NODES) -> tuple[str, ...]:
         root: the folder of the nodes. A node's `gfx_target_version` (in its file `properties`) is
             major * 10000 + minor * 100 + step, and 0 for a CPU (Linux, `kfd_topology.c`).
     """
-    try:
-        nodes = sorted((node for node in root.iterdir() if node.name.isdecimal()), key=lambda n: int(n.name))
-    except OSError:
-        return ()
-    versions = (_version(node) for node in nodes)
+    versions = (properties(node).get("gfx_target_version", 0) for node in nodes(root))
     return tuple(gfx_name(version) for version in versions if version)
+
+
+def nodes(root: Path = KFD_NODES) -> list[Path]:
+    """The folders of the processors, CPUs among them, in the kernel's order."""
+    try:
+        return sorted((node for node in root.iterdir() if node.name.isdecimal()), key=lambda n: int(n.name))
+    except OSError:
+        return []
+
+
+def properties(node: Path) -> dict[str, int]:
+    """What a node's file `properties` says, a name and a number on each line; nothing where it is hidden.
+
+    Older kernels have `gfx_target_version` in a file of its own.
+    """
+    found = {}
+    for text in _lines(node / "properties"):
+        name, _, value = text.partition(" ")
+        if value.strip().isdecimal():
+            found[name] = int(value)
+    alone = line(node / "gfx_target_version")
+    if "gfx_target_version" not in found and alone.isdecimal():
+        found["gfx_target_version"] = int(alone)
+    return found
+
+
+def line(path: Path) -> str:
+    """What a file of the kernel says in its first line; empty where there is none that we may read."""
+    return next(iter(_lines(path)), "").strip()
 
 
 def gfx_name(version: int) -> str:
@@ -57,15 +82,6 @@ def covers(hardware: Iterable[str], target: str) -> bool:
     """Whether one of the GPUs is of the target; features such as `:xnack+` are not compared."""
     processor = targets.parse_target_id(target).processor
     return any(targets.parse_target_id(name).processor == processor for name in hardware)
-
-
-def _version(node: Path) -> int:
-    for line in _lines(node / "properties"):
-        name, _, value = line.partition(" ")
-        if name == "gfx_target_version" and value.strip().isdecimal():
-            return int(value)
-    alone = _lines(node / "gfx_target_version")
-    return int(alone[0]) if alone and alone[0].strip().isdecimal() else 0
 
 
 def _lines(path: Path) -> list[str]:

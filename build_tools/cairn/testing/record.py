@@ -10,10 +10,13 @@ from typing import Literal
 from cairn import datafile
 from cairn.errors import UsageError
 from cairn.stack import RecordKind
-from cairn.targets import parse_target_id
+from cairn.targets import CPU, parse_target_id
+from cairn.testing import gpus
+from cairn.testing.hardware.gpu import Gpu
 
 Verdict = Literal["passed", "failed", "invalid", "untested"]
 
+_EARLIER = "cairn.record/2"
 _HEX_DIGITS = 64  # of a sha256
 _SHOWN = 3  # files, where many are wrong
 _TEXT = 40  # characters, likewise
@@ -63,7 +66,7 @@ class Counts(datafile.Value):
         return self.executed + self.skipped
 
 
-class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/2"):
+class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
     """What was run on which exact bytes on which hardware, and the verdict.
 
     Attributes:
@@ -73,7 +76,11 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/2"):
         kind: the smoke tests, a project's own suite, or what the compatibility pages claim.
         family: of the set.
         targets: of the set.
-        hardware: one gfx name for each GPU of the machine; empty where there is none.
+        hardware: one gfx name for each GPU that the tests could use; empty where there is none.
+        gpus: what is known of each of these; empty in a record of `cairn.record/2`, which knew no more than
+            their names: the gate does not count it for GPUs.
+        covered: each target of a set for GPUs, to the tests that passed on a GPU of it; none has tested one
+            that has 0.
         counts: of the tests.
         junit_sha256: of the JUnit XML; None where the run left none.
         started: RFC 3339, with its zone.
@@ -107,6 +114,13 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/2"):
     config: str = ""
     flaky: tuple[str, ...] = ()
     compat_sha256: str | None = None
+    gpus: tuple[Gpu, ...] = ()
+    covered: Mapping[str, int] = {}
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """The targets that no test has passed on."""
+        return tuple(target for target, count in self.covered.items() if not count)
 
     @property
     def sha256s(self) -> frozenset[str]:
@@ -130,18 +144,21 @@ def write(path: Path, record: TestRecord) -> None:
 
 
 def read(path: Path) -> TestRecord:
-    """Read a record.
+    """Read a record, one of `cairn.record/2` too.
+
+    Records are kept for ever, and what was promoted by those of an earlier version is still to be followed to
+    them; see `TestRecord.gpus` for what such a record lacks.
 
     Raises:
         UsageError: it is not a record, or of an unknown version, or contradicts itself: it `passed` with
             failures or without a passed test, a digest is not a sha256, it names no wheel.
     """
-    return _checked(datafile.read(path, TestRecord), str(path))
+    return _read(datafile.read_json(path), str(path))
 
 
 def loads(data: bytes, *, name: str) -> TestRecord:
     """Like `read`, from the bytes of a file that errors call `name`."""
-    return _checked(datafile.loads(data, TestRecord, name=name), name)
+    return _read(datafile.parse_json(data, name=name), name)
 
 
 def disagreement(record: TestRecord, files: Mapping[str, str], own: Sequence[str]) -> str | None:
@@ -163,8 +180,14 @@ def disagreement(record: TestRecord, files: Mapping[str, str], own: Sequence[str
     return f"it does not cover {', '.join(left[:_SHOWN])}" if left else None
 
 
-def _checked(record: TestRecord, name: str) -> TestRecord:
-    if problem := _contradiction(record):
+def _read(plain: object, name: str) -> TestRecord:
+    if isinstance(plain, dict) and plain.get("schema") == _EARLIER and not plain.keys() & {"gpus", "covered"}:
+        plain = {**plain, "schema": TestRecord.__struct_config__.tag}
+        problem = _contradiction(record := datafile.from_plain(plain, TestRecord, name=name))
+    else:
+        record = datafile.from_plain(plain, TestRecord, name=name)
+        problem = _contradiction(record) or _misattribution(record)
+    if problem:
         raise UsageError(
             f"{name} contradicts itself: {problem}", tip="run the tests again to make a new record"
         )
@@ -179,17 +202,39 @@ def _contradiction(record: TestRecord) -> str | None:
         "it names no wheel": not record.wheels,
         "it names a file twice": len(set(names)) != len(names),
         "one of its digests is not a sha256": not all(map(_is_digest, digests)),
-        # A run on the wrong hardware names that, which need not be AMD's.
+        # A run on the wrong hardware names that, which need not be AMD's; to one for the CPU none is wrong.
         "its hardware is called what no GPU is": record.verdict != "invalid"
+        and any(target != CPU for target in record.targets)
         and not all(map(_is_target, record.hardware)),
         "a count is negative": any(count < 0 for count in datafile.to_plain(counts).values()),
         "more tests passed on a device than passed": counts.device_passed > counts.passed,
-        "tests passed on a device, and there was none": counts.device_passed and not record.hardware,
+        # Tests that call a GPU what it is not make a run invalid.
+        "tests passed on a device, and there was none": record.verdict != "invalid"
+        and counts.device_passed
+        and not record.hardware,
         "it passed with failures": record.verdict == "passed" and counts.failed + counts.errors,
         "it passed without a passed test": record.verdict == "passed" and not counts.passed,
     }
     problem = next((problem for problem, holds in impossible.items() if holds), None)
     return problem or _impossible_time(record)
+
+
+def _misattribution(record: TestRecord) -> str | None:
+    """What cannot be true of the GPUs."""
+    counts = record.covered.values()
+    impossible = {
+        "its hardware is not that of its GPUs": record.hardware != tuple(gpu.target for gpu in record.gpus),
+        "it covers what it is not for": record.verdict != "invalid"
+        and set(record.covered) != {target for target in record.targets if target != CPU},
+        "more tests passed on a target than on a device": any(
+            not 0 <= count <= record.counts.device_passed for count in counts
+        ),
+        "it covers a target without a GPU of it": record.verdict != "invalid"
+        and any(
+            count and not gpus.covers(record.hardware, target) for target, count in record.covered.items()
+        ),
+    }
+    return next((problem for problem, holds in impossible.items() if holds), None)
 
 
 def _impossible_time(record: TestRecord) -> str | None:

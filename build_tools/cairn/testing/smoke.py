@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +14,11 @@ from cairn.output import Progress
 from cairn.targets import CPU
 from cairn.testing import gpus as testing_gpus
 from cairn.testing import install_set, junit, pytest_runs, record, smoke_facts
+from cairn.testing.hardware.attest import Attestation, attest
 from cairn.testing.junit import JUnit
 from cairn.testing.pytest_runs import Bench, Run
 from cairn.testing.record import Skip, TestedWheel, TestRecord, Verdict
-from cairn.testing.verdict import Judgement, judge
+from cairn.testing.verdict import Judgement, covered, judge
 from cairn.venv import PackageSource
 from cairn.wheels.wheelset import WheelSet
 
@@ -139,6 +139,7 @@ def run_smoke(request: SmokeRequest, *, on_line: Progress | None = None) -> Smok
         imports=request.imports,
         siblings=request.siblings,
     )
+    attested = _attest(request, bench, environment.python)
     runs = [pytest_runs.run_builtin(bench, facts)]
     if request.smoke_tests:
         runs.append(pytest_runs.run_stack(bench, environment, request.smoke_tests, request.pytest_args))
@@ -146,7 +147,8 @@ def run_smoke(request: SmokeRequest, *, on_line: Progress | None = None) -> Smok
     # Runs that left nothing to believe are judged by their absence; they have no place in the results.
     if whole := [run.junit for run in runs if run.outcome is not None]:
         junit.merge(whole, junit_path)
-    made = _record(request, runs, installed, junit_path, started=started, seconds=time.monotonic() - began)
+    seconds = time.monotonic() - began
+    made = _record(request, runs, installed, attested, junit_path, started=started, seconds=seconds)
     record.write(record_path, made)
     failed = [case for case in _together(runs).cases if case.outcome in ("failed", "error")]
     return SmokeResult(
@@ -177,25 +179,39 @@ def require_passed(result: SmokeResult, *, or_untested: bool = False) -> None:
     )
 
 
-def _judge(request: SmokeRequest, runs: Sequence[Run], gpus: tuple[str, ...]) -> Judgement:
+def _attest(request: SmokeRequest, bench: Bench, python: Path) -> Attestation:
+    """The GPUs that the tests can use; before they run, since a test may take one with it."""
+    if not request.devices:
+        return Attestation()
+    return attest(bench.variables, python=python, log=bench.log, nodes=request.gpus)
+
+
+def _judge(request: SmokeRequest, runs: Sequence[Run], attested: Attestation) -> Judgement:
     """What went wrong in a single run, else the verdict on all tests together.
 
     One by one first: checks of imports must not outweigh a stack whose own tests were all skipped. But the
     built-in checks use no GPU, so only all runs together can be untested.
     """
-    targets = request.wheel_set.targets
+    targets, hardware, unsure = request.wheel_set.targets, attested.hardware, attested.disagreements
     for run in runs:
-        single = judge(run.outcome, exit_code=run.exit_code, targets=targets, hardware=gpus)
+        single = judge(
+            run.outcome,
+            exit_code=run.exit_code,
+            targets=targets,
+            hardware=hardware,
+            disagreements=unsure,
+        )
         if single.verdict not in ("passed", "untested"):
             return Judgement(verdict=single.verdict, reason=run.problem or single.reason)
     # On a machine with a GPU of the set, tests that all avoided it prove nothing about the kernels.
-    device_floor = 1 if gpus and request.smoke_tests and CPU not in targets else 0
+    device_floor = 1 if hardware and request.smoke_tests and CPU not in targets else 0
     together = _together(runs)
     return judge(
         together,
         exit_code=0,
         targets=targets,
-        hardware=gpus,
+        hardware=hardware,
+        disagreements=unsure,
         floor=request.floor,
         device_floor=device_floor,
     )
@@ -211,23 +227,23 @@ def _record(
     request: SmokeRequest,
     runs: Sequence[Run],
     installed: tuple[TestedWheel, ...],
+    attested: Attestation,
     junit_path: Path,
     *,
     started: datetime,
     seconds: float,
 ) -> TestRecord:
     wheel_set = request.wheel_set
-    gpus: tuple[str, ...] = ()
-    if request.devices:
-        gpus = testing_gpus.visible(testing_gpus.seen(request.gpus), os.environ.get("ROCR_VISIBLE_DEVICES"))
-    verdict, results = _judge(request, runs, gpus), _together(runs)
+    verdict, results = _judge(request, runs, attested), _together(runs)
     return TestRecord(
         set_id=wheel_set.set_id,
         wheels=installed,
         kind="smoke",
         family=wheel_set.family,
         targets=wheel_set.targets,
-        hardware=gpus,
+        hardware=attested.hardware,
+        gpus=attested.gpus,
+        covered=covered(results, wheel_set.targets),
         counts=results.counts,
         junit_sha256=files.sha256_of(junit_path) if junit_path.exists() else None,
         started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cairn import targets as targets_of
+from cairn.errors import UsageError
 from cairn.targets import CPU
 from cairn.testing import gpus
-from cairn.testing.junit import JUnit
+from cairn.testing.junit import Case, JUnit
 from cairn.testing.record import Counts, Verdict
 
 
@@ -29,6 +31,7 @@ def judge(
     exit_code: int,
     targets: Sequence[str],
     hardware: Sequence[str],
+    disagreements: Sequence[str] = (),
     floor: int = 1,
     device_floor: int = 0,
 ) -> Judgement:
@@ -41,12 +44,13 @@ def judge(
         outcome: its results; None where they are missing, truncated or refused.
         exit_code: the runner's.
         targets: what the wheels were built for.
-        hardware: the GPUs of the machine.
+        hardware: the GPUs that the tests could use.
+        disagreements: where the sources of that contradict each other.
         floor: fewest tests that must have run.
         device_floor: fewest tests that must have passed on a GPU.
     """
     # First: on the wrong GPU neither success nor failure says anything about these wheels.
-    if wrong := _wrong_hardware(outcome, targets, hardware):
+    if wrong := _wrong_hardware(outcome, targets, hardware, disagreements):
         return Judgement(verdict="invalid", reason=wrong)
     if outcome is None:
         return Judgement(verdict="failed", reason="the run left no complete results")
@@ -58,29 +62,64 @@ def judge(
     if _for_gpus(targets) and not counts.device_passed:
         reason = f"{counts.passed} tests passed, none of them on a GPU{skipped}"
         return Judgement(verdict="untested", reason=reason)
-    where = f", {counts.device_passed} of them on {_names(hardware)}" if counts.device_passed else ""
-    return Judgement(verdict="passed", reason=f"{counts.passed} tests passed{where}{skipped}")
+    used = [name for case in outcome.cases if case.outcome == "passed" for name in used_by(case)]
+    where = f", {counts.device_passed} of them on {_names(used)}" if counts.device_passed else ""
+    left = [target for target, count in covered(outcome, targets).items() if not count]
+    uncovered = f"; none on {_names(left)}" if left else ""
+    return Judgement(verdict="passed", reason=f"{counts.passed} tests passed{where}{uncovered}{skipped}")
+
+
+def covered(outcome: JUnit | None, targets: Sequence[str]) -> dict[str, int]:
+    """Each target that is a GPU's, to the tests that passed on one of it."""
+    passed = [used_by(case) for case in outcome.cases if case.outcome == "passed"] if outcome else []
+    return {
+        target: sum(gpus.covers(filter(is_amds, names), target) for names in passed)
+        for target in targets
+        if target != CPU
+    }
+
+
+def used_by(case: Case) -> tuple[str, ...]:
+    """The GPUs that a test computed on, as it recorded them."""
+    return tuple(name.strip() for name in case.device.split(",") if name.strip())
 
 
 def _for_gpus(targets: Sequence[str]) -> bool:
     return any(target != CPU for target in targets)
 
 
-def _wrong_hardware(outcome: JUnit | None, targets: Sequence[str], hardware: Sequence[str]) -> str | None:
+def _wrong_hardware(
+    outcome: JUnit | None, targets: Sequence[str], hardware: Sequence[str], disagreements: Sequence[str]
+) -> str | None:
     if not _for_gpus(targets):
         return None
-    if not gpus.matches(hardware, targets):
+    if disagreements:
+        more = f", and {len(disagreements) - 1} more" if len(disagreements) > 1 else ""
+        return f"it is not certain which GPUs this machine has: {disagreements[0]}{more}"
+    if not (all(map(is_amds, hardware)) and gpus.matches(hardware, targets)):
         return (
             f"the GPUs of this machine ({_names(hardware)}) are not all among the targets ({_names(targets)})"
         )
-    # What tests recorded counts as well: ROCR_VISIBLE_DEVICES, or a container, may show them other GPUs
-    # than us.
-    cases = outcome.cases if outcome else ()
-    used = [name.strip() for case in cases for name in case.device.split(",") if case.device]
-    untargeted = [name for name in used if name.startswith("gfx") and not gpus.matches([name], targets)]
+    # What tests recorded counts as well, but it is their word: an override (HSA_OVERRIDE_GFX_VERSION), or a
+    # test that is wrong, may call a GPU what it is not.
+    used = tuple(dict.fromkeys(name for case in (outcome.cases if outcome else ()) for name in used_by(case)))
+    untargeted = [name for name in used if not (is_amds(name) and gpus.matches([name], targets))]
     if untargeted:
         return f"tests computed on {_names(untargeted)}, which is not among the targets ({_names(targets)})"
+    absent = [name for name in used if not gpus.covers(hardware, name)]
+    if absent:
+        there = f"only {_names(hardware)}" if hardware else "no GPU"
+        return f"tests say that they computed on {_names(absent)}, and there is {there}"
     return None
+
+
+def is_amds(name: str) -> bool:
+    """Whether that is what a GPU of AMD's is called."""
+    try:
+        targets_of.parse_target_id(name)
+    except UsageError:
+        return False
+    return True
 
 
 def _failures(outcome: JUnit) -> str | None:

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import msgspec
@@ -5,6 +6,7 @@ import pytest
 
 from cairn.errors import UsageError
 from cairn.testing import record
+from cairn.testing.hardware.gpu import Gpu
 from cairn.testing.record import Counts, Skip, TestedWheel, TestRecord
 
 RECORD = TestRecord(
@@ -21,19 +23,31 @@ RECORD = TestRecord(
     verdict="passed",
     reason="3 tests passed",
     skips=(Skip(test="test_a::test_b", reason="no GPU"),),
+    gpus=(Gpu(target="gfx942", name="AMD Instinct MI300X", node=1, seen_by=("kernel", "torch")),),
+    covered={"gfx942": 2},
 )
 
 
 def test_a_record_survives_its_file(tmp_path: Path) -> None:
     record.write(tmp_path / "record.json", RECORD)
     assert record.read(tmp_path / "record.json") == RECORD
-    assert '"schema": "cairn.record/2"' in (tmp_path / "record.json").read_text(encoding="utf-8")
+    assert '"schema": "cairn.record/3"' in (tmp_path / "record.json").read_text(encoding="utf-8")
     assert RECORD.sha256s == {"b" * 64}
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"gpus": ()}, "not that of its GPUs"),
+        ({"hardware": ("gfx942", "gfx942")}, "not that of its GPUs"),
+        ({"covered": {}}, "covers what it is not for"),
+        ({"covered": {"gfx942": 1, "gfx950": 0}}, "covers what it is not for"),
+        ({"covered": {"gfx942": 3}}, "more tests passed on a target"),
+        ({"covered": {"gfx942": -1}}, "more tests passed on a target"),
+        (
+            {"targets": ("gfx942", "gfx950"), "covered": {"gfx942": 1, "gfx950": 1}},
+            "covers a target without a GPU of it",
+        ),
         ({"counts": Counts(passed=2, failed=1)}, "passed with failures"),
         ({"counts": Counts(passed=2, errors=1)}, "passed with failures"),
         ({"counts": Counts(skipped=9)}, "without a passed test"),
@@ -58,10 +72,28 @@ def test_a_record_that_contradicts_itself_is_refused(
         record.read(tmp_path / "r.json")
 
 
+def test_a_record_of_the_version_before_can_be_read_and_names_no_gpu(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    record.write(path, RECORD)
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    old = {name: value for name, value in plain.items() if name not in ("gpus", "covered")}
+    path.write_text(json.dumps({**old, "schema": "cairn.record/2"}), encoding="utf-8")
+    found = record.read(path)
+    assert found == msgspec.structs.replace(RECORD, gpus=(), covered={})
+    # It is not a way around what a newer one must say.
+    for more in ({"gpus": []}, {"covered": {"gfx942": 2}}):
+        path.write_text(json.dumps({**old, **more, "schema": "cairn.record/2"}), encoding="utf-8")
+        with pytest.raises(UsageError, match=r"cairn\.record/2"):
+            record.read(path)
+    path.write_text(json.dumps({**old, "schema": "cairn.record/3"}), encoding="utf-8")
+    with pytest.raises(UsageError, match="not that of its GPUs"):
+        record.read(path)
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("cairn.record/2", "cairn.record/1"),
+        ("cairn.record/3", "cairn.record/1"),
         ('"verdict": "passed"', '"verdict": "green"'),
         ('"duration_seconds": 1.5', '"duration_seconds": "1.5"'),
         ('"kind": "smoke",', ""),

@@ -112,9 +112,11 @@ def _add_rows(commands: Subparsers) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     """Measure, write, judge; the exit code is 0 only where nothing that a page claims is broken."""
-    from cairn import datafile
+    from cairn import datafile, venv
     from cairn.testing import junit
     from cairn.testing.compat import evidence, measure, report, rows, write
+    from cairn.testing.hardware.attest import attest
+    from cairn.venv import Isolation
 
     installed = _installed(options.smoke_dir) if options.smoke_dir else None
     patterns = [re.compile(text) for text in options.only]
@@ -138,7 +140,8 @@ def _run(options: argparse.Namespace) -> int:
     record = None
     if installed is not None:
         chosen = tuple(f"--only={text}" for text in options.only)
-        record = evidence.write_record(request.work_dir, found, installed, chosen=chosen)
+        attested = attest(venv.variables(Isolation.TEST), python=request.python, log=request.log)
+        record = evidence.write_record(request.work_dir, found, installed, attested, chosen=chosen)
     if options.json:
         screen.json(datafile.to_plain(found))
     else:

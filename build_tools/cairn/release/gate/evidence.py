@@ -157,7 +157,7 @@ def weigh(asked: Asked, kept: Kept) -> Evidence:
         kinds = {item.digest: item.record.kind for item in kept.records}
         missing += [f"{kinds[digest]} record {digest[:_SHORT]}: {why}" for digest, why in ineffective.items()]
     passed = (
-        f"{record.kind} passed on {', '.join(dict.fromkeys(record.hardware)) or 'a CPU'}"
+        f"{record.kind} passed on {', '.join(dict.fromkeys(_computed_on(record))) or 'a CPU'}"
         for passed in by_demand.values()
         for record in passed
     )
@@ -213,17 +213,24 @@ def _overtaken(failed: TestRecord, good: list[TestRecord]) -> bool:
     return any(
         (later.kind, later.config) == (failed.kind, failed.config)
         and (later.began, later.ended) > (failed.began, failed.ended)
-        and all(gpus.covers(later.hardware, target) for target in failed.hardware)
+        and all(gpus.covers(_computed_on(later), target) for target in failed.hardware)
         for later in good
     )
+
+
+def _computed_on(record: TestRecord) -> tuple[str, ...]:
+    """The kinds of GPU that tests have passed on; of a set for the CPU, those that were there."""
+    covered = [target for target, count in record.covered.items() if count]
+    return tuple(name for name in record.hardware if not record.covered or gpus.covers(covered, name))
 
 
 def _untested(asked: Asked, passed: list[TestRecord]) -> tuple[str, ...]:
     if asked.for_cpu:
         return () if passed else (CPU,)
-    # Records add up: each target may have been tested on a different machine.
-    seen = {name for record in passed for name in record.hardware}
-    return in_order(target for target in asked.wheel_set.targets if not gpus.covers(seen, target))
+    # Records add up: each target may have been tested on a different machine. A GPU that was there, and that
+    # no test computed on, covers nothing.
+    seen = {target for record in passed for target, count in record.covered.items() if count}
+    return in_order(target for target in asked.wheel_set.targets if target not in seen)
 
 
 def objection(asked: Asked, item: KeptRecord) -> str | None:
@@ -271,6 +278,8 @@ def _hardware_objections(wheel_set: WheelSet, record: TestRecord, *, on_host: bo
         yield f"it was made without any hardware of {wheel_set.family}"
     if not gpus.matches(record.hardware, wheel_set.targets):
         yield f"it was made on {', '.join(record.hardware)}, not on {wheel_set.family}"
+    if not on_host and not record.gpus:
+        yield "it does not say which GPUs there were: an older Cairn wrote it"
     # A run that skips every test which needs the GPU passes, and proves nothing of it.
     if not on_host and not record.counts.device_passed:
         yield "none of its tests used the GPU"

@@ -17,13 +17,12 @@ from packaging.version import Version
 from cairn import files
 from cairn.errors import UsageError
 from cairn.output import safe_text
-from cairn.targets import CPU
 from cairn.testing import junit, record
 from cairn.testing.compat.report import FILE as REPORT
 from cairn.testing.compat.report import CompatReport, ReportRow
-from cairn.testing.junit import JUnit
+from cairn.testing.hardware.attest import Attestation
 from cairn.testing.record import Skip, TestRecord
-from cairn.testing.verdict import Judgement, judge
+from cairn.testing.verdict import covered, judge
 from cairn.venv import VirtualEnvironment
 
 RECORD, JUNIT = "record.json", "junit.xml"
@@ -69,7 +68,12 @@ def _add_case(suite: ET.Element, table: str, row: ReportRow, *, known: bool) -> 
 
 
 def write_record(
-    folder: Path, report: CompatReport, installed: TestRecord, *, chosen: tuple[str, ...] = ()
+    folder: Path,
+    report: CompatReport,
+    installed: TestRecord,
+    attested: Attestation,
+    *,
+    chosen: tuple[str, ...] = (),
 ) -> TestRecord:
     """Write the record of a report on the environment that a smoke test has installed and left.
 
@@ -78,17 +82,26 @@ def write_record(
         chosen: what was said of which rows to measure; the gate does not count a part.
         report: what was measured there.
         installed: the smoke test's record, which names what is installed.
+        attested: the GPUs that the probes could use.
     """
     junit_path = folder / JUNIT
     outcome = junit.read(junit_path)
-    verdict = _judge(report, outcome, installed)
+    verdict = judge(
+        outcome,
+        exit_code=0,
+        targets=installed.targets,
+        hardware=attested.hardware,
+        disagreements=attested.disagreements,
+    )
     made = TestRecord(
         set_id=installed.set_id,
         wheels=installed.wheels,
         kind="compat",
         family=installed.family,
         targets=installed.targets,
-        hardware=report.tested.gpus,
+        hardware=attested.hardware,
+        gpus=attested.gpus,
+        covered=covered(outcome, installed.targets),
         counts=outcome.counts,
         junit_sha256=files.sha256_of(junit_path),
         started=report.started,
@@ -129,13 +142,3 @@ def _name_and_version(file_name: str) -> tuple[str, str]:
     else:
         name, version = parse_sdist_filename(file_name)
     return name, str(version)
-
-
-def _judge(report: CompatReport, outcome: JUnit, installed: TestRecord) -> Judgement:
-    targets, hardware = installed.targets, report.tested.gpus
-    strange = [gpu for gpu in hardware if not gpu.startswith("gfx")]
-    if strange and CPU not in targets:
-        return Judgement(
-            verdict="invalid", reason=f"{strange[0]} is none of the targets, {', '.join(targets)}"
-        )
-    return judge(outcome, exit_code=0, targets=targets, hardware=hardware)

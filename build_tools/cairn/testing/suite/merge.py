@@ -19,7 +19,7 @@ from cairn.testing.suite import outcomes, run, shard_result, suite_result
 from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.shard_result import ShardResult
 from cairn.testing.suite.suite_result import SuiteResult
-from cairn.testing.verdict import Judgement, judge
+from cairn.testing.verdict import Judgement, covered, is_amds, judge
 
 _FILES = (run.JUNIT, run.RECORD, outcomes.FILE, suite_result.FILE)
 _SHOWN = 3  # of the shards, tests or problems that a sentence is about
@@ -93,8 +93,7 @@ def merge(
     problems += _not_once(found, whole=not missing)
     everything = tuple(outcome for _, tests in found for outcome in tests)
     unique = tuple({outcome.test: outcome for outcome in everything}.values())
-    hardware = max((result.hardware for result in results), key=len)
-    judged = _judge(first, outcomes.as_junit(unique), hardware, floor, device_floor, part=part)
+    judged = _judge(results, outcomes.as_junit(unique), floor, device_floor, part=part)
     if judged.verdict == "passed" and (flaky := sum(outcome.flaky for outcome in unique)):
         judged = Judgement(verdict="passed", reason=f"{judged.reason}; {flaky} flaky")
     if problems and judged.verdict != "invalid":
@@ -109,7 +108,7 @@ def merge(
         outcomes=unique,
         problems=tuple(problems),
         junit=junit,
-        record=_record(results, unique, judged, hardware, junit) if first.wheels and not part else None,
+        record=_record(results, unique, judged, junit) if first.wheels and not part else None,
     )
     if output not in folders:
         outcomes.append(output / outcomes.FILE, unique)
@@ -120,19 +119,15 @@ def merge(
 
 
 def _judge(
-    first: ShardResult,
-    summary: JUnit,
-    hardware: tuple[str, ...],
-    floor: int,
-    device_floor: int,
-    *,
-    part: bool,
+    results: Sequence[ShardResult], summary: JUnit, floor: int, device_floor: int, *, part: bool
 ) -> Judgement:
+    first, hardware = results[0], _most(results).hardware
     judged = judge(
         summary,
         exit_code=0,
-        targets=first.targets or hardware or (CPU,),
+        targets=first.targets or tuple(filter(is_amds, hardware)) or (CPU,),
         hardware=hardware,
+        disagreements=[said for result in results for said in result.disagreements],
         floor=0 if part else floor,
         device_floor=0 if part else device_floor,
     )
@@ -140,6 +135,11 @@ def _judge(
     if part and judged.verdict in ("failed", "untested") and not counts.failed + counts.errors:
         return Judgement(verdict="passed", reason=f"nothing failed in {first.name}: {judged.reason}")
     return judged
+
+
+def _most(results: Sequence[ShardResult]) -> ShardResult:
+    """The shard with the most GPUs, whose machine stands for all: they are of one kind."""
+    return max(results, key=lambda result: len(result.gpus))
 
 
 def _read_all(folders: Sequence[Path]) -> tuple[list[_Shard], list[str]]:
@@ -221,10 +221,9 @@ def _record(
     results: Sequence[ShardResult],
     tests: Sequence[TestOutcome],
     judged: Judgement,
-    hardware: tuple[str, ...],
     junit: Path,
 ) -> TestRecord:
-    first = results[0]
+    first, summary, most = results[0], outcomes.as_junit(tests), _most(results)
     starts = [datetime.fromisoformat(result.started) for result in results]
     # Clocks of machines differ, and jump: an end is a start and a time that was measured.
     ends = [
@@ -237,8 +236,10 @@ def _record(
         kind="suite",
         family=first.family,
         targets=first.targets,
-        hardware=hardware,
-        counts=outcomes.as_junit(tests).counts,
+        hardware=most.hardware,
+        gpus=most.gpus,
+        covered=covered(summary, first.targets),
+        counts=summary.counts,
         junit_sha256=files.sha256_of(junit),
         started=min(starts).strftime("%Y-%m-%dT%H:%M:%SZ"),
         duration_seconds=round((max(ends) - min(starts)).total_seconds(), 3),

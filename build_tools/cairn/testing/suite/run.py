@@ -18,6 +18,7 @@ from cairn.errors import TestsFailedError, UsageError
 from cairn.output import Progress, silent, wording
 from cairn.targets import CPU
 from cairn.testing import gpus
+from cairn.testing.hardware.attest import Attestation, attest
 from cairn.testing.record import TestedWheel
 from cairn.testing.skips import after_run, select
 from cairn.testing.skips.after_run import Excluded
@@ -144,7 +145,8 @@ def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progres
         family=tested.family,
         targets=tested.targets,
         wheels=tested.wheels,
-        hardware=prepared.visible.hardware,
+        gpus=prepared.attested.gpus,
+        disagreements=prepared.attested.disagreements,
         sources=prepared.unlike,
         modules=tuple(counts),
         problems=tuple(problems),
@@ -167,7 +169,7 @@ class _Prepared:
         setup: what the processes have in common.
         plan: who runs what.
         environments: the variables of each module.
-        visible: the GPUs that the tests see.
+        attested: the GPUs that the tests see.
         selection: the entries of skip-tests that apply.
         unlike: what the tests are of where that is not the wheel's commit.
     """
@@ -175,7 +177,7 @@ class _Prepared:
     setup: Setup
     plan: ShardPlan
     environments: Mapping[str, Mapping[str, str]]
-    visible: VisibleGpus
+    attested: Attestation
     selection: Selection
     unlike: str
 
@@ -230,7 +232,7 @@ def _prepare(request: SuiteRequest, began: float, say: Progress, on_line: Progre
         setup=setup,
         plan=plan.make(environments, request.times, request.shards),
         environments=environments,
-        visible=visible,
+        attested=attest(setup.variables, python=tested.python, log=setup.log, nodes=request.nodes),
         selection=selection,
         unlike=unlike,
     )

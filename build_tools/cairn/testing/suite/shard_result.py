@@ -6,6 +6,7 @@ from pathlib import Path
 
 from cairn import datafile, files
 from cairn.errors import UsageError
+from cairn.testing.hardware.gpu import Gpu
 from cairn.testing.record import TestedWheel
 from cairn.testing.suite import outcomes
 from cairn.testing.suite.outcomes import TestOutcome
@@ -38,7 +39,7 @@ class ExcludedTest(datafile.Value):
     issue: str
 
 
-class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/1"):
+class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/2"):
     """One shard, run to its end or as far as it came.
 
     Attributes:
@@ -50,7 +51,8 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/1")
         family: of the wheels; empty where nobody said.
         targets: of the wheels.
         wheels: every distribution that was installed for the tests; empty where that is not known.
-        hardware: one gfx name for each GPU that the tests could see.
+        gpus: those that the tests could see.
+        disagreements: where the sources of that contradict each other, a sentence each.
         sources: what the tests are of where that is not the wheel's own commit; empty where it is.
         modules: what was run of each module.
         problems: why the results cannot be believed as they are, a sentence each.
@@ -70,7 +72,8 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/1")
     family: str
     targets: tuple[str, ...]
     wheels: tuple[TestedWheel, ...]
-    hardware: tuple[str, ...]
+    gpus: tuple[Gpu, ...]
+    disagreements: tuple[str, ...]
     sources: str
     modules: tuple[ModuleCount, ...]
     problems: tuple[str, ...]
@@ -80,6 +83,11 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/1")
     duration_seconds: float
     outcomes_sha256: str
     pytest_args: tuple[str, ...] = ()
+
+    @property
+    def hardware(self) -> tuple[str, ...]:
+        """The gfx name of each GPU."""
+        return tuple(gpu.target for gpu in self.gpus)
 
     @property
     def name(self) -> str:

@@ -93,7 +93,9 @@ def test_it_vouches_for_the_gpu_alone_that_an_untested_record_lacks(build: Build
     assert (found.state, found.bypass is not None) == ("ready", True)
 
 
-@pytest.mark.parametrize("counts", [Counts(skipped=9), Counts(passed=5, failed=1), Counts(passed=5, errors=1)])
+@pytest.mark.parametrize(
+    "counts", [Counts(skipped=9), Counts(passed=5, failed=1), Counts(passed=5, errors=1)]
+)
 def test_nothing_that_passed_on_the_host_is_nothing_to_vouch_for(
     build: Build, tmp_path: Path, counts: Counts
 ) -> None:

@@ -9,6 +9,8 @@ from cairn import files
 from cairn.testing import record
 from cairn.testing.compat import evidence, write
 from cairn.testing.compat.report import CompatReport, ReportRow
+from cairn.testing.hardware.attest import Attestation
+from cairn.testing.hardware.gpu import Gpu
 from cairn.testing.record import Counts, TestedWheel, TestRecord
 from helpers import compat
 
@@ -40,12 +42,14 @@ def made(
     gpus: tuple[str, ...] = (GPU,),
     smoke: TestRecord = SMOKE,
     baseline: CompatReport | None = None,
+    disagreements: tuple[str, ...] = (),
 ) -> TestRecord:
     """The record of a report of these rows, as it is read from its file."""
     tested = msgspec.structs.replace(compat.ROCM, gpus=gpus)
     found: CompatReport = compat.report(*rows, tested=tested)
     write.write(folder, found, baseline=baseline)
-    evidence.write_record(folder, found, smoke)
+    attested = Attestation(gpus=tuple(Gpu(target=name) for name in gpus), disagreements=disagreements)
+    evidence.write_record(folder, found, smoke, attested)
     return record.read(folder / "record.json")
 
 
@@ -97,6 +101,15 @@ def test_the_wrong_hardware_proves_nothing_and_is_named(tmp_path: Path, name: st
     found = made(tmp_path, compat.row("torch.half", "supported", device=name), gpus=(name,))
     assert (found.verdict, found.hardware) == ("invalid", (name,))
     assert name in found.reason
+
+
+def test_a_torch_that_is_contradicted_proves_nothing(tmp_path: Path) -> None:
+    found = made(tmp_path, ON_GPU, ON_HOST, disagreements=("torch sees two GPUs, and the kernel one",))
+    assert (found.verdict, found.gpus) == ("invalid", (Gpu(target=GPU),))
+    assert "torch sees two GPUs" in found.reason
+    # The report's own word for a GPU that nothing else sees.
+    found = made(tmp_path, ON_GPU, ON_HOST, gpus=())
+    assert (found.verdict, found.hardware) == ("invalid", ())
 
 
 def test_nothing_measured_is_not_passed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Shards put together: what is missing, twice or different is no passed suite."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,6 +150,29 @@ def test_a_set_for_gpus_that_no_test_used_is_untested(tmp_path: Path) -> None:
         hardware=("gfx942", "gfx950"),
     )
     assert merge.merge([used], used).judgement.verdict == "passed"
+
+
+def test_a_target_that_no_test_used_is_named(tmp_path: Path) -> None:
+    both = ("gfx942", "gfx950")
+    folder = shard_of(
+        tmp_path / "1", passed("a.py::x", device="gfx942"), targets=both, hardware=both, family="m"
+    )
+    merged = merge.merge([folder], folder)
+    assert merged.judgement.reason == "1 tests passed, 1 of them on gfx942; none on gfx950"
+    found = record.read(folder / "record.json")
+    assert (found.covered, found.not_covered) == ({"gfx942": 1, "gfx950": 0}, ("gfx950",))
+    assert [gpu.target for gpu in found.gpus] == ["gfx942", "gfx950"]
+
+
+def test_a_shard_whose_gpus_are_uncertain_makes_the_whole_invalid(tmp_path: Path) -> None:
+    values: dict[str, Any] = {"targets": ("gfx942",), "hardware": ("gfx942",), "family": "gfx94X-dcgpu"}
+    good = shard_of(tmp_path / "1", passed("a.py::x", device="gfx942"), 1, 2, **values)
+    bad = shard_of(tmp_path / "2", passed("b.py::x", device="gfx942"), 2, 2, disagreements=("so",), **values)
+    merged = merge.merge([good, bad], tmp_path / "whole")
+    assert (merged.judgement.verdict, merged.judgement.reason) == (
+        "invalid",
+        "it is not certain which GPUs this machine has: so",
+    )
 
 
 def test_floors_count_the_whole(tmp_path: Path) -> None:

@@ -1,0 +1,209 @@
+"""Asks every source for the machine's GPUs, and holds the answers against each other.
+
+The kernel's word counts: no program and no wheel can change its files. What the others say of the same GPUs
+completes it, and where they contradict it, nobody can tell what tests have computed on: a run then proves
+nothing. A source may be missing, and may list fewer (AMD's runtime leaves out what it may not open, amd-smi a
+card's partitions), but not more, and not others.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from cairn import process, targets
+from cairn.errors import CairnError
+from cairn.testing import gpus
+from cairn.testing.hardware import amd_smi, kernel, nvidia_smi, rocminfo, tested_torch
+from cairn.testing.hardware.gpu import Answer, Gpu, Source
+
+_ROCM = Path("/opt/rocm/bin")  # where AMD's own installation puts programs that may not be on the PATH
+_TIMEOUT = 60.0  # seconds; a driver that hangs keeps its programs for ever
+_HIDING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
+_MORE = 1.1  # memory: how much of it torch may see beyond what the kernel gives, by rounding
+_OF_HIP = _HIDING[1:]  # the first that is set counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attestation:
+    """The GPUs that tests could use.
+
+    Attributes:
+        gpus: in the order in which the runtime counts them.
+        disagreements: where the sources contradict each other, a sentence each.
+        silent: the sources that are there and have no answer, a sentence each.
+    """
+
+    gpus: tuple[Gpu, ...] = ()
+    disagreements: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+
+    @property
+    def hardware(self) -> tuple[str, ...]:
+        """The gfx name of each, or what else it is called."""
+        return tuple(gpu.target for gpu in self.gpus)
+
+
+def attest(
+    variables: Mapping[str, str],
+    *,
+    python: Path | None,
+    log: Path,
+    nodes: Path = gpus.KFD_NODES,
+    sysfs: Path = kernel.SYSFS,
+) -> Attestation:
+    """Find out which GPUs tests can use.
+
+    Args:
+        variables: the whole environment of the tests.
+        python: the interpreter of the tested environment; None where its torch is not to be asked.
+        log: receives what the programs say.
+        nodes: where the kernel describes the GPUs.
+        sysfs: where it describes everything else.
+    """
+    machine = kernel.read(nodes, sysfs)
+    # These list the whole machine, whatever is hidden from the tests.
+    everything = {name: value for name, value in variables.items() if name not in _HIDING}
+    runtime = _run("rocminfo", (), rocminfo.parse, everything, log)
+    management = _run("amd-smi", ("static", "--json"), amd_smi.parse, everything, log)
+    strangers = _run("nvidia-smi", nvidia_smi.ARGUMENTS, nvidia_smi.parse, everything, log)
+    if not machine and kernel.is_wsl(nodes):
+        machine = tuple(msgspec.structs.replace(gpu, seen_by=("rocminfo",)) for gpu in runtime.gpus)
+    disagreements = [
+        *_runtime_disagreements(machine, runtime.gpus),
+        *_management_disagreements(machine, management.gpus, kernel.own_version(sysfs)),
+    ]
+    usable = _visible(_completed(machine, runtime.gpus, management.gpus), variables)
+    tested = Answer()
+    if python is not None and (machine or runtime.gpus or strangers.gpus):
+        tested = tested_torch.ask(python, variables, log)
+    on_amd = [gpu for gpu in tested.gpus if gpu.vendor == "amd"]
+    disagreements += _torch_disagreements(usable, on_amd)
+    if not usable:
+        usable = strangers.gpus or tuple(gpu for gpu in tested.gpus if gpu.vendor == "nvidia")
+    answers = (runtime, management, strangers, tested)
+    return Attestation(
+        gpus=_seen_by_torch(usable, tested.gpus),
+        disagreements=tuple(dict.fromkeys(disagreements)),
+        silent=tuple(answer.problem for answer in answers if answer.problem),
+    )
+
+
+def _run(
+    name: Source,
+    arguments: Sequence[str],
+    parse: Callable[[str], Answer],
+    variables: Mapping[str, str],
+    log: Path,
+) -> Answer:
+    program = shutil.which(name, path=variables.get("PATH")) or shutil.which(name, path=str(_ROCM))
+    if program is None:
+        return Answer()
+    try:
+        done = process.run(
+            [program, *arguments], env=variables, log=log, timeout=_TIMEOUT, separate_stderr=True
+        )
+    except CairnError as error:
+        return Answer(problem=str(error))
+    return parse(done.output)
+
+
+def _runtime_disagreements(machine: Sequence[Gpu], listed: Sequence[Gpu]) -> Iterator[str]:
+    by_node = {gpu.node: gpu for gpu in machine}
+    for gpu in listed:
+        known = by_node.get(gpu.node)
+        if known is None:
+            yield f"rocminfo lists {gpu.target} as node {gpu.node}, where the kernel has no GPU"
+        elif known.target != gpu.target:
+            yield f"rocminfo calls node {gpu.node} {gpu.target}, and the kernel {known.target}"
+
+
+def _management_disagreements(machine: Sequence[Gpu], listed: Sequence[Gpu], driver: str) -> Iterator[str]:
+    for known in machine:
+        for gpu in (gpu for gpu in listed if gpu.card and gpu.card == known.card):
+            said = (
+                ("the target", gpu.target, known.target),
+                ("the compute partition", gpu.compute_partition, known.compute_partition),
+                ("the memory partition", gpu.memory_partition, known.memory_partition),
+            )
+            for what, one, other in said:
+                if one and other and one.lower() != other.lower():
+                    yield f"amd-smi calls {what} of {known.card} {one}, and the kernel {other}"
+    for gpu in listed:
+        # A kernel's own driver has no version, and amd-smi takes the kernel's in its place.
+        if machine and driver and gpu.driver and gpu.driver != driver:
+            yield f"amd-smi says that the driver is {gpu.driver}, and the kernel {driver}"
+
+
+def _torch_disagreements(usable: Sequence[Gpu], tested: Sequence[Gpu]) -> Iterator[str]:
+    there = Counter(gpu.target for gpu in usable)
+    shown = ", ".join(there) or "no GPU"
+    for target, count in Counter(gpu.target for gpu in tested).items():
+        if count > there[target]:
+            how_many = (
+                f"{count}x {target}, of which {there[target]} are" if there[target] else f"{target}, not"
+            )
+            yield f"torch sees {how_many} among what the machine has for it: {shown}"
+    shared = targets.families().get("igpu-all", ())  # these take the machine's memory as well
+    for gpu in tested:
+        most = max((known.memory_bytes for known in usable if known.target == gpu.target), default=0)
+        if most and gpu.target not in shared and gpu.memory_bytes > most * _MORE:
+            yield f"torch sees {gpu.memory_bytes} bytes of memory on {gpu.target}, and the kernel {most}"
+
+
+def _completed(machine: Sequence[Gpu], runtime: Sequence[Gpu], management: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """The kernel's GPUs, with what it does not say of them."""
+    found = []
+    for gpu in machine:
+        one = next((other for other in runtime if other.node == gpu.node), None)
+        two = next((other for other in management if other.card and other.card == gpu.card), None)
+        others = [other for other in (one, two) if other is not None and other.target in ("", gpu.target)]
+        said: dict[str, object] = {}
+        for field in ("name", "uuid", "compute_partition", "memory_partition"):
+            values = (getattr(other, field) for other in (gpu, *others))
+            said[field] = next(filter(None, values), "")
+        sources: tuple[tuple[Source, Gpu | None], ...] = (("rocminfo", one), ("amd-smi", two))
+        agreeing = tuple(name for name, other in sources if other is not None and other in others)
+        if not gpu.memory_bytes and one is not None:
+            said["memory_bytes"] = one.memory_bytes
+        seen_by = tuple(dict.fromkeys((*gpu.seen_by, *agreeing)))
+        found.append(msgspec.structs.replace(gpu, **said, seen_by=seen_by))
+    return tuple(found)
+
+
+def _visible(machine: tuple[Gpu, ...], variables: Mapping[str, str]) -> tuple[Gpu, ...]:
+    """What the runtime leaves, counted anew, and of that what HIP leaves."""
+    hip = next((name for name in _OF_HIP if name in variables), None)
+    for name in ("ROCR_VISIBLE_DEVICES", hip):
+        if name is not None:
+            machine = _chosen(machine, variables.get(name))
+    return machine
+
+
+def _chosen(machine: tuple[Gpu, ...], chosen: str | None) -> tuple[Gpu, ...]:
+    words = [word.strip() for word in chosen.split(",")] if chosen is not None else []
+    by_uuid = {gpu.uuid.lower(): gpu for gpu in machine if gpu.uuid}
+    if words and all(word.lower() in by_uuid for word in words):
+        return tuple(by_uuid[word.lower()] for word in words)
+    numbers = tuple(map(str, range(len(machine))))
+    return tuple(machine[int(number)] for number in gpus.visible(numbers, chosen))
+
+
+def _seen_by_torch(usable: tuple[Gpu, ...], tested: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    # It counts as the runtime does, but may leave some out; only a full count says which is which.
+    if [gpu.target for gpu in usable] != [gpu.target for gpu in tested]:
+        return usable
+    return tuple(
+        msgspec.structs.replace(
+            gpu,
+            name=gpu.name or seen.name,
+            memory_bytes=gpu.memory_bytes or seen.memory_bytes,
+            seen_by=(*gpu.seen_by, "torch"),
+        )
+        for gpu, seen in zip(usable, tested, strict=True)
+    )
