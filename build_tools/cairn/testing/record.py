@@ -85,8 +85,8 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
         junit_sha256: of the JUnit XML; None where the run left none.
         started: RFC 3339, with its zone.
         duration_seconds: wall time of installing and testing.
-        verdict: `invalid` is a run that proves nothing (wrong hardware), `untested` one that did not
-            take place.
+        verdict: `invalid` is a run that proves nothing (wrong hardware, or nobody can say which), `untested`
+            one for GPUs in which nothing failed, and no test computed on one.
         reason: of the verdict, one sentence.
         skips: tests that did not run; a suite's are in its JUnit XML alone, since there are thousands.
         pytest_args: what the user gave to pytest, such as `-k vision`; with any of it, perhaps not every test

@@ -75,6 +75,11 @@ class SmokeRequest:
     gpus: Path = testing_gpus.KFD_NODES
     devices: bool = True
 
+    @property
+    def junit(self) -> Path:
+        """Receives the results of every test."""
+        return self.work_dir / "junit.xml"
+
 
 @dataclass(frozen=True, kw_only=True)
 class SmokeResult:
@@ -143,18 +148,17 @@ def run_smoke(request: SmokeRequest, *, on_line: Progress | None = None) -> Smok
     runs = [pytest_runs.run_builtin(bench, facts)]
     if request.smoke_tests:
         runs.append(pytest_runs.run_stack(bench, environment, request.smoke_tests, request.pytest_args))
-    junit_path, record_path = request.work_dir / "junit.xml", request.work_dir / "record.json"
     # Runs that left nothing to believe are judged by their absence; they have no place in the results.
     if whole := [run.junit for run in runs if run.outcome is not None]:
-        junit.merge(whole, junit_path)
-    seconds = time.monotonic() - began
-    made = _record(request, runs, installed, attested, junit_path, started=started, seconds=seconds)
+        junit.merge(whole, request.junit)
+    seconds, record_path = time.monotonic() - began, request.work_dir / "record.json"
+    made = _record(request, runs, installed, attested, started=started, seconds=seconds)
     record.write(record_path, made)
     failed = [case for case in _together(runs).cases if case.outcome in ("failed", "error")]
     return SmokeResult(
         record=made,
         record_path=record_path,
-        junit_path=junit_path,
+        junit_path=request.junit,
         environment=environment.path,
         log=bench.log,
         failures=tuple(f"{c.name}: {c.reason}" for c in failed[:_SHOWN_FAILURES]),
@@ -228,7 +232,6 @@ def _record(
     runs: Sequence[Run],
     installed: tuple[TestedWheel, ...],
     attested: Attestation,
-    junit_path: Path,
     *,
     started: datetime,
     seconds: float,
@@ -245,7 +248,7 @@ def _record(
         gpus=attested.gpus,
         covered=covered(results, wheel_set.targets),
         counts=results.counts,
-        junit_sha256=files.sha256_of(junit_path) if junit_path.exists() else None,
+        junit_sha256=files.sha256_of(request.junit) if request.junit.exists() else None,
         started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
         duration_seconds=round(seconds, 3),
         verdict=verdict.verdict,

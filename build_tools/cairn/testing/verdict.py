@@ -25,7 +25,7 @@ class Judgement:
     reason: str
 
 
-def judge(
+def judge(  # noqa: PLR0913 - each is one independent property of the run
     outcome: JUnit | None,
     *,
     exit_code: int,

@@ -49,8 +49,8 @@ def add_to(commands: Subparsers) -> None:
     parser.add_argument(
         "--allow-untested",
         action="store_true",
-        help="exit with 0 where nothing failed and no test used a GPU, though the set is for some: the record "
-        "is `untested` all the same, and the gate asks for a bypass",
+        help="exit with 0 where nothing failed and no test used a GPU, though the set is for some: the "
+        "record is `untested` all the same, and the gate asks for a bypass",
     )
     arguments.add_json(parser)
     parser.add_argument(

@@ -5,8 +5,8 @@
       "vram": {"size": {"value": 196592, "unit": "MB"}},
       "partition": {"accelerator_partition": "SPX", "memory_partition": "NPS1", "partition_id": 0}}]
 
-Newer ones put the list into `gpu_data` of an object, and older ones call the first partition `compute_partition`.
-What a GPU does not have is `N/A`.
+Newer ones put the list into `gpu_data` of an object, and older ones call the first of the two partitions
+`compute_partition`. What a GPU does not have is `N/A`.
 """
 
 from __future__ import annotations
