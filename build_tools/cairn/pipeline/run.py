@@ -288,7 +288,7 @@ def _smoke(
         index_url=keys.set_url(server_url, wheel_set.id),
         work_dir=work_dir,
         extra_wheels=request.stack.extra_wheels,
-        devices=request.stack.sdk is None or request.stack.sdk.devices,
+        devices=request.stack.reaches_gpus,
         smoke_tests=tuple(Path(folder) for folder in request.stack.smoke_tests),
         imports={p.distribution: p.smoke_imports for p in request.stack.projects},
     )

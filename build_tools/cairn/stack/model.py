@@ -304,6 +304,11 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
             tip=wording.did_you_mean(name, [p.name for p in self.projects], what="its projects are"),
         )
 
+    @property
+    def reaches_gpus(self) -> bool:
+        """Whether its tests can use a GPU of the machine; see `Sdk.devices`."""
+        return self.sdk is None or self.sdk.devices
+
     def in_order(self) -> tuple[Project, ...]:
         """The projects, each after those it needs; otherwise in the order of the file."""
         return tuple(p for rank in self.ranks() for p in rank)

@@ -100,7 +100,7 @@ def _with_stack(request: SmokeRequest, stack: Stack) -> SmokeRequest:
     return dataclasses.replace(
         request,
         extra_wheels=stack.extra_wheels,
-        devices=stack.sdk is None or stack.sdk.devices,
+        devices=stack.reaches_gpus,
         smoke_tests=tuple(Path(folder) for folder in stack.smoke_tests),
         imports={project.distribution: project.smoke_imports for project in stack.projects},
     )

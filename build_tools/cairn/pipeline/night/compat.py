@@ -20,8 +20,10 @@ from cairn.release.provenance.signing_key import Signer
 from cairn.testing.compat import evidence, measure, report, rows
 from cairn.testing.compat import write as write_report
 from cairn.testing.compat.report import CompatReport
+from cairn.testing.hardware.attest import Attestation, attest
 from cairn.testing.record import TestRecord
 from cairn.testing.smoke import SmokeResult
+from cairn.venv import Isolation
 
 
 def measure_leg(
@@ -40,18 +42,19 @@ def measure_leg(
         TestsFailedError: what a page claims is not there.
     """
     with console.current().stage(f"measure what the pages claim of {leg.name}") as stage:
-        found = measure.measure(
-            measure.CompatRequest(
-                # Not resolved: what makes an environment's interpreter one is where it is called from.
-                python=venv.describe(installed.environment).python.absolute(),
-                tables=rows.load(),
-                work_dir=work_dir,
-                set_id=installed.record.set_id,
-            ),
-            on_line=stage.update,
+        request = measure.CompatRequest(
+            # Not resolved: what makes an environment's interpreter one is where it is called from.
+            python=venv.describe(installed.environment).python.absolute(),
+            tables=rows.load(),
+            work_dir=work_dir,
+            set_id=installed.record.set_id,
         )
+        found = measure.measure(request, on_line=stage.update)
+    attested = Attestation()
+    if run.stack.reaches_gpus:
+        attested = attest(venv.variables(Isolation.TEST), python=request.python, log=request.log)
     write_report.write(work_dir, found, baseline=baseline(run, leg))
-    record = evidence.write_record(work_dir, found, installed.record)
+    record = evidence.write_record(work_dir, found, installed.record, attested)
     name = f"compat/{leg.id}.{github.run_id()}.{github.attempt()}.json"
     write.create(run.store, keys.night_key(run.plan.night, name), (work_dir / report.FILE).read_bytes())
     said = f"the compatibility record of {leg.name}"

@@ -69,7 +69,7 @@ def smoke_leg(request: LegTest) -> TestRecord:
                 python=interpreters.find(leg.python).path,
                 timeout=request.timeout,
                 extra_wheels=stack.extra_wheels,
-                devices=stack.sdk is None or stack.sdk.devices,
+                devices=stack.reaches_gpus,
                 smoke_tests=tuple(Path(folder) for folder in stack.smoke_tests),
                 imports={p.distribution: p.smoke_imports for p in stack.projects},
                 gpus=request.gpus,
@@ -79,7 +79,7 @@ def smoke_leg(request: LegTest) -> TestRecord:
     records.add_file(store, result.record_path, name=f"the record of {leg.name}", signer=request.signer)
     # Where the stack's ROCm reaches no GPU, as the sample's, this is as far as tests can go: it is up to the
     # matrix (bypass_tests) whether that is enough.
-    smoke.require_passed(result, or_untested=not reaches_gpus(stack))
+    smoke.require_passed(result, or_untested=not stack.reaches_gpus)
     if leg.compat:
         compat.measure_leg(run, leg, result, request.work_dir / "compat", request.signer)
     return result.record
@@ -106,8 +106,7 @@ def refuse_other_hardware(run: NightRun, leg: Leg, nodes: Path) -> None:
         PrerequisiteError: the machine has no GPU that programs may use.
         TestsFailedError: it has others.
     """
-    sdk = run.stack.sdk
-    if plan.targets_of(leg) == (CPU,) or not (sdk is None or sdk.devices):
+    if plan.targets_of(leg) == (CPU,) or not run.stack.reaches_gpus:
         return
     there = gpus.seen(nodes)
     hardware = gpus.visible(there, os.environ.get("ROCR_VISIBLE_DEVICES"))

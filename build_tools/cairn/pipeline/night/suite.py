@@ -106,7 +106,6 @@ def _suite_request(
 ) -> SuiteRequest:
     stack, shard = request.run.stack, request.shard
     skips = Path(stack.folder) / SKIPS
-    reaches_gpus = stack.sdk is None or stack.sdk.devices
     return SuiteRequest(
         suite=shards.suite_of(stack),
         config=shard.config,
@@ -120,7 +119,7 @@ def _suite_request(
         skips=skip_files.read([skips]) if skips.is_dir() else (),
         limits=request.limits,
         # An SDK that reaches no GPU sees none of this machine's.
-        nodes=request.gpus if reaches_gpus else request.work_dir / "no-gpus",
+        nodes=request.gpus if stack.reaches_gpus else request.work_dir / "no-gpus",
     )
 
 

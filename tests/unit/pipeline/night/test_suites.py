@@ -22,6 +22,7 @@ from cairn.release import records
 from cairn.release.index.generation import now
 from cairn.stack import Floor, Gate
 from cairn.testing.compat.report import CompatReport, Tested
+from cairn.testing.hardware.gpu import Gpu
 from cairn.testing.record import TestedWheel
 from cairn.testing.suite import outcomes, shard_result
 from cairn.testing.suite.outcomes import TestOutcome
@@ -70,8 +71,11 @@ class Scene:
             "wheels": tuple(TestedWheel(file_name=f.file_name, sha256=f.sha256) for f in made.files),
             "sources": "", "problems": (), "excluded": (), "outdated": (), "started": at(attempt - 1),
             "modules": (ModuleCount(module=f"test_{number}.py", selected=2, whole=2, cut=False),),
-            "duration_seconds": 1.0, "outcomes_sha256": files.sha256_of(folder / outcomes.FILE), **ON_GPU,
+            "duration_seconds": 1.0, "outcomes_sha256": files.sha256_of(folder / outcomes.FILE),
+            "disagreements": (),
         }  # fmt: skip
+        names = changes.pop("hardware", ON_GPU["hardware"])
+        values["gpus"] = tuple(Gpu(target=name) for name in names)
         datafile.write(folder / shard_result.FILE, ShardResult(**(values | changes)))
         shards.keep(self.run.store, self.run.plan, shard, folder)
 
