@@ -46,8 +46,11 @@ def record_of(made: WheelSet, **changes: Any) -> TestRecord:
         "verdict": "passed",
         "reason": "",
     }
-    values |= changes
-    # As if every GPU there was attested, and the tests had used one of each kind.
+    return attested_record(**(values | changes))
+
+
+def attested_record(**values: Any) -> TestRecord:
+    """A record; as if every GPU there was attested, and tests had used one of each kind."""
     hardware, on_device = values["hardware"], values["counts"].device_passed
     attested = {
         "gpus": tuple(Gpu(target=name, seen_by=("kernel",)) for name in hardware),

@@ -18,6 +18,8 @@ from cairn.release import records as kept_records
 from cairn.store.folder import LocalStore
 from cairn.testing import record as records
 from cairn.testing.compat import evidence, write
+from cairn.testing.hardware.attest import Attestation
+from cairn.testing.hardware.gpu import Gpu
 from cairn.testing.junit import Outcome
 from cairn.testing.record import Counts, TestRecord
 from cairn.testing.report import history, page, results, step_summary, summary
@@ -28,7 +30,7 @@ from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.shard_result import ExcludedTest
 from cairn.wheels.wheelset import WheelSet
 from helpers import compat, html
-from helpers.gate import at, record_of
+from helpers.gate import at, attested_record, record_of
 from helpers.release import make_set, make_wheel, stage_set
 from helpers.suites import shard_of
 
@@ -68,7 +70,7 @@ def record_file(folder: Path, tests: Sequence[TestOutcome] = TESTS, **changes: A
         "verdict": "failed",
         "reason": "2 of 4 tests failed",
     }
-    records.write(folder / "record.json", TestRecord(**(values | changes)))
+    records.write(folder / "record.json", attested_record(**(values | changes)))
     return folder
 
 
@@ -139,7 +141,8 @@ def test_a_compatibility_report_belongs_to_its_record(tmp_path: Path) -> None:
     tested = msgspec.structs.replace(compat.ROCM, gpus=("gfx942",))
     found = compat.report(compat.row("torch.half", "supported", device="gfx942"), tested=tested)
     write.write(tmp_path, found)
-    evidence.write_record(tmp_path, found, earlier(1, None).record)
+    attested = Attestation(gpus=(Gpu(target="gfx942"),))
+    evidence.write_record(tmp_path, found, earlier(1, None).record, attested)
     assert results.read(tmp_path).compat == found
     (tmp_path / "compat.json").write_text("{}")
     assert results.read(tmp_path).reason == "compat.json is not what the record was made of"

@@ -18,7 +18,7 @@ from cairn.testing.record import Counts, TestRecord, Verdict
 from cairn.testing.suite import outcomes, shard_result, suite_result
 from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.shard_result import ExcludedTest
-from cairn.testing.verdict import Judgement, judge
+from cairn.testing.verdict import Judgement, is_amds, judge
 
 RECORD, JUNIT = "record.json", "junit.xml"
 _SHOWN = 3  # problems, in a reason
@@ -164,10 +164,13 @@ def _shard(folder: Path) -> TestRun:
     judged = judge(
         found,
         exit_code=0,
-        targets=result.targets or result.hardware or (CPU,),
+        targets=result.targets or tuple(filter(is_amds, result.hardware)) or (CPU,),
         hardware=result.hardware,
+        disagreements=result.disagreements,
         floor=0,
     )
+    if judged.verdict == "untested" and result.shards > 1:  # the others may have used a GPU
+        judged = Judgement(verdict="passed", reason=judged.reason)
     if result.problems and judged.verdict != "invalid":
         judged = Judgement(verdict="failed", reason="; ".join(result.problems[:_SHOWN]))
     return TestRun(
