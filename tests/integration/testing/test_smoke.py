@@ -8,6 +8,7 @@ from cairn import files
 from cairn.errors import NetworkError, TestsFailedError, UsageError
 from cairn.testing import junit, record
 from cairn.testing.smoke import SmokeRequest, SmokeResult, require_passed, run_smoke
+from cairn.wheels.split.split import split
 from helpers.testing import CompileLibrary, DeviceLibrary, MakeWheel, Serve, Smoke, set_of
 
 NATIVE = f"cp{sys.version_info.major}{sys.version_info.minor}-abi3-linux_x86_64"
@@ -217,7 +218,8 @@ def test_device_code_must_be_exactly_what_was_asked_for(
     whole = device_wheel(make_wheel, "whole", device_library(targets))
     part = device_wheel(make_wheel, "part", device_library(["gfx942"]))
     triton = make_wheel("triton", "3.5.0", TRITON)
-    result = smoke([whole, part, triton], targets=targets, family="mixed")
+    halves = split(device_wheel(make_wheel, "halved", device_library(targets)), part.parent / "split")
+    result = smoke([whole, part, triton, *halves], targets=targets, family="mixed")
     assert failed(result) == {
         "test_code_objects_are_what_was_asked_for[part]",
         "test_triton_compiles_a_kernel[gfx1100]",
