@@ -21,7 +21,7 @@ from cairn.testing.compat import evidence, write
 from cairn.testing.hardware.attest import Attestation
 from cairn.testing.hardware.gpu import Gpu
 from cairn.testing.junit import Outcome
-from cairn.testing.record import Counts, TestRecord
+from cairn.testing.record import Counts
 from cairn.testing.report import history, page, results, step_summary, summary
 from cairn.testing.report.history import EarlierRun
 from cairn.testing.report.results import TestRun
@@ -76,21 +76,22 @@ def record_file(folder: Path, tests: Sequence[TestOutcome] = TESTS, **changes: A
 
 def earlier(day: int, tests: dict[str, Outcome] | None, **changes: Any) -> EarlierRun:
     """A run of another day."""
-    found = TestRecord(
-        set_id="c" * 64,
-        wheels=(records.TestedWheel(file_name="torch-2.9.0-py3-none-any.whl", sha256="d" * 64),),
-        kind="suite",
-        family="gfx94X-dcgpu",
-        targets=("gfx942",),
-        hardware=("gfx942",),
-        counts=Counts(passed=7),
-        junit_sha256=None,
-        started=f"2026-11-{day:02}T01:00:00Z",
-        duration_seconds=1.0,
-        verdict="passed",
-        reason="fine",
-    )
-    return EarlierRun(set_id="c" * 64, record=msgspec.structs.replace(found, **changes), outcomes=tests)
+    values: dict[str, Any] = {
+        "set_id": "c" * 64,
+        "wheels": (records.TestedWheel(file_name="torch-2.9.0-py3-none-any.whl", sha256="d" * 64),),
+        "kind": "suite",
+        "family": "gfx94X-dcgpu",
+        "targets": ("gfx942",),
+        "hardware": ("gfx942",),
+        "counts": Counts(passed=7),
+        "junit_sha256": None,
+        "started": f"2026-11-{day:02}T01:00:00Z",
+        "duration_seconds": 1.0,
+        "verdict": "passed",
+        "reason": "fine",
+    }
+    record = attested_record(**(values | changes))
+    return EarlierRun(set_id="c" * 64, record=record, outcomes=tests)
 
 
 # --- What is read ---------------------------------------------------------------------------------------
@@ -280,7 +281,16 @@ def test_the_summary_of_a_step_shows_everything_as_text() -> None:
 def test_the_command_writes_page_and_summary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = record_file(tmp_path / "run")
+    gpu = Gpu(
+        target="gfx942",
+        name="AMD <Instinct>",
+        memory_bytes=206_141_652_992,
+        compute_partition="CPX",
+        memory_partition="NPS4",
+        seen_by=("kernel", "rocminfo"),
+    )
+    two = {"family": "gfx94X-dcgpu", "targets": ("gfx90a", "gfx942"), "covered": {"gfx90a": 0, "gfx942": 1}}
+    folder = record_file(tmp_path / "run", gpus=(gpu,), **two)
     step = tmp_path / "step.md"
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     command = ["test", "report", str(folder), "--html", str(tmp_path / "out" / "report.html"), "--summary"]
@@ -291,7 +301,14 @@ def test_the_command_writes_page_and_summary(
     assert "FAILED b/test_b.py: ImportError: no module" in capsys.readouterr().out
     assert "smoke: failed" in step.read_text()
     root = html.parse((tmp_path / "out" / "report.html").read_bytes())
-    assert "torch-2.9.0-py3-none-any.whl" in root.text
+    for part in (
+        "torch-2.9.0-py3-none-any.whl",
+        "AMD <Instinct>",
+        "206.1 GB",
+        "CPX, NPS4",
+        "gfx90a ! not covered",
+    ):
+        assert part in root.text
     assert main(["test", "report", str(folder / "junit.xml"), "--json"]) == 8
     (said,) = json.loads(capsys.readouterr().out)
     assert said["reason"].startswith("2 of 4 tests failed")

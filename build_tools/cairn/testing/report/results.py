@@ -169,8 +169,10 @@ def _shard(folder: Path) -> TestRun:
         disagreements=result.disagreements,
         floor=0,
     )
-    if judged.verdict == "untested" and result.shards > 1:  # the others may have used a GPU
-        judged = Judgement(verdict="passed", reason=judged.reason)
+    failed = found.counts.failed + found.counts.errors
+    # A part may have no test at all, or none for a GPU: the others may.
+    if result.shards > 1 and judged.verdict in ("failed", "untested") and not failed:
+        judged = Judgement(verdict="passed", reason=f"nothing failed in {result.name}: {judged.reason}")
     if result.problems and judged.verdict != "invalid":
         judged = Judgement(verdict="failed", reason="; ".join(result.problems[:_SHOWN]))
     return TestRun(
