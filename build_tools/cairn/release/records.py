@@ -248,12 +248,24 @@ def junit_of(store: Store, kept: KeptRecord) -> bytes | None:
     Raises:
         StoreError: it was changed.
     """
-    record = kept.record
-    if record.set_id is None or record.junit_sha256 is None:
+    return _result_of(store, kept, kept.record.junit_sha256, "xml")
+
+
+def compat_of(store: Store, kept: KeptRecord) -> bytes | None:
+    """The compatibility report of a record; None where the store does not have it, or the record none.
+
+    Raises:
+        StoreError: it was changed.
+    """
+    return _result_of(store, kept, kept.record.compat_sha256, "json")
+
+
+def _result_of(store: Store, kept: KeptRecord, sha256: str | None, ending: str) -> bytes | None:
+    if kept.record.set_id is None or sha256 is None:
         return None
-    key = keys.set_key(record.set_id, f"results/{record.junit_sha256}.xml")
+    key = keys.set_key(kept.record.set_id, f"results/{sha256}.{ending}")
     with contextlib.suppress(MissingKeyError):
-        return _unchanged(store, key, record.junit_sha256, f"the JUnit XML of {kept.digest[:_SHORT]}")
+        return _unchanged(store, key, sha256, f"the {ending} of the record {kept.digest[:_SHORT]}")
     return None
 
 

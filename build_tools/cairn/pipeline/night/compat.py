@@ -1,7 +1,7 @@
 """What the compatibility pages claim of a leg's wheels, measured where its smoke tests have installed them.
 
-nights/<id>/compat/<leg>.<run>.<attempt>.json is the report. What was broken already in the last night of the
-leg that was promoted is known, and fails nothing; anything else that a page claims and is not there does.
+What was broken already in the last night of the leg that was promoted is known, and fails nothing; anything
+else that a page claims and is not there does.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from pathlib import Path
 from cairn import datafile, venv
 from cairn.errors import TestsFailedError
 from cairn.matrix.legs import Leg
-from cairn.output import console, github
-from cairn.pipeline.night import plan
+from cairn.output import console
+from cairn.pipeline.night import plan, results
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
-from cairn.release.index import keys, write
 from cairn.release.provenance.signing_key import Signer
-from cairn.testing.compat import evidence, measure, report, rows
+from cairn.testing.compat import evidence, measure, rows
 from cairn.testing.compat import write as write_report
 from cairn.testing.compat.report import CompatReport
 from cairn.testing.hardware.attest import Attestation, attest
@@ -55,10 +54,9 @@ def measure_leg(
         attested = attest(venv.variables(Isolation.TEST), python=request.python, log=request.log)
     write_report.write(work_dir, found, baseline=baseline(run, leg))
     record = evidence.write_record(work_dir, found, installed.record, attested)
-    name = f"compat/{leg.id}.{github.run_id()}.{github.attempt()}.json"
-    write.create(run.store, keys.night_key(run.plan.night, name), (work_dir / report.FILE).read_bytes())
     said = f"the compatibility record of {leg.name}"
     records.add_file(run.store, work_dir / evidence.RECORD, name=said, signer=signer)
+    results.show(run, leg, f"What the pages claim of {leg.name}", work_dir)
     _require_passed(record, leg, work_dir)
 
 
@@ -85,9 +83,10 @@ def baseline(run: NightRun, leg: Leg) -> CompatReport | None:
     index = run.index(leg, run.plan.release)
     for night in sorted(same, key=lambda one: one.frozen, reverse=True):
         promoted = plan.set_of(index, night, leg)
-        listed = list(run.store.list(keys.night_key(night.night, f"compat/{leg.id}.")))
-        if promoted is None or promoted.yanked is not None or not listed:
+        if promoted is None or promoted.yanked is not None:
             continue
-        newest = max(listed, key=lambda one: one.modified).key
-        return datafile.loads(run.store.read(newest).data, CompatReport, name=f"{run.store.url}/{newest}")
+        kept = records.read(run.store, promoted.set_id).records
+        for item in sorted(kept, key=lambda item: item.record.began, reverse=True):
+            if (data := records.compat_of(run.store, item)) is not None:
+                return datafile.loads(data, CompatReport, name=f"the report of the night {night.night}")
     return None

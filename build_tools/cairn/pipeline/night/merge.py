@@ -9,7 +9,7 @@ from pathlib import Path
 from cairn.errors import CairnError, TestsFailedError
 from cairn.matrix.legs import Leg
 from cairn.output import Progress, github, silent
-from cairn.pipeline.night import plan, shards, standing
+from cairn.pipeline.night import plan, results, shards, standing
 from cairn.pipeline.night.plan import NightRun, StepNote
 from cairn.pipeline.night.shards import Shard
 from cairn.release import records
@@ -89,6 +89,7 @@ def _guarded(
         path = merged.junit.parent / suite_run.RECORD
         name = f"the record of {first.leg.name}, {first.config}"
         records.add_file(run.store, path, name=name, signer=signer)
+        results.show(run, first.leg, f"Suite {first.config} of {first.leg.name}", path.parent)
     except (CairnError, OSError) as error:  # one leg holds up no other
         return SuiteMerge(leg=first.leg, config=first.config, good=False, reason=str(error))
     let_through = record.verdict == "untested" and first.leg.bypass_tests

@@ -3,7 +3,7 @@
 nights/<id>/night.json     what was frozen and what is expected of it; never changes
 nights/<id>/manifest.json  the manifest that every set of the night is of
 nights/<id>/steps/<leg>.<stage>.<part>.<run>.<attempt>.json  how a job ended; for people, no reason to promote
-nights/<id>/shards/, compat/   what tests found (`shards`, `compat`)
+nights/<id>/shards/   what the shards of suites found (`shards`)
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from cairn import interpreters
 from cairn.errors import PrerequisiteError, StoreError, TestsFailedError
 from cairn.matrix.legs import Leg
 from cairn.output import console
-from cairn.pipeline.night import compat, plan
+from cairn.pipeline.night import compat, plan, results
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.index import keys
@@ -77,6 +77,7 @@ def smoke_leg(request: LegTest) -> TestRecord:
             on_line=stage.update,
         )
     records.add_file(store, result.record_path, name=f"the record of {leg.name}", signer=request.signer)
+    results.show(run, leg, f"Smoke tests of {leg.name}", request.work_dir)
     # Where the stack's ROCm reaches no GPU, as the sample's, this is as far as tests can go: it is up to the
     # matrix (bypass_tests) whether that is enough.
     smoke.require_passed(result, or_untested=not stack.reaches_gpus)

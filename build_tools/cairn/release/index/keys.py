@@ -12,7 +12,7 @@
     sets/<set id>/judgements/<digest>.json               what a gate found
     sets/<set id>/locks/…                                constraints.txt and pylock.toml
     nights/<id>/…                                        what a night is to make, how its jobs ended, and
-                                                         what the shards of its suites and its reports found
+                                                         what the shards of its suites found
     <index>/state.json                                   the pointer: which generation counts
     <index>/generations/<number>-<digest>.json           a whole state of the index, by digests
     <index>/parts/<digest>.json                          a project or a set of a generation
@@ -60,7 +60,7 @@ _EVIDENCE = rf"(records|answers|judgements)/{_DIGEST}(\.dsse)?\.json|results/{_D
 _KINDS = {
     "file": rf"files/[0-9a-f]{{2}}/{_DIGEST}/[^/]+",
     "set": rf"sets/{_DIGEST}/((set|manifest)\.json|{_LOCKS}|{_EVIDENCE})",
-    "night": rf"nights/{_NAME}/((night|manifest|(steps|compat)/{_NAME})\.json"
+    "night": rf"nights/{_NAME}/((night|manifest|steps/{_NAME})\.json"
     rf"|shards/{_NAME}/{_NAME}/(shard\.json|outcomes\.jsonl))",
     "set page": rf"sets/{_DIGEST}/{_PAGES}",
     "pointer": r"INDEX/state\.json",

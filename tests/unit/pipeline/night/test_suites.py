@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,18 @@ from cairn import datafile, files
 from cairn.cli.ci.night import options
 from cairn.errors import UsageError
 from cairn.matrix.legs import Leg
-from cairn.pipeline.night import compat, freeze, merge, plan, promote, report, shards, stage, standing
+from cairn.pipeline.night import (
+    compat,
+    freeze,
+    merge,
+    plan,
+    promote,
+    report,
+    results,
+    shards,
+    stage,
+    standing,
+)
 from cairn.pipeline.night.merge import SuiteMerge
 from cairn.pipeline.night.plan import NightRun, StepNote
 from cairn.pipeline.night.shards import Shard
@@ -111,7 +123,11 @@ def test_a_set_that_has_passed_its_smoke_tests_waits_for_its_suite(scene: Scene)
     assert not promote.promote_night(scene.run).legs[0].promoted
 
 
-def test_two_shards_become_one_record_and_let_the_set_through(scene: Scene) -> None:
+def test_two_shards_become_one_record_and_let_the_set_through(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = scene.folder / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     scene.leave(1)
     assert scene.wanted() == ["default-2"]
     scene.leave(2)
@@ -128,6 +144,9 @@ def test_two_shards_become_one_record_and_let_the_set_through(scene: Scene) -> N
         4,
     )
     assert scene.state() == "ready"
+    assert "## Suite default of main gfx94X-dcgpu" in summary.read_text()
+    assert found.merged is not None
+    assert "test_1.py" in (found.merged.junit.parent / results.PAGE).read_text()
     # Judged again, it is the same record; what was promoted is not judged any more.
     scene.merge()
     assert len(records.read(scene.run.store, scene.set_id).records) == 2
@@ -280,7 +299,11 @@ def test_what_a_page_claims_is_compared_with_the_last_night_that_was_promoted(sc
     scene.merge()
     tested = Tested(torch="2.9.0", python="3.11", platform="linux")
     found = CompatReport(tested=tested, tables=(), started=at(0), duration_seconds=1.0)
-    scene.run.store.write(f"nights/7/compat/{LEG.id}.1.1.json", datafile.dumps(found).encode())
+    report = datafile.dumps(found).encode()
+    made = record_of(
+        staged(scene.run, scene.set_id), kind="compat", **ON_GPU, compat_sha256=sha256(report).hexdigest()
+    )
+    records.add(scene.run.store, data_of(made), results=[report])
     later = dataclasses.replace(
         scene.run, plan=msgspec.structs.replace(scene.run.plan, night="8", frozen=at(5))
     )

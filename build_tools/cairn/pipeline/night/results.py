@@ -1,0 +1,37 @@
+"""What tests came to, for people: in the summary of the step that ran them, and as a page beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cairn import files
+from cairn.errors import CairnError
+from cairn.matrix.legs import Leg
+from cairn.output import console, github
+from cairn.pipeline import earlier_runs
+from cairn.pipeline.night import plan
+from cairn.pipeline.night.plan import NightRun
+from cairn.release.index.generation import now
+from cairn.testing.report import page, results, step_summary, summary
+
+PAGE = "report.html"
+_EARLIER = 3  # nights that failures are compared with
+
+
+def show(run: NightRun, leg: Leg, title: str, folder: Path) -> None:
+    """Show the results in a folder; that they cannot be shown changes nothing of what they came to."""
+    say = console.current().warn
+    try:
+        found = results.read(folder)
+        earlier = (
+            earlier_runs.of_record(
+                run.store, plan.index_of(leg, run.plan.staging), found.record, most=_EARLIER, say=say
+            )
+            if found.record is not None
+            else ()
+        )
+        said = summary.of_run(found, earlier)
+        github.add_summary(step_summary.markdown_of(title, [said]))
+        files.write_text(folder / PAGE, page.render(title, [(found, said)], generated=now()))
+    except (CairnError, OSError) as error:
+        say(f"the results of {title} are not shown: {error}")
