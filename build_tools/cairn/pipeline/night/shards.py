@@ -8,6 +8,7 @@ night goes on in other runs, which do not see the artifacts of the first.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tempfile
 from dataclasses import dataclass
@@ -17,9 +18,9 @@ from pathlib import Path
 import msgspec
 
 from cairn import datafile, files
-from cairn.errors import UsageError
+from cairn.errors import CairnError, UsageError
 from cairn.matrix.legs import Leg
-from cairn.output import github
+from cairn.output import console, github
 from cairn.pipeline.night import plan
 from cairn.pipeline.night.plan import NightPlan, NightRun
 from cairn.release.index import keys, write
@@ -177,7 +178,11 @@ def _all(store: Store, night: NightPlan, shard: Shard) -> list[KeptShard]:
     for listed in store.list(_prefix(night, shard.leg, shard.config)):
         if not listed.key.endswith(f"/{shard_result.FILE}"):
             continue
-        said = datafile.loads(store.read(listed.key).data, ShardResult, name=f"{store.url}/{listed.key}")
+        try:
+            said = datafile.loads(store.read(listed.key).data, ShardResult, name=f"{store.url}/{listed.key}")
+        except CairnError as error:  # as if the shard had left nothing: it runs again
+            console.current().warn(f"skipping the results of a shard: {error}")
+            continue
         if said.config == shard.config:
             found.append(KeptShard(prefix=listed.key.removesuffix(shard_result.FILE), result=said))
     return sorted(found, key=lambda one: one.ended)
@@ -211,11 +216,11 @@ def times(run: NightRun, shard: Shard) -> Times:
         whole = [found for found in by_set.values() if len(found) == next(iter(found.values())).result.shards]
         if not whole:
             continue
-        tests: list[TestOutcome] = []
-        for _, one in sorted(whole[-1].items()):
-            with tempfile.TemporaryDirectory(prefix="cairn-shard-") as folder:
-                tests += shard_result.read(fetch(store, one, Path(folder)))[1]
-        return from_outcomes(tests)
+        with contextlib.suppress(CairnError), tempfile.TemporaryDirectory(prefix="cairn-shard-") as folder:
+            tests: list[TestOutcome] = []
+            for number, one in sorted(whole[-1].items()):
+                tests += shard_result.read(fetch(store, one, Path(folder, str(number))))[1]
+            return from_outcomes(tests)
     return Times()
 
 
@@ -235,7 +240,10 @@ def _is_good(store: Store, one: KeptShard | None) -> bool:
     if one is None or one.result.problems:
         return False
     with tempfile.TemporaryDirectory(prefix="cairn-shard-") as folder:
-        _, tests = shard_result.read(fetch(store, one, Path(folder)))
+        try:
+            _, tests = shard_result.read(fetch(store, one, Path(folder)))
+        except CairnError:  # its outcomes are not those that it had
+            return False
     return not any(test.failed for test in tests)
 
 

@@ -323,3 +323,15 @@ def test_shards_are_planned_by_the_times_of_the_last_whole_night(scene: Scene) -
     scene.leave(2)
     assert shards.times(then, shard).tests.keys() == {"test_1.py", "test_2.py"}
     assert shards.times(scene.run, shard).tests == {}  # itself
+
+
+@pytest.mark.parametrize("name", ["shard.json", "outcomes.jsonl"])
+def test_results_that_were_edited_run_again_and_hold_up_no_other_leg(scene: Scene, name: str) -> None:
+    scene.leave(1)
+    scene.leave(2)
+    key = f"nights/7/shards/{LEG.id}.default/1.0.1/{name}"
+    assert scene.run.store.exists(key)
+    scene.run.store.write(key, b"{}\n")
+    assert scene.wanted() == ["default-1"]
+    assert not scene.merge().good
+    assert scene.state() == "failed"
