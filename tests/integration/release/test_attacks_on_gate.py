@@ -7,6 +7,7 @@ does not install it: `test_promote` has the installers.
 from __future__ import annotations
 
 import hashlib
+import json
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -224,6 +225,25 @@ def no_hardware(scene: Scene) -> None:
 
 def no_test_on_the_gpu(scene: Scene) -> None:
     scene.replace_first(counts=Counts(passed=9))
+
+
+def gpu_beside_the_one_that_was_used(scene: Scene) -> None:
+    covered = dict.fromkeys(TARGETS, 0) | {TARGETS[0]: 2}
+    scene.records = [data_of(scene.record(hardware=TARGETS, covered=covered))]
+
+
+def covered_without_the_gpu(scene: Scene) -> None:
+    scene.replace_first(covered=dict.fromkeys(TARGETS, 2))
+
+
+def gpus_left_out(scene: Scene) -> None:
+    scene.replace_first(gpus=())
+
+
+def gpus_left_out_as_an_older_cairn_did(scene: Scene) -> None:
+    record = json.loads(scene.records[0])
+    left = {name: value for name, value in record.items() if name not in ("gpus", "covered")}
+    scene.records[0] = json.dumps({**left, "schema": "cairn.record/2"}).encode()
 
 
 def too_few_tests(scene: Scene) -> None:
@@ -492,6 +512,25 @@ ATTACKS = (
     Attack(wrong_hardware, "Tested on hardware of a different family", 2, "made on gfx942"),
     Attack(no_hardware, "Tested on a machine without a GPU", 2, "without any hardware"),
     Attack(no_test_on_the_gpu, "Every test of the GPU was skipped", 2, "none of its tests used the GPU"),
+    Attack(
+        gpu_beside_the_one_that_was_used,
+        "A GPU of the second target, beside the one that tests used",
+        2,
+        "no smoke record has passed on gfx1101",
+    ),
+    Attack(
+        covered_without_the_gpu,
+        "A record of tests on a target, without a GPU of it",
+        None,
+        "covers a target without a GPU of it",
+    ),
+    Attack(gpus_left_out, "A record that names no GPU", None, "its hardware is not that of its GPUs"),
+    Attack(
+        gpus_left_out_as_an_older_cairn_did,
+        "The same, in the format of an older Cairn",
+        2,
+        "does not say which GPUs there were",
+    ),
     Attack(too_few_tests, "Fewer tests than the floor", 2, "4 tests ran, fewer than the floor of 5"),
     Attack(translated_device, "A device that was translated", 2, "untested: the device was translated"),
     Attack(

@@ -53,6 +53,7 @@ def test_a_passed_record_of_a_set_for_the_cpu_is_enough(tmp_path: Path) -> None:
         ({"hardware": (), "counts": Counts(passed=5)}, "without any hardware of gfx94X-dcgpu"),
         ({"hardware": ("gfx942", "gfx1100")}, "on gfx942, gfx1100, not on gfx94X-dcgpu"),
         ({"hardware": ("gfx1100",)}, "on gfx1100, not on gfx94X-dcgpu"),
+        ({"gpus": (), "covered": {}}, "does not say which GPUs there were: an older Cairn wrote it"),
         ({"counts": Counts(passed=5)}, "none of its tests used the GPU"),
         ({"counts": Counts(passed=19, device_passed=9)}, "19 tests ran, fewer than the floor of 20"),
         (
@@ -156,6 +157,17 @@ def test_a_suite_whose_shards_ran_again_answers_for_all_of_them(
     assert (found.standing == ()) is overtaken
     assert found.missing
     assert found.ran is overtaken or changes == {"duration_seconds": 30.0}
+
+
+def test_a_gpu_that_no_test_used_covers_nothing(tmp_path: Path) -> None:
+    both = ("gfx942", "gfx950")
+    made = sealed(tmp_path, family="gfx94X-dcgpu", targets=both)
+    there = record_of(made, hardware=both, covered={"gfx942": 2, "gfx950": 0})
+    found = weigh(made, there)
+    assert (found.untested, found.passed) == (("gfx950",), ("smoke passed on gfx942",))
+    # Nor does it answer what has failed there.
+    assert weigh(made, failed(made, -5, hardware=("gfx950",)), there).standing
+    assert not weigh(made, failed(made, -5, hardware=("gfx942",)), there).standing
 
 
 def failed(made: WheelSet, minutes: float, **changes: Any) -> TestRecord:

@@ -1,7 +1,7 @@
 import pytest
 
 from cairn.testing.junit import Case, JUnit, Outcome
-from cairn.testing.verdict import judge
+from cairn.testing.verdict import covered, judge
 
 
 def results(*outcomes: Outcome, device: str = "", announced: int | None = None) -> JUnit:
@@ -90,5 +90,52 @@ def test_a_device_that_the_targets_lack_makes_a_run_invalid() -> None:
     assert verdict.verdict == "invalid"
 
 
-def test_gpus_do_not_matter_to_cpu_wheels() -> None:
-    assert judge(results("passed"), exit_code=0, targets=["cpu"], hardware=["gfx942"]).verdict == "passed"
+@pytest.mark.parametrize("hardware", [["gfx942"], ["NVIDIA H200"]])
+def test_gpus_do_not_matter_to_cpu_wheels(hardware: list[str]) -> None:
+    unsure = ["torch sees others"]
+    verdict = judge(results("passed"), exit_code=0, targets=["cpu"], hardware=hardware, disagreements=unsure)
+    assert verdict.verdict == "passed"
+
+
+@pytest.mark.parametrize(
+    ("device", "hardware", "said"),
+    [
+        # What a test writes down is its own word, and not every word is a GPU.
+        ("yes", ["gfx942"], "tests computed on yes, which is not among the targets"),
+        ("cuda:0", ["gfx942"], "tests computed on cuda:0, which is not among the targets"),
+        ("gfx942, sm_90", ["gfx942"], "tests computed on sm_90, which is not among the targets"),
+        ("gfx942", [], "tests say that they computed on gfx942, and there is no GPU"),
+        ("gfx950", ["gfx942"], "tests say that they computed on gfx950, and there is only gfx942"),
+        ("NVIDIA H200", ["NVIDIA H200"], "the GPUs of this machine (NVIDIA H200) are not all among"),
+        ("", ["gfx942", "NVIDIA T400"], "the GPUs of this machine (gfx942, NVIDIA T400) are not all among"),
+    ],
+)
+def test_nobody_passes_for_a_gpu_that_is_not_there(device: str, hardware: list[str], said: str) -> None:
+    targets = ["gfx942", "gfx950"]
+    verdict = judge(results("passed", device=device), exit_code=0, targets=targets, hardware=hardware)
+    assert verdict.verdict == "invalid"
+    assert said in verdict.reason
+
+
+def test_sources_that_contradict_each_other_prove_nothing() -> None:
+    verdict = judge(
+        results("passed", device="gfx942"),
+        exit_code=0,
+        targets=["gfx942"],
+        hardware=["gfx942"],
+        disagreements=["rocminfo says this", "torch says that"],
+    )
+    assert verdict.verdict == "invalid"
+    assert verdict.reason.endswith("which GPUs this machine has: rocminfo says this, and 1 more")
+
+
+def test_each_target_is_covered_by_what_passed_on_it_or_named() -> None:
+    cases = (*results("passed", device="gfx942, gfx942:xnack-").cases, *results("skipped").cases)
+    run = JUnit(cases=(*cases, *results("failed", device="gfx950").cases), announced=3)
+    assert covered(run, ["gfx942", "gfx950"]) == {"gfx942": 1, "gfx950": 0}
+    assert covered(run, ["cpu"]) == {}
+    assert covered(None, ["gfx942"]) == {"gfx942": 0}
+    good = JUnit(cases=cases, announced=2)
+    hardware = ["gfx942", "gfx950"]
+    verdict = judge(good, exit_code=0, targets=hardware, hardware=hardware)
+    assert verdict.reason == "1 tests passed, 1 of them on gfx942, gfx942:xnack-; none on gfx950; 1 skipped"

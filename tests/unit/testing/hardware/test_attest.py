@@ -203,6 +203,13 @@ def test_an_nvidia_gpu_is_called_that(machine: Machine) -> None:
     assert (gpu.seen_by, found.disagreements) == (("nvidia-smi", "torch"), ())
 
 
+def test_under_a_place_that_is_not_there_no_gpu_is_seen(machine: Machine, tmp_path: Path) -> None:
+    machine.rocminfo((1, "gfx942"))
+    variables = {"PATH": str(machine.programs)}
+    found = attesting.attest(variables, python=None, log=tmp_path / "log", nodes=tmp_path / "none")
+    assert (found.gpus, found.disagreements) == ((), ())
+
+
 def test_a_translated_torch_sees_none(machine: Machine) -> None:
     machine.node(1, RX7900, gib=24)
     found = machine.attest(machine.torch(("gfx942", "a CPU", 1), hip=None))
