@@ -193,6 +193,27 @@ def test_the_commands_add_list_and_answer(tmp_path: Path, capsys: pytest.Capture
     assert main(["release", "record", "answer", "abc", "--who", "a", "--reason", "b", *at_store]) == 2
 
 
+def test_the_list_names_gpus_and_what_they_leave_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both, wheel = ("gfx942", "gfx950"), make_wheel(tmp_path, "torch", "2.9.0")
+    store = LocalStore(tmp_path / "store")
+    made = stage_set(store, "staging", make_set([wheel], family="gfx94X-dcgpu", targets=both), [wheel])
+    for hardware in (("gfx942",) * 8, ()):
+        records.add(store, data_of(record_of(made, hardware=hardware)))
+    capsys.readouterr()
+    assert main(["release", "record", "list", made.id[:8], "--store", str(tmp_path / "store"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["records"]
+    assert {len(one["gpus"]): one["covered"] for one in found} == {
+        8: {"gfx942": 2, "gfx950": 0},
+        0: {"gfx942": 0, "gfx950": 0},
+    }
+    assert main(["release", "record", "list", made.id[:8], "--store", str(tmp_path / "store")]) == 0
+    out = "".join(capsys.readouterr().out.split())
+    assert "8xgfx942;nothingongfx950" in out
+    assert "noGPU" in out
+
+
 RESULTS = {"junit.xml": b"<testsuites/>", "compat.json": b"{}"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -191,7 +192,11 @@ def _show(kept: Kept, found: Evidence | None) -> None:
         note = f"answered by {said.who}: {said.reason}" if said else record.reason
         if found is not None and item.digest in found.ineffective:
             note = f"does not count: {found.ineffective[item.digest]}"
-        where = ", ".join(record.hardware) or "no GPU"
+        kinds = Counter(record.hardware).items()
+        there = [f"{count}x {name}" if count > 1 else name for name, count in kinds]
+        where = ", ".join(there) or "no GPU"
+        if there and record.not_covered:
+            where += f"; nothing on {', '.join(record.not_covered)}"
         counts = f"{record.counts.passed} of {record.counts.total}"
         rows.append((item.digest[:_SHOWN], record.kind, record.verdict, where, counts, record.started, note))
     if rows:
