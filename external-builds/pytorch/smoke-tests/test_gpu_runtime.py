@@ -1,5 +1,7 @@
 """What is there on a GPU alone: streams, events, the caching allocator, and graphs of kernels."""
 
+import gc
+
 import torch
 
 BLOCK = 64 << 20  # bytes: more than the allocator serves out of a shared segment
@@ -47,6 +49,7 @@ def test_copies_from_pinned_memory_need_no_waiting(gpu: torch.device) -> None:
 
 
 def test_the_allocator_counts_what_tensors_hold(gpu: torch.device) -> None:
+    gc.collect()  # else tensors that earlier tests left in circles may go meanwhile
     torch.cuda.synchronize(gpu)
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -70,7 +73,6 @@ def test_memory_that_nothing_holds_goes_back_to_the_driver(gpu: torch.device) ->
     assert (kept == 1).all()
     free, total = torch.cuda.mem_get_info()
     assert 0 < free < total
-    assert total == torch.cuda.get_device_properties(0).total_memory
 
 
 def test_a_graph_computes_again_on_other_values(gpu: torch.device) -> None:
