@@ -76,6 +76,11 @@ class SmokeRequest:
     devices: bool = True
 
     @property
+    def record(self) -> Path:
+        """The record, as a file."""
+        return self.work_dir / "record.json"
+
+    @property
     def junit(self) -> Path:
         """Receives the results of every test."""
         return self.work_dir / "junit.xml"
@@ -151,13 +156,12 @@ def run_smoke(request: SmokeRequest, *, on_line: Progress | None = None) -> Smok
     # Runs that left nothing to believe are judged by their absence; they have no place in the results.
     if whole := [run.junit for run in runs if run.outcome is not None]:
         junit.merge(whole, request.junit)
-    seconds, record_path = time.monotonic() - began, request.work_dir / "record.json"
-    made = _record(request, runs, installed, attested, started=started, seconds=seconds)
-    record.write(record_path, made)
+    made = _record(request, runs, installed, attested, started=started, seconds=time.monotonic() - began)
+    record.write(request.record, made)
     failed = [case for case in _together(runs).cases if case.outcome in ("failed", "error")]
     return SmokeResult(
         record=made,
-        record_path=record_path,
+        record_path=request.record,
         junit_path=request.junit,
         environment=environment.path,
         log=bench.log,
