@@ -64,7 +64,7 @@ class Machine:
         venv.create(where, with_pip=False, symlinks=True)
         package = next(where.glob("lib/python*/site-packages")) / "torch"
         package.mkdir()
-        (package / "__init__.py").write_text(_TORCH.format(hip=hip, cuda=cuda, seen=seen), encoding="utf-8")
+        (package / "__init__.py").write_text(torch_module(*seen, hip=hip, cuda=cuda), encoding="utf-8")
         return where / "bin" / "python"
 
     def attest(self, python: Path | None = None, **variables: str) -> Attestation:
@@ -90,6 +90,11 @@ cuda = types.SimpleNamespace(
     is_available=lambda: bool(_SEEN), device_count=lambda: len(_SEEN), get_device_properties=_properties
 )
 """
+
+
+def torch_module(*seen: tuple[str, str, int], hip: str | None = "7.1", cuda: str | None = None) -> str:
+    """A torch that sees GPUs of these architectures, names and GiB."""
+    return _TORCH.format(hip=hip, cuda=cuda, seen=seen)
 
 
 def smi(target: str, bdf: str, **more: Any) -> dict[str, Any]:

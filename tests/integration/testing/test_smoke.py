@@ -9,6 +9,7 @@ from cairn.errors import NetworkError, TestsFailedError, UsageError
 from cairn.testing import junit, record
 from cairn.testing.smoke import SmokeRequest, SmokeResult, require_passed, run_smoke
 from cairn.wheels.split.split import split
+from helpers.hardware import GIB, RX7900, Machine, torch_module
 from helpers.testing import CompileLibrary, DeviceLibrary, MakeWheel, Serve, Smoke, set_of
 
 NATIVE = f"cp{sys.version_info.major}{sys.version_info.minor}-abi3-linux_x86_64"
@@ -283,6 +284,26 @@ def test_a_set_for_gpus_is_untested_without_one(
     with pytest.raises(TestsFailedError, match="used no GPU"):
         require_passed(result)
     require_passed(result, or_untested=True)
+
+
+def test_a_torch_that_calls_the_gpu_by_a_different_name_proves_nothing(
+    tmp_path: Path, make_wheel: MakeWheel, smoke: Smoke, device_library: DeviceLibrary
+) -> None:
+    machine = Machine(tmp_path)
+    machine.node(1, RX7900, gib=24)
+    members = {
+        "torch/__init__.py": torch_module(("gfx942", "AMD Instinct MI300X", 24)),
+        "torch/libk.so": device_library(["gfx942", "gfx1100"]),
+    }
+    wheel = make_wheel("torch", "1.0", members, tag=NATIVE)
+    targets = ("gfx942", "gfx1100")
+    tests = "def test_a(record_property):\n    record_property('device', 'gfx1100')\n"
+    result = smoke([wheel], tests=tests, targets=targets, family="mixed", gpus=machine.nodes)
+    made = record.read(result.record_path)
+    assert (made.verdict, made.hardware) == ("invalid", ("gfx1100",))
+    assert "torch sees gfx942, not among what the machine has for it: gfx1100" in made.reason
+    assert (made.covered, made.not_covered) == ({"gfx942": 0, "gfx1100": 1}, ("gfx942",))
+    assert (made.gpus[0].node, made.gpus[0].memory_bytes) == (1, 24 * GIB)
 
 
 def test_other_bytes_under_the_same_name_are_not_tested(

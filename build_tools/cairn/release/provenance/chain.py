@@ -236,7 +236,7 @@ def _records(
             raise StoreError(f"{report.index} has the set without a test record, and does not say so")
         for digest in listed.records:
             data, record = evidence.record(reader, wheel_set, digest)
-            hardware = ", ".join(record.hardware) or "a CPU"
+            hardware = ", ".join(dict.fromkeys(record.hardware)) or "a CPU"
             signers = _signers(report, reader, wheel_set.id, digest, data, trust)
             said.append(f"{record.kind} {record.verdict} on {hardware}{signers}")
         if not listed.records:
