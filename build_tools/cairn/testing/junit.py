@@ -44,7 +44,7 @@ class Case:
         name: class name and name, joined by `::`.
         test: its node id, where the file says which module it is of; else empty.
         outcome: the worst of its phases.
-        reason: why it was skipped or what failed, in one line; empty when it passed.
+        reason: why it was skipped or what failed, in one line; empty when it passed at once.
         detail: the whole of what failed, shortened.
         device: the GPU it computed on, by its gfx name; empty where it used none.
         seconds: its duration.
@@ -238,13 +238,17 @@ def _note(case: _Open, name: str, attributes: dict[str, str]) -> None:
     if name == "property" and attributes.get("name") == DEVICE_PROPERTY:
         case.device = attributes.get("value", "").strip() or "unnamed"
     elif name == "property" and attributes.get("name") == FLAKY_PROPERTY:
-        case.flaky = True
+        case.flaky, case.reason = True, _one_line(attributes.get("value", ""))
     outcome = _OUTCOMES.get(name)
     if outcome is not None and _RANK[outcome] > _RANK[case.outcome]:
         case.outcome = outcome
-        first = next(iter(attributes.get("message", "").strip().splitlines()), "")
-        reason = " ".join(first.split()).removeprefix("Failed: ")
-        case.reason = reason if len(reason) <= _KEPT_REASON else f"{reason[:_KEPT_REASON]}…"
+        case.reason = _one_line(attributes.get("message", ""))
+
+
+def _one_line(message: str) -> str:
+    first = next(iter(message.strip().splitlines()), "")
+    reason = " ".join(first.split()).removeprefix("Failed: ")
+    return reason if len(reason) <= _KEPT_REASON else f"{reason[:_KEPT_REASON]}…"
 
 
 def _case_name(attributes: dict[str, str]) -> str:

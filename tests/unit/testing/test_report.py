@@ -102,6 +102,7 @@ def test_node_ids_survive_junit(tmp_path: Path) -> None:
     run = results.read(record_file(tmp_path, (GOOD, ERROR, FLAKY, odd)))
     assert [test.test for test in run.tests] == [GOOD.test, ERROR.test, FLAKY.test, odd.test]
     assert [test.flaky for test in run.tests] == [False, False, True, False]
+    assert run.tests[2].reason == FLAKY.reason
     assert (run.title, run.verdict, run.counts.passed) == ("smoke", "failed", 3)
 
 
