@@ -8,10 +8,12 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from cairn import targets as gpu
 from cairn import venv
@@ -26,6 +28,7 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import auditwheel
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.verify import Expectation, verify
+from cairn.wheels.verify.findings import FindingCode
 
 _SHOWN = 5  # findings named in the error
 
@@ -57,10 +60,12 @@ def finish(wheel: Path, context: Context, output_dir: Path) -> Path:
     """Turn what the build backend made into what may be published.
 
     Raises:
-        WheelError: `verify` has findings; the first are in the message.
+        WheelError: `verify` has findings (the first are in the message), or it is of a different version than
+            was asked for.
     """
     output_dir.mkdir(parents=True, exist_ok=True)
     provided = provided_libraries(context)
+    _require_version(wheel, context)
     edited = _edited(wheel, context, output_dir / "edited")
     installed = context.request.sdk
     sdk = venv.describe(installed.environment).site_packages if installed else None
@@ -97,6 +102,19 @@ def installed_libraries(env: VirtualEnvironment, distributions: Sequence[str]) -
         if canonicalize_name(distribution.metadata["Name"]) in wanted:
             found |= {path.name for path in distribution.files or () if ".so" in path.suffixes}
     return tuple(sorted(found))
+
+
+def _require_version(wheel: Path, context: Context) -> None:
+    """Refuse a wheel whose backend took no notice of the version that it was given, and that others pin."""
+    project, asked = context.step.project, context.values.get("version")
+    made = wheel_info.read(wheel).version
+    if asked is None or project.version_edit or Version(made) == Version(asked):
+        return
+    raise WheelError(
+        f"{project.name} was built as version {made}, and was to be {asked}",
+        tip="its build reads no version from what stack.toml sets: say `version_edit = true` there, or give "
+        "the variable that it reads",
+    )
 
 
 def _edited(wheel: Path, context: Context, output_dir: Path) -> Path:
@@ -146,7 +164,12 @@ def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
         python=request.python.version,
         forbidden_strings=texts_of((*trees, request.work_dir, context.env.path)),
     )
-    findings = verify(wheel, expected)
+    findings = [
+        finding
+        for finding in verify(wheel, expected)
+        if finding.code != FindingCode.FORBIDDEN_TEXT
+        or not any(fnmatchcase(finding.member or "", known) for known in step.project.build_paths_in)
+    ]
     if findings:
         listed = "; ".join(f"{f.code} {f.member or ''}: {f.reason}" for f in findings[:_SHOWN])
         raise WheelError(f"{wheel.name} was built, but must not be published: {listed}", tip=findings[0].fix)

@@ -1,9 +1,13 @@
+import dataclasses
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from cairn.build import postprocess
+from cairn.build import execution, plan, postprocess
+from cairn.errors import WheelError
 from cairn.wheels.verify import Expectation, verify
+from helpers.build import MakeRequest
 from helpers.wheels import build_wheel
 
 
@@ -28,3 +32,48 @@ def test_a_tree_behind_a_link_is_known_by_both_paths(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "link").symlink_to("tree")
     assert postprocess.texts_of([tmp_path / "link"]) == (str(tmp_path / "link"), str(tmp_path / "tree"))
+
+
+COPYING = """
+import os, shutil
+def build_wheel(folder, settings=None, metadata=None):
+    return os.path.basename(shutil.copy({wheel!r}, folder))
+"""
+
+
+def build(request_for: MakeRequest, wheel: Path, **changes: object) -> str:
+    """The name of the wheel that a build ends with whose backend gives this one."""
+    request = request_for(demo=COPYING.format(wheel=str(wheel)))
+    project = msgspec.structs.replace(request.stack.projects[0], **changes)
+    stack = msgspec.structs.replace(request.stack, projects=(project,))
+    request = dataclasses.replace(request, stack=stack)
+    (request.checkouts["demo"] / "version.txt").write_text("2.7.0a0\n")
+    (built,) = execution.run(plan.make(request))
+    return built.wheel.name
+
+
+def test_a_wheel_that_took_no_notice_of_its_version_is_refused(
+    request_for: MakeRequest, tmp_path: Path
+) -> None:
+    wheel = build_wheel(tmp_path, name="demo", version="0.0.1", requires=())
+    with pytest.raises(WheelError, match="demo was built as version 0.0.1, and was to be 2.7.0a0"):
+        build(request_for, wheel, version_file="version.txt")
+
+
+def test_a_version_may_be_written_in_more_than_one_way(request_for: MakeRequest, tmp_path: Path) -> None:
+    wheel = build_wheel(tmp_path, name="demo", version="2.7a0", requires=())
+    assert build(request_for, wheel, version_file="version.txt") == wheel.name
+
+
+def test_only_the_files_that_the_stack_names_may_name_the_tree(
+    request_for: MakeRequest, tmp_path: Path
+) -> None:
+    told = {"demo/share/Config.cmake": f'set(DIR "{tmp_path}/demo")'.encode()}
+    wheel = build_wheel(tmp_path, name="demo", requires=(), files=told)
+    assert build(request_for, wheel, build_paths_in=("demo/share/*.cmake",)) == wheel.name
+    more = {**told, "demo/code": f"compiled\0{tmp_path}/demo/a.cpp".encode()}
+    (tmp_path / "more").mkdir()
+    wheel = build_wheel(tmp_path / "more", name="demo", requires=(), files=more)
+    with pytest.raises(WheelError, match="forbidden-text demo/code") as caught:
+        build(request_for, wheel, build_paths_in=("demo/share/*.cmake",))
+    assert "Config.cmake" not in str(caught.value)

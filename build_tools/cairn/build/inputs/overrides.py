@@ -108,9 +108,9 @@ def _refuse_ours(name: str, project: Project, stack: Stack) -> None:
     templates = (variables.template_of(stack, project, for_cpu=for_cpu) for for_cpu in (False, True))
     template = next((each[name] for each in templates if name in each), "")
     # What a download would be given by, the user may give from elsewhere: then nothing is downloaded. And
-    # where the environment is follows no flag: its path stands in compiler flags, which are the user's.
+    # paths of the environment and of the trees stand in compiler flags, which are the user's.
     found = variables.PLACEHOLDER.findall(template)
-    own = ("environment", "site_packages")
+    own = ("environment", "site_packages", "source_dir", "stack_dir")
     placeholders = [name for name in found if name not in own and not name.startswith("download:")]
     if name not in _OURS and not placeholders and not _OURS_TOO.fullmatch(name):
         return
