@@ -27,7 +27,7 @@ from cairn.sources.git.repository import root_at
 from cairn.sources.worktree import contents
 from cairn.stack import Project
 
-FINISHING = 1
+FINISHING = 2
 """Counted up with each change of what `cairn.build.postprocess` makes of a wheel: it is in every key, and not
 among the settings that tell build folders apart. So wheels are made again, and nothing is compiled for it."""
 

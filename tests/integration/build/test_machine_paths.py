@@ -1,4 +1,4 @@
-"""What the PyTorch stack's flags keep out of compiled code: where the tree was on the machine that built it."""
+"""What the flags of the PyTorch stack keep out of compiled code: where its tree was when it was built."""
 
 import shlex
 import shutil
@@ -11,7 +11,7 @@ from cairn import stack as stacks
 from cairn.build.inputs import variables
 
 PYTORCH = Path(__file__).resolve().parents[3] / "external-builds" / "pytorch"
-# As torch has it: CMake's flags are written into the library (caffe2/core/macros.h.in), and a header names itself.
+# As in torch: CMake's flags go into the library (caffe2/core/macros.h.in), and a header names itself.
 LISTS = """
 cmake_minimum_required(VERSION 3.24)
 project(torch CXX)
@@ -34,7 +34,7 @@ int main() { std::printf("%s\\n%s\\n%s\\n", __FILE__, header(), FLAGS); }
 
 
 def environment_of(name: str, tree: Path) -> dict[str, str]:
-    """The variables of a project of the stack that have to do with paths, as a build in the tree gets them."""
+    """Those variables of a project that have to do with paths, as a build in the tree gets them."""
     stack = stacks.load(PYTORCH)
     template = variables.template_of(stack, stack.project(name), for_cpu=True)
     values = {"stack_dir": stack.folder, "source_dir": str(tree), "site_packages": str(tree / "site")}

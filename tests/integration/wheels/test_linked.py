@@ -257,3 +257,27 @@ def test_too_new_symbols_are_refused_for_an_old_tag(
         repair_linked(wheel, tmp_path / "old", exclude=(), platform="manylinux_2_17_x86_64")
     lying = apply(wheel, Edit(tags=("py3-none-manylinux_2_17_x86_64",)), tmp_path / "lying")
     assert [finding.code for finding in verify(lying, Expectation())] == ["symbols-too-new"]
+
+
+@pytest.mark.parametrize("bundles", [False, True])
+def test_a_library_of_the_wheel_itself_is_found_where_nothing_tells_the_loader(
+    *, bundles: bool, compile_library: Compile, pack: Pack, tmp_path: Path
+) -> None:
+    """As in torchaudio, which loads its `libtorchaudio.so` from Python before what needs it."""
+    base = compile_library("libbase.so", "int base(void) { return 41; }")
+    other = compile_library("libother.so", "int other(void) { return 1; }")
+    (tmp_path / "system").mkdir()
+    (tmp_path / "system" / "libother.so").write_bytes(other)
+    source = "int base(void);\nint other(void);\nint user(void) { return base() + other(); }"
+    user = compile_library("user.so", source, links=("-l:libbase.so", "-l:libother.so"))
+    members = {"demo/__init__.py": b"", "demo/user.so": user, "demo/lib/libbase.so": base}
+    if not bundles:
+        members["demo/more/libother.so"] = other
+    wheel = pack(members)
+    made = repair_linked(wheel, tmp_path / "out", exclude=(), search=(tmp_path / "system",))
+    assert verify(made, Expectation(targets=("cpu",))) == ()
+    with zipfile.ZipFile(made) as archive:
+        archive.extractall(tmp_path / "site")
+    code = f"import ctypes; print(ctypes.CDLL({str(tmp_path / 'site/demo/user.so')!r}).user())"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert loaded.stdout.strip() == "42"

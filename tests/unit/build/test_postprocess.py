@@ -56,7 +56,7 @@ def test_a_wheel_that_took_no_notice_of_its_version_is_refused(
     request_for: MakeRequest, tmp_path: Path
 ) -> None:
     wheel = build_wheel(tmp_path, name="demo", version="0.0.1", requires=())
-    with pytest.raises(WheelError, match="demo was built as version 0.0.1, and was to be 2.7.0a0"):
+    with pytest.raises(WheelError, match=r"demo was built as version 0\.0\.1, and was to be 2\.7\.0a0"):
         build(request_for, wheel, version_file="version.txt")
 
 

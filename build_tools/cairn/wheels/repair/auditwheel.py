@@ -22,7 +22,7 @@ from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.contents.manylinux import Policy
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
-from cairn.wheels.repair import delvewheel, rocm_rpath
+from cairn.wheels.repair import delvewheel, own_libraries, rocm_rpath
 from cairn.wheels.rewrite import record_check
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
@@ -53,7 +53,8 @@ def repair_linked(
 
     When everything it needs is shipped, excluded or on every system, only the tags change. Otherwise
     auditwheel, or delvewheel for Windows, bundles what is missing. A wheel that is pure Python, or has its
-    platform tag already, is copied as it is, except for the run paths to the SDK.
+    platform tag already, is copied as it is, except for the run paths to the SDK. A binary that does not look
+    where the wheel has a library which it needs gets a run path to it.
 
     Args:
         wheel: the wheel as it was built.
@@ -84,6 +85,12 @@ def repair_linked(
             return _taken_over(job)
         found = binaries.read_archive(archive, only="elf", look_for=manylinux.watched_symbols())
     host = [binary for binary in found if not binary.is_device_code]
+    if machine is not None and (paths := own_libraries.edits(host)):
+        with _folder_beside(output_dir) as folder:
+            linked = rewrite_wheel.apply(wheel, Edit(binaries=paths), folder)
+            return repair_linked(
+                linked, output_dir, exclude=exclude, platform=platform, sdk=sdk, search=search
+            )
     changes = rocm_rpath.edits(host, libraries) if libraries else {}
     if machine is None:
         return rewrite_wheel.apply(wheel, Edit(binaries=changes), output_dir) if changes else _taken_over(job)

@@ -7,7 +7,9 @@ import pytest
 
 from cairn.errors import WheelError
 from cairn.wheels.contents import manylinux
+from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata import wheel_info
+from cairn.wheels.repair import own_libraries
 from cairn.wheels.repair.auditwheel import repair_linked
 from helpers.formats import make_elf
 from helpers.wheels import MakeWheel
@@ -119,3 +121,40 @@ def test_policies_are_ordered_from_old_to_new() -> None:
     assert found.name == "manylinux_2_17"
     assert manylinux.policy_of("musllinux_1_2_x86_64") is None
     assert manylinux.newest().name == names[-1]
+
+
+def binary(path: str, **facts: tuple[str, ...]) -> Binary:
+    return Binary(path=path, size=1, format="elf", machine="x86_64", **facts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("needing", "run_path", "library", "expected"),
+    [
+        ("demo/_C.so", (), "demo/lib/libbase.so", ("$ORIGIN/lib",)),
+        ("demo/lib/_C.so", ("/opt/lib",), "demo/lib/libbase.so", ("/opt/lib", "$ORIGIN")),
+        ("_C.so", (), "demo/.lib/libbase.so", ("$ORIGIN/demo/.lib",)),
+        ("demo/_C.so", (), "libbase.so", ("$ORIGIN/..",)),
+        ("_C.so", (), "libbase.so", ("$ORIGIN",)),
+        ("demo/_C.so", ("${ORIGIN}/../other/./lib",), "other/lib/libbase.so", None),
+        ("_C.so", ("$ORIGIN",), "libbase.so", None),
+        ("demo/_C.so", ("$ORIGIN/lib",), "demo/lib/libother.so", None),
+    ],
+)
+def test_a_run_path_to_a_library_of_the_same_wheel(
+    needing: str, run_path: tuple[str, ...], library: str, expected: tuple[str, ...] | None
+) -> None:
+    binaries = [
+        binary(needing, needed=("libbase.so",), runpath=run_path),
+        binary(library),
+    ]
+    found = own_libraries.edits(binaries)
+    assert {path: edit.run_path for path, edit in found.items()} == ({needing: expected} if expected else {})
+
+
+def test_a_library_that_is_there_twice_is_left_to_the_project() -> None:
+    binaries = [
+        binary("demo/_C.so", needed=("libbase.so",)),
+        binary("demo/a/libbase.so"),
+        binary("demo/b/libbase.so"),
+    ]
+    assert own_libraries.edits(binaries) == {}
