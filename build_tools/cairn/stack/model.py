@@ -133,8 +133,8 @@ class Project(datafile.Value):
         rocm_init: where to write the module that loads the ROCm SDK's libraries.
         device_code: its wheel holds code objects for every GPU target; without, it must hold none.
         smoke_imports: modules that must import from the installed wheel.
-        build_paths_in: files of its wheel, as shell patterns, that may name folders of the machine that built it:
-            upstream writes them there, and nothing reads them. Other files must not.
+        build_paths_in: files of its wheel, as shell patterns, that may name folders of the machine that
+            built it: upstream writes them there, and nothing reads them. Other files must not.
         rocm_only: there is no build of it without ROCm; one for the CPU skips it.
     """
 

@@ -1,17 +1,26 @@
 """torch.compile: generated code computes what the function does, by triton on a GPU, in C++ on the CPU."""
 
+import importlib
 import importlib.util
 import os
 import shutil
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import torch
+from packaging.requirements import Requirement
 from torch import nn
 from torch._inductor import config, utils
 
 # What triton starts its kernels with is compiled as C, what the CPU computes with as C++.
 COMPILERS = {"cuda": ("CC", "gcc", "clang", "cc", "cl"), "cpu": ("CXX", "g++", "clang++", "c++", "cl")}
+
+
+def requires_setuptools() -> bool:
+    """Whether torch's metadata asks for setuptools under this Python."""
+    listed = map(Requirement, metadata.requires("torch") or [])
+    return any(each.name == "setuptools" and (not each.marker or each.marker.evaluate()) for each in listed)
 
 
 @pytest.fixture
@@ -20,6 +29,13 @@ def compiled_on(device: torch.device, tmp_path: Path, monkeypatch: pytest.Monkey
     variable, *programs = COMPILERS[device.type]
     if not any(map(shutil.which, filter(None, (os.environ.get(variable), *programs)))):
         pytest.skip(f"no compiler of {'C++' if device.type == 'cpu' else 'C'} is installed")
+    try:
+        importlib.import_module("torch.utils.cpp_extension")
+    except ModuleNotFoundError as error:
+        # Torch 2.7 requires it only for Pythons whose `venv` does not bring it.
+        if error.name != "setuptools" or requires_setuptools():
+            raise
+        pytest.skip("setuptools, which this torch compiles with and does not require, is not installed")
     if device.type == "cuda":
         assert importlib.util.find_spec("triton"), "triton is not installed beside a torch for GPUs"
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))

@@ -103,9 +103,8 @@ def repair_linked(
         made = _only_wheel(folder, job)
         # The run paths to the SDK come last: auditwheel removes those that lead out of the wheel.
         changes = rocm_rpath.edits(binaries.read_wheel(made, only="elf"), libraries) if libraries else {}
-        if changes:
-            return rewrite_wheel.apply(made, Edit(binaries=changes), output_dir)
-        return _moved(made, job)
+        change = Edit(binaries=changes)
+        return rewrite_wheel.apply(made, change, output_dir) if changes else _moved(made, job)
 
 
 def _repaired_for_windows(job: _Job, found: Iterable[Binary]) -> Path:

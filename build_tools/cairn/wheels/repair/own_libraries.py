@@ -1,7 +1,7 @@
 """Run paths by which the binaries of a wheel find libraries of the same wheel.
 
-Some projects load their libraries from Python, in order, before what needs them (torchaudio its `libtorchaudio.so`),
-and give no run paths. That works, but only Python knows of it: to auditwheel the library is nowhere.
+Some projects load their libraries from Python before what needs them (torchaudio its `libtorchaudio.so`), and
+give no run paths. That works, but only Python knows of it: to auditwheel the library is nowhere.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _ORIGIN = ("$ORIGIN", "${ORIGIN}")
 def edits(binaries: Collection[Binary]) -> dict[str, BinaryEdit]:
     """For each binary that needs a library of its wheel and does not look where it is: its run paths.
 
-    They come after those that it has. A library of which the wheel has several, in different folders, could be any
-    of them, and is left alone.
+    They come after those that it has. A library of which the wheel has several, in different folders, could
+    be any of them, and is left alone.
     """
     folders: dict[str, set[str]] = defaultdict(set)
     for binary in binaries:
