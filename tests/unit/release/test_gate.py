@@ -114,6 +114,19 @@ def test_how_others_link_what_is_mirrored_is_theirs(
     assert (found.outcome, "/opt/_internal" in found.reason) == (outcome, outcome == "not met"), found.reason
 
 
+@pytest.mark.parametrize(("build", "outcome"), [(MIRRORED, "met"), (PUBLISHED, "not met")])
+def test_what_is_mirrored_was_not_built_against_the_set(
+    store: MemoryStore, tmp_path: Path, build: str, outcome: str
+) -> None:
+    optree = build_wheel(tmp_path, name="optree", requires=['torch; extra == "torch"'])
+    publish_dists(Index(store, "staging"), [distribution.read(optree)], "mirror", build=build)
+    torch = make_wheel(tmp_path, "torch", "2.9.0", requires=["optree"])
+    made = stage_set(store, "staging", make_set([torch]), [torch])
+    found = demand(judge(store, made), 1)
+    said = 'it requires torch; extra == "torch", but was built against torch 2.9.0'
+    assert (found.outcome, said in found.reason) == (outcome, outcome == "not met"), found.reason
+
+
 def wheel_of(distribution: str) -> SetWheel:
     # What set.json says of device code counts for nothing.
     return named_wheel(f"{distribution.replace('-', '_')}-2.9.0-py3-none-any.whl", targets=("gfx90a",))

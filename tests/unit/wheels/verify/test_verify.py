@@ -110,6 +110,13 @@ def test_licence_files_of_an_older_setuptools_are_let_through(make_wheel: MakeWh
     assert codes(wheel) == []
 
 
+def test_a_field_of_a_later_version_of_the_format_is_let_through(make_wheel: MakeWheel) -> None:
+    wheel = make_wheel()
+    newer = (b"Metadata-Version: 2.4", b"Metadata-Version: 2.3\nLicense-Expression: MIT")
+    resealed(wheel, lambda name, data: data.replace(*newer) if name.endswith("METADATA") else data)
+    assert codes(wheel) == []
+
+
 @pytest.mark.parametrize(
     ("tags", "python", "fits"),
     [
