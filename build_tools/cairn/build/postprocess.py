@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from datetime import UTC, datetime
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -27,8 +27,7 @@ from cairn.wheels import sbom
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import auditwheel
 from cairn.wheels.rewrite import wheel as rewrite_wheel
-from cairn.wheels.verify import Expectation, verify
-from cairn.wheels.verify.findings import FindingCode
+from cairn.wheels.verify import Expectation, allowed, verify
 
 _SHOWN = 5  # findings named in the error
 
@@ -153,7 +152,10 @@ def texts_of(folders: Iterable[Path]) -> tuple[str, ...]:
 
 
 def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
-    """Refuse a wheel that `verify` has a finding on, among them paths of this machine in its files."""
+    """Refuse a wheel that `verify` has a finding on, among them paths of this machine in its files.
+
+    What the stack's gate lets through, a build does too.
+    """
     request, step = context.request, context.step
     trees = (step.checkout, request.checkouts[step.project.name])
     expected = Expectation(
@@ -164,12 +166,9 @@ def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
         python=request.python.version,
         forbidden_strings=texts_of((*trees, request.work_dir, context.env.path)),
     )
-    findings = [
-        finding
-        for finding in verify(wheel, expected)
-        if finding.code != FindingCode.FORBIDDEN_TEXT
-        or not any(fnmatchcase(finding.member or "", known) for known in step.project.build_paths_in)
-    ]
-    if findings:
+    known = request.stack.gate.allow
+    entries = allowed.read(Path(known)) if known else ()
+    judged = allowed.judge({wheel: verify(wheel, expected)}, entries, today=datetime.now(UTC).date())
+    if findings := judged.findings[wheel]:
         listed = "; ".join(f"{f.code} {f.member or ''}: {f.reason}" for f in findings[:_SHOWN])
         raise WheelError(f"{wheel.name} was built, but must not be published: {listed}", tip=findings[0].fix)

@@ -133,8 +133,6 @@ class Project(datafile.Value):
         rocm_init: where to write the module that loads the ROCm SDK's libraries.
         device_code: its wheel holds code objects for every GPU target; without, it must hold none.
         smoke_imports: modules that must import from the installed wheel.
-        build_paths_in: files of its wheel, as shell patterns, that may name folders of the machine that
-            built it: upstream writes them there, and nothing reads them. Other files must not.
         rocm_only: there is no build of it without ROCm; one for the CPU skips it.
     """
 
@@ -163,7 +161,6 @@ class Project(datafile.Value):
     rocm_init: str | None = None
     device_code: bool = False
     smoke_imports: tuple[str, ...] = ()
-    build_paths_in: tuple[str, ...] = ()
     rocm_only: bool = False
 
 
@@ -235,7 +232,7 @@ class Gate(datafile.Value):
         required: names of the projects that each set must have; where empty, all of the stack, but those of
             `rocm_only` in a set for the CPU.
         records: the kinds of test record that each target must have a passed one of, with their floors.
-        allow: a file that says which findings of `verify` are known and let through
+        allow: a file that says which findings of `verify` are known and let through, by builds as well
             (`schema = "cairn.allow/1"`), seen from the stack's folder.
         notify: a command that gets each promotion and refusal, as JSON on its standard input
             (`cairn.release.notify`); its working folder is the stack's.

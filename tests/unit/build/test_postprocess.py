@@ -41,11 +41,12 @@ def build_wheel(folder, settings=None, metadata=None):
 """
 
 
-def build(request_for: MakeRequest, wheel: Path, **changes: object) -> str:
+def build(request_for: MakeRequest, wheel: Path, *, allow: Path | None = None, version_file: str = "") -> str:
     """The name of the wheel that a build ends with whose backend gives this one."""
     request = request_for(demo=COPYING.format(wheel=str(wheel)))
-    project = msgspec.structs.replace(request.stack.projects[0], **changes)
-    stack = msgspec.structs.replace(request.stack, projects=(project,))
+    project = msgspec.structs.replace(request.stack.projects[0], version_file=version_file)
+    gate = msgspec.structs.replace(request.stack.gate, allow=allow and str(allow))
+    stack = msgspec.structs.replace(request.stack, projects=(project,), gate=gate)
     request = dataclasses.replace(request, stack=stack)
     (request.checkouts["demo"] / "version.txt").write_text("2.7.0a0\n")
     (built,) = execution.run(plan.make(request))
@@ -65,15 +66,20 @@ def test_a_version_may_be_written_in_more_than_one_way(request_for: MakeRequest,
     assert build(request_for, wheel, version_file="version.txt") == wheel.name
 
 
-def test_only_the_files_that_the_stack_names_may_name_the_tree(
+def test_a_build_lets_through_what_the_gate_does_and_nothing_else(
     request_for: MakeRequest, tmp_path: Path
 ) -> None:
+    allow = tmp_path / "allow.toml"
+    allow.write_text(
+        'schema = "cairn.allow/1"\n[[finding]]\nwheel = "demo-*.whl"\ncode = "forbidden-text"\n'
+        'member = "demo/share/*.cmake"\nreason = "as upstream has it"\n'
+    )
     told = {"demo/share/Config.cmake": f'set(DIR "{tmp_path}/demo")'.encode()}
     wheel = build_wheel(tmp_path, name="demo", requires=(), files=told)
-    assert build(request_for, wheel, build_paths_in=("demo/share/*.cmake",)) == wheel.name
+    assert build(request_for, wheel, allow=allow) == wheel.name
     more = {**told, "demo/code": f"compiled\0{tmp_path}/demo/a.cpp".encode()}
     (tmp_path / "more").mkdir()
     wheel = build_wheel(tmp_path / "more", name="demo", requires=(), files=more)
     with pytest.raises(WheelError, match="forbidden-text demo/code") as caught:
-        build(request_for, wheel, build_paths_in=("demo/share/*.cmake",))
+        build(request_for, wheel, allow=allow)
     assert "Config.cmake" not in str(caught.value)
