@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn import files, process
@@ -23,8 +23,10 @@ from cairn.wheels.contents.manylinux import Policy
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.repair import delvewheel, own_libraries, rocm_rpath
+from cairn.wheels.repair.rocm_rpath import SdkLibraries
 from cairn.wheels.rewrite import record_check
 from cairn.wheels.rewrite import wheel as rewrite_wheel
+from cairn.wheels.rewrite.elf import BinaryEdit
 from cairn.wheels.rewrite.wheel import Edit
 
 _UNREPAIRED = "linux_"
@@ -52,9 +54,9 @@ def repair_linked(
     """Write a wheel that says which systems it runs on, into `output_dir`, and return its path.
 
     When everything it needs is shipped, excluded or on every system, only the tags change. Otherwise
-    auditwheel, or delvewheel for Windows, bundles what is missing. A wheel that is pure Python, or has its
-    platform tag already, is copied as it is, except for the run paths to the SDK. A binary that does not look
-    where the wheel has a library which it needs gets a run path to it.
+    auditwheel, or delvewheel for Windows, bundles what is missing. Binaries get run paths to libraries of
+    their own wheel that they do not find. A wheel that is pure Python, or has its platform tag already, is
+    copied as it is, except for the run paths to the SDK.
 
     Args:
         wheel: the wheel as it was built.
@@ -85,13 +87,7 @@ def repair_linked(
             return _taken_over(job)
         found = binaries.read_archive(archive, only="elf", look_for=manylinux.watched_symbols())
     host = [binary for binary in found if not binary.is_device_code]
-    if machine is not None and (paths := own_libraries.edits(host)):
-        with _folder_beside(output_dir) as folder:
-            linked = rewrite_wheel.apply(wheel, Edit(binaries=paths), folder)
-            return repair_linked(
-                linked, output_dir, exclude=exclude, platform=platform, sdk=sdk, search=search
-            )
-    changes = rocm_rpath.edits(host, libraries) if libraries else {}
+    changes = _run_paths(host, libraries)
     if machine is None:
         return rewrite_wheel.apply(wheel, Edit(binaries=changes), output_dir) if changes else _taken_over(job)
     chosen = _policy_for(platform, machine) if platform else manylinux.lowest(host, patterns, machine)
@@ -99,12 +95,27 @@ def repair_linked(
         tags = tuple("-".join((*tag.split("-")[:2], f"{chosen.name}_{machine}")) for tag in info.tags)
         return rewrite_wheel.apply(wheel, Edit(tags=tags, binaries=changes), output_dir)
     with _folder_beside(output_dir) as folder:
-        _run_auditwheel(job, folder, platform=platform or "auto")
+        # auditwheel must find the wheel's own libraries. The run paths to the SDK come after it: it removes
+        # those that lead out of the wheel.
+        own = own_libraries.edits(host)
+        linked = rewrite_wheel.apply(wheel, Edit(binaries=own), folder / "linked") if own else wheel
+        _run_auditwheel(replace(job, wheel=linked), folder, platform=platform or "auto")
         made = _only_wheel(folder, job)
-        # The run paths to the SDK come last: auditwheel removes those that lead out of the wheel.
-        changes = rocm_rpath.edits(binaries.read_wheel(made, only="elf"), libraries) if libraries else {}
+        changes = _run_paths(binaries.read_wheel(made, only="elf"), libraries)
         change = Edit(binaries=changes)
         return rewrite_wheel.apply(made, change, output_dir) if changes else _moved(made, job)
+
+
+def _run_paths(found: Sequence[Binary], sdk: SdkLibraries | None) -> dict[str, BinaryEdit]:
+    """The run paths that binaries lack: to libraries of their own wheel, and to those of the SDK."""
+    own = own_libraries.edits(found)
+    if sdk is None:
+        return own
+    linked = (
+        replace(one, rpath=own[one.path].run_path or (), runpath=()) if one.path in own else one
+        for one in found
+    )
+    return {**own, **rocm_rpath.edits(linked, sdk)}
 
 
 def _repaired_for_windows(job: _Job, found: Iterable[Binary]) -> Path:

@@ -71,8 +71,6 @@ def _check_metadata(info: WheelInfo) -> Iterator[Finding]:
     # Unknown fields are let through, as installers do. Those of a later version of the format than METADATA
     # names are unknown to its readers: opt_einsum 3.4.0 has License-Expression in version 2.3.
     raw = core_metadata(info.metadata, name="METADATA")
-    if info.metadata_version < wheel_info.LICENCES_APART:
-        raw.pop("license_files", None)  # setuptools wrote them long before there was such a field
     errors: Sequence[Exception] = ()
     try:
         Metadata.from_raw(raw)
