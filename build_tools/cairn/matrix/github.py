@@ -74,4 +74,4 @@ def notes(leg: Leg) -> list[str]:
 
 
 def _include(legs: Sequence[Leg]) -> str:
-    return json.dumps({"include": [datafile.to_plain(leg) for leg in legs]}, separators=(",", ":"))
+    return github.matrix([datafile.to_plain(leg) for leg in legs])

@@ -5,8 +5,9 @@ Source: GitHub's reference of workflow commands and of default variables. Elsewh
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cairn.errors import UsageError
@@ -39,6 +40,11 @@ def run_url() -> str | None:
     names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
     server, repository, run = (os.environ.get(name, "") for name in names)
     return f"{server}/{repository}/actions/runs/{run}" if server and repository and run else None
+
+
+def matrix(include: Sequence[Mapping[str, object]]) -> str:
+    """What a job's `matrix: ${{ fromJSON(...) }}` takes: one job for each of these."""
+    return json.dumps({"include": include}, separators=(",", ":"))
 
 
 def write_outputs(values: Mapping[str, str]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cairn import targets
+from cairn.errors import UsageError
 
 KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
 """Where Linux's amdkfd driver describes the processors of the machine, one folder each."""
@@ -70,6 +71,15 @@ def visible(hardware: tuple[str, ...], chosen: str | None) -> tuple[str, ...]:
     # "-1" hides everything, and so does any index that is out of range, for itself and for what follows it.
     known = itertools.takewhile(lambda index: 0 <= index < len(hardware), map(int, words))
     return tuple(hardware[index] for index in known)
+
+
+def is_amds(name: str) -> bool:
+    """Whether that is what a GPU of AMD's is called."""
+    try:
+        targets.parse_target_id(name)
+    except UsageError:
+        return False
+    return True
 
 
 def matches(hardware: Iterable[str], wanted: Iterable[str]) -> bool:

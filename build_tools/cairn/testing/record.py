@@ -10,7 +10,7 @@ from typing import Literal
 from cairn import datafile
 from cairn.errors import UsageError
 from cairn.stack import RecordKind
-from cairn.targets import CPU, parse_target_id
+from cairn.targets import CPU
 from cairn.testing import gpus
 from cairn.testing.hardware.gpu import Gpu
 
@@ -205,7 +205,7 @@ def _contradiction(record: TestRecord) -> str | None:
         # A run on the wrong hardware names that, which need not be AMD's; to one for the CPU none is wrong.
         "its hardware is called what no GPU is": record.verdict != "invalid"
         and any(target != CPU for target in record.targets)
-        and not all(map(_is_target, record.hardware)),
+        and not all(map(gpus.is_amds, record.hardware)),
         "a count is negative": any(count < 0 for count in datafile.to_plain(counts).values()),
         "more tests passed on a device than passed": counts.device_passed > counts.passed,
         # Tests that call a GPU what it is not make a run invalid.
@@ -245,14 +245,6 @@ def _impossible_time(record: TestRecord) -> str | None:
     except (ValueError, OverflowError):
         return f"it does not say when it was made: {record.started[:_TEXT]!r}"
     return "the time when it was made has no zone" if record.began.tzinfo is None else None
-
-
-def _is_target(text: str) -> bool:
-    try:
-        parse_target_id(text)
-    except UsageError:
-        return False
-    return True
 
 
 def _is_digest(text: str) -> bool:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cairn import targets as targets_of
-from cairn.errors import UsageError
 from cairn.targets import CPU
 from cairn.testing import gpus
 from cairn.testing.junit import Case, JUnit
@@ -73,7 +71,7 @@ def covered(outcome: JUnit | None, targets: Sequence[str]) -> dict[str, int]:
     """Each target that is a GPU's, to the tests that passed on one of it."""
     passed = [used_by(case) for case in outcome.cases if case.outcome == "passed"] if outcome else []
     return {
-        target: sum(gpus.covers(filter(is_amds, names), target) for names in passed)
+        target: sum(gpus.covers(filter(gpus.is_amds, names), target) for names in passed)
         for target in targets
         if target != CPU
     }
@@ -96,14 +94,14 @@ def _wrong_hardware(
     if disagreements:
         more = f", and {len(disagreements) - 1} more" if len(disagreements) > 1 else ""
         return f"it is not certain which GPUs this machine has: {disagreements[0]}{more}"
-    if not (all(map(is_amds, hardware)) and gpus.matches(hardware, targets)):
+    if not (all(map(gpus.is_amds, hardware)) and gpus.matches(hardware, targets)):
         return (
             f"the GPUs of this machine ({_names(hardware)}) are not all among the targets ({_names(targets)})"
         )
     # What tests recorded counts as well, but it is their word: an override (HSA_OVERRIDE_GFX_VERSION), or a
     # test that is wrong, may call a GPU what it is not.
     used = tuple(dict.fromkeys(name for case in (outcome.cases if outcome else ()) for name in used_by(case)))
-    untargeted = [name for name in used if not (is_amds(name) and gpus.matches([name], targets))]
+    untargeted = [name for name in used if not (gpus.is_amds(name) and gpus.matches([name], targets))]
     if untargeted:
         return f"tests computed on {_names(untargeted)}, which is not among the targets ({_names(targets)})"
     absent = [name for name in used if not gpus.covers(hardware, name)]
@@ -111,15 +109,6 @@ def _wrong_hardware(
         there = f"only {_names(hardware)}" if hardware else "no GPU"
         return f"tests say that they computed on {_names(absent)}, and there is {there}"
     return None
-
-
-def is_amds(name: str) -> bool:
-    """Whether that is what a GPU of AMD's is called."""
-    try:
-        targets_of.parse_target_id(name)
-    except UsageError:
-        return False
-    return True
 
 
 def _failures(outcome: JUnit) -> str | None:

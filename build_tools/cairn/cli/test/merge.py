@@ -23,15 +23,7 @@ def add_to(commands: Subparsers) -> None:
     )
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="the results of a shard")
     arguments.add_output_dir(parser, default=Path("suite"))
-    parser.add_argument(
-        "--floor", type=int, default=1, help="fewest tests that must run (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--device-floor",
-        type=int,
-        default=0,
-        help="fewest tests that must have passed on a GPU (default: %(default)s)",
-    )
+    suite_options.add_floors(parser)
     arguments.add_json(parser)
 
 

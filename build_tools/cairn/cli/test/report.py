@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
+from cairn.cli.test import suite_options
 from cairn.errors import TestsFailedError, UsageError
 from cairn.output import console
 
@@ -57,15 +58,7 @@ def add_to(commands: Subparsers) -> None:
         metavar="N",
         help="earlier runs to compare with, where the store has them (default: %(default)s)",
     )
-    parser.add_argument(
-        "--floor", type=int, default=1, help="fewest tests that must run (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--device-floor",
-        type=int,
-        default=0,
-        help="fewest tests that must have passed on a GPU (default: %(default)s)",
-    )
+    suite_options.add_floors(parser)
     arguments.add_json(parser)
 
 

@@ -117,6 +117,19 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_floors(parser: argparse.ArgumentParser) -> None:
+    """`--floor` and `--device-floor`."""
+    parser.add_argument(
+        "--floor", type=int, default=1, help="fewest tests that must run (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--device-floor",
+        type=int,
+        default=0,
+        help="fewest tests that must have passed on a GPU (default: %(default)s)",
+    )
+
+
 def add_running(parser: argparse.ArgumentParser) -> None:
     """Limits, retries, floors, GPUs."""
     add_limits(parser)
@@ -127,15 +140,7 @@ def add_running(parser: argparse.ArgumentParser) -> None:
         default=1,
         help="tries of a failed test (default: %(default)s)",
     )
-    parser.add_argument(
-        "--floor", type=int, default=1, help="fewest tests that must run (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--device-floor",
-        type=int,
-        default=0,
-        help="fewest tests that must have passed on a GPU (default: %(default)s)",
-    )
+    add_floors(parser)
     parser.add_argument("pytest_args", nargs="*", metavar="-- PYTEST ARGS", help="passed on to pytest")
 
 

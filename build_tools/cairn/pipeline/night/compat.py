@@ -73,15 +73,9 @@ def baseline(run: NightRun, leg: Leg) -> CompatReport | None:
 
     Not simply that of the night before: what broke there would be known after one night, and let through.
     """
-    same = [
-        one
-        for one in plan.every(run.store)
-        if (one.stack, one.line, one.release) == (run.plan.stack, run.plan.line, run.plan.release)
-        and one.frozen < run.plan.frozen
-        and any(other.id == leg.id for other in one.legs)
-    ]
     index = run.index(leg, run.plan.release)
-    for night in sorted(same, key=lambda one: one.frozen, reverse=True):
+    nights = (night for night in plan.before(run) if any(other.id == leg.id for other in night.legs))
+    for night in nights:
         promoted = plan.set_of(index, night, leg)
         if promoted is None or promoted.yanked is not None:
             continue

@@ -29,14 +29,12 @@ class SuiteMerge:
         config: the configuration.
         good: nothing stands against the set, also where the matrix lets it through without a GPU.
         reason: of the verdict.
-        merged: the results; None where no shard left any.
     """
 
     leg: Leg
     config: str
     good: bool
     reason: str
-    merged: Merged | None = None
 
     @property
     def name(self) -> str:
@@ -99,7 +97,6 @@ def _guarded(
         config=first.config,
         good=record.verdict == "passed" or let_through,
         reason=why,
-        merged=merged,
     )
 
 

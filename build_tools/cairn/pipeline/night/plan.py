@@ -240,6 +240,18 @@ def every(store: Store) -> Iterator[NightPlan]:
             yield found
 
 
+def before(run: NightRun) -> list[NightPlan]:
+    """The earlier nights of the same stack and line to the same channel, the last one first."""
+    own = run.plan
+    earlier = (
+        plan
+        for plan in every(run.store)
+        if (plan.stack, plan.line, plan.release) == (own.stack, own.line, own.release)
+        and plan.frozen < own.frozen
+    )
+    return sorted(earlier, key=lambda plan: plan.frozen, reverse=True)
+
+
 def manifest_of(store: Store, plan: NightPlan) -> Manifest:
     """The manifest of a night.
 

@@ -202,14 +202,8 @@ def times(run: NightRun, shard: Shard) -> Times:
     Each shard of a night finds the same times, and so makes the same plan; were a shard of an earlier night
     to end between two of them, the plans would differ, and those of the earlier plan would run again.
     """
-    store, own = run.store, run.plan
-    nights = [
-        one
-        for one in plan.every(store)
-        if (one.stack, one.line, one.release) == (own.stack, own.line, own.release)
-        and one.frozen < own.frozen
-    ]
-    for night in sorted(nights, key=lambda one: one.frozen, reverse=True)[:_NIGHTS]:
+    store = run.store
+    for night in plan.before(run)[:_NIGHTS]:
         by_set: dict[str | None, dict[int, KeptShard]] = {}
         for one in _all(store, night, shard):
             by_set.setdefault(one.result.set_id, {})[one.result.shard] = one

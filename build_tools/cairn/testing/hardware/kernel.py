@@ -15,7 +15,7 @@ _GPU_HEAPS = ("1", "2")  # public and private frame buffer: HSA_MEM_HEAP_TYPE of
 
 def read(nodes: Path = gpus.KFD_NODES, sysfs: Path = SYSFS) -> tuple[Gpu, ...]:
     """AMD's GPUs, in the order of the driver's nodes; each partition of a card is a node."""
-    driver = text(gpus.line(sysfs / "module/amdgpu/version"))
+    driver = own_version(sysfs)
     found = []
     for folder in gpus.nodes(nodes):
         properties = gpus.properties(folder)

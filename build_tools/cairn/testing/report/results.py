@@ -16,9 +16,10 @@ from cairn.testing.compat.report import CompatReport
 from cairn.testing.junit import JUnit
 from cairn.testing.record import Counts, TestRecord, Verdict
 from cairn.testing.suite import outcomes, shard_result, suite_result
+from cairn.testing.suite.merge import judge_shards
 from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.shard_result import ExcludedTest
-from cairn.testing.verdict import Judgement, is_amds, judge
+from cairn.testing.verdict import Judgement, judge
 
 RECORD, JUNIT = "record.json", "junit.xml"
 _SHOWN = 3  # problems, in a reason
@@ -161,18 +162,7 @@ def _shard(folder: Path) -> TestRun:
     """One shard by itself, or a suite on wheels that nobody can name: judged by what went wrong in it."""
     result, tests = shard_result.read(folder)
     found = outcomes.as_junit(tests)
-    judged = judge(
-        found,
-        exit_code=0,
-        targets=result.targets or tuple(filter(is_amds, result.hardware)) or (CPU,),
-        hardware=result.hardware,
-        disagreements=result.disagreements,
-        floor=0,
-    )
-    failed = found.counts.failed + found.counts.errors
-    # A part may have no test at all, or none for a GPU: the others may.
-    if result.shards > 1 and judged.verdict in ("failed", "untested") and not failed:
-        judged = Judgement(verdict="passed", reason=f"nothing failed in {result.name}: {judged.reason}")
+    judged = judge_shards([result], found, floor=0, device_floor=0, part=result.shards > 1)
     if result.problems and judged.verdict != "invalid":
         judged = Judgement(verdict="failed", reason="; ".join(result.problems[:_SHOWN]))
     return TestRun(

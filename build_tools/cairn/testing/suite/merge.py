@@ -12,6 +12,7 @@ from typing import TypeAlias
 from cairn import datafile, files, owned
 from cairn.errors import TestsFailedError, UsageError
 from cairn.targets import CPU
+from cairn.testing import gpus
 from cairn.testing import record as records
 from cairn.testing.junit import JUnit
 from cairn.testing.record import TestRecord
@@ -19,7 +20,7 @@ from cairn.testing.suite import outcomes, run, shard_result, suite_result
 from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.shard_result import ShardResult
 from cairn.testing.suite.suite_result import SuiteResult
-from cairn.testing.verdict import Judgement, covered, is_amds, judge
+from cairn.testing.verdict import Judgement, covered, judge
 
 _FILES = (run.JUNIT, run.RECORD, outcomes.FILE, suite_result.FILE)
 _SHOWN = 3  # of the shards, tests or problems that a sentence is about
@@ -93,7 +94,9 @@ def merge(
     problems += _not_once(found, whole=not missing)
     everything = tuple(outcome for _, tests in found for outcome in tests)
     unique = tuple({outcome.test: outcome for outcome in everything}.values())
-    judged = _judge(results, outcomes.as_junit(unique), floor, device_floor, part=part)
+    judged = judge_shards(
+        results, outcomes.as_junit(unique), floor=floor, device_floor=device_floor, part=part
+    )
     if judged.verdict == "passed" and (flaky := sum(outcome.flaky for outcome in unique)):
         judged = Judgement(verdict="passed", reason=f"{judged.reason}; {flaky} flaky")
     if problems and judged.verdict != "invalid":
@@ -118,14 +121,15 @@ def merge(
     return merged
 
 
-def _judge(
-    results: Sequence[ShardResult], summary: JUnit, floor: int, device_floor: int, *, part: bool
+def judge_shards(
+    results: Sequence[ShardResult], summary: JUnit, *, floor: int, device_floor: int, part: bool
 ) -> Judgement:
+    """Judge the tests of some shards, whatever the problems that these have noted; see `merge`."""
     first, hardware = results[0], _most(results).hardware
     judged = judge(
         summary,
         exit_code=0,
-        targets=first.targets or tuple(filter(is_amds, hardware)) or (CPU,),
+        targets=first.targets or tuple(filter(gpus.is_amds, hardware)) or (CPU,),
         hardware=hardware,
         disagreements=[said for result in results for said in result.disagreements],
         floor=0 if part else floor,

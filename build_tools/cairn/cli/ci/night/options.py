@@ -123,17 +123,16 @@ def note(
 
 def outputs(name: str, legs: Sequence[Leg]) -> dict[str, str]:
     """The outputs of a step that hand legs to a matrix: NAME and NAME_count."""
-    import json
-
     from cairn import datafile
+    from cairn.output import github
 
     include = [datafile.to_plain(leg) for leg in legs]
-    return {name: json.dumps({"include": include}, separators=(",", ":")), f"{name}_count": str(len(legs))}
+    return {name: github.matrix(include), f"{name}_count": str(len(legs))}
 
 
 def shard_outputs(wanted: Sequence[Shard]) -> dict[str, str]:
     """The outputs of a step that hand shards to a matrix: `suite` and `suite_count`."""
-    import json
+    from cairn.output import github
 
     include = [
         {
@@ -147,7 +146,4 @@ def shard_outputs(wanted: Sequence[Shard]) -> dict[str, str]:
         }
         for shard in wanted
     ]
-    return {
-        "suite": json.dumps({"include": include}, separators=(",", ":")),
-        "suite_count": str(len(include)),
-    }
+    return {"suite": github.matrix(include), "suite_count": str(len(include))}

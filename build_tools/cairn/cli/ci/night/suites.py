@@ -1,4 +1,4 @@
-"""`cairn ci night suite` and `merge`."""
+"""`cairn ci night suite` and `merge`: a night's runs of the projects' own tests, in shards, and judged."""
 
 from __future__ import annotations
 
