@@ -11,8 +11,8 @@ from cairn.release.publish.wheel_set import index_set
 from cairn.release.records import KeptRecord
 from cairn.store.protocol import Store
 from cairn.testing import junit
+from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord
-from cairn.testing.report import results
 from cairn.testing.report.history import EarlierRun
 
 
@@ -58,7 +58,7 @@ def _is_like(record: TestRecord, other: TestRecord) -> bool:
 def _with_results(store: Store, set_id: str, kept: KeptRecord, say: Progress) -> EarlierRun:
     try:
         data = records.junit_of(store, kept)
-        outcomes = None if data is None else junit.outcomes_in(data, name=results.JUNIT)
+        outcomes = None if data is None else junit.outcomes_in(data, name=test_record.JUNIT)
     except CairnError as error:
         say(f"no results of the set {set_id[:12]}: {error}")
         outcomes = None

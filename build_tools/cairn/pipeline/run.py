@@ -287,18 +287,14 @@ def _smoke(
         wheel_set=wheel_set,
         index_url=keys.set_url(server_url, wheel_set.id),
         work_dir=work_dir,
-        extra_wheels=request.stack.extra_wheels,
-        devices=request.stack.reaches_gpus,
-        smoke_tests=tuple(Path(folder) for folder in request.stack.smoke_tests),
-        imports={p.distribution: p.smoke_imports for p in request.stack.projects},
-    )
+    ).of_stack(request.stack)
     # The verdict of an earlier run is taken where nothing that it rests on has changed. Its note is removed
     # before the tests run again, so that a run that fails, or is killed, leaves none behind.
     marker = request.work_dir / "kept" / "smoke.json"
     key = kept.key_of_smoke(opened, asked, staged=Index(opened, STAGING).load().set(wheel_set.id).added)
     if (found := kept.find(marker, key)) is not None:
         timeline.kept(name, f"record of {found.when}")
-        return records.read(work_dir / "record.json")
+        return records.read(work_dir / records.FILE)
     marker.unlink(missing_ok=True)
     with timeline.stage(name) as stage:
         result = smoke.run_smoke(asked, on_line=stage.update)
@@ -320,7 +316,7 @@ def _promote(
         reason = "no GPU was used: the smoke tests passed, and their device tests were skipped"
         bypass = evidence.Bypass(who="cairn ci run", reason=reason)
     with timeline.stage("pass the gate and promote") as stage:
-        path = request.work_dir / "smoke" / "record.json"
+        path = request.work_dir / "smoke" / records.FILE
         kept_records.add_file(opened, path, name="the record of the smoke tests", signer=request.signer)
         done = promote.promote(
             opened,

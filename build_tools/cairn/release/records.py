@@ -130,7 +130,7 @@ def read_given(path: Path) -> GivenRecord:
     """
     data = path.read_bytes()
     record = test_record.loads(data, name=str(path))
-    named = {"junit.xml": record.junit_sha256, "compat.json": record.compat_sha256}
+    named = {test_record.JUNIT: record.junit_sha256, "compat.json": record.compat_sha256}
     results = []
     for file_name, sha256 in named.items():
         beside = path.with_name(file_name)

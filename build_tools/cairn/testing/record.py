@@ -16,6 +16,9 @@ from cairn.testing.hardware.gpu import Gpu
 
 Verdict = Literal["passed", "failed", "invalid", "untested"]
 
+FILE, JUNIT = "record.json", "junit.xml"
+"""The record in a folder of results, and beside it what became of each test (`cairn.testing.junit`)."""
+
 _EARLIER = "cairn.record/2"
 _HEX_DIGITS = 64  # of a sha256
 _SHOWN = 3  # files, where many are wrong

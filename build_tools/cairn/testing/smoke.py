@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from cairn import files, owned
 from cairn.errors import TestsFailedError, UsageError
 from cairn.output import Progress
+from cairn.stack import Stack
 from cairn.targets import CPU
 from cairn.testing import gpus as testing_gpus
 from cairn.testing import install_set, junit, pytest_runs, record, smoke_facts
@@ -23,7 +24,7 @@ from cairn.venv import PackageSource
 from cairn.wheels.wheelset import WheelSet
 
 _SHOWN_FAILURES = 5
-_FILES = ("facts.json", "junit.xml", "record.json", "smoke.log")
+_FILES = ("facts.json", record.JUNIT, record.FILE, "smoke.log")
 _FOLDERS = ("builtin", "pytest", "stack", "venv")
 _PHRASES: Mapping[Verdict, str] = {
     "failed": "failed",
@@ -75,15 +76,25 @@ class SmokeRequest:
     gpus: Path = testing_gpus.KFD_NODES
     devices: bool = True
 
+    def of_stack(self, stack: Stack) -> SmokeRequest:
+        """The same with what a stack says: its own tests, what must import, what comes with its wheels."""
+        return replace(
+            self,
+            extra_wheels=stack.extra_wheels,
+            smoke_tests=tuple(Path(folder) for folder in stack.smoke_tests),
+            imports={project.distribution: project.smoke_imports for project in stack.projects},
+            devices=stack.reaches_gpus,
+        )
+
     @property
     def record(self) -> Path:
         """The record, as a file."""
-        return self.work_dir / "record.json"
+        return self.work_dir / record.FILE
 
     @property
     def junit(self) -> Path:
         """Receives the results of every test."""
-        return self.work_dir / "junit.xml"
+        return self.work_dir / record.JUNIT
 
 
 @dataclass(frozen=True, kw_only=True)

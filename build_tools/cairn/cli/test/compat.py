@@ -114,6 +114,7 @@ def _run(options: argparse.Namespace) -> int:
     """Measure, write, judge; the exit code is 0 only where nothing that a page claims is broken."""
     from cairn import datafile, venv
     from cairn.testing import junit
+    from cairn.testing import record as records
     from cairn.testing.compat import evidence, measure, report, rows, write
     from cairn.testing.hardware.attest import attest
     from cairn.venv import Isolation
@@ -147,7 +148,7 @@ def _run(options: argparse.Namespace) -> int:
     else:
         _show(found)
         screen.out(f"report: {request.work_dir / 'compat.html'}")
-    outcome = junit.read(request.work_dir / evidence.JUNIT)
+    outcome = junit.read(request.work_dir / records.JUNIT)
     broken = [case.name.replace("::", "/", 1) for case in outcome.cases if case.outcome == "failed"]
     if record is not None and record.verdict != "passed":
         raise TestsFailedError(f"the record is {record.verdict}: {record.reason}", tip=f"read {request.log}")
@@ -166,13 +167,13 @@ def _environment(smoke_dir: Path) -> VirtualEnvironment:
 
 
 def _installed(smoke_dir: Path) -> TestRecord:
-    from cairn.testing import record
+    from cairn.testing import record as records
     from cairn.testing.compat import evidence
 
-    place = smoke_dir / evidence.RECORD
+    place = smoke_dir / records.FILE
     if not place.exists():
         raise UsageError(f"{smoke_dir} has no {place.name}", tip="run `cairn test smoke` there first")
-    installed = record.read(place)
+    installed = records.read(place)
     evidence.check_environment(_environment(smoke_dir), installed)
     return installed
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from cairn.errors import UsageError
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.stack import Stack
     from cairn.testing.smoke import SmokeRequest, SmokeResult
     from cairn.wheels.wheelset import WheelSet
 
@@ -93,17 +91,7 @@ def _request(options: argparse.Namespace) -> SmokeRequest:
         timeout=options.timeout,
         floor=options.floor,
     )
-    return _with_stack(request, arguments.read_stack(options)) if options.stack else request
-
-
-def _with_stack(request: SmokeRequest, stack: Stack) -> SmokeRequest:
-    return dataclasses.replace(
-        request,
-        extra_wheels=stack.extra_wheels,
-        devices=stack.reaches_gpus,
-        smoke_tests=tuple(Path(folder) for folder in stack.smoke_tests),
-        imports={project.distribution: project.smoke_imports for project in stack.projects},
-    )
+    return request.of_stack(arguments.read_stack(options)) if options.stack else request
 
 
 def _check_targets(wheel_set: WheelSet, text: str | None) -> None:

@@ -16,6 +16,7 @@ from cairn.pipeline.night import plan, results
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.provenance.signing_key import Signer
+from cairn.testing import record as test_record
 from cairn.testing.compat import evidence, measure, rows
 from cairn.testing.compat import write as write_report
 from cairn.testing.compat.report import CompatReport
@@ -55,7 +56,7 @@ def measure_leg(
     write_report.write(work_dir, found, baseline=baseline(run, leg))
     record = evidence.write_record(work_dir, found, installed.record, attested)
     said = f"the compatibility record of {leg.name}"
-    records.add_file(run.store, work_dir / evidence.RECORD, name=said, signer=signer)
+    records.add_file(run.store, work_dir / test_record.FILE, name=said, signer=signer)
     results.show(run, leg, f"What the pages claim of {leg.name}", work_dir)
     _require_passed(record, leg, work_dir)
 

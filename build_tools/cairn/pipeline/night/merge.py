@@ -15,8 +15,8 @@ from cairn.pipeline.night.shards import Shard
 from cairn.release import records
 from cairn.release.index.generation import now
 from cairn.release.provenance.signing_key import Signer
+from cairn.testing import record as test_record
 from cairn.testing.suite import merge as merging
-from cairn.testing.suite import run as suite_run
 from cairn.testing.suite.merge import Merged
 
 
@@ -84,7 +84,7 @@ def _guarded(
             return SuiteMerge(
                 leg=first.leg, config=first.config, good=False, reason="nothing says what was tested"
             )
-        path = merged.junit.parent / suite_run.RECORD
+        path = merged.junit.parent / test_record.FILE
         name = f"the record of {first.leg.name}, {first.config}"
         records.add_file(run.store, path, name=name, signer=signer)
         results.show(run, first.leg, f"Suite {first.config} of {first.leg.name}", path.parent)

@@ -68,12 +68,8 @@ def smoke_leg(request: LegTest) -> TestRecord:
                 index_url=keys.set_url(serving.url, set_id),
                 python=interpreters.find(leg.python).path,
                 timeout=request.timeout,
-                extra_wheels=stack.extra_wheels,
-                devices=stack.reaches_gpus,
-                smoke_tests=tuple(Path(folder) for folder in stack.smoke_tests),
-                imports={p.distribution: p.smoke_imports for p in stack.projects},
                 gpus=request.gpus,
-            ),
+            ).of_stack(stack),
             on_line=stage.update,
         )
     records.add_file(store, result.record_path, name=f"the record of {leg.name}", signer=request.signer)

@@ -16,6 +16,7 @@ from cairn.output import templates
 from cairn.pipeline.report import chart
 from cairn.pipeline.request import TrailRequest, TrailResult
 from cairn.release.index import keys
+from cairn.testing import record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,7 @@ def _links(request: TrailRequest, result: TrailResult) -> Iterator[Link]:
         "release index": request.store_dir / keys.simple_prefix("release") / "index.html",
         "set": request.wheels_dir / "set.json",
         "manifest": request.wheels_dir / "manifest.json",
-        "test record": request.work_dir / "smoke" / "record.json",
+        "test record": request.work_dir / "smoke" / record.FILE,
         "gate": request.store_dir / judgement,
         "wheels": request.wheels_dir,
         "logs": request.logs_dir,

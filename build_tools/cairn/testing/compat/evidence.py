@@ -25,8 +25,6 @@ from cairn.testing.record import Skip, TestRecord
 from cairn.testing.verdict import covered, judge
 from cairn.venv import VirtualEnvironment
 
-RECORD, JUNIT = "record.json", "junit.xml"
-
 
 def write_junit(path: Path, report: CompatReport, *, baseline: CompatReport | None = None) -> None:
     """Write the rows as JUnit XML (pytest's `xunit1` family, which `cairn.testing.junit` reads).
@@ -84,7 +82,7 @@ def write_record(
         installed: the smoke test's record, which names what is installed.
         attested: the GPUs that the probes could use.
     """
-    junit_path = folder / JUNIT
+    junit_path = folder / record.JUNIT
     outcome = junit.read(junit_path)
     verdict = judge(
         outcome,
@@ -112,7 +110,7 @@ def write_record(
         pytest_args=chosen,
         compat_sha256=files.sha256_of(folder / REPORT),
     )
-    record.write(folder / RECORD, made)
+    record.write(folder / record.FILE, made)
     return made
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from cairn import files
+from cairn.testing import record
 from cairn.testing.compat import evidence, html, report, tables
 from cairn.testing.compat.report import CompatReport
 
-NAMES = (report.FILE, "compat.rst", "compat.md", "compat.html", evidence.JUNIT)
+NAMES = (report.FILE, "compat.rst", "compat.md", "compat.html", record.JUNIT)
 
 
 def write(folder: Path, found: CompatReport, *, baseline: CompatReport | None = None) -> None:
@@ -23,4 +24,4 @@ def write(folder: Path, found: CompatReport, *, baseline: CompatReport | None = 
     files.write_text(folder / "compat.rst", tables.as_rst(found))
     files.write_text(folder / "compat.md", tables.as_markdown(found))
     files.write_text(folder / "compat.html", html.as_html(found))
-    evidence.write_junit(folder / evidence.JUNIT, found, baseline=baseline)
+    evidence.write_junit(folder / record.JUNIT, found, baseline=baseline)

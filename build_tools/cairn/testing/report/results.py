@@ -21,7 +21,6 @@ from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.shard_result import ExcludedTest
 from cairn.testing.verdict import Judgement, judge
 
-RECORD, JUNIT = "record.json", "junit.xml"
 _SHOWN = 3  # problems, in a reason
 
 
@@ -86,13 +85,15 @@ def read(path: Path, floors: Floors | None = None) -> TestRun:
         UsageError: there is nothing of a test run, or it is not readable as what its name says.
     """
     if path.is_dir():
-        if (path / RECORD).is_file():
-            return _with_record(path / RECORD)
+        if (path / records.FILE).is_file():
+            return _with_record(path / records.FILE)
         if (path / shard_result.FILE).is_file():
             return _shard(path)
-        if (path / JUNIT).is_file():
-            return _alone(path / JUNIT, floors or Floors())
-        raise UsageError(f"{path} has no {RECORD} and no {JUNIT}", tip="name the folder that a test run left")
+        if (path / records.JUNIT).is_file():
+            return _alone(path / records.JUNIT, floors or Floors())
+        raise UsageError(
+            f"{path} has no {records.FILE} and no {records.JUNIT}", tip="name the folder that a test run left"
+        )
     return _with_record(path) if path.suffix == ".json" else _alone(path, floors or Floors())
 
 
@@ -116,7 +117,7 @@ def _with_record(path: Path) -> TestRun:
     """A record, with the results beside it if they are its own."""
     record, folder = records.read(path), path.parent
     run = TestRun(
-        path=path.parent if path.name == RECORD else path,
+        path=path.parent if path.name == records.FILE else path,
         kind=f"{record.kind} {record.config}".strip(),
         verdict=record.verdict,
         reason=record.reason,
@@ -127,15 +128,17 @@ def _with_record(path: Path) -> TestRun:
     )
     if record.junit_sha256 is None:
         return run
-    if not (folder / JUNIT).is_file():
-        return replace(run, remarks=(f"{JUNIT} is not there: no test is known by name",))
-    beside = {JUNIT: record.junit_sha256, compat_reports.FILE: record.compat_sha256}
+    if not (folder / records.JUNIT).is_file():
+        return replace(run, remarks=(f"{records.JUNIT} is not there: no test is known by name",))
+    beside = {records.JUNIT: record.junit_sha256, compat_reports.FILE: record.compat_sha256}
     for name, sha256 in beside.items():
         if sha256 and (folder / name).is_file() and files.sha256_of(folder / name) != sha256:
             return replace(run, verdict="invalid", reason=f"{name} is not what the record was made of")
-    found = junit.read(folder / JUNIT)
+    found = junit.read(folder / records.JUNIT)
     if found.counts != record.counts:
-        return replace(run, verdict="invalid", reason=f"{JUNIT} has other tests than the record counts")
+        return replace(
+            run, verdict="invalid", reason=f"{records.JUNIT} has other tests than the record counts"
+        )
     run = replace(run, tests=tests_of(found))
     if record.compat_sha256 and (folder / compat_reports.FILE).is_file():
         run = replace(run, compat=compat_reports.read(folder))

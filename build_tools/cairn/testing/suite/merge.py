@@ -16,13 +16,13 @@ from cairn.testing import gpus
 from cairn.testing import record as records
 from cairn.testing.junit import JUnit
 from cairn.testing.record import TestRecord
-from cairn.testing.suite import outcomes, run, shard_result, suite_result
+from cairn.testing.suite import outcomes, shard_result, suite_result
 from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.shard_result import ShardResult
 from cairn.testing.suite.suite_result import SuiteResult
 from cairn.testing.verdict import Judgement, covered, judge
 
-_FILES = (run.JUNIT, run.RECORD, outcomes.FILE, suite_result.FILE)
+_FILES = (records.JUNIT, records.FILE, outcomes.FILE, suite_result.FILE)
 _SHOWN = 3  # of the shards, tests or problems that a sentence is about
 
 _Shard: TypeAlias = tuple[ShardResult, tuple[TestOutcome, ...]]
@@ -103,7 +103,7 @@ def merge(
         judged = Judgement(verdict="failed", reason=_listed(problems, "; "))
     if output not in folders:
         owned.empty_places(output, of_files=_FILES, of_folders=())
-    junit = output / run.JUNIT
+    junit = output / records.JUNIT
     outcomes.write_junit(junit, unique, name=first.config)
     merged = Merged(
         judgement=judged,
@@ -117,7 +117,7 @@ def merge(
         outcomes.append(output / outcomes.FILE, unique)
         _write_result(output, merged, missing=missing)
     if merged.record is not None:
-        records.write(output / run.RECORD, merged.record)
+        records.write(output / records.FILE, merged.record)
     return merged
 
 

@@ -18,6 +18,7 @@ from cairn.errors import TestsFailedError, UsageError
 from cairn.output import Progress, silent, wording
 from cairn.targets import CPU
 from cairn.testing import gpus
+from cairn.testing import record as records
 from cairn.testing.hardware.attest import Attestation, attest
 from cairn.testing.record import TestedWheel
 from cairn.testing.skips import after_run, select
@@ -35,8 +36,8 @@ from cairn.testing.suite.sources import WheelVersion
 from cairn.testing.suite.suite_toml import Choice, Gpus, Suite
 from cairn.testing.suite.visible_gpus import VisibleGpus
 
-RECORD, JUNIT, LOG, SKIPS = "record.json", "junit.xml", "suite.log", "skips.jsonl"
-_FILES = (shard_result.FILE, outcomes.FILE, RECORD, JUNIT, LOG, SKIPS)
+LOG, SKIPS = "suite.log", "skips.jsonl"
+_FILES = (shard_result.FILE, outcomes.FILE, records.FILE, records.JUNIT, LOG, SKIPS)
 _SPREADS = re.compile(r"-n|--numprocesses|--dist|--tx|--forked")  # of pytest-xdist and pytest-forked
 _FOLDERS = ("tests", "plugins", "processes", "scratch")
 

@@ -50,7 +50,7 @@ def test_the_record_names_every_file_that_was_installed(
     )
     merged = merge.merge([run.run_suite(request)], request.work_dir)
     assert merged.judgement.verdict == "passed", merged.judgement.reason
-    made = record.read(request.work_dir / run.RECORD)
+    made = record.read(request.work_dir / record.FILE)
     assert {wheel.file_name: wheel.sha256 for wheel in made.wheels}.keys() == {path.name for path in wheels}
     assert made.sha256s >= {wheel.sha256 for wheel in wheel_set.wheels}
     assert (made.kind, made.config, made.counts.passed, made.pytest_args) == ("suite", "default", 2, ())
