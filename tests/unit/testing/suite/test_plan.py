@@ -91,6 +91,24 @@ def test_an_unknown_module_counts_like_the_others() -> None:
     assert made.seconds[0] == 800.0 + 4 * plan.START
 
 
+@pytest.mark.parametrize("shards", SHARDS)
+def test_a_few_modules_that_nobody_has_timed_are_shared_by_all(shards: int) -> None:
+    names = ["test_long.py", "test_short.py"]
+    made = plan.make(names, Times(), shards)
+    assert [[piece.module for piece in shard] for shard in made.shards] == [names] * shards
+    assert made.unknown == tuple(names)
+    tests = [f"test_long.py::TestA::test_{number}" for number in range(1000)]
+    ran = [sum(selects(shard[0], test) for test in tests) for shard in made.shards]
+    assert sum(ran) == len(tests)
+    assert max(ran) < 1.3 * len(tests) / shards
+
+
+def test_many_modules_that_nobody_has_timed_stay_whole() -> None:
+    made = plan.make([f"test_{number}.py" for number in range(200)], Times(), 6)
+    assert all(piece.whole for shard in made.shards for piece in shard)
+    assert {len(shard) for shard in made.shards} <= {33, 34}
+
+
 def test_no_module_is_an_error() -> None:
     with pytest.raises(UsageError, match="no module"):
         plan.make([], Times(), 2)

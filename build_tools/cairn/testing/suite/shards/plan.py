@@ -4,12 +4,15 @@ The shards get the lowest level, in seconds, at which everything has room. A mod
 the shard that has the least to do, since each piece of one costs the start of a process, and its imports,
 once more. Of one that does not fit, the shards with the most room take as many tests as that holds. Tests
 whose times are known are dealt by name; the others (new tests, or those of a module of which only the whole
-time is known) by a place between 0 and 1 that follows from their node id (`worker.place`).
+time is known) by a place between 0 and 1 that follows from their node id (`worker.place`). Where no time is
+known at all, a few modules are cut into as many parts as there are shards: of torch's, some take a hundred
+times as long as others.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,6 +24,7 @@ from cairn.testing.suite.shards.times import Times
 START = 10.0
 """Seconds that pytest takes to start and to import a module of torch's tests, for each piece (9 measured)."""
 _EXACT = 0.002  # of the mean: how exactly the level is found
+_FEW = 10  # modules for each shard, below which one long module makes a shard far longer than the others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +105,8 @@ def make(modules: Iterable[str], times: Times, shards: int) -> ShardPlan:
     if not names:
         raise UsageError("there is no module to run")
     known = {name: seconds for name in names if (seconds := times.of(name)) is not None}
+    if not known and len(names) < _FEW * shards:
+        return _evenly(names, shards)
     middle = sorted(known.values())[len(known) // 2] if known else 0.0
     wanted = [
         _Module(
@@ -124,6 +130,17 @@ def make(modules: Iterable[str], times: Times, shards: int) -> ShardPlan:
         shards=tuple(tuple(shard) for shard in dealt),
         unknown=tuple(name for name in names if name not in known),
     )
+
+
+def _evenly(names: Iterable[str], shards: int) -> ShardPlan:
+    """A part of every module for each shard."""
+    unknown = tuple(names)
+    ends = [at / shards for at in range(shards + 1)]
+    parts = (
+        tuple(Piece(module=name, seconds=START, low=low, high=high) for name in unknown)
+        for low, high in itertools.pairwise(ends)
+    )
+    return ShardPlan(shards=tuple(parts), unknown=unknown)
 
 
 def _deal(modules: Iterable[_Module], shards: int, level: float) -> list[list[Piece]] | None:
