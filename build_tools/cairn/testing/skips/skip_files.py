@@ -141,7 +141,9 @@ def _repeated(entries: Sequence[Listed]) -> Iterable[CairnError]:
         for name in listed.entry.names:
             for earlier in seen.setdefault(name, []):
                 if earlier is listed or conditions.may_coincide(earlier.entry.when, listed.entry.when):
-                    yield UsageError(f"{listed} names {name} again, after {earlier}", tip=_KEEP_ONE)
+                    # Folders that are given together may each have a generic.toml.
+                    other = "" if earlier.file == listed.file else f"{earlier.file.parent}/"
+                    yield UsageError(f"{listed} names {name} again, after {other}{earlier}", tip=_KEEP_ONE)
             seen[name].append(listed)
 
 

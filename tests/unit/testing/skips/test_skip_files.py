@@ -102,6 +102,16 @@ def test_a_test_named_twice_is_refused_unless_the_conditions_exclude_each_other(
     assert "0.toml, entry 2 (a.py::test_a) names a.py::test_a again, after 0.toml, entry 1" in found
 
 
+def test_a_test_named_in_two_folders_is_refused_with_both_places(tmp_path: Path) -> None:
+    folders = [tmp_path / "ours", tmp_path / "imported"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "generic.toml").write_text(SCHEMA + entry('["a.py::test_a"]'))
+    with pytest.raises(ProblemsError) as caught:
+        skip_files.read(folders)
+    assert f"again, after {folders[0]}/generic.toml, entry 1" in str(caught.value.problems[0])
+
+
 def test_a_test_named_twice_in_one_entry_is_refused(tmp_path: Path) -> None:
     (found,) = problems(tmp_path, entry('["a.py::test_a", "a.py::test_a"]'))
     assert "names a.py::test_a again" in found
