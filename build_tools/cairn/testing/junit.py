@@ -29,6 +29,8 @@ FLAKY_PROPERTY = "flaky"
 
 _MAX_SIZE = 256 << 20  # bytes; 43,000 tests of torch's write about 10 MB, and all there are ten times that
 _MAX_DEPTH = 32
+_SUITES = ("testsuites", "testsuite")
+_LONGEST = 1e9  # seconds, 30 years
 _KEPT_TEXT = 4000  # characters of a failure
 _KEPT_REASON = 300  # characters of the line that says why
 # A test's outcome is the worst of what its phases report.
@@ -68,10 +70,12 @@ class JUnit:
     Attributes:
         cases: what the file lists.
         announced: how many tests the suites say they have.
+        announced_failures: how many of them, by their word, failed or broke.
     """
 
     cases: tuple[Case, ...]
     announced: int = 0
+    announced_failures: int = 0
 
     @property
     def counts(self) -> Counts:
@@ -173,12 +177,36 @@ class _Open:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Announced:
+    """What a suite says it has."""
+
+    tests: int = 0
+    failures: int = 0
+
+
+def _whole(own: _Announced, inside: Sequence[_Announced]) -> _Announced:
+    """What a suite has with those inside it: some writers add these up in it, others do not."""
+    return _Announced(
+        tests=max(own.tests, sum(one.tests for one in inside)),
+        failures=max(own.failures, sum(one.failures for one in inside)),
+    )
+
+
+def _count(attributes: dict[str, str], name: str) -> int:
+    text = attributes.get(name, "").strip() or "0"
+    if not text.isdecimal():
+        raise ValueError(f"{name}={text!r} is not a count")
+    return int(text)
+
+
 class _ExpatReader:
     """Turns expat's events into cases."""
 
     def __init__(self) -> None:
         self._cases: list[Case] = []
-        self._announced = 0
+        # What the open suites announce, and what those inside them do; the first is the whole file.
+        self._suites: list[tuple[_Announced, list[_Announced]]] = [(_Announced(), [])]
         self._path: list[str] = []
         self._case: _Open | None = None
 
@@ -188,26 +216,37 @@ class _ExpatReader:
         parser.CharacterDataHandler = self._text
 
     def result(self) -> JUnit:
-        return JUnit(cases=tuple(self._cases), announced=self._announced)
+        whole = _whole(*self._suites[0])
+        return JUnit(cases=tuple(self._cases), announced=whole.tests, announced_failures=whole.failures)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        if not self._path and name not in ("testsuites", "testsuite"):
+        if not self._path and name not in _SUITES:
             raise ValueError(f"its top is <{name}>")
         if len(self._path) >= _MAX_DEPTH:
             raise ValueError("its elements are nested too deep")
         self._path.append(name)
         # What a suite says it has: a runner that died leaves fewer cases than it announced.
-        if name == "testsuite":
-            self._announced += int(attributes.get("tests", "0"))
+        if name in _SUITES:
+            failures = _count(attributes, "failures") + _count(attributes, "errors")
+            self._suites.append((_Announced(tests=_count(attributes, "tests"), failures=failures), []))
         elif name == "testcase":
+            if self._case is not None:
+                raise ValueError(f"the test case {self._case.name} has another in it")
             seconds = float(attributes.get("time", "0") or 0)
+            # Of a clock that jumped. No verdict depends on it, but the sums on a page do.
+            seconds = seconds if 0 <= seconds < _LONGEST else 0.0
             self._case = _Open(name=_case_name(attributes), test=_node_id(attributes), seconds=seconds)
         elif self._case is not None:  # a suite has properties too
             _note(self._case, name, attributes)
+        elif name in ("failure", "error"):
+            raise ValueError(f"there is an <{name}> outside of any test case")
 
     def _end(self, name: str) -> None:
         self._path.pop()
-        if name == "testcase" and self._case is not None:
+        if name in _SUITES:
+            ended = _whole(*self._suites.pop())
+            self._suites[-1][1].append(ended)
+        elif name == "testcase" and self._case is not None:
             self._cases.append(self._case.close())
             self._case = None
 

@@ -142,6 +142,8 @@ def _runner(outcome: JUnit, exit_code: int) -> str | None:
         return f"the runner ended with exit code {exit_code}, and its results name no failure"
     if outcome.announced > len(outcome.cases):
         return f"the results announce {outcome.announced} tests and list {len(outcome.cases)}"
+    if outcome.announced_failures:  # those that the results list were found before
+        return f"the results announce {outcome.announced_failures} failures and list none"
     return None
 
 

@@ -58,6 +58,13 @@ def test_the_worst_phase_of_a_test_is_its_outcome(tmp_path: Path) -> None:
         ("<html></html>", "its top is <html>"),
         ('<testsuite tests="many"/>', "not complete JUnit XML"),
         ("<testsuite><testcase/></testsuite>", "no name"),
+        ('<testsuite tests="-5"/>', "not a count"),
+        ('<testsuite tests="1_0"/>', "not a count"),
+        ('<testsuite><error message="setup"/><testcase name="t"/></testsuite>', "outside of any test case"),
+        (
+            '<testsuite><testcase name="t"><failure/><testcase name="u"/></testcase></testsuite>',
+            "the test case t has another in it",
+        ),
         ("<testsuite>" * 100, "nested too deep"),
         (
             '<!DOCTYPE t [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><testsuite name="&b;"/>',
@@ -69,6 +76,20 @@ def test_the_worst_phase_of_a_test_is_its_outcome(tmp_path: Path) -> None:
 def test_what_is_not_a_whole_result_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(TestsFailedError, match=message):
         junit.read(write(tmp_path / "j.xml", text))
+
+
+def test_what_is_announced_is_counted_once_however_suites_are_nested(tmp_path: Path) -> None:
+    inner = '<testsuite tests="2" failures="1" errors="1"/><testsuite tests="3"/>'
+    for outer in ('tests="5" failures="2"', ""):
+        text = f"<testsuites {outer}><testsuite>{inner}</testsuite></testsuites>"
+        found = junit.read(write(tmp_path / "j.xml", text))
+        assert (found.announced, found.announced_failures) == (5, 2)
+
+
+@pytest.mark.parametrize("time", ["nan", "inf", "-inf", "-3", "1e300"])
+def test_a_clock_that_jumped_leaves_no_time(tmp_path: Path, time: str) -> None:
+    text = f'<testsuite tests="1"><testcase name="t" time="{time}"/></testsuite>'
+    assert junit.read(write(tmp_path / "j.xml", text)).cases[0].seconds == 0.0
 
 
 def test_a_missing_file_says_so(tmp_path: Path) -> None:

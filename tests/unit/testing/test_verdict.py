@@ -49,6 +49,10 @@ def test_failures_in_the_results_count_whatever_the_runner_says(
         (results(), "no test was collected"),
         (results("skipped", "skipped"), "all 2 tests were skipped"),
         (results("passed", "passed", announced=9), "announce 9 tests and list 2"),
+        (
+            JUnit(cases=results("passed").cases, announced=1, announced_failures=2),
+            "announce 2 failures and list none",
+        ),
     ],
 )
 def test_an_absence_is_never_a_success(outcome: JUnit | None, reason: str) -> None:
