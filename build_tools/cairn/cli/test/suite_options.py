@@ -189,6 +189,7 @@ def common_values(options: argparse.Namespace, checkout: Path) -> dict[str, Any]
         "config": options.test_config,
         "checkout": checkout,
         "commits": repository.commits_at(checkout),
+        "edits": repository.edits_at(checkout),
         "work_dir": options.output_dir.absolute(),
         "limits": Limits(
             test=options.test_timeout, collection=options.collection_timeout, all=options.timeout

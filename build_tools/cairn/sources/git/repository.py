@@ -196,6 +196,14 @@ def commits_at(path: Path) -> tuple[str, ...]:
     return tuple(dict.fromkeys((head, *(commit for commit in before if commit is not None))))
 
 
+def edits_at(path: Path) -> tuple[str, ...]:
+    """The files in a folder that differ from the commit that is checked out, and new Python files."""
+    repository = root_at(path)
+    if repository.head() is None:
+        return ()
+    return tuple(name for code, name in repository.status() if code != "??" or name.endswith(".py"))
+
+
 def create(repository: Repository) -> None:
     """Create the repository if it is missing or incomplete; a submodule's is tied to its working tree."""
     work_tree, git_dir = repository.work_tree, repository.git_dir

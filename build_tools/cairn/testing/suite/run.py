@@ -79,6 +79,7 @@ class SuiteRequest:
             that is not known.
         tested: what to run them on.
         work_dir: receives the copied tests, the log and the results, in place of those of an earlier run.
+        edits: files in `checkout` that are not as these commits have them.
         choice: which modules of the configuration.
         shard: which shard, from 1.
         shards: of how many.
@@ -101,6 +102,7 @@ class SuiteRequest:
     commits: tuple[str, ...]
     tested: Tested
     work_dir: Path
+    edits: tuple[str, ...] = ()
     choice: Choice = field(default_factory=Choice)
     shard: int = 1
     shards: int = 1
@@ -292,11 +294,13 @@ def _select(request: SuiteRequest, wheel: WheelVersion, hardware: Sequence[str])
 
 def _sources_problem(request: SuiteRequest, wheel: WheelVersion, say: Progress) -> str:
     """What the tests are of where that is not what the wheel was built from; empty where it is."""
-    problem = sources.mismatch(request.checkout, request.commits, request.suite, wheel)
+    problem = sources.mismatch(request.checkout, request.commits, request.suite, wheel, edits=request.edits)
     if problem is None:
         return ""
     if not request.allow_mismatch:
-        raise UsageError(problem, tip="check out the wheel's commit, or pass --allow-version-mismatch")
+        raise UsageError(
+            problem, tip="check out the wheel's commit as it is, or pass --allow-version-mismatch"
+        )
     say(f"{problem}; run all the same, as was asked")
     return problem
 

@@ -16,6 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from cairn import files, process
 from cairn.errors import PrerequisiteError, ProcessError, UsageError
+from cairn.output import wording
 from cairn.testing.suite.suite_toml import Suite
 
 _ASK_TIMEOUT = 60.0  # seconds
@@ -67,21 +68,28 @@ def installed(python: Path, suite: Suite) -> WheelVersion:
         ) from error
 
 
-def mismatch(checkout: Path, commits: Sequence[str], suite: Suite, wheel: WheelVersion) -> str | None:
-    """Why the sources are not those of the wheel, or None.
+def mismatch(
+    checkout: Path, commits: Sequence[str], suite: Suite, wheel: WheelVersion, *, edits: Sequence[str] = ()
+) -> str | None:
+    """Why the tests are not those of the wheel, or None.
 
     The commit decides: the wheel's must be the one that is checked out, or the one that this was before
-    hipify. Where one of the two does not say, nothing shows that they are the same.
+    hipify, and the tests must be as it has them. Where one of the two does not say, nothing shows that they
+    are the same.
 
     Args:
         checkout: the sources.
         commits: what is checked out there, and what that was before hipify; empty where that is not known.
         suite: where they have their version.
         wheel: what is installed.
+        edits: files that are not as the commit has them; those that are no tests do not matter.
     """
     if commits and wheel.commit:
         if wheel.commit in commits:
-            return None
+            edited = [
+                name for name in edits if name == suite.config_file or name.startswith(f"{suite.tests}/")
+            ]
+            return f"the tests have local edits: {wording.some(edited)}" if edited else None
         there, built = commits[0][:_SHORT], wheel.commit[:_SHORT]
         return f"the tests are of commit {there}, the wheel ({wheel.version}) of {built}"
     missing = "the wheel does not say" if commits else f"{checkout} is not a git checkout that says"

@@ -85,6 +85,14 @@ def test_a_name_without_a_module_is_an_error(tests: Path, config: Config, choice
 HEAD, UPSTREAM, OTHER = "1" * 40, "2" * 40, "3" * 40
 
 
+def test_tests_that_were_edited_are_not_of_the_commit(tmp_path: Path) -> None:
+    wheel = WheelVersion(version="2.9.0", commit=HEAD, python="3.12.1", platform="linux")
+    edits = ("torch/version.py", "tests.md", "test/test_nn.py")
+    assert sources.mismatch(tmp_path, (HEAD,), suite_of(), wheel, edits=edits[:2]) is None
+    said = "the tests have local edits: test/test_nn.py"
+    assert sources.mismatch(tmp_path, (HEAD,), suite_of(), wheel, edits=edits) == said
+
+
 @pytest.mark.parametrize(
     ("commits", "built", "version", "said"),
     [
