@@ -8,9 +8,10 @@ user, it lists the files that are ours.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from cairn import files
@@ -18,6 +19,7 @@ from cairn.errors import UsageError
 from cairn.output import wording
 
 MARK = ".cairn-made"
+_LOCK = ".cairn-run.lock"
 _TEXT = "Cairn made this, and will replace it when the command runs again.\n"
 
 
@@ -69,6 +71,30 @@ def empty_places(folder: Path, *, of_files: Collection[str], of_folders: Collect
         (folder / name).unlink(missing_ok=True)
     for name in of_folders:
         empty_folder(folder / name)
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep other runs of Cairn from writing into a folder for as long as the block takes.
+
+    Raises:
+        UsageError: one is at it; it is not waited for, since it would be replaced then.
+    """
+    # Loaded here because many commands take no lock, and it costs more than they do.
+    from filelock import FileLock, Timeout  # noqa: PLC0415
+
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / _LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise UsageError(
+            f"another run is writing into {folder}", tip="name a different folder, or wait for its end"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def replace_files(folder: Path, made: Path) -> None:

@@ -132,6 +132,11 @@ def run_smoke(request: SmokeRequest, *, on_line: Progress | None = None) -> Smok
         raise UsageError(
             f"there are no smoke tests at {absent[0]}", tip="see `smoke_tests` of the stack.toml"
         )
+    with owned.alone_in(request.work_dir):
+        return _run(request, on_line)
+
+
+def _run(request: SmokeRequest, on_line: Progress | None) -> SmokeResult:
     started, began = datetime.now(UTC), time.monotonic()
     owned.empty_places(request.work_dir, of_files=_FILES, of_folders=_FOLDERS)
     bench = Bench(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,14 @@ def test_files_are_replaced_where_they_are_as_they_were_made(tmp_path: Path) -> 
             put(**texts)
     assert (folder / "sub/a").read_text() == "edited"
     assert (folder / "sub/mine").read_text() == "mine"
+
+
+def test_one_run_at_a_time_writes_into_a_folder(tmp_path: Path) -> None:
+    program = (
+        "import sys, pathlib; from cairn import owned\nwith owned.alone_in(pathlib.Path(sys.argv[1])): pass"
+    )
+    other = [sys.executable, "-c", program, str(tmp_path / "results")]
+    with owned.alone_in(tmp_path / "results"):
+        done = subprocess.run(other, capture_output=True, text=True, check=False)
+        assert "UsageError: another run is writing into" in done.stderr
+    subprocess.run(other, check=True)

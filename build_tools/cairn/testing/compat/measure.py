@@ -90,6 +90,11 @@ def measure(request: CompatRequest, *, on_line: Progress | None = None) -> Compa
     Raises:
         PrerequisiteError: the interpreter is not there, or may not be run.
     """
+    with owned.alone_in(request.work_dir):
+        return _measure(request, on_line)
+
+
+def _measure(request: CompatRequest, on_line: Progress | None) -> CompatReport:
     began, started = time.monotonic(), datetime.now(UTC)
     owned.empty_places(
         request.work_dir, of_files=(request.log.name,), of_folders=("probes", "answers", "scratch")

@@ -53,6 +53,11 @@ def install(request: SetRequest, *, on_line: Progress | None = None) -> Tested:
         NetworkError: an index could not be reached.
         TestsFailedError: the set cannot be installed, or other bytes came than it names.
     """
+    with owned.alone_in(request.work_dir):
+        return _install(request, on_line)
+
+
+def _install(request: SetRequest, on_line: Progress | None) -> Tested:
     work_dir, wheel_set, log = request.work_dir, request.wheel_set, request.work_dir / _LOG
     owned.empty_places(work_dir, of_files=(_LOG,), of_folders=_FOLDERS)
     variables = install_set.variables(wheel_set, request.environment)

@@ -15,6 +15,11 @@ from cairn.testing.junit import Case, JUnit, Outcome
 
 FILE = "outcomes.jsonl"
 
+LONGEST = 1e9
+"""Seconds, 30 years: what claims to have taken longer is a number that somebody made up."""
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 # What XML 1.0 has no way to write ("Characters").
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -57,9 +62,19 @@ class TestOutcome(datafile.Value):
 
 def append(path: Path, outcomes: Iterable[TestOutcome]) -> None:
     """Add outcomes to a file, a JSON object a line."""
-    lines = (json.dumps(datafile.to_plain(outcome), ensure_ascii=False) + "\n" for outcome in outcomes)
-    with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
-        file.writelines(lines)
+    with path.open("ab") as file:
+        file.writelines(map(_line, outcomes))
+
+
+def write(path: Path, outcomes: Iterable[TestOutcome]) -> None:
+    """Write outcomes in place of what the file has."""
+    files.write_bytes(path, b"".join(map(_line, outcomes)))
+
+
+def _line(outcome: TestOutcome) -> bytes:
+    # Half of a surrogate pair, as in the name of a file that is not UTF-8, could not be read back.
+    text = json.dumps(datafile.to_plain(outcome), ensure_ascii=False)
+    return _SURROGATE.sub(lambda found: rf"\\u{ord(found[0]):04x}", text).encode() + b"\n"
 
 
 def read(path: Path) -> tuple[TestOutcome, ...]:
@@ -80,6 +95,8 @@ def read(path: Path) -> tuple[TestOutcome, ...]:
         raise UsageError(f"{path} is not of test outcomes: {error}") from error
     if len({outcome.test for outcome in found}) != len(found):
         raise UsageError(f"{path} has a test twice")
+    if bad := [one.test for one in found if not 0 <= one.seconds < LONGEST or one.attempts < 1]:
+        raise UsageError(f"{path} does not say how often {bad[0]} ran, or for how long")
     return found
 
 

@@ -9,6 +9,7 @@ import re
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,8 +27,17 @@ from cairn.testing.skips.after_run import Excluded
 from cairn.testing.skips.conditions import RunFacts
 from cairn.testing.skips.select import Selection
 from cairn.testing.skips.skip_files import Listed
-from cairn.testing.suite import modules, outcomes, shard_result, sources, suite_toml, visible_gpus
+from cairn.testing.suite import (
+    modules,
+    outcomes,
+    shard_result,
+    sources,
+    suite_result,
+    suite_toml,
+    visible_gpus,
+)
 from cairn.testing.suite.attempt import Limits, Setup
+from cairn.testing.suite.outcomes import TestOutcome
 from cairn.testing.suite.shard_result import ExcludedTest, ModuleCount, ShardResult
 from cairn.testing.suite.shards import plan
 from cairn.testing.suite.shards.plan import ShardPlan
@@ -37,7 +47,7 @@ from cairn.testing.suite.suite_toml import Choice, Gpus, Suite
 from cairn.testing.suite.visible_gpus import VisibleGpus
 
 LOG, SKIPS = "suite.log", "skips.jsonl"
-_FILES = (shard_result.FILE, outcomes.FILE, records.FILE, records.JUNIT, LOG, SKIPS)
+_FILES = (shard_result.FILE, suite_result.FILE, outcomes.FILE, records.FILE, records.JUNIT, LOG, SKIPS)
 _SPREADS = re.compile(r"-n|--numprocesses|--dist|--tx|--forked")  # of pytest-xdist and pytest-forked
 _FOLDERS = ("tests", "plugins", "processes", "scratch")
 
@@ -131,10 +141,17 @@ def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progres
         PrerequisiteError: the interpreter does not have what is tested.
         TestsFailedError: the machine has GPUs, and none that the wheels are for.
     """
+    with ExitStack() as held:
+        return _run(request, held, say, on_line)
+
+
+def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progress) -> Path:
     started, began = datetime.now(UTC), time.monotonic()
-    prepared = _prepare(request, began, say, on_line)
-    counts, problems = _run_pieces(request, prepared)
+    prepared = _prepare(request, began, held, say, on_line)
+    counts, found, problems = _run_pieces(request, prepared)
     work_dir, tested, selection = request.work_dir, request.tested, prepared.selection
+    # Once more as a whole: a test that cleared a folder too many may have emptied or removed what was there.
+    outcomes.write(work_dir / outcomes.FILE, found)
     try:
         left_out = after_run.read([work_dir / SKIPS], selection.entries, tests=prepared.setup.tests)
     except TestsFailedError as error:
@@ -185,7 +202,9 @@ class _Prepared:
     unlike: str
 
 
-def _prepare(request: SuiteRequest, began: float, say: Progress, on_line: Progress) -> _Prepared:
+def _prepare(
+    request: SuiteRequest, began: float, held: ExitStack, say: Progress, on_line: Progress
+) -> _Prepared:
     """Check what can be checked, and copy the tests; nothing of an earlier run is touched before that."""
     suite, tested, work_dir = request.suite, request.tested, request.work_dir
     config = suite.config(request.config)
@@ -209,6 +228,7 @@ def _prepare(request: SuiteRequest, began: float, say: Progress, on_line: Progre
     selection = _select(request, wheel, visible.hardware)
     for remark in (*visible.notes, *(selection.remarks if request.skips else ())):
         say(remark)
+    held.enter_context(owned.alone_in(work_dir))
     owned.empty_places(work_dir, of_files=_FILES, of_folders=_FOLDERS)
     for folder in _FOLDERS:
         (work_dir / folder).mkdir(exist_ok=True)
@@ -331,9 +351,11 @@ def _variables(
     return found | skips | {"PYTHONPATH": path}
 
 
-def _run_pieces(request: SuiteRequest, prepared: _Prepared) -> tuple[list[ModuleCount], list[str]]:
+def _run_pieces(
+    request: SuiteRequest, prepared: _Prepared
+) -> tuple[list[ModuleCount], list[TestOutcome], list[str]]:
     """Run what the shard has of each module, and write the outcomes down as they come."""
-    counts, problems, stuck = list[ModuleCount](), list[str](), False
+    counts, every, problems, stuck = list[ModuleCount](), list[TestOutcome](), list[str](), False
     setup = prepared.setup
     for piece in prepared.plan.shards[request.shard - 1]:
         if stuck or setup.over:
@@ -343,6 +365,7 @@ def _run_pieces(request: SuiteRequest, prepared: _Prepared) -> tuple[list[Module
         variables = {**setup.variables, **prepared.environments[piece.module]}
         found = modules.run(dataclasses.replace(setup, variables=variables), piece, retries=request.retries)
         outcomes.append(request.work_dir / outcomes.FILE, found.outcomes.values())
+        every += found.outcomes.values()
         problems += found.problems
         stuck = found.stuck
         counts.append(
@@ -350,4 +373,4 @@ def _run_pieces(request: SuiteRequest, prepared: _Prepared) -> tuple[list[Module
                 module=piece.module, selected=len(found.collected), whole=found.whole, cut=not piece.whole
             )
         )
-    return counts, problems
+    return counts, every, problems

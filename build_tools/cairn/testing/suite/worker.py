@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -34,9 +35,16 @@ _MOST_OUTPUT = 2000  # characters of what the test wrote
 _MOST_REASON = 300
 _RANK = ("passed", "skipped", "failed", "error")  # a test's outcome is the worst of its phases
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 # Tests replace functions of `os`, and close files that are not theirs: these are the real ones, and the
 # journal is opened anew for every line.
 _open, _write, _close, _pid_of, _parent_of = os.open, os.write, os.close, os.getpid, os.getppid
+
+
+def plain(text: str) -> str:
+    """A text that every reader of JSON takes: halves of surrogate pairs, as of bytes, are spelled out."""
+    return _SURROGATE.sub(lambda found: rf"\u{ord(found[0]):04x}", text)
 
 
 def place(test: str) -> float:
@@ -71,7 +79,7 @@ class Worker:
         kept: list[pytest.Item] = []
         left: list[pytest.Item] = []
         for item in items:
-            (kept if self._runs(item.nodeid) else left).append(item)
+            (kept if self._runs(plain(item.nodeid)) else left).append(item)
         if left:
             config.hook.pytest_deselected(items=left)
             items[:] = kept
@@ -138,7 +146,9 @@ class Worker:
         # A test that forks and does not end its child leaves a second pytest; what that does is not ours.
         if _pid_of() != self._pid:
             return
-        data = json.dumps(event).encode() + b"\n"
+        # As in `plain`, in a string of JSON, where the backslash is one more.
+        text = json.dumps(event, ensure_ascii=False)
+        data = _SURROGATE.sub(lambda found: rf"\\u{ord(found[0]):04x}", text).encode() + b"\n"
         file = _open(
             self._journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666
         )

@@ -114,6 +114,51 @@ def test_the_time_of_the_whole_run_ends_it(tmp_path: Path) -> None:
     assert merged.judgement.verdict == "failed"
 
 
+def test_texts_that_are_no_unicode_are_spelled_out(tmp_path: Path) -> None:
+    odd = r"""
+import pytest
+
+def test_bad():
+    assert False, "\udcff"
+
+def test_skipped():
+    pytest.skip("no \udcff")
+
+@pytest.mark.parametrize("x", ["\udcff", "a::b", "[x]", "new\nline"])
+def test_id(x):
+    pass
+"""
+    # Half of a surrogate pair is what Python makes of a byte that is not UTF-8, as in the name of a file.
+    raw = "disable_test_id_escaping_and_forfeit_all_rights_to_community_support=true"
+    merged = run_and_judge(
+        request_of(tmp_path, {"test_it.py": odd}, pytest_args=("-p", "no:cacheprovider", "-o", raw))
+    )
+    assert merged.problems == ()
+    assert {outcome.test.partition("::")[2]: outcome.outcome for outcome in merged.outcomes} == {
+        "test_bad": "failed",
+        "test_skipped": "skipped",
+        r"test_id[\udcff]": "passed",
+        "test_id[a::b]": "passed",
+        "test_id[[x]]": "passed",
+        "test_id[new\nline]": "passed",
+    }
+    assert by_test(merged)["test_skipped"].reason == r"no \udcff"
+
+
+def test_a_test_that_clears_our_folder_takes_no_result_with_it(tmp_path: Path) -> None:
+    clears = """
+import pathlib
+
+def test_clears():
+    for path in pathlib.Path.cwd().parents[1].glob("*.jsonl"):
+        path.write_bytes(b"")
+"""
+    tests = {"test_a.py": "def test_bad():\n    assert False\n", "test_b.py": clears}
+    merged = run_and_judge(request_of(tmp_path, tests))
+    assert by_test(merged).keys() == {"test_bad", "test_clears"}
+    assert merged.judgement.verdict == "failed"
+
+
 def test_a_lying_junit_is_found_out(tmp_path: Path) -> None:
     conftest = """
 import pathlib
