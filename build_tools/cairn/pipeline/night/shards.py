@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from cairn import datafile, files
+from cairn import files
 from cairn.errors import CairnError, UsageError
 from cairn.matrix.legs import Leg
 from cairn.output import console, github
@@ -179,7 +179,7 @@ def _all(store: Store, night: NightPlan, shard: Shard) -> list[KeptShard]:
         if not listed.key.endswith(f"/{shard_result.FILE}"):
             continue
         try:
-            said = datafile.loads(store.read(listed.key).data, ShardResult, name=f"{store.url}/{listed.key}")
+            said = shard_result.loads(store.read(listed.key).data, name=f"{store.url}/{listed.key}")
         except CairnError as error:  # as if the shard had left nothing: it runs again
             console.current().warn(f"skipping the results of a shard: {error}")
             continue

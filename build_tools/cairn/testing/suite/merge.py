@@ -74,10 +74,11 @@ def merge(
         part: a single shard of several is to be judged by itself: only what went wrong in it counts.
 
     Raises:
-        UsageError: the shards are not of one run, one of them is there twice, or what the output has is not
-        ours.
+        UsageError: the shards are not of one run, one of them is there twice, the output has the results of a
+            shard, or what is not ours.
         TestsFailedError: there is no shard at all.
     """
+    in_place = _is_in_place(folders, output)
     found, problems = _read_all(folders)
     results = tuple(result for result, _ in found)
     _refuse_mixture(results)
@@ -101,7 +102,7 @@ def merge(
         judged = Judgement(verdict="passed", reason=f"{judged.reason}; {flaky} flaky")
     if problems and judged.verdict != "invalid":
         judged = Judgement(verdict="failed", reason=_listed(problems, "; "))
-    if output not in folders:
+    if not in_place:
         owned.empty_places(output, of_files=_FILES, of_folders=())
     junit = output / records.JUNIT
     outcomes.write_junit(junit, unique, name=first.config)
@@ -113,12 +114,25 @@ def merge(
         junit=junit,
         record=_record(results, unique, judged, junit) if first.wheels and not part else None,
     )
-    if output not in folders:
+    if not in_place:
         outcomes.append(output / outcomes.FILE, unique)
         _write_result(output, merged, missing=missing)
     if merged.record is not None:
         records.write(output / records.FILE, merged.record)
     return merged
+
+
+def _is_in_place(folders: Sequence[Path], output: Path) -> bool:
+    """Whether the output is the folder of the only shard; that of one of several would lose its outcomes."""
+    # However the user spells them: `shards/1`, `./shards/1/`, a link to it.
+    if [folder.resolve() for folder in folders] == [output.resolve()]:
+        return True
+    if (output / shard_result.FILE).exists():
+        raise UsageError(
+            f"{output} has the results of a shard, which the whole would replace",
+            tip="name a different folder with --output-dir",
+        )
+    return False
 
 
 def judge_shards(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 from cairn import datafile, files
@@ -99,13 +100,49 @@ def read(folder: Path) -> tuple[ShardResult, tuple[TestOutcome, ...]]:
     """The result in a folder, and the outcomes of its tests.
 
     Raises:
-        UsageError: there is none, or its outcomes are not those that it had when it was written.
+        UsageError: there is none, its outcomes are not those that it had when it was written, or it cannot be
+            true.
     """
     tip = "the shard did not come to its end, or is not there yet"
-    result = datafile.read(folder / FILE, ShardResult, tip=tip)
+    result = _checked(datafile.read(folder / FILE, ShardResult, tip=tip), name=str(folder / FILE))
     path = folder / outcomes.FILE
     if not path.is_file() or files.sha256_of(path) != result.outcomes_sha256:
         raise UsageError(f"{path} is not what {result.name} wrote", tip="copy the whole folder of the shard")
-    if not 1 <= result.shard <= result.shards or result.duration_seconds < 0:
-        raise UsageError(f"{folder / FILE} contradicts itself", tip="run the shard again")
-    return result, outcomes.read(path)
+    tests = outcomes.read(path)
+    # What was selected and has no outcome is a problem that the run has noted itself.
+    selected = sum(count.selected for count in result.modules)
+    if selected > len(tests) and not result.problems:
+        raise UsageError(
+            f"{result.name} was to run {selected} tests, and {path} has {len(tests)}",
+            tip="run the shard again",
+        )
+    return result, tests
+
+
+def loads(data: bytes, *, name: str) -> ShardResult:
+    """The result in the bytes of a file that errors call `name`; its outcomes lie elsewhere.
+
+    Raises:
+        UsageError: it is none, or it cannot be true.
+    """
+    return _checked(datafile.loads(data, ShardResult, name=name), name=name)
+
+
+def _checked(result: ShardResult, *, name: str) -> ShardResult:
+    problem = None
+    if not 1 <= result.shard <= result.shards:
+        problem = f"there is no {result.name}"
+    elif not 0 <= result.duration_seconds < outcomes.LONGEST:
+        problem = f"it cannot have taken {result.duration_seconds:g} seconds"
+    elif not _has_zone(result.started):
+        problem = f"{result.started!r} is not a time with its zone"
+    if problem is not None:
+        raise UsageError(f"{name} contradicts itself: {problem}", tip="run the shard again")
+    return result
+
+
+def _has_zone(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -338,3 +339,14 @@ def test_results_that_were_edited_run_again_and_hold_up_no_other_leg(scene: Scen
     assert scene.wanted() == ["default-1"]
     assert not scene.merge().good
     assert scene.state() == "failed"
+
+
+def test_a_shard_of_no_time_runs_again(scene: Scene) -> None:
+    scene.leave(1)
+    scene.leave(2)
+    key = f"nights/7/shards/{LEG.id}.default/1.0.1/shard.json"
+    data = scene.run.store.read(key).data
+    edited = re.sub(rb'"started": "[^"]*"', b'"started": "yesterday"', data)
+    scene.run.store.write(key, edited)
+    assert scene.wanted() == ["default-1"]
+    assert not scene.merge().good

@@ -181,3 +181,37 @@ def test_floors_count_the_whole(tmp_path: Path) -> None:
     gpu = shard_of(tmp_path / "2", passed("test_a.py::test_x"), targets=("gfx942",), hardware=("gfx942",))
     merged = merge.merge([gpu], gpu, device_floor=1)
     assert merged.judgement.reason == "0 tests passed on a GPU, fewer than the floor of 1"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"started": "yesterday"}, "'yesterday' is not a time with its zone"),
+        ({"started": "2026-11-22T01:00:00"}, "is not a time with its zone"),
+        ({"duration_seconds": 1e300}, "it cannot have taken 1e+300 seconds"),
+        ({"number": 3}, "there is no shard 3 of 1"),
+        (
+            {"modules": (ModuleCount(module="test_a.py", selected=2, whole=2, cut=False),)},
+            "shard 1 of 1 was to run 2 tests, and",
+        ),
+    ],
+)
+def test_a_shard_that_cannot_be_true_is_a_missing_one(
+    tmp_path: Path, values: dict[str, Any], said: str
+) -> None:
+    folder = shard_of(tmp_path / "1", passed("test_a.py::test_x"), **values)
+    with pytest.raises(TestsFailedError) as caught:
+        merge.merge([folder], tmp_path / "whole")
+    assert said in str(caught.value)
+
+
+def test_a_whole_does_not_replace_the_results_of_a_shard(tmp_path: Path) -> None:
+    folders = [shard_of(tmp_path / str(n), passed(f"test_{n}.py::test_x"), n, 2) for n in (1, 2)]
+    (tmp_path / "link").symlink_to(folders[0])
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.js*")}
+    for output in (folders[0], tmp_path / "2/../1", tmp_path / "link"):
+        with pytest.raises(UsageError, match="has the results of a shard"):
+            merge.merge(folders, output)
+        with pytest.raises(UsageError, match="has the results of a shard"):
+            merge.merge(folders[1:], output)
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*.js*")}

@@ -59,6 +59,8 @@ def test_outcomes_of_earlier_shards_are_times_of_tests(tmp_path: Path) -> None:
         ([], "no test times"),
         ({"linux": {}}, "no test times"),
         ({"default": {"default": {"test_nn": -1.0}}}, "time of test_nn.py is not one"),
+        ({"default": {"default": {"test_nn": 1e308}}}, "time of test_nn.py is not one"),
+        ({"default": {"default": {"test_nn": {"TestA": 1e308, "TestB": 1e308}}}}, "time of TestA is not one"),
         ({"default": {"default": {"test_nn": {"TestA": "long"}}}}, "test_nn"),
         ({"schema": "cairn.test-times/9"}, "schema"),
     ],
@@ -72,4 +74,12 @@ def test_half_a_file_of_outcomes_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "outcomes.jsonl"
     path.write_text('{"test": "test_a.py::test_x", "outcome"', encoding="utf-8")
     with pytest.raises(UsageError, match="middle of a line"):
+        times.read([path])
+
+
+@pytest.mark.parametrize("numbers", ['"attempts": 0', '"attempts": -1', '"seconds": 1e308', '"seconds": -1'])
+def test_outcomes_with_impossible_numbers_are_refused(tmp_path: Path, numbers: str) -> None:
+    path = tmp_path / "outcomes.jsonl"
+    path.write_text(f'{{"test": "test_a.py::test_x", "outcome": "passed", {numbers}}}\n', encoding="utf-8")
+    with pytest.raises(UsageError, match=r"how often test_a.py::test_x ran, or for how long"):
         times.read([path])

@@ -17,7 +17,7 @@ from typing import Any
 from cairn import datafile, files
 from cairn.errors import UsageError
 from cairn.testing.suite import outcomes
-from cairn.testing.suite.outcomes import TestOutcome
+from cairn.testing.suite.outcomes import LONGEST, TestOutcome
 
 DEFAULT = "default"
 
@@ -62,7 +62,7 @@ def read(paths: Sequence[Path], *, environment: str = DEFAULT, config: str = DEF
     tests: dict[str, Mapping[str, float]] = {}
     for path in paths:
         found = _read_one(path, environment, config)
-        if bad := [name for name, seconds in _all(found) if not 0 <= seconds < float("inf")]:
+        if bad := [name for name, seconds in _all(found) if not 0 <= seconds < LONGEST]:
             raise UsageError(f"{path}: the time of {bad[0]} is not one")
         modules |= found.modules
         classes |= found.classes
