@@ -49,9 +49,13 @@ def own_version(sysfs: Path = SYSFS) -> str:
     return text(gpus.line(sysfs / "module/amdgpu/version"))
 
 
-def is_wsl(nodes: Path) -> bool:
-    """Whether GPUs are reached without amdkfd: under WSL, through Windows' driver."""
-    return nodes == gpus.KFD_NODES and Path("/dev/dxg").exists()
+def is_wsl(nodes: Path, *, device: Path = Path("/dev/dxg"), release: str | None = None) -> bool:
+    """Whether GPUs are reached without amdkfd: under WSL, through Windows' driver.
+
+    There, rocminfo's word alone is taken for them: a file of that name must not be enough for it.
+    """
+    microsofts = "microsoft" in (release or platform.release()).lower()
+    return nodes == gpus.KFD_NODES and microsofts and device.is_char_device()
 
 
 def _memory(node: Path) -> int:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from cairn.testing import gpus
 from cairn.testing.hardware import attest as attesting
+from cairn.testing.hardware import kernel
 from cairn.testing.hardware.gpu import Gpu
 from helpers.hardware import GIB, INSTINCT, MI300X, RAPHAEL, RX7900, Machine, rocminfo, smi
 
@@ -214,3 +216,10 @@ def test_a_translated_torch_sees_none(machine: Machine) -> None:
     machine.node(1, RX7900, gib=24)
     found = machine.attest(machine.torch(("gfx942", "a CPU", 1), hip=None))
     assert (found.hardware, found.disagreements, found.gpus[0].seen_by) == (("gfx1100",), (), ("kernel",))
+
+
+def test_a_file_that_is_called_like_a_device_is_no_wsl(tmp_path: Path) -> None:
+    (tmp_path / "dxg").touch()
+    assert not kernel.is_wsl(gpus.KFD_NODES, device=tmp_path / "dxg", release="6.6-microsoft-standard-WSL2")
+    assert not kernel.is_wsl(gpus.KFD_NODES, device=Path("/dev/null"), release="6.6.87-generic")
+    assert kernel.is_wsl(gpus.KFD_NODES, device=Path("/dev/null"), release="6.6-microsoft-standard-WSL2")
