@@ -120,3 +120,14 @@ def test_an_empty_file_leaves_nothing_out_and_says_so(
     (tmp_path / "skips.toml").write_text('schema = "cairn.skips/1"\n', encoding="utf-8")
     assert skips("lint", tmp_path / "skips.toml") == 0
     assert "nothing is left out: there is no entry" in capsys.readouterr().err
+
+
+def test_lint_names_conditions_that_no_gpu_meets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = (
+        f'tests = ["test_nn.py::test_a"]\nreason = "r"\nowner = "me"\nexpires = {TOMORROW}\n'
+        'when = { family = ["gfx110X-all"], target = ["gfx942"] }\n'
+    )
+    (tmp_path / "skips.toml").write_text(f'schema = "cairn.skips/1"\n\n[[skips]]\n{entry}', encoding="utf-8")
+    assert skips("lint", tmp_path / "skips.toml") == 1
+    assert "contradictory: skips.toml, entry 1" in (said := capsys.readouterr().out)
+    assert "none of gfx942 is of gfx110X-all" in said

@@ -14,6 +14,8 @@ from cairn import datafile, targets
 from cairn.errors import UsageError
 from cairn.output import wording
 
+_RANGE = "it is written like >=2.12,<2.14 or ==2.13.*"
+
 Platform = Literal["linux", "windows"]
 
 
@@ -57,7 +59,7 @@ def check(when: When) -> None:
     """Refuse conditions that are invalid.
 
     Raises:
-        UsageError: an unknown family or target, or a range of versions that is none.
+        UsageError: an unknown family or target, or a range of versions that is none, or that has none.
     """
     for name in when.family:
         if name not in targets.families():
@@ -66,11 +68,13 @@ def check(when: When) -> None:
     _expand(when.target)
     for text in (when.torch, when.python):
         try:
-            SpecifierSet(text)
+            found = SpecifierSet(text)
         except InvalidSpecifier as error:
-            raise UsageError(
-                f"{text!r} is not a range of versions", tip="it is written like >=2.12,<2.14 or ==2.13.*"
-            ) from error
+            raise UsageError(f"{text!r} is not a range of versions", tip=_RANGE) from error
+        if any(specifier.operator == "===" for specifier in found):
+            raise UsageError(f"{text!r} compares texts, not versions", tip=_RANGE)
+        if not _ranges_meet(text, ""):
+            raise UsageError(f"no version is in {text!r}", tip=_RANGE)
 
 
 def applies(when: When, facts: RunFacts) -> bool:
@@ -93,6 +97,12 @@ def may_coincide(one: When, other: When) -> bool:
         and _ranges_meet(one.torch, other.torch)
         and _ranges_meet(one.python, other.python)
     )
+
+
+def excludes_itself(when: When) -> bool:
+    """Whether no GPU is of both the families and the targets: only a machine with several kinds has both."""
+    wanted = _wanted(when)
+    return bool(wanted) and not frozenset.intersection(*wanted)
 
 
 def release_of(version: str) -> str:

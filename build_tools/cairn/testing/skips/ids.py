@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from cairn.errors import UsageError
 from cairn.output import wording
 
-_MODULE = re.compile(r"(?!.*\.\./)(?:[^/\\:*\s]+/)*[^/\\:*\s]+\.py")
+_MODULE = re.compile(r"(?!(?:.*/)?\.{1,2}/)(?:[^/\\:*\s]+/)*[^/\\:*\s]+\.py")
 _STAR = re.compile(r"(?<![^_[-])\*(?![^_\]-])")  # one that is a whole part of a name or of arguments
 _EXAMPLE = "an id is written like test_nn.py::TestNN::test_print"
 _MOST_STARS = 4

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Literal
 
-from cairn.testing.skips import ids
+from cairn.testing.skips import conditions, ids
 from cairn.testing.skips.collection import Collection
 from cairn.testing.skips.skip_files import Listed
 
-Kind = Literal["expired", "unmatched", "covered"]
+Kind = Literal["expired", "unmatched", "covered", "contradictory"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,8 @@ class Finding:
     """One thing to look at.
 
     Attributes:
-        kind: `expired`, `unmatched`, or `covered`: an entry of which a different one takes every test.
+        kind: `expired`, `unmatched`, `covered` (an entry of which a different one takes every test), or
+            `contradictory` (no GPU meets its conditions).
         where: the entry.
         text: what is wrong with it, and what may have been meant.
     """
@@ -41,6 +42,15 @@ def expired(entries: Iterable[Listed], *, today: date) -> Iterator[Finding]:
         if entry.expires < today:
             text = f"it expired on {entry.expires}: ask {entry.owner} whether {entry.issue or 'it'} is solved"
             yield Finding(kind="expired", where=listed, text=text)
+
+
+def contradictory(entries: Iterable[Listed]) -> Iterator[Finding]:
+    """The entries that no GPU meets, since both conditions on it must hold."""
+    for listed in entries:
+        when = listed.entry.when
+        if conditions.excludes_itself(when):
+            text = f"none of {', '.join(when.target)} is of {', '.join(when.family)}"
+            yield Finding(kind="contradictory", where=listed, text=text)
 
 
 def against(entries: Sequence[Listed], collection: Collection) -> Iterator[Finding]:

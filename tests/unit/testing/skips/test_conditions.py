@@ -52,6 +52,8 @@ def test_one_of_several_gpus_is_enough_and_none_is_the_target_cpu() -> None:
         (When(target=("gfx9421",)), "unknown GPU target", "gfx942"),
         (When(torch="2.13"), "not a range of versions", "==2.13"),
         (When(python="new"), "not a range of versions", ">="),
+        (When(torch="===2.13"), "compares texts", "==2.13"),
+        (When(torch=">=2.14,<2.12"), "no version is in", ">="),
     ],
 )
 def test_a_condition_that_cannot_be_meant(when: When, said: str, tip: str) -> None:

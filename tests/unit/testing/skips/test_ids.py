@@ -34,6 +34,8 @@ def test_an_id_as_pytest_writes_it(text: str) -> None:
         ("TestNN::test_print", "does not begin with a file"),
         ("/home/test_nn.py::test_a", "does not begin with a file"),
         ("../test_nn.py::test_a", "does not begin with a file"),
+        ("./test_nn.py::test_a", "does not begin with a file"),
+        ("nn/./test_nn.py::test_a", "does not begin with a file"),
         ("a\\test_nn.py::test_a", "does not begin with a file"),
         ("test_nn.py::", "empty part"),
         ("test_nn.py::TestNN::", "empty part"),

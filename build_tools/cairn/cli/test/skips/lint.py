@@ -44,7 +44,7 @@ def _lint(options: argparse.Namespace) -> int:
 
     day = shared.today()
     chosen = select(shared.read(options.files), shared.facts(options), today=day)
-    found = list(lint.expired(chosen.entries, today=day))
+    found = [*lint.expired(chosen.entries, today=day), *lint.contradictory(chosen.entries)]
     if options.collection:
         found += lint.against(chosen.entries, collection.read(options.collection))
     show = console.current()
