@@ -131,7 +131,7 @@ def _parse(data: bytes, reader: _ExpatReader | _OutcomesReader, *, name: str) ->
     reader.listen_to(parser)
     try:
         parser.Parse(data, True)  # noqa: FBT003 - positional only
-    except (expat.ExpatError, ValueError) as error:
+    except (expat.ExpatError, ValueError, LookupError) as error:  # the last: an encoding of no name
         raise TestsFailedError(
             f"{name} is not complete JUnit XML: {error}", tip="the runner crashed while writing it"
         ) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import signal
 import sys
@@ -170,6 +171,8 @@ def run(
     try:
         killed = _watch(setup, module, running, journal)
     finally:
+        if journal.pid and running.is_alive():
+            _kill(journal.pid)
         running.end()
     if running.error is not None and not killed:  # no such interpreter, or a disk without room for the log
         raise running.error
@@ -203,6 +206,12 @@ def _watch(setup: Setup, module: str, running: _Running, journal: Journal) -> st
         if time.monotonic() - since > limit:
             return f"did not end within {limit:g} seconds"
     return ""
+
+
+def _kill(pid: int) -> None:
+    """End pytest itself: a test that began a session of its own has left the group that is ended next."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
 
 
 def _progress(module: str, journal: Journal) -> str:

@@ -29,6 +29,7 @@ class _Event(datafile.Value, forbid_unknown_fields=False):
     exit: int = 0
     failed: int = 0
     stopped: str = ""
+    pid: int = 0
 
 
 class Journal:
@@ -45,6 +46,7 @@ class Journal:
         exit: the code that pytest was about to exit with; None unless it came to its end.
         failures: how many of its tests failed as pytest counts them.
         stopped: why pytest ended before its last test, such as for `-x`.
+        pid: of pytest; 0 until it has begun.
         events: how many were read; it grows as long as something happens.
     """
 
@@ -59,6 +61,7 @@ class Journal:
         self.exit: int | None = None
         self.failures = 0
         self.stopped = ""
+        self.pid = 0
         self.events = 0
         self._path = path
         self._read = 0  # bytes
@@ -80,6 +83,7 @@ class Journal:
 
     def _take(self, event: _Event) -> None:
         self.events += 1
+        self.pid = event.pid or self.pid  # "start" says nothing else
         match event.event:
             case "collected":
                 self.selected, self.whole = event.tests, event.whole

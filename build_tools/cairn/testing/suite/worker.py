@@ -55,6 +55,9 @@ def place(test: str) -> float:
 def pytest_configure(config: pytest.Config) -> None:
     """Begin, where the runner asks for it."""
     if path := os.environ.get(VARIABLE):
+        # pytest would call each test passed, and run none.
+        if config.getoption("setuponly"):
+            raise pytest.UsageError("--setup-only and --setup-plan run no test")
         with open(path, encoding="utf-8") as file:  # noqa: PTH123 - as plain as a plugin of others can be
             config.pluginmanager.register(Worker(json.load(file)), "cairn-suite-worker")
 
@@ -69,6 +72,7 @@ class Worker:
         self._piece: Mapping[str, Any] | None = options["piece"]
         self._pid, self._parent = _pid_of(), _parent_of()
         self._whole = 0
+        self._tell(event="start", pid=self._pid)
         self._test: dict[str, Any] = {}
         self._device: dict[int, int] = {}
 

@@ -98,6 +98,30 @@ def test_a_test_that_hangs_in_c_is_ended_and_says_where_it_was(tmp_path: Path) -
     assert merged.judgement.verdict == "failed"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+def test_a_test_that_has_left_our_process_group_is_ended_too(tmp_path: Path) -> None:
+    hangs = """
+import os, pathlib, time
+
+def test_bad():
+    os.setsid()
+    pathlib.Path("pid").write_text(str(os.getpid()))
+    time.sleep(3600)
+"""
+    request = request_of(tmp_path, {"test_it.py": hangs}, limits=Limits(test=1.0, collection=30.0))
+    assert by_test(run_and_judge(request))["test_bad"].reason == "did not end within 1 seconds"
+    (pid,) = request.work_dir.rglob("pid")
+    status = Path("/proc", pid.read_text(), "status")
+    assert not status.exists() or "State:\tZ" in status.read_text()  # nobody may have waited for it yet
+
+
+def test_pytest_that_is_told_to_run_no_test_has_passed_none(tmp_path: Path) -> None:
+    tests = {"test_it.py": "def test_a():\n    pass\n"}
+    merged = run_and_judge(request_of(tmp_path, tests, pytest_args=("--setup-plan",)))
+    assert merged.judgement.verdict == "failed"
+    assert "run no test" in merged.outcomes[0].detail
+
+
 def test_the_time_of_the_whole_run_ends_it(tmp_path: Path) -> None:
     slow = "import time\n\ndef test_slow():\n    time.sleep(3600)\n\ndef test_behind():\n    pass\n"
     request = request_of(
