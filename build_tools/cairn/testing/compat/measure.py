@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import operator
 import shutil
 import signal
@@ -18,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from cairn import concurrency, datafile, owned, process, venv
-from cairn.errors import ProcessError
+from cairn.errors import ProcessError, UsageError
 from cairn.output import Progress
 from cairn.testing.compat.report import (
     Check,
@@ -152,10 +151,10 @@ def _describe(runner: _Runner, wanted: Sequence[_Probe]) -> tuple[Tested, dict[_
     functions = {probe: probe[0].partition(" ")[0] for probe in wanted}
     described = runner.run((" ".join((_DESCRIBE, *dict.fromkeys(functions.values()))), ()))
     try:
-        facts = json.loads(described.found)
+        facts = datafile.parse_json(described.found, name="the interpreter's answer")
         no_gpu, gpu_only = facts.pop("no_gpu"), set(facts.pop("gpu_only"))
         tested = datafile.convert(facts, Tested)
-    except (ValueError, KeyError):
+    except (UsageError, ValueError, KeyError):
         problem = described.reason or "the interpreter gives no answer"
         broken = Measured(support="unsupported", reason=problem, checks=described.checks)
         return Tested(problem=problem), dict.fromkeys(wanted, broken)
@@ -238,21 +237,8 @@ def read_answer(path: Path, *, ended: str, seconds: float, clean: bool = False) 
         seconds: how long it ran.
         clean: whether it ended well.
     """
-    checks: list[Check] = []
-    begun: Check | None = None
     lines = list(_lines(path))
-    for line in lines:
-        if line.begin is not None:
-            begun = Check(what=line.begin, outcome="failed", essential=line.essential)
-        elif line.end is not None and begun is not None:
-            checks.append(msgspec.structs.replace(begun, outcome=line.end, reason=line.reason))
-            begun = None
-    if not any(line.done for line in lines):
-        # It crashed, or was ended: in the check that it had begun, or before or between checks.
-        what = begun.what if begun is not None else "the probe"
-        checks.append(Check(what=what, outcome="failed", reason=ended))
-    elif not clean:
-        checks.append(Check(what="the end of the process", outcome="failed", reason=ended, essential=False))
+    checks = _checks(lines, ended=ended, clean=clean)
     support, reason = _judge(checks)
     on_cpu: Support | None = None
     if why := _first(line.not_measurable for line in lines):
@@ -268,6 +254,29 @@ def read_answer(path: Path, *, ended: str, seconds: float, clean: bool = False) 
         checks=tuple(checks),
         seconds=round(seconds, 3),
     )
+
+
+def _checks(lines: Sequence[_Line], *, ended: str, clean: bool) -> list[Check]:
+    """What became of each check, and of the process that made them."""
+    checks: list[Check] = []
+    begun: Check | None = None
+    for line in lines:
+        if begun is not None and (line.begin is not None or line.done):
+            # Its end was cut off, by a full disk perhaps: nobody knows that it has passed.
+            checks.append(msgspec.structs.replace(begun, reason="it left no outcome"))
+            begun = None
+        if line.begin is not None:
+            begun = Check(what=line.begin, outcome="failed", essential=line.essential)
+        elif line.end is not None and begun is not None:
+            checks.append(msgspec.structs.replace(begun, outcome=line.end, reason=line.reason))
+            begun = None
+    if not any(line.done for line in lines):
+        # It crashed, or was ended: in the check that it had begun, or before or between checks.
+        what = begun.what if begun is not None else "the probe"
+        checks.append(Check(what=what, outcome="failed", reason=ended))
+    elif not clean:
+        checks.append(Check(what="the end of the process", outcome="failed", reason=ended, essential=False))
+    return checks
 
 
 def _first(texts: Iterable[str]) -> str:

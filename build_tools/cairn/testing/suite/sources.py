@@ -6,7 +6,6 @@ inside of a source tree imports the tree, not the wheel.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from cairn import files, process
+from cairn import datafile, files, process
 from cairn.errors import PrerequisiteError, ProcessError, UsageError
 from cairn.output import wording
 from cairn.testing.suite.suite_toml import Suite
@@ -59,8 +58,8 @@ def installed(python: Path, suite: Suite) -> WheelVersion:
         asked = process.run(
             [python, "-I", "-c", _ASK, suite.version_module], timeout=_ASK_TIMEOUT, separate_stderr=True
         )
-        return WheelVersion(**json.loads(asked.output))
-    except (ProcessError, ValueError, TypeError) as error:
+        return WheelVersion(**datafile.parse_json(asked.output, name="its answer"))
+    except (ProcessError, UsageError, TypeError) as error:
         why = error.output.strip().splitlines()[-1:] if isinstance(error, ProcessError) else [str(error)]
         raise PrerequisiteError(
             f"{python} has no {suite.project} to test: {''.join(why) or error}",

@@ -72,9 +72,12 @@ class Worker:
         self._piece: Mapping[str, Any] | None = options["piece"]
         self._pid, self._parent = _pid_of(), _parent_of()
         self._whole = 0
-        self._tell(event="start", pid=self._pid)
         self._test: dict[str, Any] = {}
         self._device: dict[int, int] = {}
+
+    def pytest_sessionstart(self) -> None:
+        """Say which process this is, since it may have to be ended."""
+        self._tell(event="start", pid=self._pid)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -103,3 +103,11 @@ def test_a_probe_that_tried_nothing_is_no_support(tmp_path: Path) -> None:
 def test_no_file_is_no_support(tmp_path: Path) -> None:
     found = measure.read_answer(tmp_path / "missing", ended="it did not end within 3 seconds", seconds=3.0)
     assert (found.support, found.reason) == ("unsupported", "the probe: it did not end within 3 seconds")
+
+
+def test_a_check_whose_end_was_cut_off_has_not_passed(tmp_path: Path) -> None:
+    path = tmp_path / "answer.jsonl"
+    lines = ('{"begin": "sum"}', '{"end": "fai', '{"begin": "mean"}', '{"end": "passed"}', '{"done": true}')
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found = measure.read_answer(path, ended="", seconds=1.0, clean=True)
+    assert (found.support, found.reason) == ("unsupported", "sum: it left no outcome")
