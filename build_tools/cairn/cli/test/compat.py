@@ -66,7 +66,8 @@ def _add_run(commands: Subparsers) -> None:
         "--baseline",
         type=arguments.file_or_folder,
         metavar="REPORT",
-        help="an earlier report: what was broken there already fails nothing",
+        help="an earlier report: what was broken there already fails nothing; the gate counts no record "
+        "that was made with one",
     )
     arguments.add_repeated(
         parser, "--only", "REGEX", "measure the rows alone whose TABLE/NAME has a match", kind=_regex
@@ -119,7 +120,11 @@ def _run(options: argparse.Namespace) -> int:
     from cairn.testing.hardware.attest import attest
     from cairn.venv import Isolation
 
-    installed = _installed(options.smoke_dir) if options.smoke_dir else None
+    screen = console.current()
+    installed = None
+    if options.smoke_dir:
+        with screen.stage("comparing the environment with what was tested there"):
+            installed = _installed(options.smoke_dir)
     patterns = [re.compile(text) for text in options.only]
     request = measure.CompatRequest(
         # Not resolved: what makes an environment's interpreter one is where it is called from.
@@ -134,13 +139,14 @@ def _run(options: argparse.Namespace) -> int:
     baseline = report.read(options.baseline) if options.baseline else None
     if not request.chosen:
         raise UsageError("no row matches --only", tip="`cairn test compat rows --json` lists them")
-    screen = console.current()
     with screen.stage(f"measuring {len(request.chosen)} rows") as stage:
         found = measure.measure(request, on_line=stage.update)
     write.write(request.work_dir, found, baseline=baseline)
     record = None
     if installed is not None:
         chosen = tuple(f"--only={text}" for text in options.only)
+        # Whose report that is nobody has judged: it may be this set's own.
+        chosen += (f"--baseline={options.baseline}",) if options.baseline else ()
         attested = attest(venv.variables(Isolation.TEST), python=request.python, log=request.log)
         record = evidence.write_record(request.work_dir, found, installed, attested, chosen=chosen)
     if options.json:

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import xml.etree.ElementTree as ET
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Iterator
+from importlib.metadata import Distribution
 from pathlib import Path
 
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
@@ -117,20 +120,43 @@ def write_record(
 def check_environment(environment: VirtualEnvironment, installed: TestRecord) -> None:
     """Make sure that an environment has what a record says was installed there, and nothing else.
 
+    The record is of bytes, and whoever looks for a fault may have edited a module, or put one beside the
+    others: the files are held against the digests that were installed with them.
+
     Raises:
         UsageError: something was installed, changed or removed since.
     """
-    found = {
-        (canonicalize_name(distribution.name), str(Version(distribution.version)))
-        for distribution in importlib.metadata.distributions(path=[str(site) for site in environment.sites])
-    }
+    there = list(importlib.metadata.distributions(path=[str(site) for site in environment.sites]))
+    found = {(canonicalize_name(one.name), str(Version(one.version))) for one in there}
     named = {_name_and_version(wheel.file_name) for wheel in installed.wheels}
     different = sorted(f"{name} {version}" for name, version in found ^ named)
+    different = different or [*_changed(there), *_strangers(environment, there)]
     if different:
         raise UsageError(
             f"the environment is not what was tested there: {', '.join(different[:3])}",
             tip="run `cairn test smoke` again, which makes it anew",
         )
+
+
+def _changed(there: Iterable[Distribution]) -> Iterator[str]:
+    """The files of distributions that are not those that were installed."""
+    for file in (file for one in there for file in one.files or ()):
+        if file.hash is None or file.hash.mode != "sha256":  # RECORD itself, and what Python compiled
+            continue
+        path = Path(str(file.locate()))
+        # As RECORD has it ("Recording installed projects", PyPA): base64 for URLs, without its padding.
+        digest = bytes.fromhex(files.sha256_of(path)) if path.is_file() else b""
+        if urlsafe_b64encode(digest).decode().rstrip("=") != file.hash.value:
+            yield file.as_posix()
+
+
+def _strangers(environment: VirtualEnvironment, there: Iterable[Distribution]) -> Iterator[str]:
+    """Modules and path files at the top that are of no distribution; Python imports some by itself."""
+    known = {Path(str(file.locate())).resolve() for one in there for file in one.files or ()}
+    for site in environment.sites:
+        for path in sorted(site.iterdir()):
+            if path.suffix in (".py", ".pth", ".so") and path.resolve() not in known:
+                yield path.name
 
 
 def _name_and_version(file_name: str) -> tuple[str, str]:

@@ -47,8 +47,9 @@ def test_what_a_smoke_test_installed_is_measured_and_recorded(
     assert "supported" in capsys.readouterr().out
 
     # The other night's torch computes wrong: the row fails, the record too, and the difference says so.
-    module = next((smoked.environment / "lib").glob("python*/site-packages/torch/__init__.py"))
-    module.write_text(TORCH.replace("RIGHT = True", "RIGHT = False"), encoding="utf-8")
+    wrong = TORCH.replace("RIGHT = True", "RIGHT = False")
+    smoked = smoke([make_wheel("torch", "2.9.2", {"torch/__init__.py": wrong})])
+    monkeypatch.chdir(smoked.record_path.parent)
     other = tmp_path / "other"
     assert main.main([*command[:5], str(other), *PROJECT]) == 8
     assert record.read(other / "record.json").verdict == "failed"
@@ -57,7 +58,22 @@ def test_what_a_smoke_test_installed_is_measured_and_recorded(
     (change,) = json.loads(capsys.readouterr().out)["changes"]
     assert (change["table"], change["name"], change["kind"]) == ("projects", "torch", "less")
 
+    # A report that excuses what is broken is named, so that the gate does not count the record.
+    assert main.main([*command, "--baseline", str(other / "compat.json")]) == 8  # no row is left
+    assert record.read(out / "record.json").pytest_args[-1] == f"--baseline={other / 'compat.json'}"
+    capsys.readouterr()
+
     # What is not what was smoke-tested is not recorded as that.
+    module = next((smoked.environment / "lib").glob("python*/site-packages/torch/__init__.py"))
+    module.write_text(TORCH, encoding="utf-8")
+    assert main.main(command) == 2
+    assert "not what was tested there: torch/__init__.py" in capsys.readouterr().err
+    module.write_text(wrong, encoding="utf-8")
+    patch = module.parents[1] / "sitecustomize.py"
+    patch.touch()
+    assert main.main(command) == 2
+    assert "not what was tested there: sitecustomize.py" in capsys.readouterr().err
+    patch.unlink()
     stranger = module.parent.parent / "apex-1.0.dist-info"
     stranger.mkdir()
     stranger.joinpath("METADATA").write_text(
