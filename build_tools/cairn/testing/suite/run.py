@@ -167,6 +167,7 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
         wheels=tested.wheels,
         gpus=prepared.attested.gpus,
         disagreements=prepared.attested.disagreements,
+        tested=prepared.wheel,
         sources=prepared.unlike,
         modules=tuple(counts),
         problems=tuple(problems),
@@ -191,6 +192,7 @@ class _Prepared:
         environments: the variables of each module.
         attested: the GPUs that the tests see.
         selection: the entries of skip-tests that apply.
+        wheel: its version and commit.
         unlike: what the tests are of where that is not the wheel's commit.
     """
 
@@ -199,6 +201,7 @@ class _Prepared:
     environments: Mapping[str, Mapping[str, str]]
     attested: Attestation
     selection: Selection
+    wheel: str
     unlike: str
 
 
@@ -257,6 +260,7 @@ def _prepare(
         environments=environments,
         attested=attest(setup.variables, python=tested.python, log=setup.log, nodes=request.nodes),
         selection=selection,
+        wheel=" ".join(filter(None, (wheel.version, wheel.commit))),
         unlike=unlike,
     )
 

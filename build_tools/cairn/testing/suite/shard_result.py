@@ -62,6 +62,7 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/2")
         started: RFC 3339, with its zone.
         duration_seconds: by a clock that does not jump.
         outcomes_sha256: of the outcomes beside this file.
+        tested: version and commit of the wheel, as it says them itself.
         pytest_args: what the user gave to pytest, or chose other tests by than the configuration's.
     """
 
@@ -83,6 +84,7 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/2")
     started: str
     duration_seconds: float
     outcomes_sha256: str
+    tested: str = ""
     pytest_args: tuple[str, ...] = ()
 
     @property

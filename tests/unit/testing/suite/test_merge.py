@@ -87,6 +87,7 @@ def test_a_shard_that_is_there_twice_is_refused(tmp_path: Path) -> None:
         ("set_id", "b" * 64),
         ("wheels", (TestedWheel(file_name=WHEEL.file_name, sha256="c" * 64),)),
         ("config", "inductor"),
+        ("tested", "2.9.0 1234abcd"),
         ("shards", 3),
     ],
 )
