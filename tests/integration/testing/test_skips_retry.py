@@ -30,6 +30,7 @@ TESTS = {
         "def test_also_good(): pathlib.Path(os.environ['RAN']).touch()\n"
     ),
     "test_closed.py": "def test_good(): pass\n",
+    "test_late.py": "import atexit, os\ndef test_ends_badly(): atexit.register(os._exit, 3)\n",
 }
 WHY = 'reason = "x"\nowner = "me"\nexpires = 2099-01-01\n'
 SKIPS = f"""\
@@ -103,3 +104,17 @@ def test_entries_that_are_not_for_this_machine_are_no_success(
     assert "has none of the files that the entries name" in capsys.readouterr().err
     assert retry(tmp_path, 'schema = "cairn.skips/1"\n') == 2
     assert "there is no entry to retry" in capsys.readouterr().err
+
+
+def test_what_passed_is_said_where_no_patch_can_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    why = 'reason = """\n[[skips]]\n"""\nowner = "me"\nexpires = 2099-01-01\n'
+    names = ("test_closed.py::test_good", "test_late.py::test_ends_badly")
+    entries = "".join(f'\n[[skips]]\ntests = ["{name}"]\n{why}' for name in names)
+    assert retry(tmp_path, f'schema = "cairn.skips/1"\n{entries}', "--tries", "1") == 2
+    said = capsys.readouterr()
+    assert "passes by now: test_closed.py::test_good" in said.out
+    assert "test_ends_badly" not in said.out  # its process crashed behind it
+    assert "written in a way that entries cannot be taken out of it" in said.err

@@ -70,14 +70,16 @@ def _retry(options: argparse.Namespace) -> int:
             )
     found = retry.solved(entries, runs)
     patch = options.output_dir / _PATCH
-    files.write_text(patch, retry.patch(found, top=Path.cwd()))
     show = console.current()
+    # Said first: there may be no patch of a file, and the runs may have taken hours.
     if options.json:
         show.json({"retried": len(set().union(*runs)), "solved": [_plain(one) for one in found]})
+        files.write_text(patch, retry.patch(found, top=Path.cwd()))
         return 0
     for one in found:
         names, when = wording.some(one.names, shown=3), conditions_of(one.listed.entry.when)
         show.out(f"passes by now: {names} ({one.listed.file.name}, entry {one.listed.number}; when: {when})")
+    files.write_text(patch, retry.patch(found, top=Path.cwd()))
     count = sum(len(one.names) for one in found)
     show.out(f"{count} of {sum(len(listed.entry.names) for listed in entries)} may go: {patch}")
     return 0
@@ -121,7 +123,11 @@ def _run(request: SuiteRequest, work_dir: Path) -> Mapping[str, bool]:
             dataclasses.replace(request, work_dir=work_dir), say=show.warn, on_line=stage.update
         )
     found = outcomes.read(folder / outcomes.FILE)
-    return {one.test: one.outcome == "passed" and not one.flaky for one in found}
+    # A module by itself: its process crashed behind the tests, and any of them may be why.
+    crashed = {one.test for one in found if one.failed and one.test == one.module}
+    return {
+        one.test: one.outcome == "passed" and not one.flaky and one.module not in crashed for one in found
+    }
 
 
 def _plain(one: Solved) -> dict[str, object]:
