@@ -28,8 +28,21 @@ from cairn.testing.junit import JUnit
 from cairn.testing.smoke_facts import SmokeFacts
 from cairn.venv import VirtualEnvironment
 
-# Run by `python -I -c`: isolated from PYTHONPATH, the user's site-packages and the working folder.
-_START = "import sys; sys.path.append(sys.argv[1]); import pytest; sys.exit(pytest.main(sys.argv[2:]))"
+# Run by `python -c`. A test that calls `pytest.exit` ends the run with the exit code that it likes, 0 too,
+# and the results look like those of a shorter suite: pytest calls the first hook then, as for Ctrl-C. And
+# where pytest is to set up tests without running them, it calls each of them passed.
+_MAIN = """
+import sys
+sys.path += filter(None, [sys.argv[1]])
+import pytest
+class Stopped:
+    code = 0
+    def pytest_keyboard_interrupt(self, excinfo): self.code = pytest.ExitCode.INTERRUPTED
+    def pytest_configure(self, config):
+        if config.getoption("setuponly"): raise pytest.UsageError("--setup-only and --setup-plan run no test")
+stopped = Stopped()
+sys.exit(pytest.main(sys.argv[2:], plugins=[stopped]) or stopped.code)
+"""
 # Our own, so that no pytest.ini above the tests is found. xunit1 is the family in which tests may record
 # properties.
 _INI = "[pytest]\njunit_family = xunit1\nxfail_strict = true\n"
@@ -144,13 +157,14 @@ def copy_tests(source: Path, target: Path) -> None:
 
 def run_inside(python: Path, tools: Path, session: Session, on_line: Progress | None = None) -> Run:
     """Run pytest in a tested environment's interpreter, isolated from the caller; `tools` holds pytest."""
-    return _run([python, "-I", "-c", _START, tools], session, on_line)
+    # -I: isolated from PYTHONPATH, the user's site-packages and the working folder.
+    return _run([python, "-I", "-c", _MAIN, tools], session, on_line)
 
 
 def run_beside(session: Session, on_line: Progress | None = None) -> Run:
     """Run pytest in our own interpreter, for checks that look at an environment from outside."""
     # -P: the working folder is not put on sys.path.
-    return _run([sys.executable, "-P", "-m", "pytest"], session, on_line)
+    return _run([sys.executable, "-P", "-c", _MAIN, ""], session, on_line)
 
 
 def _run(start: Sequence[str | Path], session: Session, on_line: Progress | None) -> Run:

@@ -51,3 +51,15 @@ def test_arguments_choose_tests_but_not_where_the_results_go(tmp_path: Path) -> 
     assert pytest_runs.run_beside(made).exit_code == 0
     assert made.junit.exists()
     assert not (tmp_path / "elsewhere.xml").exists()
+
+
+def test_a_test_that_ends_the_run_is_no_success(tmp_path: Path) -> None:
+    text = "import pytest\ndef test_a():\n    pass\ndef test_b():\n    pytest.exit('done', returncode=0)\n"
+    ended = pytest_runs.run_beside(session(tmp_path, text + "def test_c():\n    assert False\n"))
+    assert ended.exit_code == 2
+
+
+def test_a_run_of_no_test_is_no_success(tmp_path: Path) -> None:
+    made = session(tmp_path, "def test_a():\n    assert False\n", "--setup-plan")
+    assert pytest_runs.run_beside(made).exit_code == 4
+    assert "run no test" in made.log.read_text(encoding="utf-8")
