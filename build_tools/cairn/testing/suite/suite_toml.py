@@ -126,7 +126,8 @@ def choose(
         without: paths of modules that are not to run.
 
     Raises:
-        UsageError: a name or pattern finds no module, a module is in two groups, or none is left.
+        UsageError: a name or pattern finds no module, a module is in two groups, none is left, or no node id
+            can have its name.
     """
     found: dict[str, Mapping[str, str]] = {}
     for group in config.groups:
@@ -143,7 +144,15 @@ def choose(
         found.pop(module, None)
     if not found:
         raise UsageError(f"no module of {tests} is left to run")
+    _refuse_odd_names(found)
     return found
+
+
+def _refuse_odd_names(modules: Iterable[str]) -> None:
+    # A node id begins with the name, up to `::` or an argument's `[`, and lies in files that are UTF-8.
+    odd = [name for name in modules if not name.isprintable() or "::" in name or "[" in name]
+    if odd:
+        raise UsageError(f"no test can be named after the file {odd[0]!a}", tip="rename it, or --exclude it")
 
 
 def _matching(tests: Path, names: Iterable[str], *, must: bool = True) -> list[str]:

@@ -1,5 +1,7 @@
 """suite.toml, and the modules that it chooses."""
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -125,3 +127,14 @@ def test_tests_must_be_of_the_wheels_commit(
     else:
         assert found is not None
         assert found.endswith(said)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are of Unicode there")
+@pytest.mark.parametrize("name", [b"test_\xff.py", b"test_a\nb.py", b"test_a::b.py", b"test_[a].py"])
+def test_a_file_that_no_test_can_be_named_after_is_refused(tmp_path: Path, name: bytes) -> None:
+    (tmp_path / os.fsdecode(name)).touch()
+    (tmp_path / "test_good.py").touch()
+    config = Config(groups=(Group(modules=("test_*",)),))
+    with pytest.raises(UsageError, match="no test can be named after"):
+        suite_toml.choose(config, tmp_path, Choice())
+    assert suite_toml.choose(config, tmp_path, Choice(exclude=("test_[!g]*",))).keys() == {"test_good.py"}
