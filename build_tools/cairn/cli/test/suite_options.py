@@ -82,7 +82,12 @@ def add_selection(parser: argparse.ArgumentParser) -> None:
         help="tests by pytest's expression; skip-tests do not apply then",
     )
     arguments.add_repeated(
-        parser, "--skip-tests", "PLACE", "skip-tests, a TOML file or a folder of them", kind=Path
+        parser,
+        "--skip-tests",
+        "PLACE",
+        "skip-tests, a TOML file or a folder of them, in place of those beside suite.toml; the gate does not "
+        "count a record that was made with others",
+        kind=Path,
     )
     parser.add_argument("--shard", type=arguments.positive, default=1, help="which shard, from 1")
     parser.add_argument("--num-shards", type=arguments.positive, default=1, help="number of shards")
@@ -145,14 +150,20 @@ def add_running(parser: argparse.ArgumentParser) -> None:
 
 
 def suite_file(options: argparse.Namespace) -> Path:
-    """The suite.toml, or its folder: what `--suite` names, else where the stack is."""
-    stack: Path | None = getattr(options, "stack", None)
-    found = options.suite or (stack and (stack if stack.is_dir() else stack.parent))
+    """The suite.toml, or its folder: what `--suite` names, else where the stack or the script is."""
+    found = options.suite or _own_folder(options)
     if found is None:
         raise UsageError(
             "no suite was named", tip="name a suite.toml with --suite, or its stack with --stack"
         )
     return Path(found)
+
+
+def _own_folder(options: argparse.Namespace) -> Path | None:
+    """Where the stack is, or a script that has one beside it."""
+    stack: Path | None = getattr(options, "stack", None)
+    script: Path | None = getattr(options, "folder", None)
+    return (stack if stack.is_dir() else stack.parent) if stack else script
 
 
 def read_times(options: argparse.Namespace) -> Times:
@@ -165,19 +176,33 @@ def read_times(options: argparse.Namespace) -> Times:
 def request_values(options: argparse.Namespace, checkout: Path) -> dict[str, Any]:
     """What the options say of a `SuiteRequest`."""
     from cairn.testing.skips import skip_files
+    from cairn.testing.suite import suite_toml
     from cairn.testing.suite.suite_toml import Choice
 
-    expression = options.expression
+    expression, suite = options.expression, suite_file(options)
+    own = (suite if suite.is_dir() else suite.parent) / suite_toml.SKIPS
+    skips = options.skip_tests or ([own] if own.is_dir() else [])
     return {
         **common_values(options, checkout),
         "choice": Choice(include=tuple(options.include), exclude=tuple(options.exclude)),
         "shard": options.shard,
         "shards": options.num_shards,
         "times": read_times(options),
-        "skips": () if expression or not options.skip_tests else skip_files.read(options.skip_tests),
+        "skips": () if expression else skip_files.read(skips),
+        "instead": (
+            *([f"--suite={options.suite}"] if _is_elsewhere(options.suite, _own_folder(options)) else []),
+            *(f"--skip-tests={place}" for place in skips if _is_elsewhere(place, own)),
+        ),
         "pytest_args": (*(["-k", expression] if expression else []), *options.pytest_args),
         "retries": options.retries,
     }
+
+
+def _is_elsewhere(named: Path | None, own: Path | None) -> bool:
+    """Whether a file or folder that was named is another than one's own, or that of the file in it."""
+    return named is not None and (
+        own is None or own.resolve() not in (named.resolve(), named.resolve().parent)
+    )
 
 
 def common_values(options: argparse.Namespace, checkout: Path) -> dict[str, Any]:

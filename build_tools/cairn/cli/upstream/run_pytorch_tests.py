@@ -87,9 +87,6 @@ def _run(options: argparse.Namespace) -> int:
             f"this machine has no GPU, and the tests are to run on {options.amdgpu_family}",
             tip="leave --amdgpu-family out to run what needs none",
         )
-    skips = options.folder / "skip-tests"
-    if not options.skip_tests and skips.is_dir():
-        options.skip_tests = [skips]
     if not options.cache:
         options.pytest_args = ["-p", "no:cacheprovider", *options.pytest_args]
     version = {"": None, "all": ""}.get(options.pytorch_version, options.pytorch_version)
@@ -100,7 +97,7 @@ def _run(options: argparse.Namespace) -> int:
         targets=targets,
     )
     request = SuiteRequest(
-        suite=suite_toml.load(options.suite or options.folder),
+        suite=suite_toml.load(suite_options.suite_file(options)),
         tested=tested,
         only_skipped=options.only_skipped,
         torch_version=version,

@@ -23,13 +23,12 @@ from cairn.sources.manifest.manifest import ProjectSource
 from cairn.testing import gpus
 from cairn.testing.skips import skip_files
 from cairn.testing.suite import merge as merging
-from cairn.testing.suite import on_set
+from cairn.testing.suite import on_set, suite_toml
 from cairn.testing.suite.attempt import Limits
 from cairn.testing.suite.merge import Merged
 from cairn.testing.suite.run import SuiteRequest, Tested, run_suite
 from cairn.venv import PackageSource
 
-SKIPS = "skip-tests"
 """Beside the stack.toml: the tests that are left out."""
 
 
@@ -105,7 +104,7 @@ def _suite_request(
     request: ShardTest, checkout_dir: Path, commits: tuple[str, ...], tested: Tested
 ) -> SuiteRequest:
     stack, shard = request.run.stack, request.shard
-    skips = Path(stack.folder) / SKIPS
+    skips = Path(stack.folder) / suite_toml.SKIPS
     return SuiteRequest(
         suite=shards.suite_of(stack),
         config=shard.config,

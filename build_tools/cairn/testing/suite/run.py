@@ -99,6 +99,7 @@ class SuiteRequest:
         torch_version: what the conditions of the entries are compared with; the wheel's where None, any where
             empty.
         pytest_args: the user's own.
+        instead: what the user has put in place of the stack's own suite and skip-tests, as options.
         retries: how often a failed test is tried again.
         limits: of time.
         gpu_choice: one GPU or all; the configuration's where None.
@@ -121,6 +122,7 @@ class SuiteRequest:
     only_skipped: bool = False
     torch_version: str | None = None
     pytest_args: tuple[str, ...] = ()
+    instead: tuple[str, ...] = ()
     retries: int = 1
     limits: Limits = field(default_factory=Limits)
     gpu_choice: Gpus | None = None
@@ -286,6 +288,7 @@ def _chosen_by_the_user(request: SuiteRequest, *, mismatch: bool) -> tuple[str, 
     """What makes the tests others than those of the configuration."""
     return (
         *request.pytest_args,
+        *request.instead,
         *(f"--include={name}" for name in request.choice.include),
         *(f"--exclude={name}" for name in request.choice.exclude),
         *(["--allow-version-mismatch"] if mismatch else []),
