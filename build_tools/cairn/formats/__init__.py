@@ -1,4 +1,4 @@
-"""File formats by their specifications: ZIP, ELF, PE, and the device code that lies in them.
+"""File formats by their specifications: ZIP, ELF, PE, kpack, and the device code that lies in them.
 
 Takes bytes (a file, a member of an archive: `view.View`), gives small frozen values, and refuses what is
 malformed with `errors`; `patch` writes into a file. Knows nothing of wheels: `zip.reader.Archive.open`,

@@ -1,0 +1,302 @@
+"""Reading a kpack archive, whatever wrote it.
+
+All numbers but those of the table are little-endian:
+
+    0 `KPAK`, 4 u32 version (1), 8 u64 where the table begins
+    zeros, then the code
+    the table, a map in MessagePack, up to the end:
+        format_version, group_name, gfx_arch_family
+        gfx_arches          the targets that it has code for
+        compression_scheme  `none` or `zstd-per-kernel`
+        toc                 "<kernel_name>#<ordinal of a wrapper>" to a target to
+                            {type: "hsaco", ordinal, original_size}
+        blobs               of `none`: [{offset, size}], counted from the start of the file
+        zstd_offset, zstd_size
+                            of `zstd-per-kernel`, of one blob: u32 count, then for each code object
+                            u32 size and as many bytes, a frame of zstd
+
+The `ordinal` of an entry counts the blobs, or the frames. Only the table is held; code is read a piece at a
+time, so that an archive costs the same memory however large it is.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+import zstandard
+
+from cairn import datafile
+from cairn.errors import UsageError, WheelError
+from cairn.formats.kpack import msgpack
+from cairn.formats.view import View
+from cairn.targets import parse_target_id
+
+MAGIC = b"KPAK"
+SUFFIX = ".kpack"
+VERSION = 1
+HEADER = struct.Struct("<4sIQ")
+WORD = struct.Struct("<I")  # the count of frames, and the size of each
+PLAIN, ZSTD = "none", "zstd-per-kernel"
+CODE = "hsaco"  # the only kind of entry: a code object
+_VERSIONS = (VERSION, str(VERSION), f"{VERSION}.0")  # of the table, of which no writer is known to us
+_LARGEST_TABLE = 64 << 20  # bytes; an entry takes about 100
+_MOST_WINDOW = 1 << 27  # bytes of zstd, as for bundles: what it allows itself with --long
+_ORDINAL = re.compile("0|[1-9][0-9]{0,9}")  # a u32 in each wrapper
+_RATIO = 250  # far more than code is ever compressed by
+_RATIO_CHECK_MIN_SIZE = 16 << 20
+_STEP = 1 << 20
+_SMALL_STEP = 1024  # of what is compressed
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One code object, as the table has it.
+
+    Attributes:
+        type: always `hsaco`.
+        ordinal: which blob or frame has it; several entries may share one.
+        original_size: its bytes, unpacked.
+    """
+
+    type: str
+    ordinal: int
+    original_size: int
+
+
+class Blob(msgspec.Struct, frozen=True, kw_only=True):
+    """Where in the file the bytes of a code object stand."""
+
+    offset: int
+    size: int
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """The table. Keys that are not known here are passed over; `format_version` says when they count.
+
+    Attributes:
+        format_version: of the table.
+        group_name: of what the archive is a part.
+        gfx_arch_family: what its targets are called together.
+        gfx_arches: the targets that it has code for.
+        compression_scheme: `none` or `zstd-per-kernel`.
+        toc: `<kernel_name>#<ordinal of a wrapper>` to target to code.
+        blobs: of the scheme `none`.
+        zstd_offset: of the other: where its blob begins,
+        zstd_size: and its bytes.
+    """
+
+    format_version: int | str
+    group_name: str
+    gfx_arch_family: str
+    gfx_arches: tuple[str, ...]
+    compression_scheme: str
+    toc: dict[str, dict[str, Entry]]
+    blobs: tuple[Blob, ...] | msgspec.UnsetType = msgspec.UNSET
+    zstd_offset: int | msgspec.UnsetType = msgspec.UNSET
+    zstd_size: int | msgspec.UnsetType = msgspec.UNSET
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archive:
+    """An archive that was read.
+
+    Attributes:
+        name: what it is called in errors.
+        table: its table.
+        places: where the blobs, or the frames, are in the file.
+    """
+
+    name: str
+    table: Table
+    places: tuple[Blob, ...]
+    view: View
+
+    @classmethod
+    def open(cls, view: View, name: str) -> Archive:
+        """Read the table of an archive.
+
+        Raises:
+            WheelError: it is not an archive, of an unknown version or scheme, or malformed: cut off, with an
+                entry that leads out of it, with blobs that overlap.
+        """
+        table, table_at = _read_table(view, name)
+        _check_targets(table, name)
+        if table.compression_scheme == PLAIN:
+            places = _blobs(table, table_at, name)
+        elif table.compression_scheme == ZSTD:
+            places = tuple(_frames(view, table, table_at, name))
+        else:
+            raise WheelError(f"{name} is compressed in the unknown way {table.compression_scheme!r:.40}")
+        found = cls(name=name, table=table, places=places, view=view)
+        for (key, arch), entry in found.entries.items():
+            try:
+                _check_entry(table, places, entry)
+            except WheelError as error:
+                raise WheelError(f"{key} of {name} has a code object for {arch} {error}") from error
+        return found
+
+    @property
+    def entries(self) -> Mapping[tuple[str, str], Entry]:
+        """Every entry by its key in `toc` and its target."""
+        return {(key, arch): entry for key, row in self.table.toc.items() for arch, entry in row.items()}
+
+    def pieces(self, entry: Entry) -> Iterator[bytes]:
+        """The bytes of a code object, a piece at a time.
+
+        Raises:
+            WheelError: it is cut off, or has a different size when it is unpacked.
+        """
+        place = self.places[entry.ordinal]
+        packed = (
+            self.view.read(at, min(_STEP, place.offset + place.size - at))
+            for at in range(place.offset, place.offset + place.size, _STEP)
+        )
+        if self.table.compression_scheme == PLAIN:
+            yield from packed
+            return
+        found = 0
+        for piece in _unpacked(packed, self.name):
+            found += len(piece)
+            if found > entry.original_size:
+                break
+            yield piece
+        if found != entry.original_size:
+            raise WheelError(
+                f"a code object of {self.name} unpacks to {'more' if found > entry.original_size else found}"
+                f" bytes, and its table says {entry.original_size}"
+            )
+
+    def read(self, entry: Entry) -> bytes:
+        """The bytes of a code object; see `pieces`."""
+        return b"".join(self.pieces(entry))
+
+    def check(self) -> None:
+        """Read all that the table does not vouch for: each code object, and what lies between them.
+
+        Raises:
+            WheelError: one cannot be unpacked, belongs to no entry, or there is anything but zeros between.
+        """
+        by_ordinal = {entry.ordinal: entry for entry in self.entries.values()}
+        if len(by_ordinal) < len(self.places):
+            raise WheelError(
+                f"{self.name} has {len(self.places)} code objects, and entries for {len(by_ordinal)}"
+            )
+        for entry in by_ordinal.values():
+            for _ in self.pieces(entry):
+                pass
+        if self.table.compression_scheme == ZSTD:
+            return  # its frames are one blob without gaps
+        at = HEADER.size
+        for place in sorted(self.places, key=lambda place: place.offset):
+            for start in range(at, place.offset, _STEP):
+                if self.view.read(start, min(_STEP, place.offset - start)).strip(b"\0"):
+                    raise WheelError(f"{self.name} has bytes at {start} that belong to no code object")
+            at = max(at, place.offset + place.size)
+
+
+def _read_table(view: View, name: str) -> tuple[Table, int]:
+    """The table, and where it begins."""
+    head = view.read(0, min(HEADER.size, view.size))
+    if len(head) < HEADER.size or not head.startswith(MAGIC):
+        raise WheelError(f"{name} is not a kpack archive")
+    _, version, table_at = HEADER.unpack(head)
+    if version != VERSION:
+        raise WheelError(f"{name} is a kpack archive of the unknown version {version}")
+    size = view.size - table_at
+    if not HEADER.size <= table_at < view.size or size > _LARGEST_TABLE:
+        raise WheelError(f"{name} is cut off, or its table begins at byte {table_at} of {view.size}")
+    try:
+        table = datafile.convert(msgpack.loads(view.read(table_at, size)), Table)
+    except (WheelError, msgspec.ValidationError) as error:
+        raise WheelError(f"the table of {name} is malformed: {error}") from error
+    if table.format_version not in _VERSIONS:
+        raise WheelError(f"the table of {name} is of the unknown version {table.format_version!r:.40}")
+    return table, table_at
+
+
+def _blobs(table: Table, table_at: int, name: str) -> tuple[Blob, ...]:
+    """Where the code objects of the scheme `none` are, by their ordinals."""
+    if table.blobs is msgspec.UNSET:
+        raise WheelError(f"the table of {name} lacks its blobs")
+    end = HEADER.size
+    for blob in sorted(table.blobs, key=lambda blob: (blob.offset, blob.size)):
+        if blob.size < 0 or blob.offset < end or blob.offset + blob.size > table_at:
+            raise WheelError(f"the blob at byte {blob.offset} of {name} overlaps another, or leads out of it")
+        end = blob.offset + blob.size
+    return table.blobs
+
+
+def _frames(view: View, table: Table, table_at: int, name: str) -> Iterator[Blob]:
+    """Where the frames of the scheme `zstd-per-kernel` are, by their ordinals."""
+    if table.zstd_offset is msgspec.UNSET or table.zstd_size is msgspec.UNSET:
+        raise WheelError(f"the table of {name} does not say where its frames are")
+    at, end = table.zstd_offset, table.zstd_offset + table.zstd_size
+    if not HEADER.size <= at <= end - WORD.size or end > table_at:
+        raise WheelError(f"the frames of {name} lead out of it")
+    (count,) = WORD.unpack(view.read(at, WORD.size))
+    at += WORD.size
+    if count * WORD.size > end - at:
+        raise WheelError(f"{name} cannot have {count} frames")
+    for _ in range(count):
+        size = WORD.unpack(view.read(at, WORD.size))[0] if at + WORD.size <= end else 0
+        at += WORD.size
+        if at + size > end:
+            raise WheelError(f"a frame of {name} leads out of it")
+        yield Blob(offset=at, size=size)
+        at += size
+    if at != end:
+        raise WheelError(f"{name} has {end - at} bytes behind its last frame")
+
+
+def _check_targets(table: Table, name: str) -> None:
+    for arch in table.gfx_arches:
+        try:
+            exact = str(parse_target_id(arch)) == arch
+        except UsageError:
+            exact = False
+        if not exact:
+            raise WheelError(f"{name} names the target {arch!r:.40}, which is none")
+    known = set(table.gfx_arches)
+    if len(known) < len(table.gfx_arches):
+        raise WheelError(f"{name} names a target twice")
+    for key, row in table.toc.items():
+        kernel, _, number = key.rpartition("#")
+        if not kernel or not _ORDINAL.fullmatch(number):
+            raise WheelError(f"the table of {name} has the key {key!r:.80}")
+        strange = next((arch for arch in row if arch not in known), None)
+        if strange is not None:
+            raise WheelError(f"{name} has code for {strange!r:.40}, which is not among its targets")
+
+
+def _check_entry(table: Table, places: tuple[Blob, ...], entry: Entry) -> None:
+    """An entry leads to a code object of its size."""
+    if entry.type != CODE:
+        raise WheelError(f"of the unknown kind {entry.type!r:.40}")
+    if not 0 <= entry.ordinal < len(places):
+        raise WheelError(f"number {entry.ordinal} of {len(places)}")
+    size = places[entry.ordinal].size
+    plain = table.compression_scheme == PLAIN
+    least, most = (size, size) if plain else (0, max(_RATIO_CHECK_MIN_SIZE, _RATIO * size))
+    if not least <= entry.original_size <= most:
+        raise WheelError(f"of {size} bytes that would be {entry.original_size}")
+
+
+def _unpacked(packed: Iterator[bytes], name: str) -> Iterator[bytes]:
+    """The content of one frame of zstd that all the bytes belong to.
+
+    Few bytes go in at a time, since each block of a few bytes can stand for 128 KiB.
+    """
+    unpacker = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW).decompressobj()
+    try:
+        for piece in packed:
+            for at in range(0, len(piece), _SMALL_STEP):
+                if unpacker.eof:
+                    raise WheelError(f"a frame of {name} ends before its bytes do")
+                yield unpacker.decompress(piece[at : at + _SMALL_STEP])
+    except (zstandard.ZstdError, MemoryError) as error:
+        raise WheelError(f"a code object of {name} cannot be unpacked: {error}") from error
+    if not unpacker.eof or unpacker.unused_data:
+        raise WheelError(f"a frame of {name} does not end with its bytes")
