@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import IO, Protocol
 
 from cairn.errors import WheelError
 from cairn.formats.errors import InconsistentArchiveError
@@ -42,6 +43,22 @@ class BytesView:
         """See `View.read`."""
         check_range(offset, size, self.size)
         return self._data[offset : offset + size]
+
+
+class FileView:
+    """A view of a file on disk of which nothing stays in memory, where a mapping keeps what was read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.size = file.seek(0, os.SEEK_END)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """See `View.read`."""
+        check_range(offset, size, self.size)
+        self._file.seek(offset)
+        data = self._file.read(size)
+        check_range(offset, size, offset + len(data))  # of a file that someone has cut meanwhile
+        return data
 
 
 class MemberView:

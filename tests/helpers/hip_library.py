@@ -1,0 +1,133 @@
+"""Libraries with device code and the wrappers that lead to it, put together byte by byte."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Literal
+
+WRAPPER = struct.Struct("<IIQQ")
+MAGIC = 0x48495046
+RELATIVE = 8
+
+
+def in_row(bundles: Sequence[bytes], alignment: int = 4096) -> tuple[bytes, list[int]]:
+    """Bundles as a linker lays them, and where each begins."""
+    data, places = b"", []
+    for bundle in bundles:
+        data += bytes(-len(data) % alignment)
+        places.append(len(data))
+        data += bundle
+    return data, places
+
+
+def make_hip_library(
+    bundles: Sequence[bytes],
+    leads: Sequence[int] | None = None,
+    *,
+    relocations: Literal["rela", "rel", "relr", "none"] = "rela",
+    page: int = 4096,
+    behind: bytes = b"read only data behind the code",
+    trailing: bytes = b"",
+    wrappers: bytes | None = None,
+    more_relocations: Sequence[tuple[int, int, int]] = (),
+    machine: int = 62,
+    kind: int = 3,
+    interpreter: bool = False,
+    bss: int = 100,
+) -> bytes:
+    """A shared library with one segment that is read and one that is written.
+
+    Args:
+        bundles: the content of `.hip_fatbin`, a page apart.
+        leads: which bundle each wrapper leads to; by default each has one.
+        relocations: what fills in the pointers of the wrappers; `none` leaves them as they are in the file.
+        page: p_align of the segments.
+        behind: what stands in the segment of the code, after it.
+        trailing: what stands after everything that belongs to the library.
+        wrappers: another content for their section.
+        more_relocations: offset from the first wrapper, type and addend of further ones, of Elf64_Rela.
+        machine: e_machine.
+        kind: e_type.
+        interpreter: whether it has PT_INTERP, as programs do.
+        bss: bytes that the second segment has in memory alone.
+    """
+    code, places = in_row(bundles)
+    count = 4 + interpreter
+    tables_at = 64 + 56 * count
+    code_at = -(-(tables_at + 24 * (len(bundles) * 3 + len(more_relocations) + 9)) // page) * page
+    first_size = code_at + len(code) + len(behind)
+    second_at = first_size + -first_size % 16
+    # A page further in memory, as linkers leave it: the two share a page of the file.
+    wrappers_at = second_at + page
+    pointers = [code_at + places[n] for n in (range(len(bundles)) if leads is None else leads)]
+    in_place = 0 if relocations == "rela" else 1  # GNU ld and lld differ; the loader does not care
+    made = b"".join(WRAPPER.pack(MAGIC, 1, pointer * in_place, 0) for pointer in pointers)
+    made = made if wrappers is None else wrappers
+    slots = [wrappers_at + 24 * number + 8 for number in range(len(pointers))]
+    tables, entries = _tables(slots, pointers, relocations, tables_at)
+    if more_relocations:
+        at = tables_at + len(tables)
+        rows = [struct.pack("<QQq", wrappers_at + offset, *rest) for offset, *rest in more_relocations]
+        old = tables if relocations == "rela" else b""
+        tables += old + b"".join(rows)
+        entries = [e for e in entries if e[0] not in (7, 8, 9)]
+        entries += [(7, at), (8, len(old) + 24 * len(rows)), (9, 24)]
+    dynamic = b"".join(struct.pack("<QQ", *entry) for entry in [*entries, (0, 0)])
+    second = made + dynamic
+    segments = [
+        (1, 4, 0, 0, first_size, first_size, page),
+        (1, 6, second_at, wrappers_at, len(second), len(second) + bss, page),
+        (2, 6, second_at + len(made), wrappers_at + len(made), len(dynamic), len(dynamic), 8),
+        (6, 4, 64, 64, 56 * count, 56 * count, 8),
+    ]
+    segments += [(3, 4, 0, 0, 1, 1, 1)] if interpreter else []
+    names = b"\0.hip_fatbin\0.hipFatBinSegment\0.bss\0.shstrtab\0"
+    names_at = second_at + len(second)
+    sections_at = names_at + len(names) + -(names_at + len(names)) % 8
+    sections = [
+        (0, 0, 0, 0, 0, 0, 0),
+        (names.index(b".hip_fatbin"), 1, 2, code_at, code_at, len(code), 4096),
+        (names.index(b".hipFatBinSegment"), 1, 3, wrappers_at, second_at, len(made), 8),
+        (names.index(b".bss"), 8, 3, wrappers_at + len(second), names_at, bss, 1),
+        (names.index(b".shstrtab"), 3, 0, 0, names_at, len(names), 1),
+    ]
+    header = b"\x7fELF\x02\x01\x01" + bytes(9)
+    header += struct.pack(
+        "<HHIQQQIHHHHHH", kind, machine, 1, 0, 64, sections_at, 0, 64, 56, count, 64, len(sections), 4
+    )
+    header += b"".join(struct.pack("<IIQQQQQQ", k, f, o, a, a, s, m, p) for k, f, o, a, s, m, p in segments)
+    data = (header + tables).ljust(code_at, b"\0") + code + behind
+    data = (data.ljust(second_at, b"\0") + second + names).ljust(sections_at, b"\0")
+    data += b"".join(
+        struct.pack("<IIQQQQIIQQ", n, k, f, a, o, s, 0, 0, p, 0) for n, k, f, a, o, s, p in sections
+    )
+    return data + trailing
+
+
+def _tables(
+    slots: Sequence[int], pointers: Sequence[int], kind: str, at: int
+) -> tuple[bytes, list[tuple[int, int]]]:
+    """The relocations of the pointers, and the dynamic entries that lead to them."""
+    if kind == "rela":
+        rows = [
+            struct.pack("<QQq", slot, RELATIVE, value) for slot, value in zip(slots, pointers, strict=True)
+        ]
+        return b"".join(rows), [(7, at), (8, 24 * len(rows)), (9, 24)]
+    if kind == "rel":
+        return b"".join(struct.pack("<QQ", slot, RELATIVE) for slot in slots), [
+            (17, at),
+            (18, 16 * len(slots)),
+            (19, 16),
+        ]
+    if kind == "relr":
+        # An address, then bit maps of the 63 words behind each: a pointer is every third word.
+        words, rest = [slots[0]], list(slots[1:])
+        begin = slots[0] + 8
+        while rest:
+            bits = sum(1 << (slot - begin) // 8 for slot in rest if slot < begin + 63 * 8)
+            rest = [slot for slot in rest if slot >= begin + 63 * 8]
+            words.append(bits << 1 | 1)
+            begin += 63 * 8
+        return struct.pack(f"<{len(words)}Q", *words), [(36, at), (35, 8 * len(words)), (37, 8)]
+    return b"", []

@@ -1,0 +1,189 @@
+"""A stand-in for HIP's runtime, as far as it is concerned with finding device code.
+
+A library in C takes the place of `libamdhip64`. It is handed the wrappers by the constructors of whatever is
+loaded, as the real one is, and writes down at the end what is in memory there. `code_for` then goes the way
+from a wrapper to the code for one GPU, by our own reader of archives; everything before that is independent
+of what it judges.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn.formats.kpack.archive import Archive
+from cairn.formats.view import FileView
+
+STAND_IN = r"""
+#include <stdio.h>
+static unsigned char *seen[9999];
+static int count;
+void **__hipRegisterFatBinary(void *wrapper) {
+  seen[count++] = wrapper;
+  return (void **)seen;
+}
+static void hex(unsigned char *at, long size) {
+  for (; size > 0; size--) printf("%02x", *at++);
+}
+__attribute__((destructor)) static void show(void) {
+  for (int i = 0; i < count; i++) {
+    unsigned char *to = *(unsigned char **)(seen[i] + 8);
+    hex(seen[i], 24);
+    printf(" ");
+    hex(to, 4096 - (long)to % 4096);
+    printf("\n");
+  }
+}
+#define NOTHING(name) long name() { return 0; }
+NOTHING(__hipUnregisterFatBinary) NOTHING(__hipRegisterFunction) NOTHING(__hipRegisterVar)
+NOTHING(__hipPushCallConfiguration) NOTHING(__hipPopCallConfiguration) NOTHING(hipLaunchKernel)
+NOTHING(hipMalloc) NOTHING(hipGetLastError) NOTHING(hipGetDeviceCount)
+"""
+LIBRARY = r"""
+struct wrapper { unsigned magic, version; const void *code; void *unused; };
+extern void **__hipRegisterFatBinary(void *);
+__asm__(".section .hip_fatbin,\"a\",@progbits\n.p2align 12\n");
+%s
+__asm__(".text");
+static const char *told = "the text of this library";
+static int zeros[5000];
+const char *tell(int number) { return zeros[number]++ ? 0 : told; }
+__attribute__((constructor)) static void load(void) { %s }
+int main(void) { return tell(1) != told; }
+"""
+ONE_BUNDLE = r"""
+__asm__(".p2align 12\n.hidden bundle_{0}\n.globl bundle_{0}\nbundle_{0}:\n.incbin \"{1}\"\n");
+extern const char bundle_{0}[];
+"""
+ONE_WRAPPER = r"""
+static struct wrapper wrapper_{0} __attribute__((section(".hipFatBinSegment"), aligned(8), used)) = {{
+  0x48495046, 1, bundle_{1}, 0 }};
+"""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """What stood in memory where a constructor said that a wrapper is."""
+
+    magic: int
+    version: int
+    ordinal: int
+    target: bytes
+
+
+def compiler() -> str:
+    """A C compiler, or the test is skipped."""
+    found = shutil.which("gcc") or shutil.which("cc")
+    if found is None or not sys.platform.startswith("linux") or os.uname().machine != "x86_64":
+        pytest.skip("not here: a C compiler for x86-64 Linux")
+    return found
+
+
+def build_stand_in(folder: Path, name: str = "libamdhip64.so.5") -> Path:
+    """The stand-in, under the name that libraries ask for."""
+    (folder / "stand_in.c").write_text(STAND_IN)
+    path = folder / name
+    flags = ["-shared", "-fPIC", "-w", f"-Wl,-soname,{name}"]
+    subprocess.run([compiler(), *flags, "-o", path, folder / "stand_in.c"], check=True)
+    return path
+
+
+def build_library(
+    path: Path, bundles: list[bytes], leads: list[int], stand_in: Path, *options: str, program: bool = False
+) -> Path:
+    """A library or a program with these bundles and a wrapper for each of `leads`, linked as options say."""
+    folder = path.parent / f"{path.name}.parts"
+    folder.mkdir(parents=True)
+    text = ""
+    for number, bundle in enumerate(bundles):
+        (folder / f"{number}.bin").write_bytes(bundle)
+        text += ONE_BUNDLE.format(number, folder / f"{number}.bin")
+    # What the text has before is in the section of the code; wrappers are of data.
+    wrappers = "".join(ONE_WRAPPER.format(number, lead) for number, lead in enumerate(leads))
+    calls = "".join(f"__hipRegisterFatBinary(&wrapper_{number});" for number in range(len(leads)))
+    (folder / "x.c").write_text(LIBRARY % (text + wrappers, calls))
+    kind = ["-pie", "-fPIE"] if program else ["-shared", "-fPIC"]
+    # Where -fuse-ld=lld looks first: that of zig, which is here wherever the tests are.
+    lld = folder / "ld.lld"
+    lld.write_text(f'#!/bin/sh\nexec {sys.executable} -m ziglang ld.lld "$@"\n')
+    lld.chmod(0o755)
+    # Wrappers in the order of the text, as the compiler of HIP leaves them.
+    command = [compiler(), "-O1", f"-B{folder}", "-fno-toplevel-reorder", *kind, *options]
+    subprocess.run([*command, "-o", path, folder / "x.c", stand_in], check=True)
+    shutil.rmtree(folder)
+    return path
+
+
+def load(path: Path, stand_in: Path) -> list[Registered]:
+    """Load a library, or start a program, in a process of its own; what it has registered."""
+    env = {**os.environ, "LD_LIBRARY_PATH": str(stand_in.parent)}
+    loads = f"import ctypes; ctypes.CDLL({str(path)!r})"
+    command = (
+        [str(path)] if os.access(path, os.X_OK) and "lib" not in path.name else [sys.executable, "-c", loads]
+    )
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=env)
+    rows = [[bytes.fromhex(part) for part in line.split()] for line in done.stdout.splitlines()]
+    found = []
+    for wrapper, target in rows:
+        magic, version, _, ordinal = struct.unpack("<IIQQ", wrapper)
+        found.append(Registered(magic, version, ordinal, target))
+    return found
+
+
+def reference_in(data: bytes) -> dict[str, Any]:
+    """The map at the beginning of some bytes, whatever follows: of the MessagePack that it takes."""
+
+    def value(at: int) -> tuple[Any, int]:
+        first = data[at]
+        if first & 0xE0 == 0xA0 or first in (0xD9, 0xDA):
+            wide = {0xD9: 1, 0xDA: 2}.get(first, 0)
+            size = int.from_bytes(data[at + 1 : at + 1 + wide], "big") if wide else first & 0x1F
+            at += 1 + wide
+            return data[at : at + size].decode(), at + size
+        count, items = (first & 0xF) * (2 if first & 0xF0 == 0x80 else 1), []
+        assert first & 0xF0 in (0x80, 0x90)
+        at += 1
+        for _ in range(count):
+            item, at = value(at)
+            items.append(item)
+        return (dict(zip(items[::2], items[1::2], strict=True)) if first < 0x90 else items), at
+
+    found = value(0)[0]
+    assert isinstance(found, dict)
+    return found
+
+
+def expansions(target: str) -> Iterator[str]:
+    """What `@GFXARCH@` stands for on a GPU, in the order in which it is tried."""
+    processor, *features = target.split(":")
+    for size in range(len(features), -1, -1):
+        for some in itertools.combinations(features, size):
+            yield ":".join((processor, *some))
+
+
+def code_for(library: Path, wrapper: Registered, gpu: str) -> bytes | None:
+    """The code that a GPU gets through one wrapper, as the runtime looks for it.
+
+    The first archive that exists counts, also where it lacks what is wanted.
+    """
+    assert (wrapper.magic, wrapper.version) == (0x4B504948, 1)
+    reference = reference_in(wrapper.target)
+    for target in expansions(gpu):
+        for search_path in reference["kpack_search_paths"]:
+            path = library.parent / search_path.replace("@GFXARCH@", target)
+            if path.exists():
+                with path.open("rb") as file:
+                    archive = Archive.open(FileView(file), path.name)
+                    row = archive.table.toc.get(f"{reference['kernel_name']}#{wrapper.ordinal}", {})
+                    return archive.read(row[target]) if target in row else None
+    return None
