@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 WRAPPER = struct.Struct("<IIQQ")
@@ -35,6 +35,10 @@ def make_hip_library(
     kind: int = 3,
     interpreter: bool = False,
     bss: int = 100,
+    soname: str = "",
+    needed: Sequence[str] = (),
+    runpath: str = "",
+    versions: Mapping[str, Sequence[str]] | None = None,
 ) -> bytes:
     """A shared library with one segment that is read and one that is written.
 
@@ -51,11 +55,17 @@ def make_hip_library(
         kind: e_type.
         interpreter: whether it has PT_INTERP, as programs do.
         bss: bytes that the second segment has in memory alone.
+        soname: DT_SONAME.
+        needed: DT_NEEDED.
+        runpath: DT_RUNPATH.
+        versions: the symbol versions needed of each library.
     """
     code, places = in_row(bundles)
     count = 4 + interpreter
     tables_at = 64 + 56 * count
-    code_at = -(-(tables_at + 24 * (len(bundles) * 3 + len(more_relocations) + 9)) // page) * page
+    linked_at = tables_at + 24 * (max(len(bundles), len(leads or ())) * 2 + len(more_relocations) + 1)
+    linked, linked_entries = _linked(linked_at, soname, needed, runpath, versions or {})
+    code_at = -(-(linked_at + len(linked)) // page) * page
     first_size = code_at + len(code) + len(behind)
     second_at = first_size + -first_size % 16
     # A page further in memory, as linkers leave it: the two share a page of the file.
@@ -73,7 +83,7 @@ def make_hip_library(
         tables += old + b"".join(rows)
         entries = [e for e in entries if e[0] not in (7, 8, 9)]
         entries += [(7, at), (8, len(old) + 24 * len(rows)), (9, 24)]
-    dynamic = b"".join(struct.pack("<QQ", *entry) for entry in [*entries, (0, 0)])
+    dynamic = b"".join(struct.pack("<QQ", *entry) for entry in [*linked_entries, *entries, (0, 0)])
     second = made + dynamic
     segments = [
         (1, 4, 0, 0, first_size, first_size, page),
@@ -97,12 +107,37 @@ def make_hip_library(
         "<HHIQQQIHHHHHH", kind, machine, 1, 0, 64, sections_at, 0, 64, 56, count, 64, len(sections), 4
     )
     header += b"".join(struct.pack("<IIQQQQQQ", k, f, o, a, a, s, m, p) for k, f, o, a, s, m, p in segments)
-    data = (header + tables).ljust(code_at, b"\0") + code + behind
+    data = ((header + tables).ljust(linked_at, b"\0") + linked).ljust(code_at, b"\0") + code + behind
     data = (data.ljust(second_at, b"\0") + second + names).ljust(sections_at, b"\0")
     data += b"".join(
         struct.pack("<IIQQQQIIQQ", n, k, f, a, o, s, 0, 0, p, 0) for n, k, f, a, o, s, p in sections
     )
     return data + trailing
+
+
+def _linked(
+    at: int, soname: str, needed: Sequence[str], runpath: str, versions: Mapping[str, Sequence[str]]
+) -> tuple[bytes, list[tuple[int, int]]]:
+    """Strings and versions, and the dynamic entries that lead to them."""
+    strings = bytearray(b"\0")
+
+    def text(value: str) -> int:
+        strings.extend(value.encode() + b"\0")
+        return len(strings) - len(value.encode()) - 1
+
+    entries = [(1, text(name)) for name in needed]
+    entries += [(14, text(soname))] if soname else []
+    entries += [(29, text(runpath))] if runpath else []
+    needs = b""
+    for number, (library, wanted) in enumerate(versions.items()):
+        rows = [(0, 0, 2, text(name), 16 * (index + 1 < len(wanted))) for index, name in enumerate(wanted)]
+        aux = b"".join(struct.pack("<IHHII", *row) for row in rows)
+        following = 16 + len(aux) if number + 1 < len(versions) else 0
+        needs += struct.pack("<HHIII", 1, len(wanted), text(library), 16, following) + aux
+    if not entries and not needs:
+        return b"", []
+    entries += [(0x6FFFFFFE, at), (0x6FFFFFFF, len(versions))] if needs else []
+    return needs + strings, [*entries, (5, at + len(needs)), (10, len(strings))]
 
 
 def _tables(

@@ -73,7 +73,9 @@ def device_library(tmp_path: Path, compile_library: CompileLibrary) -> DeviceLib
     def build(targets: Sequence[str]) -> bytes:
         (tmp_path / "native").mkdir(exist_ok=True)
         (tmp_path / "native" / "bundle.bin").write_bytes(bundle(targets))
-        code = '.section .hip_fatbin,\\"a\\",@progbits\\n.incbin \\"bundle.bin\\"\\n.text\\n'
+        code = '.section .hip_fatbin,\\"a\\",@progbits\\nbundle: .incbin \\"bundle.bin\\"\\n'
+        code += '.section .hipFatBinSegment,\\"aw\\",@progbits\\n.p2align 3\\n'
+        code += ".long 0x48495046, 1\\n.quad bundle, 0\\n.text\\n"
         return compile_library(f'__asm__("{code}");\nint answer(void) {{ return 42; }}\n', soname="libk.so")
 
     return build

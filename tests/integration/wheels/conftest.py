@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import shutil
@@ -44,10 +45,16 @@ def compile_library(tmp_path_factory: pytest.TempPathFactory, zig_environment: d
     return compile_
 
 
-@pytest.fixture
-def pack(tmp_path: Path) -> Callable[..., Path]:
+@pytest.fixture(scope="session")
+def pack_into() -> Callable[..., Path]:
+    """Packs a wheel of some members, into a folder."""
+
     def pack_(
-        members: Mapping[str, bytes], *, tag: str = "py3-none-linux_x86_64", requires: Sequence[str] = ()
+        folder: Path,
+        members: Mapping[str, bytes],
+        *,
+        tag: str = "py3-none-linux_x86_64",
+        requires: Sequence[str] = (),
     ) -> Path:
         info = "demo-1.0.dist-info"
         lines = "".join(f"Requires-Dist: {text}\n" for text in requires)
@@ -58,13 +65,18 @@ def pack(tmp_path: Path) -> Callable[..., Path]:
         }
         rows = [row_of(path, hashlib.sha256(data).digest(), len(data)) for path, data in content.items()]
         content[f"{info}/RECORD"] = format_record([*rows, RecordRow(f"{info}/RECORD")]).encode()
-        path = tmp_path / "built" / f"demo-1.0-{tag}.whl"
+        path = folder / f"demo-1.0-{tag}.whl"
         writer.write(
             path, [writer.New(name=n, content=d, executable="bin/" in n) for n, d in content.items()]
         )
         return path
 
     return pack_
+
+
+@pytest.fixture
+def pack(pack_into: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+    return functools.partial(pack_into, tmp_path / "built")
 
 
 @pytest.fixture

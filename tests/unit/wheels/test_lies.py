@@ -31,6 +31,7 @@ from cairn.wheels.split.join import join
 from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
+from helpers.hip_library import make_hip_library
 from helpers.wheels import MakeWheel, add_member, record_hash, with_empty_blocks
 
 Dice = random.Random
@@ -48,29 +49,31 @@ NUMBERS = (0, 1, 2, 7, 0x7F, 0x80, 0xFFF, 1 << 31, 1 << 32, 1 << 40, 1 << 63, (1
 
 
 @pytest.fixture
-def codes() -> bytes:
+def codes() -> list[bytes]:
     code = {
         "gfx942": make_code_object("gfx942", b"abc" * 50),
         "gfx1100": make_code_object("gfx1100", b"d" * 30),
     }
-    return b"".join(make_bundle(code, *kind) + bytes(9) for kind in ((0, 0), (1, 0), (2, 1), (3, 0)))
+    return [make_bundle(code, *kind) for kind in ((0, 0), (1, 0), (2, 1), (3, 0))]
 
 
 @pytest.fixture
-def library(codes: bytes) -> bytes:
-    return make_elf(
+def library(codes: list[bytes]) -> bytes:
+    return make_hip_library(
+        codes,
         soname="libx.so",
         needed=("libc.so.6", "libamdhip64.so.7"),
         runpath="$ORIGIN:$ORIGIN/../_rocm_sdk_core/lib",
         versions={"libc.so.6": ("GLIBC_2.28",), "libamdhip64.so.7": ("hip_4.2",)},
-        sections={".hip_fatbin": codes},
     )
 
 
 @pytest.fixture
-def make(make_wheel: MakeWheel, library: bytes, codes: bytes) -> MakeWheel:
+def make(make_wheel: MakeWheel, library: bytes, codes: list[bytes]) -> MakeWheel:
     def make_(system: str) -> Path:
-        dll = make_dll(("KERNEL32.dll", "amdhip64_7.dll"), name="_C.pyd", sections={".hip_fat": codes})
+        dll = make_dll(
+            ("KERNEL32.dll", "amdhip64_7.dll"), name="_C.pyd", sections={".hip_fat": (bytes(9)).join(codes)}
+        )
         own = {"windows": {"demo/_C.pyd": dll}, "linux": {"demo/lib/libx.so": library}}[system]
         platform = {"windows": "win_amd64", "linux": "manylinux_2_28_x86_64"}[system]
         return make_wheel(
@@ -281,8 +284,11 @@ def test_a_library_with_numbers_of_an_attacker_is_refused_or_changed_as_asked(
 @pytest.mark.parametrize("reader", [summarise, binaries.read_wheel, binaries.targets_of])
 @pytest.mark.parametrize("more", [-100, -1, 1, 1 << 20])
 def test_a_member_that_unpacks_to_less_or_more_than_both_its_headers_say(
-    make_wheel: MakeWheel, library: bytes, reader: Callable[[Path], object], more: int
+    make_wheel: MakeWheel, codes: list[bytes], reader: Callable[[Path], object], more: int
 ) -> None:
+    library = make_elf(
+        soname="libx.so", needed=("libc.so.6",), sections={".hip_fatbin": bytes(9).join(codes)}
+    )
     wheel = make_wheel(files={"demo/x.so": library})
     data = bytearray(wheel.read_bytes())
     with zipfile.ZipFile(wheel) as archive:
@@ -299,9 +305,9 @@ def test_a_member_that_unpacks_to_less_or_more_than_both_its_headers_say(
 
 
 def test_a_binary_is_seen_by_all_however_late_its_first_byte_comes(
-    make_wheel: MakeWheel, codes: bytes, tmp_path: Path
+    make_wheel: MakeWheel, codes: list[bytes], tmp_path: Path
 ) -> None:
-    extension = make_elf(needed=("libfar.so",), sections={".hip_fatbin": codes})
+    extension = make_hip_library(codes, needed=("libfar.so",))
     files = {"demo/x.so": extension, "demo/bin/run": b"#!/bin/sh\n", **PYTHON}
     wheel = make_wheel(tags=("cp311-cp311-linux_x86_64",), pure=False, files=files)
     for name in ("demo/x.so", "demo/bin/run"):

@@ -20,7 +20,8 @@ from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.split.join import join
 from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
-from helpers.formats import make_bundle, make_elf
+from helpers.formats import make_bundle
+from helpers.hip_library import make_hip_library
 from helpers.wheels import MakeWheel
 
 SEEDS = range(40)
@@ -32,11 +33,11 @@ END = b"PK\x05\x06"
 
 @pytest.fixture
 def wheel(make_wheel: MakeWheel) -> Path:
-    elf = make_elf(
+    elf = make_hip_library(
+        [make_bundle({"gfx942": b"abc"}), make_bundle({"gfx1100": b"d"}, 2, 1)],
         soname="libx.so",
         needed=("libc.so.6",),
         versions={"libc.so.6": ("GLIBC_2.28",)},
-        sections={".hip_fatbin": make_bundle({"gfx942": b"abc"}) + make_bundle({"gfx1100": b"d"}, 2, 1)},
     )
     return make_wheel(
         tags=("cp311-cp311-manylinux_2_28_x86_64",),

@@ -16,7 +16,7 @@ def add_to(commands: Subparsers) -> None:
         "split",
         run,
         about="write a host wheel without device code, and one device wheel for each target",
-        more="The host wheel needs `cairn wheel join` before its kernels run.",
+        more="ROCm 7.14 finds the code of an installed device wheel; older ones need `cairn wheel join`.",
         example="cairn wheel split --output-dir split dist/torch-….whl",
     )
     parser.add_argument("wheel", type=arguments.file, metavar="WHEEL", help="a linked wheel")

@@ -2,4 +2,5 @@
 
 `archive.Archive.open` reads one, `writer.Writer` writes one, `reference` is what stands in the library and
 leads there, `msgpack` the strict reader under both.
+docs/reference/device-wheels.md describes the files.
 """

@@ -23,8 +23,9 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import msgspec
 import zstandard
@@ -50,6 +51,9 @@ _RATIO = 250  # far more than code is ever compressed by
 _RATIO_CHECK_MIN_SIZE = 16 << 20
 _STEP = 1 << 20
 _SMALL_STEP = 1024  # of what is compressed
+
+
+Look: TypeAlias = Callable[[str, int, Iterator[bytes]], None]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,22 +177,30 @@ class Archive:
         """The bytes of a code object; see `pieces`."""
         return b"".join(self.pieces(entry))
 
-    def check(self) -> None:
+    def check(self, look: Look | None = None) -> None:
         """Read all that the table does not vouch for: each code object, and what lies between them.
+
+        Args:
+            look: called with target, size and content of each code object, in the order in which they lie
+                there. It need not read to the end.
 
         Raises:
             WheelError: one cannot be unpacked, belongs to no entry, or there is anything but zeros between.
         """
-        by_ordinal = {entry.ordinal: entry for entry in self.entries.values()}
-        if len(by_ordinal) < len(self.places):
-            raise WheelError(
-                f"{self.name} has {len(self.places)} code objects, and entries for {len(by_ordinal)}"
-            )
-        for entry in by_ordinal.values():
-            for _ in self.pieces(entry):
+        found = {entry.ordinal: (arch, entry) for (_, arch), entry in self.entries.items()}
+        if len(found) < len(self.places):
+            raise WheelError(f"{self.name} has {len(self.places)} code objects, and entries for {len(found)}")
+        for ordinal in sorted(found, key=lambda number: self.places[number].offset):
+            arch, entry = found[ordinal]
+            pieces = self.pieces(entry)
+            if look is not None:
+                look(arch, entry.original_size, pieces)
+            for _ in pieces:
                 pass
-        if self.table.compression_scheme == ZSTD:
-            return  # its frames are one blob without gaps
+        if self.table.compression_scheme == PLAIN:  # frames have no gaps
+            self._check_gaps()
+
+    def _check_gaps(self) -> None:
         at = HEADER.size
         for place in sorted(self.places, key=lambda place: place.offset):
             for start in range(at, place.offset, _STEP):

@@ -2,6 +2,7 @@
 
 `bundle` reads the headers of plain (`__CLANG_OFFLOAD_BUNDLE__`) and compressed (`CCOB`) bundles,
 `compression` the zlib and zstd streams in the latter. `code_object.read` lists what a library has for which
-target; `strip.cut` takes code out and `restore.join` puts it back byte for byte, through the file that
-`container` describes.
+target. `wrappers` are what a runtime finds them by. `detach` takes the code out of a library, for kpack
+archives to hold (`unpacked` gives it, and says what else a bundle had); `restore.join` puts it back by the
+`record`.
 """

@@ -23,7 +23,7 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import zstandard
 
@@ -37,7 +37,6 @@ from cairn.formats.offload.compression import (
     Unpacker,
     ViewReader,
     exactly,
-    unpacker,
 )
 from cairn.formats.view import View
 
@@ -45,6 +44,9 @@ PLAIN_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 PACKED_MAGIC = b"CCOB"
 # What the id of an entry begins with that is not for a device: clang writes an empty one for the host first.
 HOST = "host-"
+# Written over the beginning of the id of an entry whose code is gone. HIP's runtime skips the entries of the
+# host, so it never takes zeros for code. Of the id only these five bytes change: the rest stays readable.
+INERT_PREFIX = HOST.encode()
 _MOST_PLAIN = (1 << 32) - (16 << 20)  # just under what the 32-bit fields of version 2 can say
 _RATIO_CHECK_MIN_SIZE = 16 << 20  # a bundle of less does no harm however well it is compressed
 _RATIO = 250  # far more than code for many targets is ever compressed by
@@ -85,14 +87,17 @@ class Packing:
     Attributes:
         version: of the header, 1 to 3.
         method: ZLIB or ZSTD.
-        header_size: bytes before the compressed data.
         plain_size: bytes of the bundle when unpacked, as the header says.
     """
 
     version: int
     method: int
-    header_size: int
     plain_size: int
+
+    @property
+    def header_size(self) -> int:
+        """Bytes before the compressed data."""
+        return _HEAD.size + _SIZES[self.version].size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,25 +153,6 @@ def read_range(view: View, start: int, end: int, checker: Checker | None = None)
         at = _next(view, at + bundle.size, end)
 
 
-def unpack(view: View, bundle: Bundle) -> bytes:
-    """The whole plain bundle inside a compressed one.
-
-    Raises:
-        WheelError: it is not what its header says.
-    """
-    packing = bundle.packing
-    if packing is None:
-        return view.read(bundle.at, bundle.size)
-    if packing.plain_size > most_plain(bundle.size):
-        raise WheelError(f"a compressed offload bundle that would unpack to {packing.plain_size} bytes")
-    packed = ViewReader(view, bundle.at + packing.header_size, bundle.at + bundle.size)
-    try:
-        plain = exactly(unpacker(packed, zlib_stream=packing.method == ZLIB), packing.plain_size)
-    except (zlib.error, zstandard.ZstdError, MemoryError) as error:
-        raise WheelError(f"a compressed offload bundle cannot be unpacked: {error}") from error
-    return plain
-
-
 def most_plain(size: int) -> int:
     """Bytes that a compressed bundle of `size` bytes may unpack to when it is unpacked whole."""
     return min(_MOST_PLAIN, max(_RATIO_CHECK_MIN_SIZE, _RATIO * size))
@@ -175,17 +161,34 @@ def most_plain(size: int) -> int:
 def pack(plain: bytes, packing: Packing, *, level: int, digest: bytes) -> bytes:
     """A compressed bundle at a given level, with the 8 bytes of hash `digest` in its header."""
     packed = compression.compress(plain, packing.method, level)
-    total = packing.header_size + len(packed)
+    return _header(packing, packing.header_size + len(packed), digest) + packed
+
+
+def pack_into(plain: IO[bytes], packing: Packing, out: IO[bytes], *, room: int) -> bool:
+    """Write a compressed bundle of the content of a file to `out`; whether it takes no more than `room`."""
+    plain.seek(0)
+    told = hashlib.md5(usedforsecurity=False)
+    while piece := plain.read(_STEP):
+        told.update(piece)
+    digest = told.digest()[:8]
+    for level in _STRONGER[packing.method]:
+        out.seek(0)
+        out.truncate()
+        out.write(bytes(packing.header_size))
+        plain.seek(0)
+        compression.compress_file(plain, packing.plain_size, out, packing.method, level)
+        total = out.tell()
+        if total <= room:
+            out.seek(0)
+            out.write(_header(packing, total, digest))
+            return True
+    return False
+
+
+def _header(packing: Packing, total: int, digest: bytes) -> bytes:
     sizes = (packing.plain_size,) if packing.version == 1 else (total, packing.plain_size)
     head = _HEAD.pack(PACKED_MAGIC, packing.version, packing.method)
-    return head + _SIZES[packing.version].pack(*sizes, digest) + packed
-
-
-def pack_into(plain: bytes, packing: Packing, *, room: int) -> bytes | None:
-    """A compressed bundle of at most `room` bytes; None where it cannot be made so small."""
-    digest = hashlib.md5(plain, usedforsecurity=False).digest()[:8]
-    tries = (pack(plain, packing, level=level, digest=digest) for level in _STRONGER[packing.method])
-    return next((made for made in tries if len(made) <= room), None)
+    return head + _SIZES[packing.version].pack(*sizes, digest)
 
 
 def _next(view: View, at: int, end: int) -> int:
@@ -242,11 +245,11 @@ def _read_header(view: View, at: int, end: int) -> tuple[Packing, int, bytes]:
     if version not in _SIZES or method not in (ZLIB, ZSTD):
         raise WheelError(f"a compressed offload bundle of unknown version {version} or method {method}")
     *total, plain_size, digest = _fields(_SIZES[version], view, at + _HEAD.size, end)
-    size = _HEAD.size + _SIZES[version].size
+    packing = Packing(version=version, method=method, plain_size=plain_size)
     stop = at + total[0] if total else end
-    if not at + size < stop <= end:
+    if not at + packing.header_size < stop <= end:
         raise WheelError(f"a compressed offload bundle of {stop - at} bytes where {end - at} are left")
-    return Packing(version=version, method=method, header_size=size, plain_size=plain_size), stop, digest
+    return packing, stop, digest
 
 
 def _complain(checker: Checker, problem: str | None, *, takes: int, size: int, same: bool) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cairn.errors import UsageError, WheelError
-from cairn.formats import elf
+from cairn.formats import elf, pe
 from cairn.formats.elf import Elf
 from cairn.formats.offload import bundle as offload_bundle
-from cairn.formats.offload.bundle import Checker
+from cairn.formats.offload.bundle import Bundle, Checker
 from cairn.formats.pe import Pe
 from cairn.formats.view import BytesView, View
 from cairn.targets import TargetId, parse_target_id
@@ -114,6 +114,17 @@ def ranges(parsed: Elf) -> Iterator[tuple[int, int]]:
     for section in parsed.sections:
         if section.name == SECTION:
             yield section.offset, section.offset + section.size
+
+
+def bundles_of(view: View) -> Iterator[Bundle]:
+    """The offload bundles of a library of Linux or Windows.
+
+    Raises:
+        WheelError: it is neither, or malformed.
+    """
+    windows = view.read(0, min(len(pe.MAGIC), view.size)) == pe.MAGIC
+    for start, end in pe_ranges(pe.read_view(view)) if windows else ranges(elf.read_view(view)):
+        yield from offload_bundle.read_range(view, start, end)
 
 
 def read_range(view: View, start: int, end: int, checker: Checker | None = None) -> Iterator[CodeObject]:

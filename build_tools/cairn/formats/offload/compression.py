@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import Protocol
+from typing import IO, Protocol
 
 import zstandard
 
@@ -20,7 +20,7 @@ _MOST_WINDOW = (
 # Levels that are tried in order to get the original bytes again: clang's defaults come first (6 of zlib, 3
 # of zstd: OffloadBundler.cpp), then others that people ask for. zstd runs with long distance matching, as in
 # clang: the code of one target looks much like that of the next.
-_LEVELS = {ZLIB: (6, 9, 1), ZSTD: (3, 5, 9)}
+LEVELS = {ZLIB: (6, 9, 1), ZSTD: (3, 5, 9)}
 
 
 class Reader(Protocol):
@@ -134,22 +134,21 @@ class Forward:
         return True
 
 
+class Packer(Protocol):
+    """Something that compresses, a piece at a time."""
+
+    def compress(self, data: bytes, /) -> bytes:
+        """Take more bytes in; what can be said of them."""
+
+    def flush(self) -> bytes:
+        """The rest."""
+
+
 class Digest(Protocol):
     """A running hash."""
 
     def update(self, data: bytes, /) -> None:
         """Take more bytes in."""
-
-
-def unpacker(packed: ViewReader, *, zlib_stream: bool) -> Reader:
-    """The content of a stream of zlib, or else of zstd.
-
-    Its `read` raises zlib.error or ZstdError where the stream is broken.
-    """
-    if zlib_stream:
-        return Unpacker(packed, zlib_stream=True)
-    decompressor = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW)
-    return decompressor.stream_reader(packed, read_size=_STEP)  # type: ignore[arg-type]
 
 
 def exactly(reader: Reader, size: int) -> bytes:
@@ -174,13 +173,27 @@ def compress(plain: bytes, method: int, level: int) -> bytes:
     """The packed data of a bundle, as clang packs it."""
     if method == ZLIB:
         return zlib.compress(plain, level)
+    return zstandard.ZstdCompressor(compression_params=_parameters(level)).compress(plain)
+
+
+def compress_file(plain: IO[bytes], size: int, out: IO[bytes], method: int, level: int) -> None:
+    """Like `compress`, for `size` bytes of a file, of which a piece at a time is in memory."""
+    if method == ZLIB:
+        packer: Packer = zlib.compressobj(level)
+    else:
+        packer = zstandard.ZstdCompressor(compression_params=_parameters(level)).compressobj(size=size)
+    while part := plain.read(_STEP):
+        out.write(packer.compress(part))
+    out.write(packer.flush())
+
+
+def _parameters(level: int) -> zstandard.ZstdCompressionParameters:
     # Level and matching alone, as clang sets them: zstd then chooses all else by the size of the content.
-    parameters = zstandard.ZstdCompressionParameters(
+    return zstandard.ZstdCompressionParameters(
         compression_level=level, enable_ldm=True, write_content_size=True
     )
-    return zstandard.ZstdCompressor(compression_params=parameters).compress(plain)
 
 
 def level_of(plain: bytes, packed: bytes, method: int) -> int | None:
     """The level that packs `plain` into exactly `packed`; None where none of the usual ones does."""
-    return next((level for level in _LEVELS[method] if compress(plain, method, level) == packed), None)
+    return next((level for level in LEVELS[method] if compress(plain, method, level) == packed), None)

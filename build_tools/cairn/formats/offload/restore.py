@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from cairn import files
 from cairn.errors import WheelError
-from cairn.formats import patch
+from cairn.formats.kpack.archive import Archive
+from cairn.formats.kpack.reference import key_of
 from cairn.formats.offload import bundle as offload_bundle
-from cairn.formats.offload import strip
-from cairn.formats.offload.bundle import Bundle, Entry, Packing
-from cairn.formats.offload.compression import ZLIB, ZSTD
-from cairn.formats.offload.container import Code, Container, Packed, Part, Source
-from cairn.formats.offload.strip import INERT_PREFIX
-from cairn.formats.patch import Patch
-from cairn.formats.view import BytesView
+from cairn.formats.offload import detach
+from cairn.formats.offload.bundle import Packing
+from cairn.formats.offload.compression import LEVELS
+from cairn.formats.offload.record import Code, Library, Packed, Part
+from cairn.formats.view import FileView
 from cairn.targets import in_order
 
 _DIGEST_SIZE = 8
+_LARGEST = 1 << 36  # bytes of a library
+_STEP = 1 << 20
 _OTHER = "the device wheels and the host wheel must come from one split"
 
 
@@ -40,173 +45,146 @@ class Joined:
     same_bytes: bool
 
 
-def join(library: Path, sources: Sequence[Source]) -> Joined:
-    """Put the code of containers back into the file `library`, which is changed in place.
+def join(host: Path, record: Library, archives: Mapping[str, Archive], target: Path) -> Joined:
+    """Write the library that `host` was, with the code that the archives have, to `target`.
 
     Args:
-        library: the library as the host wheel has it.
-        sources: its containers, each for a different processor.
+        host: the library without its code.
+        record: what was taken from it.
+        archives: target to its archive.
+        target: the file to write.
 
     Raises:
-        WheelError: they do not belong together, or a container is not what it says.
+        WheelError: they do not belong together, or one is not what it says.
     """
-    first = sources[0].container
-    _check_family([source.container for source in sources], library)
-    view = BytesView(library.read_bytes())
-    places = {b.at: b for b in strip.bundles_of(view)}
-    patches = [
-        change
-        for at, parts in sorted(_by_place(sources).items())
-        for change in _restored(view, places.get(at), parts)
-    ]
-    patch.apply(library, patches)
-    present = in_order(source.container.processor for source in sources)
-    missing = in_order(set(first.processors) - set(present))
-    same = files.sha256_of(library) == first.library_sha256
-    exact = all(
-        part.packed is None or part.packed.level is not None for s in sources for part in s.container.parts
-    )
+    if files.sha256_of(host) != record.host_sha256:
+        raise WheelError(f"{host.name} is not the library that the device code was split from", tip=_OTHER)
+    _check(record, host.name)
+    detach.attach(host, record.undo, target)
+    with target.open("r+b") as out:
+        for part in record.parts:
+            _write_part(out, part, record.kernel_name, archives, target.parent)
+    _check_written(target, record, archives.keys())
+    codes = [code for part in record.parts for code in part.codes]
+    missing = {_processor(code.target) for code in codes if code.target not in archives}
+    same = files.sha256_of(target) == record.sha256
+    exact = all(part.packed is None or part.packed.level is not None for part in record.parts)
     if not missing and exact and not same:
-        raise WheelError(f"{library.name} as joined differs from the library that was split", tip=_OTHER)
-    return Joined(library=library.name, processors=present, missing=missing, same_bytes=same)
+        raise WheelError(f"{host.name} as joined differs from the library that was split", tip=_OTHER)
+    present = {_processor(code.target) for code in codes} - missing
+    return Joined(library=host.name, processors=in_order(present), missing=in_order(missing), same_bytes=same)
 
 
-def _check_family(containers: Sequence[Container], library: Path) -> None:
-    first = containers[0]
-    names = [container.processor for container in containers]
-    if len(set(names)) < len(names):
-        raise WheelError(f"two device wheels have the code of {library.name} for one processor")
-    for container in containers:
-        if (container.library, container.library_sha256, container.processors) != (
-            library.name,
-            first.library_sha256,
-            first.processors,
-        ):
-            raise WheelError(
-                f"the code for {container.processor} is of a different {library.name}", tip=_OTHER
-            )
-    if files.sha256_of(library) != first.host_sha256:
-        raise WheelError(f"{library.name} is not the library that the device code was split from", tip=_OTHER)
+def _processor(target: str) -> str:
+    return target.partition(":")[0]
 
 
-def _by_place(sources: Iterable[Source]) -> dict[int, list[tuple[Source, Part]]]:
-    found: dict[int, list[tuple[Source, Part]]] = {}
-    for source in sources:
-        for part in source.container.parts:
-            found.setdefault(part.at, []).append((source, part))
-    return found
+def _check(record: Library, name: str) -> None:
+    """No number of a record leads out of what it belongs to, or asks for memory without end."""
+    size = record.undo.size
+    for part in record.parts:
+        inside = 0 <= part.at <= size - part.size and part.size >= 0
+        most = offload_bundle.most_plain(part.size) if part.packed else part.size
+        ends = [(code.offset, code.size) for code in part.codes]
+        ends += [(at, len(data) // 2) for at, data in part.pieces]
+        ends += [(code.id_at, len(offload_bundle.INERT_PREFIX)) for code in part.codes]
+        within = all(0 <= at <= part.plain_size - length and length >= 0 for at, length in ends)
+        if size > _LARGEST or not (inside and within and 0 <= part.plain_size <= most):
+            raise WheelError(f"what the host wheel says of {name} contradicts itself")
 
 
-def _restored(
-    view: BytesView, bundle: Bundle | None, parts: Sequence[tuple[Source, Part]]
-) -> Iterator[Patch]:
-    source, first = parts[0]
-    if bundle is None or any((p.size, p.count) != (first.size, first.count) for _, p in parts):
-        raise WheelError(
-            f"{source.path.name} has code for a bundle that its library does not have", tip=_OTHER
-        )
-    codes = [(s, code) for s, part in parts for code in part.codes]
-    if first.packed is not None:
-        yield _repacked(view, bundle, first, source, codes)
+def _check_written(path: Path, record: Library, present: Collection[str]) -> None:
+    """Read it as everyone will, since only with all of the code it must be the original byte for byte."""
+    with path.open("rb") as file:
+        library = detach.read(FileView(file))
+        if library is None:
+            raise WheelError(f"{path.name} as joined has no device code", tip=_OTHER)
+        wanted = sorted(record.parts, key=lambda part: part.at)
+        wrappers = [library.leads.index(number) for number in range(len(library.bundles))]
+        same = [(b.at, w) for b, w in zip(library.bundles, wrappers, strict=True)]
+        right = same == [(part.at, part.wrapper) for part in wanted]
+        for bundle, part in zip(library.bundles, wanted, strict=False):
+            inert = offload_bundle.INERT_PREFIX.decode()
+            entries = {(entry.id, entry.offset, entry.size, entry.id_at) for entry in bundle.entries}
+            for code in part.codes:
+                name = code.id if code.target in present else inert + code.id[len(inert) :]
+                right &= (name, code.offset, code.size, code.id_at) in entries
+            right &= len(bundle.device_entries) == sum(code.target in present for code in part.codes)
+        if not right:
+            raise WheelError(f"{record.path} as joined differs from the library that was split", tip=_OTHER)
+
+
+def _write_part(
+    out: IO[bytes], part: Part, kernel_name: str, archives: Mapping[str, Archive], folder: Path
+) -> None:
+    if part.packed is None:
+        _write_plain(out, part.at, part, kernel_name, archives)
         return
-    if first.size != bundle.size:
-        raise WheelError(
-            f"{source.path.name} and its library disagree about the size of a bundle", tip=_OTHER
-        )
-    for owner, code in codes:
-        yield from _put_back(bundle, owner, code)
+    with tempfile.TemporaryFile(dir=folder) as plain, tempfile.TemporaryFile(dir=folder) as packed:
+        plain.truncate(part.plain_size)
+        complete = _write_plain(plain, 0, part, kernel_name, archives)
+        if not _pack(plain, part, part.packed, packed, complete=complete):
+            raise WheelError(
+                f"the code of {kernel_name} cannot be compressed into its room",
+                tip="join fewer targets, or keep the wheel that was not split",
+            )
+        packed.seek(0)
+        out.seek(part.at)
+        shutil.copyfileobj(packed, out, _STEP)
 
 
-def _put_back(bundle: Bundle, source: Source, code: Code) -> Iterator[Patch]:
-    """The code of one entry of a plain bundle, and its name."""
-    entry = bundle.entries[code.entry] if code.entry < len(bundle.entries) else None
-    if (
-        entry is None
-        or entry.id != INERT_PREFIX.decode() + code.id[len(INERT_PREFIX) :]
-        or (entry.offset, entry.size) != (code.offset, code.blob.size)
-    ):
-        raise WheelError(
-            f"{source.path.name} has code for an entry that its library does not have", tip=_OTHER
-        )
-    yield Patch(at=bundle.at + entry.id_at, data=code.id.encode()[: len(INERT_PREFIX)])
-    yield Patch(at=bundle.at + entry.offset, data=source.read(code.blob))
+def _write_plain(
+    out: IO[bytes], begin: int, part: Part, kernel_name: str, archives: Mapping[str, Archive]
+) -> bool:
+    """Write a bundle, unpacked; whether it has all of its code. An entry without is for no device."""
+    for at, data in part.pieces:
+        out.seek(begin + at)
+        out.write(_bytes(data))
+    complete = True
+    for code in part.codes:
+        archive = archives.get(code.target)
+        if archive is None:
+            complete = False
+            out.seek(begin + code.id_at)
+            out.write(offload_bundle.INERT_PREFIX)
+            continue
+        out.seek(begin + code.offset)
+        for piece in _code(archive, code, key_of(kernel_name, part.wrapper)):
+            out.write(piece)
+    return complete
 
 
-def _repacked(
-    view: BytesView, bundle: Bundle, part: Part, source: Source, codes: Sequence[tuple[Source, Code]]
-) -> Patch:
-    """A compressed bundle again; entries whose code is missing become entries for no device."""
-    how = part.packed
-    if how is None or bundle.entries or not _fits(view, bundle, part):
-        raise WheelError(
-            f"{source.path.name} has a compressed bundle for a place where a different one is", tip=_OTHER
-        )
-    plain = _unpacked(how, source, codes)
-    missing = _missing(bytes(plain), codes)
-    for entry in missing:
-        plain[entry.id_at : entry.id_at + len(INERT_PREFIX)] = INERT_PREFIX
-    form = Packing(
-        version=how.version, method=how.method, header_size=how.header_size, plain_size=how.plain_size
-    )
-    if not missing and how.level is not None:
-        data: bytes | None = offload_bundle.pack(
-            bytes(plain), form, level=how.level, digest=_digest(how, source)
-        )
-    else:
-        # Other content, so a different size; what matters is that it fits where the original was.
-        data = offload_bundle.pack_into(bytes(plain), form, room=part.size)
-    if data is None or len(data) > part.size:
-        raise WheelError(
-            f"the code of {source.container.library} cannot be compressed into the room that it had",
-            tip="join fewer targets, or keep the wheel that was not split",
-        )
-    return Patch(at=bundle.at, data=data, zeros=part.size - len(data))
+def _code(archive: Archive, code: Code, key: str) -> Iterator[bytes]:
+    entry = archive.table.toc.get(key, {}).get(code.target)
+    if entry is None or entry.original_size != code.size:
+        raise WheelError(f"{archive.name} lacks the code for {code.target} of {key}", tip=_OTHER)
+    digest = hashlib.sha256()
+    for piece in archive.pieces(entry):
+        digest.update(piece)
+        yield piece
+    if digest.hexdigest() != code.sha256:
+        raise WheelError(f"{archive.name} has different code for {code.target} of {key}", tip=_OTHER)
 
 
-def _fits(view: BytesView, bundle: Bundle, part: Part) -> bool:
-    """Whether where a compressed bundle was there is what `strip` leaves: an empty one, then zeros."""
-    if part.at + part.size > view.size or part.size < bundle.size:
-        return False
-    rest = view.read(part.at + bundle.size, part.size - bundle.size)
-    return not rest.strip(b"\0")
+def _pack(plain: IO[bytes], part: Part, how: Packed, out: IO[bytes], *, complete: bool) -> bool:
+    """Compress a bundle as it was; whether it fits where it was."""
+    known = how.method in LEVELS and how.version in offload_bundle.VERSIONS
+    if not known or how.level not in (None, *LEVELS[how.method]):
+        raise WheelError("the host wheel names a kind of compression that bundles do not have", tip=_OTHER)
+    form = Packing(version=how.version, method=how.method, plain_size=part.plain_size)
+    if complete and how.level is not None:
+        digest = _bytes(how.digest)
+        if len(digest) != _DIGEST_SIZE:
+            raise WheelError(f"the host wheel has the hash {how.digest[:40]!r}", tip=_OTHER)
+        plain.seek(0)
+        data = offload_bundle.pack(plain.read(), form, level=how.level, digest=digest)
+        return out.write(data) <= part.size
+    # Other content, so a different size; what matters is that it fits where the original was.
+    return offload_bundle.pack_into(plain, form, out, room=part.size)
 
 
-def _digest(how: Packed, source: Source) -> bytes:
+def _bytes(text: str) -> bytes:
     try:
-        digest = bytes.fromhex(how.digest)
-    except ValueError:
-        digest = b""
-    if len(digest) != _DIGEST_SIZE:
-        raise WheelError(f"the index of {source.path.name} has the hash {how.digest[:40]!r}")
-    return digest
-
-
-def _unpacked(how: Packed, source: Source, codes: Sequence[tuple[Source, Code]]) -> bytearray:
-    if how.method not in (ZLIB, ZSTD) or how.version not in offload_bundle.VERSIONS:
-        raise WheelError(
-            f"the index of {source.path.name} names a kind of compression that bundles do not have"
-        )
-    plain = bytearray(how.plain_size)
-    pieces = [(source, piece.offset, piece.blob) for piece in how.pieces]
-    pieces += [(owner, code.offset, code.blob) for owner, code in codes]
-    for owner, offset, blob in pieces:
-        if offset + blob.size > how.plain_size:
-            raise WheelError(f"the index of {owner.path.name} leads out of its bundle")
-        plain[offset : offset + blob.size] = owner.read(blob)
-    return plain
-
-
-def _missing(plain: bytes, codes: Sequence[tuple[Source, Code]]) -> tuple[Entry, ...]:
-    """The device entries of a bundle whose code is missing; all codes must be those of their entries."""
-    entries = dict(enumerate(_table(plain)))
-    for owner, code in codes:
-        entry = entries.pop(code.entry, None)
-        if entry is None or (entry.id, entry.offset, entry.size) != (code.id, code.offset, code.blob.size):
-            raise WheelError(f"the index of {owner.path.name} names an entry that its bundle does not have")
-    return tuple(entry for entry in entries.values() if not entry.id.startswith(offload_bundle.HOST))
-
-
-def _table(plain: bytes) -> tuple[Entry, ...]:
-    view = BytesView(plain)
-    bundle = next(offload_bundle.read_range(view, 0, view.size), None)
-    return bundle.entries if bundle else ()
+        return bytes.fromhex(text)
+    except ValueError as error:
+        raise WheelError(f"the host wheel has {text[:40]!r} where hex digits belong", tip=_OTHER) from error

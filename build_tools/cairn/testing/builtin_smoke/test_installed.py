@@ -13,9 +13,9 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cairn import process
-from cairn.formats.offload import code_object, container
-from cairn.formats.offload.compression import ViewReader
-from cairn.formats.view import BytesView
+from cairn.formats.kpack import archive as kpack
+from cairn.formats.offload import code_object
+from cairn.formats.view import FileView
 from cairn.targets import CPU, parse_target_id
 from cairn.testing.builtin_smoke.environment import (
     PROBE_TIMEOUT,
@@ -33,7 +33,7 @@ from cairn.testing.smoke_facts import WheelFacts
 
 def test_imports(wheel: WheelFacts) -> None:
     # A device wheel puts device code beside the modules of its host wheel, and nothing else.
-    require(wheel.modules or [*containers(wheel)], f"nothing to import is known of {wheel.distribution}")
+    require(wheel.modules or [*archives(wheel)], f"nothing to import is known of {wheel.distribution}")
     errors = probed(wheel)["import_errors"]
     require(not errors, "\n".join(errors.values()))
 
@@ -71,7 +71,7 @@ def test_code_objects_are_what_was_asked_for(wheel: WheelFacts) -> None:
             not here or here == asked, f"{shown(str(path))} has code for {named(here)}, not {named(asked)}"
         )
         found |= here
-    found |= {target for path in containers(wheel) for target in split_targets(path)}
+    found |= {target for path in archives(wheel) for target in split_targets(path)}
     require(found == set(wheel.targets), f"code for {named(found)}; the set says {named(wheel.targets)}")
 
 
@@ -100,13 +100,12 @@ def code_objects(path: Path) -> tuple[code_object.CodeObject, ...]:
         return code_object.of_elf(data)
 
 
-def containers(wheel: WheelFacts) -> Iterator[Path]:
+def archives(wheel: WheelFacts) -> Iterator[Path]:
     """Where the device wheel of a split one has its code."""
     files = files_of(installed_as(wheel.distribution))
-    return (path for path in files if path.name.endswith(container.SUFFIX))
+    return (path for path in files if path.name.endswith(kpack.SUFFIX))
 
 
-def split_targets(path: Path) -> set[str]:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        found = container.parse(ViewReader(BytesView(data), 0, len(data)), path.name)
-    return {str(code_object.target_of_entry(code.id)) for part in found.parts for code in part.codes}
+def split_targets(path: Path) -> tuple[str, ...]:
+    with path.open("rb") as file:
+        return kpack.Archive.open(FileView(file), path.name).table.gfx_arches

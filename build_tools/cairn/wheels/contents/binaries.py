@@ -267,20 +267,15 @@ def targets_of(wheel: Path) -> tuple[str, ...]:
 
 
 def all_targets(archive: Archive, binaries: Iterable[Binary]) -> tuple[str, ...]:
-    """The targets of a wheel whose binaries have been read: theirs and those of a split wheel's containers.
+    """The targets of a wheel whose binaries have been read: theirs and those of its kpack archives.
 
     Raises:
-        WheelError: a container is malformed.
+        WheelError: a kpack archive is malformed.
     """
-    from cairn.formats.offload import code_object  # noqa: PLC0415
-    from cairn.formats.offload import container as offload_container  # noqa: PLC0415
-    from cairn.formats.offload.compression import ViewReader  # noqa: PLC0415
+    from cairn.formats.kpack import archive as kpack  # noqa: PLC0415
 
     found = {target for binary in binaries for target in binary.targets}
     for member in archive.members:
-        if member.name.endswith(offload_container.SUFFIX):
-            view = MemberView(archive, member)
-            container = offload_container.parse(ViewReader(view, 0, view.size), member.name)
-            ids = (code.id for part in container.parts for code in part.codes)
-            found |= {str(code_object.target_of_entry(name)) for name in ids}
+        if member.name.endswith(kpack.SUFFIX):
+            found.update(kpack.Archive.open(MemberView(archive, member), member.name).table.gfx_arches)
     return in_order(found)

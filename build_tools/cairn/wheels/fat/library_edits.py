@@ -3,9 +3,8 @@
 A library from the tree gets the run path `$ORIGIN`, the folder that all of them lie in; one of the wheel
 keeps the run paths that stay inside the wheel, and gets one to that folder.
 
-Code for other targets is taken out of a plain offload bundle, as splitting a wheel does: its entries get ids
-that name no device, and the code becomes zeros, which cost next to nothing in a wheel. A compressed bundle
-stays whole.
+Code for other targets is taken out of a plain offload bundle: its entries get ids that name no device, and
+the code becomes zeros, which cost next to nothing in a wheel. A compressed bundle stays whole.
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from pathlib import Path
 
 from cairn.errors import WheelError
 from cairn.formats import patch
-from cairn.formats.offload import code_object, strip
+from cairn.formats.offload import bundle as offload_bundle
+from cairn.formats.offload import code_object
 from cairn.formats.patch import Patch
 from cairn.formats.view import BytesView
 from cairn.targets import TargetId
@@ -117,7 +117,7 @@ def trimmed(library: BundledLibrary, wanted: Sequence[TargetId]) -> BundledLibra
 def _trim(path: Path, wanted: Sequence[TargetId]) -> None:
     """Take the code for other targets out of a file of our own."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        found = list(strip.bundles_of(BytesView(data)))
+        found = list(code_object.bundles_of(BytesView(data)))
     patches: list[Patch] = []
     for bundle in found:
         if bundle.packing is not None:  # CCOB: its sizes and its hash would have to be made anew
@@ -126,7 +126,7 @@ def _trim(path: Path, wanted: Sequence[TargetId]) -> None:
         others = {i for i in ids if not target_names.serves((code_object.target_of_entry(i),), wanted)}
         kept = [(e.offset, e.offset + e.size) for e in bundle.entries if e.id not in others]
         for entry in (e for e in bundle.entries if e.id in others):
-            patches.append(Patch(at=bundle.at + entry.id_at, data=strip.INERT_PREFIX))
+            patches.append(Patch(at=bundle.at + entry.id_at, data=offload_bundle.INERT_PREFIX))
             # Entries may share their bytes, and a lying table may point at itself.
             shared = any(entry.offset < end and begin < entry.offset + entry.size for begin, end in kept)
             if entry.offset >= bundle.table_size and not shared:

@@ -33,6 +33,18 @@ def requirement_of(host: WheelInfo, processor: str) -> str:
     return f'{name_of(host.name, processor)}=={host.version} ; extra == "{extra_of(processor)}"'
 
 
+def common_path(info: WheelInfo, path: str) -> str:
+    """A path in a wheel with `.data` for the name of its data folder, which differs in each wheel."""
+    own = f"{info.dist_info.removesuffix('.dist-info')}.data/"
+    return f".data/{path.removeprefix(own)}" if path.startswith(own) else path
+
+
+def data_path(info: WheelInfo, path: str) -> str:
+    """The path in a wheel that `common_path` was made of."""
+    own = f"{info.dist_info.removesuffix('.dist-info')}.data/"
+    return own + path.removeprefix(".data/") if path.startswith(".data/") else path
+
+
 def write(host: WheelInfo, processor: str, content: Mapping[str, Path], output_dir: Path) -> Path:
     """Write the device wheel of a processor.
 

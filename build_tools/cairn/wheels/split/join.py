@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn.errors import WheelError
-from cairn.formats.offload import container, restore
-from cairn.formats.offload.container import Source
+from cairn import datafile
+from cairn.errors import UsageError, WheelError
+from cairn.formats.kpack import archive as kpack
+from cairn.formats.kpack.archive import SUFFIX
+from cairn.formats.kpack.reference import PLACEHOLDER
+from cairn.formats.offload import record, restore
+from cairn.formats.offload.record import Library, Record
 from cairn.formats.offload.restore import Joined
+from cairn.formats.view import FileView
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
@@ -54,24 +60,20 @@ def join(host: Path, devices: Sequence[Path], output_dir: Path) -> JoinedWheel:
         work = _Work(info, archive, Path(folder))
         for wheel in devices:
             work.add(wheel)
-        libraries = tuple(work.join(member) for member in sorted(work.sources))
+        libraries = work.join()
         path = rewrite_wheel.apply(host, work.edit(), output_dir)
     return JoinedWheel(path=path, libraries=libraries)
 
 
 class _Work:
-    """What the device wheels bring.
-
-    Attributes:
-        sources: path of a library in the host wheel to its containers.
-    """
+    """What the device wheels bring."""
 
     def __init__(self, host: WheelInfo, archive: Archive, folder: Path) -> None:
-        self.sources: dict[str, list[Source]] = {}
         self._host = host
         self._archive = archive
         self._folder = folder
         self._count = 0
+        self._archives: dict[str, Path] = {}
         self._files: dict[str, Path | bytes] = {}
         self._libraries: dict[str, Path | bytes] = {}
 
@@ -79,25 +81,38 @@ class _Work:
         """Take in a device wheel."""
         info = wheel_info.read(wheel)
         processor = _check_pair(self._host, info)
-        # Files for the data folder stand in one that is named after the device wheel.
-        old, new = (i.dist_info.removesuffix(".dist-info") for i in (info, self._host))
         with Archive.open(wheel) as archive:
             for member in archive.members:
                 if member.is_dir or member.name.startswith(f"{info.dist_info}/"):
                     continue
-                path = member.name.replace(f"{old}.data/", f"{new}.data/", 1)
+                path = device_wheel.data_path(self._host, device_wheel.common_path(info, member.name))
                 file = extract(archive, member.name, self._new_folder())
-                # Code of a library comes as a container; a code object of its own (`.hsaco`) comes as it was.
-                if path.endswith(container.SUFFIX):
-                    self._add_container(path, file, processor)
-                elif self._files.setdefault(path, file) is not file:
+                # Code of libraries comes in archives; a code object of its own (`.hsaco`) comes as it was.
+                if path.endswith(SUFFIX):
+                    self._check_archive(path, file, processor)
+                    found = self._archives.setdefault(path, file) is file
+                else:
+                    found = self._files.setdefault(path, file) is file
+                if not found:
                     raise WheelError(f"two device wheels have {path}")
 
-    def join(self, member: str) -> Joined:
-        """Put the code of one library back."""
-        file = extract(self._archive, member, self._new_folder())
-        self._libraries[member] = file
-        return restore.join(file, self.sources[member])
+    def join(self) -> tuple[Joined, ...]:
+        """Put the code of every library back."""
+        member = f"{self._host.dist_info}/{record.NAME}"
+        if member not in self._archive:
+            raise WheelError(
+                f"{self._host.file_name} does not say what was split from it: it has no {member}"
+            )
+        try:
+            found = datafile.loads(self._archive.read(member), Record, name=member)
+        except UsageError as error:
+            raise WheelError(str(error), tip="fetch the host wheel again") from error
+        used: set[str] = set()
+        joined = tuple(self._join_one(library, used) for library in found.libraries)
+        unused = sorted(self._archives.keys() - used)
+        if unused:
+            raise WheelError(f"{self._host.file_name} has no library that looks for {unused[0]}")
+        return joined
 
     def edit(self) -> Edit:
         """What makes the joined wheel of the host wheel."""
@@ -107,18 +122,35 @@ class _Work:
         return Edit(
             replace_files=self._libraries,
             add_files=self._files,
+            remove_files=(f"{self._host.dist_info}/{record.NAME}",),
             remove_requirements=tuple(sorted({name for name in names if name.startswith(start)})),
             remove_extras=tuple(e for e in self._host.extras if e.startswith(device_wheel.extra_of("gfx"))),
         )
 
-    def _add_container(self, path: str, file: Path, processor: str) -> None:
-        source = container.read(file)
-        member = path.removesuffix(f".{processor}{container.SUFFIX}")
-        if member == path or source.container.processor != processor:
+    def _join_one(self, library: Library, used: set[str]) -> Joined:
+        path = device_wheel.data_path(self._host, library.path)
+        if path not in self._archive:
+            raise WheelError(f"{self._host.file_name} has no {path}, which was split")
+        folder = self._new_folder()
+        host = extract(self._archive, path, folder)
+        name = device_wheel.data_path(self._host, library.archives)
+        with ExitStack() as stack:
+            archives = {}
+            for target in {code.target for part in library.parts for code in part.codes}:
+                archive = name.replace(PLACEHOLDER, target)
+                if archive in self._archives:
+                    file = stack.enter_context(self._archives[archive].open("rb"))
+                    archives[target] = kpack.Archive.open(FileView(file), archive)
+            before, _, behind = name.partition(PLACEHOLDER)
+            used.update(n for n in self._archives if n.startswith(before) and n.endswith(behind))
+            self._libraries[path] = whole = folder / "whole"
+            return restore.join(host, library, archives, whole)
+
+    def _check_archive(self, path: str, file: Path, processor: str) -> None:
+        with file.open("rb") as opened:
+            targets = kpack.Archive.open(FileView(opened), path).table.gfx_arches
+        if any(target.partition(":")[0] != processor for target in targets):
             raise WheelError(f"{path} is not code for {processor}, as the name of its wheel says")
-        if member not in self._archive:
-            raise WheelError(f"{self._host.file_name} has no {member}, to which {path} belongs")
-        self.sources.setdefault(member, []).append(source)
 
     def _new_folder(self) -> Path:
         self._count += 1

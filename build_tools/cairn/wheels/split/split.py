@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from cairn import datafile, files
 from cairn.errors import WheelError
-from cairn.formats.errors import BombError
-from cairn.formats.offload import container as offload_container
-from cairn.formats.offload import strip
+from cairn.formats.kpack import reference
+from cairn.formats.kpack.archive import SUFFIX
+from cairn.formats.kpack.reference import PLACEHOLDER
+from cairn.formats.offload import detach, record, unpacked
+from cairn.formats.offload.record import Library, Record
+from cairn.formats.view import FileView
 from cairn.formats.zip.reader import Archive
 from cairn.targets import in_order
 from cairn.wheels.contents import binaries
@@ -21,6 +26,9 @@ from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
 from cairn.wheels.split import device_wheel
+from cairn.wheels.split.archives import Archives, Place
+
+_WHOLE = "publish this wheel unsplit, one for each target"
 
 
 def split(wheel: Path, output_dir: Path) -> tuple[Path, ...]:
@@ -28,28 +36,41 @@ def split(wheel: Path, output_dir: Path) -> tuple[Path, ...]:
 
     The host wheel keeps the name, version and file name, and has an extra `device-<processor>` for each
     device wheel; both sides require exactly each other's version. All features of a processor (`gfx90a`,
-    `gfx90a:xnack+`) go together. docs/reference/device-wheels.md says what a host wheel can do alone.
+    `gfx90a:xnack+`) go together. The code of libraries goes into archives that ROCm's runtime reads;
+    docs/reference/device-wheels.md describes them.
 
     Raises:
-        WheelError: the wheel has no device code, has been split already, or is malformed.
+        WheelError: the wheel has no device code, has been split already, or is malformed; or a library's
+            code cannot be taken out faithfully.
     """
     info = wheel_info.read(wheel)
     target = output_dir / info.file_name
     if target.exists() and target.samefile(wheel):
         raise WheelError(f"{target} would overwrite its own source", tip="choose a different output folder")
     with Archive.open(wheel) as archive:
-        libraries = [binary for binary in binaries.read_archive(archive) if binary.code_objects]
-        _check(info, libraries, archive)
+        found = [binary for binary in binaries.read_archive(archive) if binary.code_objects]
+        _check(info, found, archive)
+        groups: dict[str, list[tuple[Binary, Place]]] = {}
+        for binary in found:
+            if not binary.is_device_code:
+                place = Place(info, device_wheel.common_path(info, binary.path))
+                groups.setdefault(place.archives, []).append((binary, place))
         output_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".split.", dir=output_dir) as folder:
-            work = _Work(archive, Path(folder))
-            for library in libraries:
-                work.take(library)
+            work = _Work(info, archive, Path(folder))
+            for binary in found:
+                if binary.is_device_code:
+                    work.move(binary)
+            for libraries in groups.values():
+                work.take(libraries)
             # All are made before one is moved into place: a failure leaves no half of a split behind.
             made = Path(folder, "made")
-            change = work.host_edit(info)
+            change = work.host_edit()
             wheels = [rewrite_wheel.apply(info.path, change, made)]
-            _check_host(wheels[0], change)
+            if not set(change.add_extras) <= set(wheel_info.read(wheels[0]).extras):
+                raise WheelError(
+                    f"METADATA of {info.file_name} cannot be edited: it is malformed", tip="build it again"
+                )
             wheels += [device_wheel.write(info, name, work.code[name], made) for name in in_order(work.code)]
             return tuple(path.replace(output_dir / path.name) for path in wheels)
 
@@ -61,43 +82,87 @@ class _Work:
         code: processor to path in the wheel to file.
         hosts: path in the wheel to the library without its device code.
         moved: code objects that leave the host wheel as they are.
+        records: what `join` needs of each library.
     """
 
-    def __init__(self, archive: Archive, folder: Path) -> None:
+    def __init__(self, info: WheelInfo, archive: Archive, folder: Path) -> None:
         self.code: dict[str, dict[str, Path]] = {}
         self.hosts: dict[str, Path | bytes] = {}
         self.moved: list[str] = []
+        self.records: list[Library] = []
+        self._info = info
         self._archive = archive
         self._folder = folder
         self._count = 0
 
-    def take(self, library: Binary) -> None:
-        """Take the device code of one binary out of the wheel."""
-        folder = self._folder / str(self._count)
-        self._count += 1
-        folder.mkdir()
-        file = extract(self._archive, library.path, folder)
-        if library.is_device_code:
-            # A code object of its own moves as a whole: nothing of it is for the host.
-            self.moved.append(library.path)
-            (code,) = library.code_objects
-            self.code.setdefault(code.target.processor, {})[library.path] = file
-            return
-        # The container gets the library's path and the processor: `join` finds the library by it.
-        for processor, container in strip.cut(file, folder).items():
-            path = f"{library.path}.{processor}{offload_container.SUFFIX}"
-            self.code.setdefault(processor, {})[path] = container
-        self.hosts[library.path] = file
+    def move(self, file: Binary) -> None:
+        """Move a code object of its own: nothing of it is for the host."""
+        self.moved.append(file.path)
+        (code,) = file.code_objects
+        copy = extract(self._archive, file.path, self._new_folder())
+        self.code.setdefault(code.target.processor, {})[file.path] = copy
 
-    def host_edit(self, info: WheelInfo) -> Edit:
+    def take(self, libraries: Sequence[tuple[Binary, Place]]) -> None:
+        """Take the code of the libraries that look for it in one folder into archives."""
+        offered = [code.target for binary, _ in libraries for code in binary.code_objects]
+        with ExitStack() as stack:
+            archives = Archives(stack, self._new_folder(), self._info.name, offered)
+            for binary, place in libraries:
+                try:
+                    self.records.append(self._take_one(binary.path, place, archives))
+                except WheelError as error:
+                    raise WheelError(f"{binary.path}: {error}", tip=error.tip or _WHOLE) from error
+        common = device_wheel.data_path(self._info, libraries[0][1].archives)
+        for target, path in archives.paths.items():
+            name = common.replace(PLACEHOLDER, target)
+            self.code.setdefault(target.partition(":")[0], {})[name] = path
+
+    def _take_one(self, path: str, place: Place, archives: Archives) -> Library:
+        folder = self._new_folder()
+        whole = extract(self._archive, path, folder)
+        host = folder / "host"
+        with whole.open("rb") as file:
+            view = FileView(file)
+            library = detach.read(view)
+            if library is None:
+                raise WheelError("its device code is not in a section that a loader would find")
+            kernel_name = place.reference.kernel_name
+            parts = []
+            for number, bundle in enumerate(library.bundles):
+                with unpacked.unpacking(view, bundle, folder) as content:
+                    archives.add(library, kernel_name, number, content)
+                    parts.append(unpacked.record(content, library.leads.index(number), view))
+            undo = detach.detach(library, reference.dumps(place.reference), host)
+        self.hosts[path] = host
+        made = Library(
+            path=device_wheel.common_path(self._info, path),
+            kernel_name=kernel_name,
+            archives=place.archives,
+            sha256=files.sha256_of(whole),
+            host_sha256=files.sha256_of(host),
+            undo=undo,
+            parts=tuple(parts),
+        )
+        whole.unlink()
+        return made
+
+    def host_edit(self) -> Edit:
         """What makes the host wheel of the whole one."""
         names = in_order(self.code)
+        text = datafile.dumps(Record(libraries=tuple(self.records))).encode()
         return Edit(
+            add_files={f"{self._info.dist_info}/{record.NAME}": text},
             replace_files=self.hosts,
             remove_files=tuple(self.moved),
             add_extras=tuple(map(device_wheel.extra_of, names)),
-            add_requirements=tuple(device_wheel.requirement_of(info, name) for name in names),
+            add_requirements=tuple(device_wheel.requirement_of(self._info, name) for name in names),
         )
+
+    def _new_folder(self) -> Path:
+        self._count += 1
+        folder = self._folder / str(self._count)
+        folder.mkdir()
+        return folder
 
 
 def extract(archive: Archive, name: str, folder: Path) -> Path:
@@ -119,19 +184,9 @@ def _check(info: WheelInfo, libraries: Sequence[Binary], archive: Archive) -> No
         raise WheelError(
             f"{info.file_name} has no device code to split off", tip="`cairn wheel show` lists it"
         )
+    windows = next((binary.path for binary in libraries if binary.format == "pe"), None)
+    if windows is not None:
+        raise WheelError(f"{windows}: no runtime finds the device code of a DLL in an archive", tip=_WHOLE)
     taken = any(extra.startswith(device_wheel.extra_of("gfx")) for extra in info.extras)
-    if taken or any(member.name.endswith(offload_container.SUFFIX) for member in archive.members):
+    if taken or any(member.name.endswith((SUFFIX, f"/{record.NAME}")) for member in archive.members):
         raise WheelError(f"{info.file_name} has been split already", tip="split the whole wheel")
-
-
-def _check_host(host: Path, change: Edit) -> None:
-    """Read it as everyone will: a library of device code alone turns into zeros, which look like a bomb."""
-    try:
-        info = wheel_info.read(host)
-    except BombError as error:
-        raise WheelError(
-            f"{host.name} has a library that is nearly all device code: {error}",
-            tip="publish this wheel unsplit, one for each target",
-        ) from error
-    if not set(change.add_extras) <= set(info.extras):
-        raise WheelError(f"METADATA of {host.name} cannot be edited: it is malformed", tip="build it again")

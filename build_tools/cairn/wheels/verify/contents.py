@@ -73,7 +73,7 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
             findings += reader.findings
             findings += _check_row(row, member, reader) if row else ()
             findings += () if for_windows else _check_run_bit(member, reader.head, binary)
-            findings += device_code.check_container(archive, member)
+            findings += device_code.check_archive(archive, member)
     return Contents(binaries=tuple(found), findings=tuple(findings))
 
 

@@ -1,8 +1,8 @@
 """Whether device code is there for the targets that were asked for, and each code object is whole.
 
 A code object is an ELF file for one GPU target. It lies in an offload bundle inside a binary, in a file of
-its own (`.hsaco`), or, once a wheel has been split, in a container. Everything is read from front to back,
-once: bundles of gigabytes are unpacked while they are looked at.
+its own (`.hsaco`), or, once a wheel has been split, in a kpack archive. Everything is read from front to
+back, once: bundles of gigabytes are unpacked while they are looked at.
 
 Source: LLVM's docs/AMDGPUUsage.rst, "ELF Code Object".
 """
@@ -15,14 +15,14 @@ from collections.abc import Iterator, Sequence
 
 from cairn.errors import WheelError
 from cairn.formats import elf
+from cairn.formats.kpack import archive as kpack
 from cairn.formats.offload import bundle, code_object
-from cairn.formats.offload import container as offload_container
 from cairn.formats.offload.bundle import Entry
 from cairn.formats.offload.compression import Forward, ViewReader, exactly
 from cairn.formats.view import BytesView, MemberView, View
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
-from cairn.targets import CPU, TargetId, in_order
+from cairn.targets import CPU, TargetId, generic_targets, in_order, parse_target_id
 from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
@@ -72,6 +72,12 @@ class CodeObjectChecker:
                 FindingCode.CODE_OBJECT_MALFORMED, f"its code for {name.rpartition('--')[2]} {problem}"
             )
 
+    def look_at_archived(self, content: Forward, size: int, target: str) -> None:
+        """Look at one code object of an archive, which may be a generic one that runs on the target."""
+        problem = problem_of(content, size, parse_target_id(target), or_generic=True)
+        if problem:
+            self._find(FindingCode.CODE_OBJECT_MALFORMED, f"its code for {target} {problem}")
+
     def complain(self, reason: str) -> None:
         """See `bundle.Checker.complain`."""
         self._find(FindingCode.BUNDLE_MALFORMED, reason)
@@ -100,41 +106,49 @@ def is_named_like_code(path: str) -> bool:
     return name.endswith(".hsaco") or (name.endswith(".co") and "gfx" in name)
 
 
-def check_container(archive: Archive, member: Member) -> Iterator[Finding]:
-    """Breaches of a container, which holds the code that was split off a library; none of other members."""
-    if not member.name.endswith(offload_container.SUFFIX):
+def check_archive(archive: Archive, member: Member) -> Iterator[Finding]:
+    """Breaches of a kpack archive, which holds the code that libraries had; of other members none."""
+    if not member.name.endswith(kpack.SUFFIX):
         return
+    checker = CodeObjectChecker(member.name)
+    empty: set[str] = set()
+
+    def look(target: str, size: int, pieces: Iterator[bytes]) -> None:
+        if size:
+            checker.look_at_archived(Forward(_Pieces(pieces)), size, target)
+        else:
+            empty.add(target)
+
     again = "split the wheel again"
-    view = MemberView(archive, member)
-    reader = ViewReader(view, 0, view.size)
     try:
-        container = offload_container.parse(reader, member.name)
+        opened = kpack.Archive.open(MemberView(archive, member), member.name)
+        opened.check(look)
     except WheelError as error:
-        yield Finding(code=FindingCode.CONTAINER_MALFORMED, member=member.name, reason=str(error), fix=again)
+        yield Finding(code=FindingCode.KPACK_MALFORMED, member=member.name, reason=str(error), fix=again)
         return
-    room = view.size - reader.at
-    blobs = offload_container.blobs(container)
-    if any(blob.at < 0 or blob.size < 0 or blob.at + blob.size > room for blob in blobs):
-        reason = "its index names bytes that it does not have"
-        yield Finding(code=FindingCode.CONTAINER_MALFORMED, member=member.name, reason=reason, fix=again)
-    else:
-        # In the order in which they lie there, each once: entries of several bundles may share a code object.
-        codes = [code for part in container.parts for code in part.codes if code.blob.size]
-        checker, content = CodeObjectChecker(member.name), Forward(ViewReader(view, reader.at, view.size))
-        seen: set[int] = set()
-        for code in sorted(codes, key=lambda code: code.blob.at):
-            if code.blob.at not in seen:
-                seen.add(code.blob.at)
-                checker.look_at(content, code.blob.at, code.blob.size, code.id)
-        yield from checker.findings
-    own_name = f"{container.library}.{container.processor}{offload_container.SUFFIX}"
-    if member.name.rpartition("/")[2] != own_name:
-        reason = f"its name is not that of the code of {container.library} for {container.processor}"
-        yield Finding(code=FindingCode.CONTAINER_NAME, member=member.name, reason=reason, fix=again)
-    empty = sorted({code.id for part in container.parts for code in part.codes if not code.blob.size})
+    yield from checker.findings
+    targets = opened.table.gfx_arches
+    if len(targets) == 1 and not member.name.endswith(f"_{targets[0]}{kpack.SUFFIX}"):
+        reason = f"it has code for {targets[0]}, and no runtime looks for that under this name"
+        yield Finding(code=FindingCode.KPACK_NAME, member=member.name, reason=reason, fix=again)
     if empty:
-        reason = f"its code for {', '.join(empty)} is empty"
+        reason = f"its code for {', '.join(in_order(empty))} is empty"
         yield Finding(code=FindingCode.CODE_OBJECT_EMPTY, member=member.name, reason=reason, fix=again)
+
+
+class _Pieces:
+    """Bytes that come in pieces, read from their beginning to their end."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._left = b""
+
+    def read(self, size: int, /) -> bytes:
+        """See `compression.Reader.read`."""
+        while len(self._left) < size and (piece := next(self._pieces, None)) is not None:
+            self._left += piece
+        found, self._left = self._left[:size], self._left[size:]
+        return found
 
 
 def check_targets(binaries: Sequence[Binary], expected: Expectation) -> Iterator[Finding]:
@@ -174,7 +188,9 @@ def check_targets(binaries: Sequence[Binary], expected: Expectation) -> Iterator
             )
 
 
-def problem_of(content: Forward, size: int, target: TargetId | None) -> str | None:
+def problem_of(
+    content: Forward, size: int, target: TargetId | None, *, or_generic: bool = False
+) -> str | None:
     """What is wrong with a code object of `size` bytes that begins here; None where nothing is."""
     code = _CodeBytes(content, size)
     head = code.read(_HEADER.size)
@@ -187,7 +203,8 @@ def problem_of(content: Forward, size: int, target: TargetId | None) -> str | No
         return f"is not for an AMD GPU, but for machine {machine}"
     with contextlib.suppress(WheelError):  # of a processor that is newer than our list
         found = code_object.target_of(BytesView(head)).processor
-        if target is not None and found != target.processor:
+        serves = (found, *(generic_targets().get(found, ()) if or_generic else ()))
+        if target is not None and target.processor not in serves:
             return f"is for {found}"
     try:
         ranges = list(_required_ranges(code, size, places))

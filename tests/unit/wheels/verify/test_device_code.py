@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import random
 import struct
 import time
-import zipfile
 from pathlib import Path
 
 import pytest
 
+from cairn.formats.kpack.writer import writing
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, Finding, verify
 from helpers.formats import make_code_object, make_dll, make_elf, packed_bundle, plain_bundle
+from helpers.hip_library import make_hip_library
 from helpers.wheels import MakeWheel
 
 BODY = bytes(range(1, 200)) * 50
@@ -127,17 +127,13 @@ def test_headers_of_compressed_bundles_that_lie(
 
 
 def test_code_in_device_wheels(make_wheel: MakeWheel, tmp_path: Path) -> None:
-    whole = linux(make_wheel, {"demo/x.so": make_elf(sections={".hip_fatbin": bundle(WHOLE, (0, 0))})})
+    whole = linux(make_wheel, {"demo/x.so": make_hip_library([bundle(WHOLE, (0, 0))])})
     device = next(path for path in split(whole, tmp_path / "split") if "gfx942" in path.name)
     assert found(device) == []
-    name = "demo/x.so.gfx942.devcode"
-    with zipfile.ZipFile(device) as archive:
-        data = archive.read(name)
-    begin = 16 + int.from_bytes(data[8:16], "little")
-    blob = json.loads(data[16:begin])["parts"][0]["codes"][0]["blob"]
-    at = begin + blob["at"]
-    zeroed = data[:at] + bytes(blob["size"]) + data[at + blob["size"] :]
-    bad = apply(device, Edit(replace_files={name: zeroed}), tmp_path / "bad")
+    name = "demo/.kpack/demo_gfx942.kpack"
+    with writing(tmp_path / "zeroed", group="demo", family="gfx942", targets=["gfx942"]) as made:
+        made.name("x.so", 0, "gfx942", made.add([bytes(len(WHOLE))]))
+    bad = apply(device, Edit(replace_files={name: tmp_path / "zeroed"}), tmp_path / "bad")
     assert [(f.code, f.member, f.reason) for f in found(bad)] == [
         ("code-object-malformed", name, "its code for gfx942 is nothing but zeros")
     ]

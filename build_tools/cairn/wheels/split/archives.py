@@ -1,0 +1,114 @@
+"""Which archives a split writes, and which code is in each.
+
+The runtime asks for the archive of a GPU's exact target, then with fewer of its features
+(`gfx90a:sramecc+:xnack-`, `gfx90a:sramecc+`, `gfx90a:xnack-`, `gfx90a`), and takes the first that exists. One
+that exists but lacks the code of a wrapper hides a later one that has it. So every archive is complete: for
+each wrapper it has the code that its GPU would get from the library, also where that was compiled for fewer
+features, or for a generic target. And where two exist that one GPU could ask for, the one for both is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from itertools import combinations as pairs
+from pathlib import Path
+
+from cairn import targets
+from cairn.formats.kpack import writer
+from cairn.formats.kpack.archive import SUFFIX
+from cairn.formats.kpack.reference import PLACEHOLDER, Reference
+from cairn.formats.kpack.writer import Writer
+from cairn.formats.offload import code_object
+from cairn.formats.offload.detach import Library
+from cairn.formats.offload.unpacked import Unpacked
+from cairn.targets import TargetId
+from cairn.wheels.metadata.wheel_info import WheelInfo
+
+_FOLDER = ".kpack"
+# Where files of the data folder go at last, of which these two are the folder that all else goes to.
+_SITE = (".data/platlib/", ".data/purelib/")
+_DATA = ".data/"
+
+
+class Place:
+    """Where the archives of a library are, by the folders that installers make of a wheel's.
+
+    Attributes:
+        archives: path in the wheel of its archives, with `@GFXARCH@` for the target.
+        reference: what stands in the library.
+    """
+
+    def __init__(self, info: WheelInfo, path: str) -> None:
+        """Find it for the library at a path in the wheel, of which the data folder is called `.data`."""
+        scheme = next((start for start in _SITE if path.startswith(start)), "")
+        rest = path.removeprefix(scheme)
+        if rest.startswith(_DATA):
+            scheme = "/".join(rest.split("/")[:2]) + "/"
+            rest = rest.removeprefix(scheme)
+        *folders, name = rest.split("/")
+        top = f"{folders[0]}/" if folders else ""
+        stem = f"{info.file_name.split('-', maxsplit=1)[0]}_{PLACEHOLDER}{SUFFIX}"
+        self.archives = f"{'' if scheme in _SITE else scheme}{top}{_FOLDER}/{stem}"
+        up = "../" * max(len(folders) - 1, 0)
+        kernel_name = "/".join((*folders[1:], name))
+        self.reference = Reference(kpack_search_paths=(f"{up}{_FOLDER}/{stem}",), kernel_name=kernel_name)
+
+
+def complete(offered: Iterable[TargetId]) -> tuple[TargetId, ...]:
+    """The targets that need an archive of their own, where there is code for those that are offered."""
+    every = set(offered)
+    found: set[TargetId] = set()
+    for processor in {target.processor for target in every}:
+        features = {target.features for target in every if _runs_on(target, processor)}
+        # Until nothing is new: with the codes for a GPU there is one that has the features of them all.
+        while new := {both for one, other in pairs(features, 2) if (both := _union(one, other))} - features:
+            features |= new
+        found |= {TargetId(processor=processor, features=some) for some in features}
+    return tuple(sorted(found, key=lambda target: (targets.sort_key(str(target)), str(target))))
+
+
+def best(target: TargetId, offered: Sequence[TargetId]) -> int | None:
+    """The number of the code that a GPU of a target gets; None where there is none for it."""
+    fits = [
+        (code.processor != target.processor, -len(code.features), number)
+        for number, code in enumerate(offered)
+        if _runs_on(code, target.processor) and set(code.features) <= set(target.features)
+    ]
+    return min(fits)[2] if fits else None
+
+
+def _runs_on(code: TargetId, processor: str) -> bool:
+    return processor in (code.processor, *targets.generic_targets().get(code.processor, ()))
+
+
+def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The features of both; None where one has on what the other has off."""
+    both = tuple(sorted({*first, *second}))
+    return both if len({feature[:-1] for feature in both}) == len(both) else None
+
+
+class Archives:
+    """The archives of the libraries that look for them in one folder, while they are written."""
+
+    def __init__(self, stack: ExitStack, folder: Path, group: str, offered: Iterable[TargetId]) -> None:
+        """Begin an archive for each target, in `folder`."""
+        self.paths: dict[str, Path] = {}
+        self._writers: list[tuple[TargetId, Writer]] = []
+        for number, target in enumerate(complete(offered)):
+            path = folder / f"{number}{SUFFIX}"
+            made = writer.writing(path, group=group, family=target.processor, targets=[str(target)])
+            self._writers.append((target, stack.enter_context(made)))
+            self.paths[str(target)] = path
+
+    def add(self, library: Library, kernel_name: str, number: int, content: Unpacked) -> None:
+        """Write the code of one bundle for all wrappers that lead to it."""
+        entries = content.bundle.device_entries
+        offered = [code_object.target_of_entry(entry.id) for entry in entries]
+        ordinals = [ordinal for ordinal, lead in enumerate(library.leads) if lead == number]
+        for target, archive in self._writers:
+            chosen = best(target, offered)
+            if chosen is not None:
+                code = archive.add(content.code(entries[chosen]))
+                for ordinal in ordinals:
+                    archive.name(kernel_name, ordinal, str(target), code)
