@@ -18,6 +18,7 @@ from cairn.formats import elf
 from cairn.wheels.rewrite.elf import BinaryEdit, change
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.verify import Expectation, verify
+from helpers.kpack_runtime import compiler
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="builds and loads Linux libraries")
 
@@ -71,6 +72,45 @@ def test_a_needed_library_is_renamed(pair: dict[str, bytes], tmp_path: Path) -> 
     change(outer, renamed)
     assert "libanother-1234.so.1" in elf.read_file(outer).needed
     assert load(outer) == "42"
+
+
+PHDRS = """
+#define _GNU_SOURCE
+#include <link.h>
+static char zeros[20000];
+char *tell(int number) { return zeros + number; }
+static int look(struct dl_phdr_info *info, size_t size, void *found) {
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *one = info->dlpi_phdr + i;
+        unsigned long at = (unsigned long)zeros - info->dlpi_addr - one->p_vaddr;
+        if (one->p_type == PT_LOAD && at < one->p_memsz) *(int *)found = info->dlpi_phnum;
+    }
+    return 0;
+}
+int outer(void) { int found = 0; dl_iterate_phdr(look, &found); return found; }
+"""
+
+
+@pytest.mark.parametrize("stripped", [False, True])
+def test_the_program_headers_are_found_in_memory(tmp_path: Path, stripped: bool) -> None:  # noqa: FBT001
+    """What unwinds the stack for an exception asks for them, and a page of the file may be .bss in memory."""
+    library = tmp_path / "libouter.so"
+    (tmp_path / "x.c").write_text(PHDRS)
+    # Where GNU ld lays it out: the last segment is data, then .bss.
+    command = [compiler(), "-shared", "-fPIC", "-s", "-o", library, tmp_path / "x.c"]
+    subprocess.run(command, check=True)
+    data = library.read_bytes()
+    with library.open("rb") as file:
+        parsed = ELFFile(file)
+        end = max(s.header.p_offset + s.header.p_filesz for s in parsed.iter_segments("PT_LOAD"))
+        count = parsed.num_segments()
+    if stripped:  # as by `strip --strip-section-headers`: nothing stands behind the last segment
+        cut = bytearray(data[:end])
+        cut[40:48], cut[58:64] = bytes(8), bytes(6)
+        library.write_bytes(cut)
+    assert load(library) == str(count)
+    change(library, BinaryEdit(run_path=MANY))
+    assert load(library) == str(count + 1)
 
 
 def test_symbol_versions_follow_their_library(compile_library: Compile, tmp_path: Path) -> None:

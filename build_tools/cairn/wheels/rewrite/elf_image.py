@@ -37,6 +37,8 @@ _MOST_DYNAMIC = 1 << 20
 _MOST_STRINGS = 256 << 20
 _MOST_VERSIONS = 10_000
 _LARGEST_PAGE = 1 << 30
+# Bytes of a page as systems map it; an alignment beyond is for huge pages.
+_SMALLEST_PAGE, _LARGEST_MAPPED_PAGE = 1 << 12, 1 << 16
 _LAST_ADDRESS = 1 << 57  # of x86-64 with five levels of page tables; far beyond it sums leave 64 bits
 _PHDRS_AT = 32  # e_phoff in the header
 _PHNUM_AT = 56  # e_phnum
@@ -129,8 +131,9 @@ class Image:
 
     def _with_segment(self, entries: list[Dynamic], *, moves: bool) -> Iterator[Patch]:
         """A new segment with the program headers, the strings and, where it outgrew its room, the section."""
-        # Program headers are read as an array of 8-byte words, and dynamic entries as pairs of them.
-        start = _aligned(self._view.size, 16)
+        # On a page of its own: glibc takes the program headers for a part of the segment whose last page they
+        # share, and in memory that page is .bss behind the segment's end (elf/dl-map-segments.h, l_phdr).
+        start = _aligned(self._view.size, min(max(self._page, _SMALLEST_PAGE), _LARGEST_MAPPED_PAGE))
         shift = self._free_address(start) - start
         dynamic_at = start + _PHDR.size * (len(self._segments) + 1)
         dynamic_size = _DYN.size * (len(entries) + 1) if moves else 0
