@@ -30,6 +30,7 @@ LINKS = {
     "huge-pages": ("-Wl,-z,max-page-size=0x200000",),
     "one-segment": ("-Wl,-z,noseparate-code",),
     "stripped": ("-s", "-Wl,-z,now"),
+    "fixed-address": ("-fno-pie", "-no-pie"),
 }
 
 
@@ -38,8 +39,10 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_stand_in(tmp_path_factory.mktemp("stand-in"))
 
 
-@pytest.mark.parametrize("kind", LINKS)
-@pytest.mark.parametrize("name", ["libx.so", "program"])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("program", kind) for kind in LINKS] + [("libx.so", kind) for kind in LINKS if kind != "fixed-address"],
+)
 def test_a_library_loads_and_a_program_runs_without_its_code(
     kind: str, name: str, stand_in: Path, tmp_path: Path
 ) -> None:

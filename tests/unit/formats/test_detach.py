@@ -230,7 +230,7 @@ def test_no_damage_gives_a_crash(tmp_path: Path) -> None:
     (wrappers_at,) = struct.unpack_from("<Q", good, sections_at + 2 * 64 + 24)
     places = [*range(16, 64 + 4 * 56 + 5 * 24), *range(wrappers_at, len(good))]
     refused = 0
-    for number in range(300):
+    for number in range(150):
         bad = bytearray(good)
         if number % 5:
             bad[dice.choice(places)] ^= 1 << dice.randrange(8)
@@ -251,7 +251,7 @@ def test_no_damage_gives_a_crash(tmp_path: Path) -> None:
             code = library.code
             begin, end = code.offset, code.offset + code.size
             assert (again[:begin], again[end:]) == (bytes(bad[:begin]), bytes(bad[end:]))
-    assert refused > 70
+    assert refused > 35
 
 
 @pytest.mark.parametrize(

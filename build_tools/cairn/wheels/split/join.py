@@ -86,7 +86,8 @@ class _Work:
                 if member.is_dir or member.name.startswith(f"{info.dist_info}/"):
                     continue
                 path = device_wheel.data_path(self._host, device_wheel.common_path(info, member.name))
-                file = extract(archive, member.name, self._new_folder())
+                # Not under its own name: that of an archive may have a colon, which Windows refuses.
+                file = extract(archive, member.name, self._new_folder(), "file")
                 # Code of libraries comes in archives; a code object of its own (`.hsaco`) comes as it was.
                 if path.endswith(SUFFIX):
                     self._check_archive(path, file, processor)

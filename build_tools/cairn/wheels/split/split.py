@@ -165,9 +165,9 @@ class _Work:
         return folder
 
 
-def extract(archive: Archive, name: str, folder: Path) -> Path:
-    """Write a member into a folder under its own file name."""
-    target = folder / name.rpartition("/")[2]
+def extract(archive: Archive, name: str, folder: Path, file_name: str = "") -> Path:
+    """Write a member into a folder, by default under its own file name."""
+    target = folder / (file_name or name.rpartition("/")[2])
     with target.open("wb") as out:
         out.writelines(archive.stream(archive.member(name)))
     return target
