@@ -41,7 +41,8 @@ _MOST_SECTIONS = 0xFF00  # SHN_LORESERVE: from here on the count stands elsewher
 _MOST_DYNAMIC = 1 << 20  # bytes
 _MOST_RELOCATIONS = 1 << 28  # bytes of a table: 11 million of the largest kind
 _STEP = 24 << 16  # bytes of relocations that are read at a time; whole ones of each kind
-_LAST_ADDRESS = 1 << 57
+_LAST_ADDRESS = 1 << 57  # of x86-64 with five levels of page tables; far beyond it sums leave 64 bits
+_LARGEST_PAGE = 1 << 30
 
 
 class Segment(NamedTuple):
@@ -225,8 +226,8 @@ def read(view: View) -> Layout:
     segment_size, segment_count, section_size, section_count, names_index = sizes
     if segment_size != PHDR.size or (sections_at and section_size != SHDR.size):
         raise WheelError("an ELF file whose headers have an impossible size")
-    if sections_at and not 0 < section_count < _MOST_SECTIONS:
-        raise WheelError("an ELF file with an unusual number of sections")
+    if section_count >= _MOST_SECTIONS:
+        raise WheelError(f"an ELF file of {section_count} sections")
     segments = view.read(segments_at, segment_count * PHDR.size)
     sections = view.read(sections_at, section_count * SHDR.size if sections_at else 0)
     layout = Layout(
@@ -245,6 +246,7 @@ def read(view: View) -> Layout:
             segment.address + segment.memory_size > _LAST_ADDRESS
             or segment.file_size > segment.memory_size
             or segment.end > view.size
+            or page > _LARGEST_PAGE
             or page & (page - 1)
             or (page and (segment.address - segment.offset) % page)
         ):

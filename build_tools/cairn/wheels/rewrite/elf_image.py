@@ -19,29 +19,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cairn.errors import WheelError
+from cairn.formats import elf_layout
+from cairn.formats.elf_layout import (
+    PHDR,
+    PHNUM_AT,
+    PHOFF_AT,
+    PT_DYNAMIC,
+    PT_LOAD,
+    PT_PHDR,
+    SHDR,
+    Segment,
+)
 from cairn.formats.patch import Patch
 from cairn.formats.view import BytesView
 
-# Elf64_Ehdr: ident, type, machine, version, entry; 5 phoff, 6 shoff; flags, ehsize; 9 phentsize, 10 phnum,
-# 11 shentsize, 12 shnum; shstrndx.
-_EHDR = struct.Struct("<16sHHIQQQIHHHHHH")
-_PHDR = struct.Struct("<IIQQQQQQ")  # Elf64_Phdr: the fields of `_Segment`
-_SHDR = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr: name, type, flags, addr, offset, size, and four more
 _DYN = struct.Struct("<QQ")  # Elf64_Dyn: tag, value
 _VERNEED = struct.Struct("<HHIII")  # Elf64_Verneed: version, count, file, first, next
-_PT_LOAD, _PT_DYNAMIC, _PT_PHDR = 1, 2, 6
 _NULL, _STRTAB, _STRSZ, _VERNEED_TAG = 0, 5, 10, 0x6FFFFFFE
 _READ_WRITE = 6  # PF_R | PF_W: the loader writes addresses into the dynamic section
 _MOST_HEADERS = 4096
 _MOST_DYNAMIC = 1 << 20
 _MOST_STRINGS = 256 << 20
 _MOST_VERSIONS = 10_000
-_LARGEST_PAGE = 1 << 30
 # Bytes of a page as systems map it; an alignment beyond is for huge pages.
 _SMALLEST_PAGE, _LARGEST_MAPPED_PAGE = 1 << 12, 1 << 16
-_LAST_ADDRESS = 1 << 57  # of x86-64 with five levels of page tables; far beyond it sums leave 64 bits
-_PHDRS_AT = 32  # e_phoff in the header
-_PHNUM_AT = 56  # e_phnum
 _SHT_STRTAB, _SHT_DYNAMIC = 3, 6
 
 
@@ -50,17 +51,6 @@ class Dynamic(NamedTuple):
 
     tag: int
     value: int
-
-
-class _Segment(NamedTuple):
-    kind: int
-    flags: int
-    offset: int
-    address: int
-    physical: int
-    file_size: int
-    memory_size: int
-    alignment: int
 
 
 class Image:
@@ -76,11 +66,12 @@ class Image:
         Raises:
             WheelError: the headers are broken, or there is no dynamic section.
         """
-        self._data = data
         self._view = BytesView(data)
-        self._header = _EHDR.unpack(self._view.read(0, _EHDR.size))
-        self._segments = list(self._read_segments())
-        dynamic = next((s for s in self._segments if s.kind == _PT_DYNAMIC), None)
+        self._layout = elf_layout.read(self._view)
+        self._segments = self._layout.segments
+        if len(self._segments) >= _MOST_HEADERS:
+            raise WheelError("an ELF file with unusual program headers")
+        dynamic = next((s for s in self._segments if s.kind == PT_DYNAMIC), None)
         if dynamic is None or dynamic.file_size > _MOST_DYNAMIC:
             raise WheelError("an ELF file without a dynamic section that can be changed")
         self._dynamic = dynamic
@@ -111,7 +102,7 @@ class Image:
         values = dict(self.entries)
         if _VERNEED_TAG not in values:
             return
-        at = self._offset(values[_VERNEED_TAG])
+        at = self._layout.offset_of(values[_VERNEED_TAG])
         # To the end of the chain whatever DT_VERNEEDNUM says, as glibc does (elf/dl-version.c).
         for _ in range(_MOST_VERSIONS):
             *_, file, _, following = _VERNEED.unpack(self._view.read(at, _VERNEED.size))
@@ -135,7 +126,7 @@ class Image:
         # share, and in memory that page is .bss behind the segment's end (elf/dl-map-segments.h, l_phdr).
         start = _aligned(self._view.size, min(max(self._page, _SMALLEST_PAGE), _LARGEST_MAPPED_PAGE))
         shift = self._free_address(start) - start
-        dynamic_at = start + _PHDR.size * (len(self._segments) + 1)
+        dynamic_at = start + PHDR.size * (len(self._segments) + 1)
         dynamic_size = _DYN.size * (len(entries) + 1) if moves else 0
         strings_at = dynamic_at + dynamic_size
         strings = self._strings + self._added
@@ -143,18 +134,18 @@ class Image:
         entries = [Dynamic(entry.tag, moved_strings.get(entry.tag, entry.value)) for entry in entries]
         packed = self._packed(entries, grown=moves)
         size = strings_at + len(strings) - start
-        segment = _Segment(_PT_LOAD, _READ_WRITE, start, start + shift, start + shift, size, size, self._page)
+        segment = Segment(PT_LOAD, _READ_WRITE, start, start + shift, start + shift, size, size, self._page)
         # PT_PHDR, where there is one, says where the program headers are in memory: the loader checks it.
-        moved = {_PT_PHDR: (start, dynamic_at - start)}
+        moved = {PT_PHDR: (start, dynamic_at - start)}
         if moves:
-            moved[_PT_DYNAMIC] = (dynamic_at, dynamic_size)
+            moved[PT_DYNAMIC] = (dynamic_at, dynamic_size)
         headers = self._headers(segment, moved)
         yield Patch(at=self._view.size, zeros=start - self._view.size)
         yield Patch(at=start, data=headers + (packed if moves else b"") + strings)
         if not moves:
             yield Patch(at=self._dynamic.offset, data=packed)
-        yield Patch(at=_PHDRS_AT, data=struct.pack("<Q", start))
-        yield Patch(at=_PHNUM_AT, data=struct.pack("<H", len(self._segments) + 1))
+        yield Patch(at=PHOFF_AT, data=struct.pack("<Q", start))
+        yield Patch(at=PHNUM_AT, data=struct.pack("<H", len(self._segments) + 1))
         places = {_SHT_STRTAB: (self._strings_address, strings_at, len(strings))}
         if moves:
             places[_SHT_DYNAMIC] = (self._dynamic.address, dynamic_at, dynamic_size)
@@ -162,57 +153,42 @@ class Image:
 
     @property
     def _page(self) -> int:
-        return max((1, *(segment.alignment for segment in self._segments if segment.kind == _PT_LOAD)))
+        return max((1, *(segment.alignment for segment in self._segments if segment.kind == PT_LOAD)))
 
     def _free_address(self, offset: int) -> int:
         """An address behind all others, for a place in the file.
 
         Both must be the same modulo the page size (chapter 5, p_align), since whole pages are mapped.
         """
-        end = max(s.address + s.memory_size for s in self._segments if s.kind == _PT_LOAD)
+        end = max(s.address + s.memory_size for s in self._segments if s.kind == PT_LOAD)
         return _aligned(end, self._page) + offset % self._page
 
-    def _headers(self, new: _Segment, moved: Mapping[int, tuple[int, int]]) -> bytes:
+    def _headers(self, new: Segment, moved: Mapping[int, tuple[int, int]]) -> bytes:
         shift = new.address - new.offset
         # PT_LOAD entries stand in the order of their addresses, so the new one goes behind the last of them.
-        last = max(i for i, segment in enumerate(self._segments) if segment.kind == _PT_LOAD)
+        last = max(i for i, segment in enumerate(self._segments) if segment.kind == PT_LOAD)
         found = []
         for index, old in enumerate(self._segments):
             segment = old
             if old.kind in moved:
                 offset, size = moved[old.kind]
                 address = offset + shift
-                segment = _Segment(old.kind, old.flags, offset, address, address, size, size, old.alignment)
+                segment = Segment(old.kind, old.flags, offset, address, address, size, size, old.alignment)
             found += [segment, new] if index == last else [segment]
-        return b"".join(_PHDR.pack(*segment) for segment in found)
+        return b"".join(PHDR.pack(*segment) for segment in found)
 
     def _section_patches(self, places: Mapping[int, tuple[int, int, int]], shift: int) -> Iterator[Patch]:
         """The section table, for tools, since no loader reads it: kind to old address, new place and size."""
-        at, size, count = self._header[6], self._header[11], self._header[12]
-        if not at or size != _SHDR.size:
-            return
-        for index in range(count):
-            place = at + index * size
-            name, kind, flags, address, *rest = _SHDR.unpack(self._view.read(place, size))
-            if kind in places and address == places[kind][0]:
-                _, offset, length = places[kind]
-                header = _SHDR.pack(name, kind, flags, offset + shift, offset, length, *rest[2:])
-                yield Patch(at=place, data=header)
+        for number, section in enumerate(self._layout.sections):
+            if section.kind in places and section.address == places[section.kind][0]:
+                _, offset, length = places[section.kind]
+                new = section._replace(address=offset + shift, offset=offset, size=length)
+                yield Patch(at=self._layout.sections_at + number * SHDR.size, data=SHDR.pack(*new))
 
     def _packed(self, entries: Sequence[Dynamic], *, grown: bool = False) -> bytes:
         room = len(entries) + 1 if grown else self._room
         padded = [*entries, *[Dynamic(_NULL, 0)] * (room - len(entries))]
         return b"".join(_DYN.pack(*entry) for entry in padded)
-
-    def _read_segments(self) -> Iterator[_Segment]:
-        at, size, count = self._header[5], self._header[9], self._header[10]
-        if size != _PHDR.size or not 0 < count < _MOST_HEADERS:
-            raise WheelError("an ELF file with unusual program headers")
-        for fields in _PHDR.iter_unpack(self._view.read(at, size * count)):
-            segment = _Segment(*fields)
-            if segment.kind == _PT_LOAD and not _is_loadable(segment):
-                raise WheelError("an ELF file with a segment that no system can load")
-            yield segment
 
     def _read_entries(self) -> Iterator[Dynamic]:
         data = self._view.read(self._dynamic.offset, self._room * _DYN.size)
@@ -225,21 +201,7 @@ class Image:
         values = dict(self.entries)
         if _STRTAB not in values or values.get(_STRSZ, 0) > _MOST_STRINGS:
             raise WheelError("an ELF file with dynamic entries but no string table")
-        return self._view.read(self._offset(values[_STRTAB]), values.get(_STRSZ, 0))
-
-    def _offset(self, address: int) -> int:
-        for segment in self._segments:
-            inside = 0 <= address - segment.address < segment.file_size
-            if segment.kind == _PT_LOAD and inside:
-                return segment.offset + address - segment.address
-        raise WheelError(f"address {address:#x} lies outside of every segment")
-
-
-def _is_loadable(segment: _Segment) -> bool:
-    """Whether its alignment is a power of two, or none, and it lies where there are addresses."""
-    page = segment.alignment
-    fits = segment.address + segment.memory_size <= _LAST_ADDRESS
-    return fits and page <= _LARGEST_PAGE and not page & (page - 1)
+        return self._view.read(self._layout.offset_of(values[_STRTAB]), values.get(_STRSZ, 0))
 
 
 def _aligned(value: int, alignment: int) -> int:
