@@ -107,6 +107,8 @@ def read(view: View) -> Library | None:
     if len(sections) > 1 or layout.machine != elf_layout.X86_64:
         raise WheelError(f"it is for machine {layout.machine}, or has two sections {code_object.SECTION}")
     (code,) = sections
+    if any(segment.alignment < _PAGE for segment in layout.loads):
+        raise WheelError("its segments are not aligned to pages")
     if not code.flags & SHF_ALLOC or layout.offset_of(code.address, max(code.size, 1)) != code.offset:
         raise WheelError(f"its section {code_object.SECTION} is not loaded")
     bundles = tuple(offload_bundle.read_range(view, code.offset, code.offset + code.size))
@@ -147,7 +149,7 @@ def detach(library: Library, reference: bytes, target: Path) -> Undo:
             out.seek(cut.block_at)
             out.write(block)
         names_at = out.tell() + -out.tell() % WORD.size
-        names = library.layout.names + kpack_reference.SECTION.encode() + b"\0"
+        names = b"\0".join((library.layout.names, kpack_reference.SECTION.encode(), b""))
         sections_at = names_at + len(names) + -len(names) % WORD.size
         out.seek(names_at)
         out.write(names)
@@ -304,7 +306,7 @@ class _Cut:
                 new = section._replace(offset=self.moved(section.offset))
             found.append(new)
         made = Section(
-            name=len(layout.names),
+            name=len(layout.names) + 1,
             kind=SHT_PROGBITS,
             flags=SHF_ALLOC,
             address=self._reference_address,
