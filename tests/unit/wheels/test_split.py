@@ -128,6 +128,8 @@ def test_each_archive_has_all_code_of_its_target(parts: tuple[Path, ...]) -> Non
     assert archive.table.toc.keys() == keys | {"lib/deep/libdeep.so#0"}
     for key in keys:
         assert row_of(archive, key) == {"gfx942": CODES["gfx942"]}
+    # The same code in six bundles of two libraries, and what one library has alone.
+    assert len(archive.places) == 2
     top = Archive.open(BytesView(found[".kpack/demo_gfx942.kpack"]), "x")
     assert {key: row_of(top, key) for key in top.table.toc} == {
         "top.so#0": {"gfx942": ALONE},

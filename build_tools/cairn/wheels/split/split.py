@@ -130,8 +130,8 @@ class _Work:
             parts = []
             for number, bundle in enumerate(library.bundles):
                 with unpacked.unpacking(view, bundle, folder) as content:
-                    archives.add(library, kernel_name, number, content)
                     parts.append(unpacked.record(content, library.leads.index(number), view))
+                    archives.add(library, kernel_name, content, parts[-1])
             undo = detach.detach(library, reference.dumps(place.reference), host)
         self.hosts[path] = host
         made = Library(
