@@ -309,6 +309,15 @@ def test_a_host_wheel_that_would_unpack_to_all_memory_is_refused(
         join(with_record(host, record, tmp_path / "bad"), [device], tmp_path / "joined")
 
 
+def test_a_device_wheel_that_lacks_an_archive_is_refused(parts: tuple[Path, ...], tmp_path: Path) -> None:
+    host, first, _, last = parts
+    cut = apply(last, Edit(remove_files=(".kpack/demo_gfx942.kpack",)), tmp_path / "cut")
+    for devices in ([cut], [first, cut]):
+        with pytest.raises(WheelError, match=r"no \.kpack/demo_gfx942\.kpack, where"):
+            join(host, devices, tmp_path / "joined")
+    assert not list((tmp_path / "joined").glob("*"))
+
+
 def test_what_cannot_be_split(build: MakeWheel, parts: tuple[Path, ...], tmp_path: Path) -> None:
     with pytest.raises(WheelError, match="already"):
         split(parts[0], tmp_path / "again") if binaries.targets_of(parts[0]) else split(

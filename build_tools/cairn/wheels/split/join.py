@@ -73,6 +73,7 @@ class _Work:
         self._archive = archive
         self._folder = folder
         self._count = 0
+        self._processors: set[str] = set()
         self._archives: dict[str, Path] = {}
         self._files: dict[str, Path | bytes] = {}
         self._libraries: dict[str, Path | bytes] = {}
@@ -81,6 +82,7 @@ class _Work:
         """Take in a device wheel."""
         info = wheel_info.read(wheel)
         processor = _check_pair(self._host, info)
+        self._processors.add(processor)
         with Archive.open(wheel) as archive:
             for member in archive.members:
                 if member.is_dir or member.name.startswith(f"{info.dist_info}/"):
@@ -139,7 +141,9 @@ class _Work:
             archives = {}
             for target in {code.target for part in library.parts for code in part.codes}:
                 archive = name.replace(PLACEHOLDER, target)
-                if archive in self._archives:
+                if target.partition(":")[0] in self._processors:
+                    if archive not in self._archives:
+                        raise WheelError(f"there is no {archive}, where {path} has its code for {target}")
                     file = stack.enter_context(self._archives[archive].open("rb"))
                     archives[target] = kpack.Archive.open(FileView(file), archive)
             before, _, behind = name.partition(PLACEHOLDER)
