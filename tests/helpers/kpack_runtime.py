@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
 import shutil
 import struct
 import subprocess
@@ -115,7 +116,7 @@ def build_library(
     kind = ["-pie", "-fPIE"] if program else ["-shared", "-fPIC"]
     # Where -fuse-ld=lld looks first: that of zig, which is here wherever the tests are.
     lld = folder / "ld.lld"
-    lld.write_text(f'#!/bin/sh\nexec {sys.executable} -m ziglang ld.lld "$@"\n')
+    lld.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m ziglang ld.lld "$@"\n')
     lld.chmod(0o755)
     # Wrappers in the order of the text, as the compiler of HIP leaves them.
     command = [compiler(), "-O1", f"-B{folder}", "-fno-toplevel-reorder", *kind, *options]
