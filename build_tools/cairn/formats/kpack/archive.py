@@ -32,6 +32,7 @@ import zstandard
 
 from cairn import datafile
 from cairn.errors import UsageError, WheelError
+from cairn.formats.compression import Unpacker, ViewReader, most_unpacked
 from cairn.formats.kpack import msgpack
 from cairn.formats.view import View
 from cairn.targets import parse_target_id
@@ -45,12 +46,8 @@ PLAIN, ZSTD = "none", "zstd-per-kernel"
 CODE = "hsaco"  # the only kind of entry: a code object
 _VERSIONS = (VERSION, str(VERSION), f"{VERSION}.0")  # of the table, of which no writer is known to us
 _LARGEST_TABLE = 64 << 20  # bytes; an entry takes about 100
-_MOST_WINDOW = 1 << 27  # bytes of zstd, as for bundles: what it allows itself with --long
 _ORDINAL = re.compile("0|[1-9][0-9]{0,9}")  # a u32 in each wrapper
-_RATIO = 250  # far more than code is ever compressed by
-_RATIO_CHECK_MIN_SIZE = 16 << 20
 _STEP = 1 << 20
-_SMALL_STEP = 1024  # of what is compressed
 
 
 Look: TypeAlias = Callable[[str, int, Iterator[bytes]], None]
@@ -154,19 +151,22 @@ class Archive:
             WheelError: it is cut off, or has a different size when it is unpacked.
         """
         place = self.places[entry.ordinal]
-        packed = (
-            self.view.read(at, min(_STEP, place.offset + place.size - at))
-            for at in range(place.offset, place.offset + place.size, _STEP)
-        )
+        packed = ViewReader(self.view, place.offset, place.offset + place.size)
         if self.table.compression_scheme == PLAIN:
-            yield from packed
+            while piece := packed.read(_STEP):
+                yield piece
             return
-        found = 0
-        for piece in _unpacked(packed, self.name):
-            found += len(piece)
-            if found > entry.original_size:
-                break
-            yield piece
+        stream, found = Unpacker(packed, zlib_stream=False), 0
+        try:
+            while piece := stream.read(min(_STEP, entry.original_size + 1 - found)):
+                found += len(piece)
+                if found > entry.original_size:
+                    break
+                yield piece
+        except (zstandard.ZstdError, MemoryError) as error:
+            raise WheelError(f"a code object of {self.name} cannot be unpacked: {error}") from error
+        if found == entry.original_size and not (stream.ended and stream.used == place.size):
+            raise WheelError(f"a frame of {self.name} does not end with its bytes")
         if found != entry.original_size:
             raise WheelError(
                 f"a code object of {self.name} unpacks to {'more' if found > entry.original_size else found}"
@@ -291,24 +291,6 @@ def _check_entry(table: Table, places: tuple[Blob, ...], entry: Entry) -> None:
         raise WheelError(f"number {entry.ordinal} of {len(places)}")
     size = places[entry.ordinal].size
     plain = table.compression_scheme == PLAIN
-    least, most = (size, size) if plain else (0, max(_RATIO_CHECK_MIN_SIZE, _RATIO * size))
+    least, most = (size, size) if plain else (0, most_unpacked(size))
     if not least <= entry.original_size <= most:
         raise WheelError(f"of {size} bytes that would be {entry.original_size}")
-
-
-def _unpacked(packed: Iterator[bytes], name: str) -> Iterator[bytes]:
-    """The content of one frame of zstd that all the bytes belong to.
-
-    Few bytes go in at a time, since each block of a few bytes can stand for 128 KiB.
-    """
-    unpacker = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW).decompressobj()
-    try:
-        for piece in packed:
-            for at in range(0, len(piece), _SMALL_STEP):
-                if unpacker.eof:
-                    raise WheelError(f"a frame of {name} ends before its bytes do")
-                yield unpacker.decompress(piece[at : at + _SMALL_STEP])
-    except (zstandard.ZstdError, MemoryError) as error:
-        raise WheelError(f"a code object of {name} cannot be unpacked: {error}") from error
-    if not unpacker.eof or unpacker.unused_data:
-        raise WheelError(f"a frame of {name} does not end with its bytes")

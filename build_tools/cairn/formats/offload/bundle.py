@@ -28,8 +28,8 @@ from typing import IO, Any, Protocol
 import zstandard
 
 from cairn.errors import WheelError
-from cairn.formats.offload import compression
-from cairn.formats.offload.compression import (
+from cairn.formats import compression
+from cairn.formats.compression import (
     ZLIB,
     ZSTD,
     Forward,
@@ -48,8 +48,6 @@ HOST = "host-"
 # host, so it never takes zeros for code. Of the id only these five bytes change: the rest stays readable.
 INERT_PREFIX = HOST.encode()
 _MOST_PLAIN = (1 << 32) - (16 << 20)  # just under what the 32-bit fields of version 2 can say
-_RATIO_CHECK_MIN_SIZE = 16 << 20  # a bundle of less does no harm however well it is compressed
-_RATIO = 250  # far more than code for many targets is ever compressed by
 
 _HEAD = struct.Struct("<4sHH")
 # By version what follows the head: sizes, then the low half of the MD5 of the plain bundle.
@@ -155,7 +153,7 @@ def read_range(view: View, start: int, end: int, checker: Checker | None = None)
 
 def most_plain(size: int) -> int:
     """Bytes that a compressed bundle of `size` bytes may unpack to when it is unpacked whole."""
-    return min(_MOST_PLAIN, max(_RATIO_CHECK_MIN_SIZE, _RATIO * size))
+    return min(_MOST_PLAIN, compression.most_unpacked(size))
 
 
 def pack(plain: bytes, packing: Packing, *, level: int, digest: bytes) -> bytes:

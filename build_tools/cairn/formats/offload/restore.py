@@ -12,12 +12,12 @@ from typing import IO
 
 from cairn import files
 from cairn.errors import WheelError
+from cairn.formats.compression import LEVELS
 from cairn.formats.kpack.archive import Archive
 from cairn.formats.kpack.reference import key_of
 from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import detach
 from cairn.formats.offload.bundle import Packing
-from cairn.formats.offload.compression import LEVELS
 from cairn.formats.offload.record import Code, Library, Packed, Part
 from cairn.formats.view import FileView
 from cairn.targets import in_order

@@ -13,10 +13,11 @@ from pathlib import Path
 import zstandard
 
 from cairn.errors import WheelError
+from cairn.formats import compression
+from cairn.formats.compression import ZLIB, Unpacker, ViewReader
 from cairn.formats.offload import bundle as offload_bundle
-from cairn.formats.offload import code_object, compression
+from cairn.formats.offload import code_object
 from cairn.formats.offload.bundle import Bundle, Entry
-from cairn.formats.offload.compression import ZLIB, Unpacker, ViewReader
 from cairn.formats.offload.record import Code, Packed, Part
 from cairn.formats.view import FileView, View
 

@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 
 from cairn.errors import WheelError
 from cairn.formats import elf
+from cairn.formats.compression import Forward, ViewReader, exactly
 from cairn.formats.kpack import archive as kpack
 from cairn.formats.offload import bundle, code_object
 from cairn.formats.offload.bundle import Entry
-from cairn.formats.offload.compression import Forward, ViewReader, exactly
 from cairn.formats.view import BytesView, MemberView, View
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive

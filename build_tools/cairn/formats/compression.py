@@ -1,4 +1,4 @@
-"""zlib and zstd as clang uses them for bundles: streams read no further than needed, and packed again."""
+"""zlib and zstd as device code is packed with them: streams read no further than needed, and packed again."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ from cairn.formats.view import View
 ZLIB, ZSTD = 0, 1  # the method in the header of a compressed bundle
 _STEP = 1 << 16
 _SMALL_STEP = 1024  # packed bytes of zstd at a time, see `Unpacker`
-_MOST_WINDOW = (
-    1 << 27
-)  # bytes; what zstd allows itself with --long, which clang uses (27 is ZSTD_WINDOWLOG_LIMIT_DEFAULT)
+_MOST_WINDOW = 1 << 27  # bytes; what zstd allows itself with --long, which clang uses
+_RATIO_CHECK_MIN_SIZE = 16 << 20  # what unpacks to less does no harm however well it is compressed
+_RATIO = 250  # far more than code for many targets is ever compressed by
 
 # Levels that are tried in order to get the original bytes again: clang's defaults come first (6 of zlib, 3
 # of zstd: OffloadBundler.cpp), then others that people ask for. zstd runs with long distance matching, as in
 # clang: the code of one target looks much like that of the next.
 LEVELS = {ZLIB: (6, 9, 1), ZSTD: (3, 5, 9)}
+
+
+def most_unpacked(size: int) -> int:
+    """How many bytes of code so many compressed ones may stand for; more is an attack."""
+    return max(_RATIO_CHECK_MIN_SIZE, _RATIO * size)
 
 
 class Reader(Protocol):
