@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from cairn import files
-from cairn.errors import UsageError
+from cairn.errors import SystemFailureError, UsageError
 from cairn.output import wording
 
 MARK = ".cairn-made"
@@ -80,21 +80,14 @@ def alone_in(folder: Path) -> Iterator[None]:
     Raises:
         UsageError: one is at it; it is not waited for, since it would be replaced then.
     """
-    # Loaded here because many commands take no lock, and it costs more than they do.
-    from filelock import FileLock, Timeout  # noqa: PLC0415
-
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / _LOCK)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise UsageError(
-            f"another run is writing into {folder}", tip="name a different folder, or wait for its end"
-        ) from error
-    try:
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(files.locked(folder / _LOCK, timeout=0))
+        except SystemFailureError as error:
+            raise UsageError(
+                f"another run is writing into {folder}", tip="name a different folder, or wait for its end"
+            ) from error
         yield
-    finally:
-        lock.release()
 
 
 def replace_files(folder: Path, made: Path) -> None:

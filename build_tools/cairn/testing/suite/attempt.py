@@ -171,9 +171,7 @@ def run(
     try:
         killed = _watch(setup, module, running, journal)
     finally:
-        if journal.pid and running.is_alive():
-            _kill(journal.pid)
-        running.end()
+        _end(running, journal.pid)
     if running.error is not None and not killed:  # no such interpreter, or a disk without room for the log
         raise running.error
     journal.follow()
@@ -208,10 +206,12 @@ def _watch(setup: Setup, module: str, running: _Running, journal: Journal) -> st
     return ""
 
 
-def _kill(pid: int) -> None:
-    """End pytest itself: a test that began a session of its own has left the group that is ended next."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, getattr(signal, "SIGKILL", signal.SIGTERM))
+def _end(running: _Running, pytest: int) -> None:
+    """End what still runs; pytest by itself, since a test may have begun a session, and left the group."""
+    if pytest and running.is_alive():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pytest, getattr(signal, "SIGKILL", signal.SIGTERM))
+    running.end()
 
 
 def _progress(module: str, journal: Journal) -> str:

@@ -93,8 +93,7 @@ def merge(
         for problem in result.problems
     ]
     problems += _not_once(found, whole=not missing)
-    everything = tuple(outcome for _, tests in found for outcome in tests)
-    unique = tuple({outcome.test: outcome for outcome in everything}.values())
+    unique = tuple({outcome.test: outcome for _, tests in found for outcome in tests}.values())
     judged = judge_shards(
         results, outcomes.as_junit(unique), floor=floor, device_floor=device_floor, part=part
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,13 +11,12 @@ import msgspec
 from cairn import datafile, files
 from cairn.errors import UsageError
 from cairn.testing.junit import Case, JUnit, Outcome
+from cairn.testing.suite import worker
 
 FILE = "outcomes.jsonl"
 
 LONGEST = 1e9
 """Seconds, 30 years: what claims to have taken longer is a number that somebody made up."""
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 # What XML 1.0 has no way to write ("Characters").
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -72,9 +70,7 @@ def write(path: Path, outcomes: Iterable[TestOutcome]) -> None:
 
 
 def _line(outcome: TestOutcome) -> bytes:
-    # Half of a surrogate pair, as in the name of a file that is not UTF-8, could not be read back.
-    text = json.dumps(datafile.to_plain(outcome), ensure_ascii=False)
-    return _SURROGATE.sub(lambda found: rf"\\u{ord(found[0]):04x}", text).encode() + b"\n"
+    return worker.json_line(datafile.to_plain(outcome))
 
 
 def read(path: Path) -> tuple[TestOutcome, ...]:

@@ -44,7 +44,14 @@ _open, _write, _close, _pid_of, _parent_of = os.open, os.write, os.close, os.get
 
 def plain(text: str) -> str:
     """A text that every reader of JSON takes: halves of surrogate pairs, as of bytes, are spelled out."""
-    return _SURROGATE.sub(lambda found: rf"\u{ord(found[0]):04x}", text)
+    return text.encode(errors="backslashreplace").decode()
+
+
+def json_line(value: Mapping[str, Any]) -> bytes:
+    """A line of JSON that every reader takes; see `plain`."""
+    # In a string of JSON the backslash is one more.
+    text = json.dumps(value, ensure_ascii=False)
+    return _SURROGATE.sub(lambda found: rf"\\u{ord(found[0]):04x}", text).encode() + b"\n"
 
 
 def place(test: str) -> float:
@@ -153,9 +160,7 @@ class Worker:
         # A test that forks and does not end its child leaves a second pytest; what that does is not ours.
         if _pid_of() != self._pid:
             return
-        # As in `plain`, in a string of JSON, where the backslash is one more.
-        text = json.dumps(event, ensure_ascii=False)
-        data = _SURROGATE.sub(lambda found: rf"\\u{ord(found[0]):04x}", text).encode() + b"\n"
+        data = json_line(event)
         file = _open(
             self._journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666
         )

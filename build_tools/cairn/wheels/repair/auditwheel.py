@@ -76,9 +76,8 @@ def repair_linked(
     libraries = rocm_rpath.read(sdk) if sdk else None
     patterns = (*exclude, *(sorted(libraries.names) if libraries else ()))
     job = _Job(wheel=wheel, output_dir=output_dir, exclude=patterns, search=tuple(search))
-    name = wheel_info.parse_file_name(wheel.name)
     with Archive.open(wheel) as archive:
-        info = wheel_info.read_archive(archive, name)
+        info = wheel_info.read_archive(archive, wheel_info.parse_file_name(wheel.name))
         record_check.require_right(archive, info)
         if any(name.startswith("win") for name in wheel_info.platforms_of(info.tags)):
             return _repaired_for_windows(job, binaries.read_archive(archive, only="pe"))
@@ -102,8 +101,7 @@ def repair_linked(
         _run_auditwheel(replace(job, wheel=linked), folder, platform=platform or "auto")
         made = _only_wheel(folder, job)
         changes = _run_paths(binaries.read_wheel(made, only="elf"), libraries)
-        change = Edit(binaries=changes)
-        return rewrite_wheel.apply(made, change, output_dir) if changes else _moved(made, job)
+        return rewrite_wheel.apply(made, Edit(binaries=changes), output_dir) if changes else _moved(made, job)
 
 
 def _run_paths(found: Sequence[Binary], sdk: SdkLibraries | None) -> dict[str, BinaryEdit]:
