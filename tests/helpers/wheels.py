@@ -93,6 +93,12 @@ def build_wheel(
     return path
 
 
+def members_of(path: Path) -> dict[str, bytes]:
+    """The members of a wheel, by name."""
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
 def _csv(path: str) -> str:
     return f'"{path}"' if "," in path else path
 

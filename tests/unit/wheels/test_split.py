@@ -96,7 +96,8 @@ def test_a_host_wheel_and_one_for_each_processor(build: MakeWheel, parts: tuple[
     of_devices = [binaries.targets_of(path) for path in devices]
     assert of_devices == [("gfx90a:xnack+", "gfx90a:xnack-"), ("gfx9-4-generic",), ("gfx942",)]
     info = wheel_info.read(host)
-    assert info.extras == ("fast", *(f"device-{name}" for name in PROCESSORS))
+    extras = [f"device-{name}" for name in (*PROCESSORS, "gfx94x-dcgpu", "all")]
+    assert info.extras == ("fast", *extras)
     assert 'demo-device-gfx90a==1.0 ; extra == "device-gfx90a"' in info.requires_dist
     for path in parts:
         targets = ("cpu",) if path == host else None
@@ -351,7 +352,7 @@ def test_wheels_that_do_not_belong_together(
     other = split(build(files=files, version="1.0"), tmp_path / "other")
     with pytest.raises(WheelError, match=r"different code for gfx90a|lacks the code"):
         join(other[0], [first], out)
-    with pytest.raises(WheelError, match="does not say what was split"):
+    with pytest.raises(WheelError, match="does not say what was split from it"):
         name = "demo-1.0.dist-info/cairn-split.json"
         join(apply(host, Edit(remove_files=(name,)), tmp_path / "without"), [first], out)
     assert not list(out.glob("*.whl"))

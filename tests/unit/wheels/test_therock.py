@@ -18,10 +18,9 @@ from cairn.build.job import Job
 from cairn.errors import CairnError, UsageError, WheelError
 from cairn.release.publish import distribution
 from cairn.stack import Stack
-from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.metadata.rocm_version import channel_of, promote, rocm_version_of, suffix, with_suffix
 from cairn.wheels.rewrite.set_version import Wanted, set_versions
-from cairn.wheels.split import device_wheel
 from helpers.wheels import MakeWheel
 
 SHA = "515115ea2cb85a0b71b5507ce56a627d14c7ae73"
@@ -205,7 +204,7 @@ def test_no_targets_and_unknown_ones_are_refused(families: str) -> None:
 
 
 def test_extras_of_devices() -> None:
-    assert [device_wheel.extra_of(t) for t in targets.parse_targets("gfx94X-dcgpu")] == ["device-gfx942"]
+    assert [device_names.extra_of(t) for t in targets.parse_targets("gfx94X-dcgpu")] == ["device-gfx942"]
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
+from cairn.errors import UsageError
 from cairn.output import console
+
+_PREFIX = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")  # it begins a project's name
 
 
 def add_to(commands: Subparsers) -> None:
@@ -20,18 +24,45 @@ def add_to(commands: Subparsers) -> None:
         example="cairn wheel split --output-dir split dist/torch-….whl",
     )
     parser.add_argument("wheel", type=arguments.file, metavar="WHEEL", help="a linked wheel")
+    parser.add_argument(
+        "--device-prefix",
+        type=_prefix,
+        metavar="WORD",
+        help="stands before the names of device wheels: with amd, amd-torch-device-gfx942 (default: none)",
+    )
+    parser.add_argument(
+        "--sdk-version",
+        type=arguments.nonempty,
+        metavar="VERSION",
+        help="have each device wheel require that of the ROCm SDK, rocm-sdk-device-gfx942==VERSION "
+        "(default: the packages of the SDK have all their code)",
+    )
     arguments.add_output_dir(parser)
     arguments.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
-    from cairn.wheels.split.split import split
+    from cairn import requirements
+    from cairn.wheels.split.device_wheel import Terms
+    from cairn.wheels.split.split import RUNTIME, split
 
     screen = console.current()
-    made = split(options.wheel, options.output_dir)
+    try:
+        sdk = options.sdk_version and str(requirements.version(options.sdk_version))
+    except ValueError as error:
+        raise UsageError(f"--sdk-version: {error}", tip="such as 7.14.0") from error
+    terms = Terms(prefix=options.device_prefix or "", sdk=sdk, runtime=RUNTIME)
+    made = split(options.wheel, options.output_dir, terms)
     if options.json:
         screen.json({"host": str(made[0]), "devices": [str(path) for path in made[1:]]})
     for path in () if options.json else made:
         screen.out(str(path))
     return 0
+
+
+def _prefix(text: str) -> str:
+    """The beginning of a name, as a `type` of argparse."""
+    if not _PREFIX.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} cannot be the beginning of a project's name")
+    return text

@@ -92,6 +92,10 @@ class Library:
     wrappers: tuple[Wrapper, ...]
     leads: tuple[int, ...]
 
+    def wrappers_of(self, bundle: int) -> tuple[int, ...]:
+        """The ordinals of the wrappers that lead to a bundle."""
+        return tuple(ordinal for ordinal, lead in enumerate(self.leads) if lead == bundle)
+
 
 def read(view: View) -> Library | None:
     """What a library's wrappers lead to; None where it has no device code.

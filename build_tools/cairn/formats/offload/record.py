@@ -6,6 +6,8 @@ compression, their places. That is here, in a file of JSON that lies in the dist
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cairn import datafile
 from cairn.formats.offload.detach import Undo
 
@@ -54,7 +56,7 @@ class Part(datafile.Value):
     Attributes:
         at: where it begins in the library.
         size: the bytes it takes there.
-        wrapper: the first one that leads to it.
+        wrappers: the ordinals of those that lead to it.
         plain_size: its bytes, unpacked.
         pieces: what of it is neither device code nor zeros, mostly its table: place and bytes in hex.
         codes: its device code.
@@ -63,7 +65,7 @@ class Part(datafile.Value):
 
     at: int
     size: int
-    wrapper: int
+    wrappers: tuple[int, ...]
     plain_size: int
     pieces: tuple[tuple[int, str], ...]
     codes: tuple[Code, ...]
@@ -92,11 +94,33 @@ class Library(datafile.Value):
     parts: tuple[Part, ...]
 
 
-class Record(datafile.Value, tag_field="schema", tag="cairn.split/1"):
+class Moved(datafile.Value):
+    """A file that went to a device wheel as it was.
+
+    Attributes:
+        path: in the wheel; what is in the data folder begins with `.data/`.
+        processor: whose device wheel has it.
+        sha256: of the file.
+    """
+
+    path: str
+    processor: str
+    sha256: str
+
+
+class Record(datafile.Value, tag_field="schema", tag="cairn.split/2"):
     """The file.
 
     Attributes:
         libraries: every one that had device code.
+        files: code objects that were files of their own, and databases of kernels.
+        devices: each processor, and the project of its device wheel.
+        extras: each extra that the split has added, and the processors whose device wheels it asks for.
+        runtime: the first release of ROCm whose runtime finds the code; None where that was not said.
     """
 
     libraries: tuple[Library, ...]
+    files: tuple[Moved, ...]
+    devices: Mapping[str, str]
+    extras: Mapping[str, tuple[str, ...]]
+    runtime: str | None = None

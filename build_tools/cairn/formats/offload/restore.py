@@ -88,6 +88,7 @@ def _check(record: Library, name: str) -> None:
         ends = [(code.offset, code.size) for code in part.codes]
         ends += [(at, len(data) // 2) for at, data in part.pieces]
         ends += [(code.id_at, len(offload_bundle.INERT_PREFIX)) for code in part.codes]
+        inside &= bool(part.wrappers)
         within = all(0 <= at <= part.plain_size - length and length >= 0 for at, length in ends)
         if size > _LARGEST or not (inside and within and 0 <= part.plain_size <= most):
             raise WheelError(f"what the host wheel says of {name} contradicts itself")
@@ -100,9 +101,8 @@ def _check_written(path: Path, record: Library, present: Collection[str]) -> Non
         if library is None:
             raise WheelError(f"{path.name} as joined has no device code", tip=_OTHER)
         wanted = sorted(record.parts, key=lambda part: part.at)
-        wrappers = [library.leads.index(number) for number in range(len(library.bundles))]
-        same = [(b.at, w) for b, w in zip(library.bundles, wrappers, strict=True)]
-        right = same == [(part.at, part.wrapper) for part in wanted]
+        same = [(b.at, library.wrappers_of(number)) for number, b in enumerate(library.bundles)]
+        right = same == [(part.at, part.wrappers) for part in wanted]
         for bundle, part in zip(library.bundles, wanted, strict=False):
             inert = offload_bundle.INERT_PREFIX.decode()
             entries = {(entry.id, entry.offset, entry.size, entry.id_at) for entry in bundle.entries}
@@ -149,7 +149,7 @@ def _write_plain(
             out.write(offload_bundle.INERT_PREFIX)
             continue
         out.seek(begin + code.offset)
-        for piece in _code(archive, code, key_of(kernel_name, part.wrapper)):
+        for piece in _code(archive, code, key_of(kernel_name, part.wrappers[0])):
             out.write(piece)
     return complete
 

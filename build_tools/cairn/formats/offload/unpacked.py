@@ -82,13 +82,13 @@ def unpacking(view: View, bundle: Bundle, folder: Path) -> Iterator[Unpacked]:
         yield Unpacked(bundle=bundle, view=FileView(file), begin=0, size=packing.plain_size)
 
 
-def record(content: Unpacked, wrapper: int, library: View) -> Part:
-    """All of a bundle but the code; `wrapper` is the first that leads to it, `library` where it is."""
+def record(content: Unpacked, wrappers: tuple[int, ...], library: View) -> Part:
+    """All of a bundle but the code; `wrappers` lead to it, `library` has it."""
     bundle = content.bundle
     return Part(
         at=bundle.at,
         size=bundle.size,
-        wrapper=wrapper,
+        wrappers=wrappers,
         plain_size=content.size,
         pieces=tuple(_between(content)),
         codes=tuple(_code(content, entry) for entry in bundle.device_entries),

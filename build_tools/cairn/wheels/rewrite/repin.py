@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cairn.errors import WheelError
-from cairn.wheels.metadata import rocm_version, wheel_info
+from cairn.wheels.metadata import device_names, rocm_version, wheel_info
 
 _EXACT = ("==", "===")
 # An exact pin in the text of a requirement, so that all else of the text stays as it was written; the
@@ -132,9 +132,9 @@ def _same(pins: Iterator[str], text: str) -> bool:
 
 
 def _goes_with(name: str, distribution: str) -> bool:
-    """Whether one is a device wheel of the other: torch-device-gfx942 or amd-torch-device-gfx942 of torch."""
+    """Whether one is a device wheel of the other."""
     pairs = ((name, distribution), (distribution, name))
-    return any(device.removeprefix("amd-").startswith(f"{host}-device-") for device, host in pairs)
+    return any(device_names.processor_of(device, host) is not None for device, host in pairs)
 
 
 def _replaced(parsed: Requirement, text: str, wanted: str, wheel: Renamed) -> str:

@@ -20,7 +20,6 @@ from cairn.formats.kpack.archive import SUFFIX
 from cairn.formats.kpack.reference import PLACEHOLDER, Reference
 from cairn.formats.kpack.writer import Writer
 from cairn.formats.offload import code_object
-from cairn.formats.offload.detach import Library
 from cairn.formats.offload.record import Part
 from cairn.formats.offload.unpacked import Unpacked
 from cairn.targets import TargetId
@@ -103,15 +102,13 @@ class Archives:
             self._writers.append((target, stack.enter_context(made)))
             self.paths[str(target)] = path
 
-    def add(self, library: Library, kernel_name: str, content: Unpacked, part: Part) -> None:
+    def add(self, kernel_name: str, content: Unpacked, part: Part) -> None:
         """Write the code of one bundle, of which `part` is the record, for all wrappers that lead to it.
 
         Code that is in an archive already, from another bundle, is not written again.
         """
         entries = content.bundle.device_entries
         offered = [code_object.target_of_entry(entry.id) for entry in entries]
-        number = library.leads[part.wrapper]
-        ordinals = [ordinal for ordinal, lead in enumerate(library.leads) if lead == number]
         for target, archive in self._writers:
             chosen = best(target, offered)
             if chosen is None:
@@ -119,5 +116,5 @@ class Archives:
             place = target, part.codes[chosen].sha256
             if place not in self._there:
                 self._there[place] = archive.add(content.code(entries[chosen]))
-            for ordinal in ordinals:
+            for ordinal in part.wrappers:
                 archive.name(kernel_name, ordinal, str(target), self._there[place])

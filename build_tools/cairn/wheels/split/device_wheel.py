@@ -1,10 +1,16 @@
-"""The wheel that carries the device code of one processor for a host wheel of exactly its version."""
+"""The wheel that carries the device code of one processor for a host wheel of exactly its version.
+
+Here too is what the two are called, and how they require each other.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from cairn import targets
 from cairn.formats.zip import writer
 from cairn.formats.zip.reader import Archive
 from cairn.formats.zip.writer import New
@@ -18,19 +24,48 @@ from cairn.wheels.rewrite.wheel import row_for
 _KEPT_FIELDS = ("Requires-Python", "License", "License-Expression", "License-File")
 
 
-def name_of(host: str, processor: str) -> str:
-    """The project name of a device wheel."""
-    return f"{host}-device-{processor}"
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What whoever splits a wheel decides.
+
+    Attributes:
+        prefix: stands before the names of its device wheels: with `amd`, amd-torch-device-gfx942.
+        stem: their names but for the processor, in place of the prefix and the name of the host.
+        sdk: version of the ROCm SDK whose own device wheel, such as rocm-sdk-device-gfx942, each device wheel
+            requires; None where the packages of the SDK have all their code.
+        runtime: the first release of ROCm whose runtime finds the code; None where that is not known.
+    """
+
+    prefix: str = ""
+    stem: str | None = None
+    sdk: str | None = None
+    runtime: str | None = None
+
+    def name_of(self, host: str, processor: str) -> str:
+        """The project name of the device wheel of a processor."""
+        stem = self.stem or f"{self.prefix}{'-' if self.prefix else ''}{host}-device"
+        return f"{stem}-{processor}"
 
 
-def extra_of(processor: str) -> str:
-    """The extra of the host wheel that asks for it."""
-    return f"device-{processor}"
+SDK = Terms(stem="rocm-sdk-device")
+"""The names of the ROCm SDK's own device wheels, as upstream has them."""
 
 
-def requirement_of(host: WheelInfo, processor: str) -> str:
-    """How the host wheel requires it."""
-    return f'{name_of(host.name, processor)}=={host.version} ; extra == "{extra_of(processor)}"'
+def requirements_of(
+    host: WheelInfo, devices: Mapping[str, str], extras: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...]:
+    """How a host wheel requires its device wheels.
+
+    Args:
+        host: the wheel.
+        devices: each processor, and the project of its device wheel.
+        extras: each extra, and the processors that it asks for.
+    """
+    return tuple(
+        f'{devices[processor]}=={host.version} ; extra == "{extra}"'
+        for extra, processors in extras.items()
+        for processor in processors
+    )
 
 
 def common_path(info: WheelInfo, path: str) -> str:
@@ -45,7 +80,9 @@ def data_path(info: WheelInfo, path: str) -> str:
     return own + path.removeprefix(".data/") if path.startswith(".data/") else path
 
 
-def write(host: WheelInfo, processor: str, content: Mapping[str, Path], output_dir: Path) -> Path:
+def write(
+    host: WheelInfo, processor: str, content: Mapping[str, Path], output_dir: Path, terms: Terms
+) -> Path:
     """Write the device wheel of a processor.
 
     Args:
@@ -53,9 +90,11 @@ def write(host: WheelInfo, processor: str, content: Mapping[str, Path], output_d
         processor: such as `gfx942`.
         content: path in the host wheel, beside which the code belongs, to the file.
         output_dir: where to write.
+        terms: its name, and what it requires.
     """
     # In a file name dashes separate parts, so those of gfx9-4-generic are escaped (PEP 427).
-    prefix = f"{host.file_name.split('-', maxsplit=1)[0]}_device_{processor.replace('-', '_')}"
+    host_prefix = host.file_name.split("-", maxsplit=1)[0]
+    prefix = re.sub(r"[-.]+", "_", terms.name_of(host_prefix, processor))
     old = host.dist_info.removesuffix(".dist-info")
     new = f"{prefix}-{old.rpartition('-')[2]}"
     entries = [
@@ -64,7 +103,7 @@ def write(host: WheelInfo, processor: str, content: Mapping[str, Path], output_d
     ]
     about = f"{new}.dist-info"
     entries += _licences(host, about)
-    entries.append(New(name=f"{about}/METADATA", content=_metadata(host, processor)))
+    entries.append(New(name=f"{about}/METADATA", content=_metadata(host, processor, terms)))
     entries.append(New(name=f"{about}/WHEEL", content=_wheel(host)))
     rows = [*map(row_for, entries), RecordRow(path=f"{about}/RECORD")]
     entries.append(New(name=f"{about}/RECORD", content=format_record(rows).encode()))
@@ -75,13 +114,16 @@ def write(host: WheelInfo, processor: str, content: Mapping[str, Path], output_d
     return target
 
 
-def _metadata(host: WheelInfo, processor: str) -> bytes:
+def _metadata(host: WheelInfo, processor: str, terms: Terms) -> bytes:
     old = parse_headers(host.metadata, name="METADATA")
     kind = next(iter(old.all("Metadata-Version")), "2.1")
-    lines = [f"Metadata-Version: {kind}", f"Name: {name_of(host.name, processor)}"]
+    lines = [f"Metadata-Version: {kind}", f"Name: {terms.name_of(host.name, processor)}"]
     lines += [f"Version: {host.version}", f"Summary: Device code of {host.name} for {processor}"]
     lines += [f"{field}: {value}" for field in _KEPT_FIELDS for value in old.all(field)]
     lines.append(f"Requires-Dist: {host.name}=={host.version}")
+    # Of a generic target no one can say which of its processors the code of the SDK's libraries is for.
+    if terms.sdk is not None and processor not in targets.generic_targets():
+        lines.append(f"Requires-Dist: {SDK.name_of('', processor)}=={terms.sdk}")
     return ("\n".join(lines) + "\n").encode("utf-8", "surrogateescape")
 
 

@@ -12,6 +12,7 @@ from packaging.utils import canonicalize_name
 
 from cairn import datafile
 from cairn.errors import UsageError, WheelError
+from cairn.files import sha256_of
 from cairn.formats.kpack import archive as kpack
 from cairn.formats.kpack.archive import SUFFIX
 from cairn.formats.kpack.reference import PLACEHOLDER
@@ -72,16 +73,17 @@ class _Work:
         self._host = host
         self._archive = archive
         self._folder = folder
+        self._record = read_record(host, archive)
         self._count = 0
         self._processors: set[str] = set()
         self._archives: dict[str, Path] = {}
-        self._files: dict[str, Path | bytes] = {}
+        self._files: dict[str, Path] = {}
         self._libraries: dict[str, Path | bytes] = {}
 
     def add(self, wheel: Path) -> None:
         """Take in a device wheel."""
         info = wheel_info.read(wheel)
-        processor = _check_pair(self._host, info)
+        processor = self._check_pair(info)
         self._processors.add(processor)
         with Archive.open(wheel) as archive:
             for member in archive.members:
@@ -101,33 +103,23 @@ class _Work:
 
     def join(self) -> tuple[Joined, ...]:
         """Put the code of every library back."""
-        member = f"{self._host.dist_info}/{record.NAME}"
-        if member not in self._archive:
-            raise WheelError(
-                f"{self._host.file_name} does not say what was split from it: it has no {member}"
-            )
-        try:
-            found = datafile.loads(self._archive.read(member), Record, name=member)
-        except UsageError as error:
-            raise WheelError(str(error), tip="fetch the host wheel again") from error
         used: set[str] = set()
-        joined = tuple(self._join_one(library, used) for library in found.libraries)
+        joined = tuple(self._join_one(library, used) for library in self._record.libraries)
         unused = sorted(self._archives.keys() - used)
         if unused:
             raise WheelError(f"{self._host.file_name} has no library that looks for {unused[0]}")
+        self._check_files()
         return joined
 
     def edit(self) -> Edit:
         """What makes the joined wheel of the host wheel."""
         # What the split added to METADATA goes again, for the processors that are not joined too.
-        start = canonicalize_name(device_wheel.name_of(self._host.name, "gfx"))
-        names = [canonicalize_name(wheel_info.requirement(text).name) for text in self._host.requires_dist]
         return Edit(
             replace_files=self._libraries,
             add_files=self._files,
             remove_files=(f"{self._host.dist_info}/{record.NAME}",),
-            remove_requirements=tuple(sorted({name for name in names if name.startswith(start)})),
-            remove_extras=tuple(e for e in self._host.extras if e.startswith(device_wheel.extra_of("gfx"))),
+            remove_requirements=tuple(self._record.devices.values()),
+            remove_extras=tuple(self._record.extras),
         )
 
     def _join_one(self, library: Library, used: set[str]) -> Joined:
@@ -151,11 +143,41 @@ class _Work:
             self._libraries[path] = whole = folder / "whole"
             return restore.join(host, library, archives, whole)
 
+    def _check_files(self) -> None:
+        """What came as it was is what went, all of it."""
+        wanted = {
+            device_wheel.data_path(self._host, moved.path): moved.sha256
+            for moved in self._record.files
+            if moved.processor in self._processors
+        }
+        found = {path: sha256_of(file) for path, file in self._files.items()}
+        if wrong := sorted(path for path, _ in wanted.items() ^ found.items()):
+            raise WheelError(
+                f"{wrong[0]} is not what was split from {self._host.file_name}",
+                tip="the device wheels and the host wheel must come from one split",
+            )
+
     def _check_archive(self, path: str, file: Path, processor: str) -> None:
         with file.open("rb") as opened:
             targets = kpack.Archive.open(FileView(opened), path).table.gfx_arches
         if any(target.partition(":")[0] != processor for target in targets):
             raise WheelError(f"{path} is not code for {processor}, as the name of its wheel says")
+
+    def _check_pair(self, info: WheelInfo) -> str:
+        """The processor of a device wheel, once it is certain that it belongs to the host wheel."""
+        host = self._host
+        devices = self._record.devices.items()
+        names: dict[str, str] = {canonicalize_name(name): processor for processor, name in devices}
+        if info.distribution not in names:
+            raise WheelError(f"{info.file_name} is not a device wheel of {host.name}")
+        pins = {str(wheel_info.requirement(text)) for text in info.requires_dist}
+        pinned = str(wheel_info.requirement(f"{host.name}=={host.version}")) in pins
+        if not pinned or info.version != host.version:
+            raise WheelError(
+                f"{info.file_name} does not belong to {host.file_name}",
+                tip="join wheels of exactly one version",
+            )
+        return names[info.distribution]
 
     def _new_folder(self) -> Path:
         self._count += 1
@@ -164,23 +186,19 @@ class _Work:
         return folder
 
 
-def _check_pair(host: WheelInfo, info: WheelInfo) -> str:
-    """The processor of a device wheel, once it is certain that it belongs to the host wheel."""
-    start: str = canonicalize_name(device_wheel.name_of(host.name, "gfx"))
-    if not info.distribution.startswith(start):
-        raise WheelError(f"{info.file_name} is not a device wheel of {host.name}")
-    # Both ways: the pin of the device wheel, and the extra of the host wheel that asks for it.
-    pins = {str(wheel_info.requirement(text)) for text in info.requires_dist}
-    if (
-        str(wheel_info.requirement(f"{host.name}=={host.version}")) not in pins
-        or info.version != host.version
-    ):
+def read_record(host: WheelInfo, archive: Archive) -> Record:
+    """What a host wheel says was split from it.
+
+    Raises:
+        WheelError: it says nothing, or nothing that can be read.
+    """
+    member = f"{host.dist_info}/{record.NAME}"
+    if member not in archive:
         raise WheelError(
-            f"{info.file_name} does not belong to {host.file_name}", tip="join wheels of exactly one version"
+            f"{host.file_name} is not a host wheel, or does not say what was split from it: "
+            f"it has no {member}"
         )
-    processor = info.distribution.removeprefix(start.removesuffix("gfx"))
-    if device_wheel.extra_of(processor) not in host.extras:
-        raise WheelError(
-            f"{host.file_name} is not a host wheel with the extra {device_wheel.extra_of(processor)}"
-        )
-    return processor
+    try:
+        return datafile.loads(archive.read(member), Record, name=member)
+    except UsageError as error:
+        raise WheelError(str(error), tip="fetch the host wheel again") from error

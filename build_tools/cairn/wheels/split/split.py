@@ -15,29 +15,38 @@ from cairn.formats.kpack import reference
 from cairn.formats.kpack.archive import SUFFIX
 from cairn.formats.kpack.reference import PLACEHOLDER
 from cairn.formats.offload import detach, record, unpacked
-from cairn.formats.offload.record import Library, Record
+from cairn.formats.offload.record import Library, Moved, Record
 from cairn.formats.view import FileView
 from cairn.formats.zip.reader import Archive
 from cairn.targets import in_order
 from cairn.wheels.contents import binaries
 from cairn.wheels.contents.binaries import Binary
-from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
-from cairn.wheels.split import device_wheel
+from cairn.wheels.split import databases, device_wheel
 from cairn.wheels.split.archives import Archives, Place
+from cairn.wheels.split.device_wheel import Terms
+
+RUNTIME = "7.14"
+"""A release of ROCm that is known to read kpack archives; which was the first is not."""
 
 _WHOLE = "publish this wheel unsplit, one for each target"
 
 
-def split(wheel: Path, output_dir: Path) -> tuple[Path, ...]:
+def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Path, ...]:
     """Write a host wheel and a device wheel for each processor into `output_dir`; the host wheel comes first.
 
     The host wheel keeps the name, version and file name, and has an extra `device-<processor>` for each
-    device wheel; both sides require exactly each other's version. All features of a processor (`gfx90a`,
-    `gfx90a:xnack+`) go together. The code of libraries goes into archives that ROCm's runtime reads;
-    docs/reference/device-wheels.md describes them.
+    device wheel, one for each family that is whole, and `device-all`; both sides require exactly each other's
+    version. All features of a processor (`gfx90a`, `gfx90a:xnack+`) go together. The code of libraries goes
+    into archives that ROCm's runtime reads; docs/reference/device-wheels.md describes them.
+
+    Args:
+        wheel: the whole wheel.
+        output_dir: where to write.
+        terms: what the device wheels are called and require; None for what is usual.
 
     Raises:
         WheelError: the wheel has no device code, has been split already, or is malformed; or a library's
@@ -57,12 +66,16 @@ def split(wheel: Path, output_dir: Path) -> tuple[Path, ...]:
                 groups.setdefault(place.archives, []).append((binary, place))
         output_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".split.", dir=output_dir) as folder:
-            work = _Work(info, archive, Path(folder))
-            for binary in found:
-                if binary.is_device_code:
-                    work.move(binary)
-            for libraries in groups.values():
-                work.take(libraries)
+            work = _Work(info, archive, Path(folder), terms or Terms(runtime=RUNTIME))
+            processors = {code.target.processor for binary in found for code in binary.code_objects}
+            alone = {b.path: b.code_objects[0].target.processor for b in found if b.is_device_code}
+            libraries = {binary.path for binary in found} - alone.keys()
+            for name in (member.name for member in archive.members if member.name not in libraries):
+                processor = alone.get(name) or databases.processor_of(name, processors)
+                if processor is not None:
+                    work.move(name, processor)
+            for group in groups.values():
+                work.take(group)
             # All are made before one is moved into place: a failure leaves no half of a split behind.
             made = Path(folder, "made")
             change = work.host_edit()
@@ -71,7 +84,10 @@ def split(wheel: Path, output_dir: Path) -> tuple[Path, ...]:
                 raise WheelError(
                     f"METADATA of {info.file_name} cannot be edited: it is malformed", tip="build it again"
                 )
-            wheels += [device_wheel.write(info, name, work.code[name], made) for name in in_order(work.code)]
+            wheels += [
+                device_wheel.write(info, name, work.code[name], made, work.terms)
+                for name in in_order(work.code)
+            ]
             return tuple(path.replace(output_dir / path.name) for path in wheels)
 
 
@@ -79,28 +95,30 @@ class _Work:
     """What was taken out so far.
 
     Attributes:
+        terms: what the device wheels are called and require.
         code: processor to path in the wheel to file.
         hosts: path in the wheel to the library without its device code.
-        moved: code objects that leave the host wheel as they are.
+        moved: files that leave the host wheel as they are.
         records: what `join` needs of each library.
     """
 
-    def __init__(self, info: WheelInfo, archive: Archive, folder: Path) -> None:
+    def __init__(self, info: WheelInfo, archive: Archive, folder: Path, terms: Terms) -> None:
+        self.terms = terms
         self.code: dict[str, dict[str, Path]] = {}
         self.hosts: dict[str, Path | bytes] = {}
-        self.moved: list[str] = []
+        self.moved: list[Moved] = []
         self.records: list[Library] = []
         self._info = info
         self._archive = archive
         self._folder = folder
         self._count = 0
 
-    def move(self, file: Binary) -> None:
-        """Move a code object of its own: nothing of it is for the host."""
-        self.moved.append(file.path)
-        (code,) = file.code_objects
-        copy = extract(self._archive, file.path, self._new_folder())
-        self.code.setdefault(code.target.processor, {})[file.path] = copy
+    def move(self, path: str, processor: str) -> None:
+        """Move a file of which nothing is for the host: a code object, or a database of kernels."""
+        copy = extract(self._archive, path, self._new_folder())
+        self.code.setdefault(processor, {})[path] = copy
+        common = device_wheel.common_path(self._info, path)
+        self.moved.append(Moved(path=common, processor=processor, sha256=files.sha256_of(copy)))
 
     def take(self, libraries: Sequence[tuple[Binary, Place]]) -> None:
         """Take the code of the libraries that look for it in one folder into archives."""
@@ -130,8 +148,8 @@ class _Work:
             parts = []
             for number, bundle in enumerate(library.bundles):
                 with unpacked.unpacking(view, bundle, folder) as content:
-                    parts.append(unpacked.record(content, library.leads.index(number), view))
-                    archives.add(library, kernel_name, content, parts[-1])
+                    parts.append(unpacked.record(content, library.wrappers_of(number), view))
+                    archives.add(kernel_name, content, parts[-1])
             undo = detach.detach(library, reference.dumps(place.reference), host)
         self.hosts[path] = host
         made = Library(
@@ -148,14 +166,21 @@ class _Work:
 
     def host_edit(self) -> Edit:
         """What makes the host wheel of the whole one."""
-        names = in_order(self.code)
-        text = datafile.dumps(Record(libraries=tuple(self.records))).encode()
+        extras = device_names.extras_of(self.code)
+        devices = {name: self.terms.name_of(self._info.name, name) for name in in_order(self.code)}
+        made = Record(
+            libraries=tuple(self.records),
+            files=tuple(self.moved),
+            devices=devices,
+            extras=extras,
+            runtime=self.terms.runtime,
+        )
         return Edit(
-            add_files={f"{self._info.dist_info}/{record.NAME}": text},
+            add_files={f"{self._info.dist_info}/{record.NAME}": datafile.dumps(made).encode()},
             replace_files=self.hosts,
-            remove_files=tuple(self.moved),
-            add_extras=tuple(map(device_wheel.extra_of, names)),
-            add_requirements=tuple(device_wheel.requirement_of(self._info, name) for name in names),
+            remove_files=tuple(device_wheel.data_path(self._info, moved.path) for moved in self.moved),
+            add_extras=tuple(extras),
+            add_requirements=device_wheel.requirements_of(self._info, devices, extras),
         )
 
     def _new_folder(self) -> Path:
@@ -187,6 +212,7 @@ def _check(info: WheelInfo, libraries: Sequence[Binary], archive: Archive) -> No
     windows = next((binary.path for binary in libraries if binary.format == "pe"), None)
     if windows is not None:
         raise WheelError(f"{windows}: no runtime finds the device code of a DLL in an archive", tip=_WHOLE)
-    taken = any(extra.startswith(device_wheel.extra_of("gfx")) for extra in info.extras)
+    own = (device_names.extra_of("gfx"), device_names.EVERY)
+    taken = any(extra.lower().startswith(own) for extra in info.extras)
     if taken or any(member.name.endswith((SUFFIX, f"/{record.NAME}")) for member in archive.members):
         raise WheelError(f"{info.file_name} has been split already", tip="split the whole wheel")

@@ -1,0 +1,45 @@
+"""What device wheels, and the extras that ask for them, are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from packaging.utils import canonicalize_name
+
+from cairn import targets
+
+EVERY = "device-all"
+"""The extra that asks for all device wheels of a host wheel."""
+
+
+def processor_of(project: str, host: str) -> str | None:
+    """The processor of a device wheel, by its project's name; None for what is no device wheel of `host`.
+
+    A name may have a prefix, as in amd-torch-device-gfx942.
+    """
+    name, _, processor = canonicalize_name(project).rpartition("-device-gfx")
+    wanted = canonicalize_name(host)
+    return f"gfx{processor}" if name == wanted or name.endswith(f"-{wanted}") else None
+
+
+def extra_of(name: str) -> str:
+    """The extra that asks for the device wheel of a processor, or for those of a family.
+
+    It is in lower case, as installers compare extras (PEP 685).
+    """
+    return f"device-{name}".lower()
+
+
+def extras_of(processors: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The extras of a host wheel, each with the processors whose device wheels it asks for.
+
+    There is one for each processor, one for each family of indexes that is there whole (who asks for a family
+    has any GPU of it), and one for all.
+    """
+    every = targets.in_order(processors)
+    found: dict[str, tuple[str, ...]] = {extra_of(name): (name,) for name in every}
+    families = targets.families()
+    for family in targets.index_families():
+        if set(families[family]) <= set(every):
+            found.setdefault(extra_of(family), targets.in_order(families[family]))
+    return {**found, EVERY: every}
