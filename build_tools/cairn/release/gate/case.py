@@ -22,6 +22,7 @@ from cairn.stack import Project, Stack
 from cairn.store import transfer
 from cairn.store.protocol import Store
 from cairn.targets import CPU, parse_target_id
+from cairn.wheels.metadata import device_names
 from cairn.wheels.wheelset import SetWheel, WheelSet
 
 
@@ -69,11 +70,14 @@ class Case:
 
     def project_of(self, wheel: SetWheel) -> Project | None:
         """The project of the stack that a wheel of the set is made by; a device wheel is its host's."""
-        for project in self.stack.projects:
-            name = str(canonicalize_name(project.distribution))
-            if wheel.distribution == name or wheel.distribution.startswith(f"{name}-device-gfx"):
-                return project
-        return None
+        makers = [
+            project
+            for project in self.stack.projects
+            if wheel.distribution == canonicalize_name(project.distribution)
+            or device_names.processor_of(wheel.distribution, project.distribution)
+        ]
+        # Of `torch` and `my-torch`, both of which a name may end with, the longer one.
+        return max(makers, key=lambda project: len(project.distribution), default=None)
 
     def code_of(self, wheel: SetWheel) -> tuple[str, ...]:
         """The targets that a wheel must have device code for; `("cpu",)` for one that must have none.
@@ -83,12 +87,16 @@ class Case:
         project = self.project_of(wheel)
         if self.for_cpu or project is None or not project.device_code:
             return (CPU,)
-        name = canonicalize_name(project.distribution)
-        processor = wheel.distribution.removeprefix(f"{name}-device-")
-        if wheel.distribution != name:
+        if (processor := self.processor_of(wheel)) is not None:
             return tuple(t for t in self.wheel_set.targets if parse_target_id(t).processor == processor)
-        split = any(other.distribution.startswith(f"{name}-device-") for other in self.wheel_set.wheels)
+        devices = (one for one in self.wheel_set.wheels if self.processor_of(one) is not None)
+        split = any(self.project_of(device) == project for device in devices)
         return (CPU,) if split else self.wheel_set.targets
+
+    def processor_of(self, wheel: SetWheel) -> str | None:
+        """The processor whose code a device wheel of the set has; None for any other wheel."""
+        project = self.project_of(wheel)
+        return device_names.processor_of(wheel.distribution, project.distribution) if project else None
 
 
 @dataclass(frozen=True, kw_only=True)

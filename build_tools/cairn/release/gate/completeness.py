@@ -14,6 +14,7 @@ from cairn.release.gate.case import Case, Files, ref
 from cairn.release.index import keys
 from cairn.release.index.snapshot import MANIFEST_FILE
 from cairn.release.index.write import set_objects
+from cairn.release.publish import split_rules
 from cairn.wheels import wheels_to_set
 from cairn.wheels.wheelset import ClosureFile, SetWheel
 
@@ -63,6 +64,14 @@ def _targets(case: Case) -> Iterator[str]:
         lacking = [name for name in wanted if name not in has]
         if project.device_code and wheels and lacking:
             yield f"{project.distribution} has no device code for {', '.join(lacking)}"
+
+
+def of_split(case: Case, files: Files) -> Iterator[str]:
+    """How host wheels and device wheels do not belong together, or are not all that was split."""
+    if not files.missing:
+        yield from split_rules.problems(
+            case.wheel_set, [files.paths[wheel.file_name] for wheel in case.wheel_set.wheels]
+        )
 
 
 def of_manifest(case: Case, files: Files) -> Iterator[str]:  # noqa: ARG001 - as every demand is asked

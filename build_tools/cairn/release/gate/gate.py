@@ -76,7 +76,12 @@ def _demands(case: Case, files: Files, found: Evidence, installed: Installation)
     yield _demand(3, INSTALLS, installed.problems, installed.note)
     yield _demand(4, SORTS, _all(case, files, (_sorting_below,)), "they do")
     yield _demand(5, ONE_BUILD, _all(case, files, (_other_builds,)), "none is")
-    whole = (completeness.of_stack, completeness.of_manifest, completeness.of_store)
+    whole = (
+        completeness.of_stack,
+        completeness.of_split,
+        completeness.of_manifest,
+        completeness.of_store,
+    )
     yield _demand(
         6, COMPLETE, _all(case, files, whole), "every project is there, and every file with its sha256"
     )

@@ -12,6 +12,7 @@ from packaging.version import Version
 from cairn import datafile
 from cairn import targets as gpu
 from cairn.release.pages.view import IndexView, SetView, parsed
+from cairn.wheels.metadata import device_names
 
 
 class Offer(datafile.Value):
@@ -170,7 +171,8 @@ def _packages(one: SetView, target: str, *, pinned: bool) -> tuple[str, ...]:
     words = []
     for name in one.packages:
         # The code of a split wheel comes by an extra of its host wheel (docs/reference/device-wheels.md).
-        extra = f"[device-{target}]" if f"{name}-device-{target}" in one.projects else ""
+        split = any(device_names.processor_of(project, name) == target for project in one.projects)
+        extra = f"[{device_names.extra_of(target)}]" if split else ""
         words.append(f"{name}{extra}=={one.projects[name]}" if pinned else f"{name}{extra}")
     return tuple(words)
 

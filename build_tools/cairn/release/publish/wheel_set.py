@@ -16,7 +16,7 @@ from cairn.release.index.generation import MIRRORED, FileEntry, FileRef, IndexSe
 from cairn.release.index.snapshot import Change, Index, Snapshot, refs_of
 from cairn.release.provenance.attest import Attester, attest
 from cairn.release.provenance.attested import Attested
-from cairn.release.publish import distribution, locks, rules
+from cairn.release.publish import distribution, locks, rules, split_rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist
 from cairn.release.publish.files import publish_dists
@@ -58,7 +58,8 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     Raises:
         GateError: sets come into the index through the gate alone, or it is of a different family.
         StoreError: the files are not those of the set, the manifest is a different one, something that they
-            need is not in the index, or a sealed set would get a different closure.
+            need is not in the index, a sealed set would get a different closure, or a wheel was split and its
+            device wheels are not all that was split from it.
     """
     rules.refuse_gated(index)
     rules.refuse_other_family(index, wheel_set)
@@ -70,6 +71,11 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     dists = _files_of(wheel_set, wheels)
     target = Index(store, index)
     sealed = _sealed(wheel_set, requirements, dists, target.load())
+    if problems := split_rules.problems(sealed, wheels):
+        raise StoreError(
+            f"the device code of the set is not whole: {'; '.join(problems)}",
+            tip="split the whole wheels again, and give all that comes of it",
+        )
     entry = index_set(sealed)
 
     def write_set() -> Mapping[str, Attested]:

@@ -1,0 +1,234 @@
+"""Whether host wheels and device wheels are each other's, and nothing of a split is missing.
+
+What must be there follows from the record in each host wheel (`cairn-split.json`), which was written when the
+whole wheel was split: the device wheels, the extras that ask for them, the archives, for each wrapper the
+code of each target, and the sha256 of that code as the whole wheel had it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from cairn.errors import WheelError
+from cairn.formats.kpack import archive as kpack
+from cairn.formats.kpack.reference import PLACEHOLDER, key_of
+from cairn.formats.offload import record as records
+from cairn.formats.offload.record import Library, Record
+from cairn.formats.view import MemberView
+from cairn.formats.zip.reader import Archive
+from cairn.targets import TargetId, in_order, parse_target_id
+from cairn.wheels.metadata import device_names, wheel_info
+from cairn.wheels.metadata.wheel_info import WheelInfo
+from cairn.wheels.split import archives, device_wheel
+from cairn.wheels.split.join import read_record
+
+_MARK = "-device-gfx"  # in the name of every device wheel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """A host wheel, and what it says was split from it.
+
+    Attributes:
+        info: the wheel.
+        record: what was split.
+        libraries: path in the wheel to sha256, of each library whose code was taken.
+    """
+
+    info: WheelInfo
+    record: Record
+    libraries: Mapping[str, str]
+
+
+def hosts(wheels: Sequence[Path]) -> tuple[Host, ...]:
+    """The host wheels among some wheels.
+
+    Raises:
+        WheelError: a wheel, or what it says of its split, cannot be read.
+    """
+    found = []
+    for path in wheels:
+        with Archive.open(path) as archive:
+            info = wheel_info.read_archive(archive, wheel_info.parse_file_name(path.name))
+            if f"{info.dist_info}/{records.NAME}" not in archive:
+                continue
+            record = read_record(info, archive)
+            names = [device_wheel.data_path(info, library.path) for library in record.libraries]
+            sums = {name: _sha256(archive, name) for name in names if name in archive}
+            found.append(Host(info=info, record=record, libraries=sums))
+    return tuple(found)
+
+
+def problems(wheels: Sequence[Path], *, rocm: str | None = None) -> Iterator[str]:
+    """What is wrong with the host and device wheels among the wheels of a set; nothing where none was split.
+
+    Args:
+        wheels: of the set.
+        rocm: the version of ROCm that they run on; None where that is not known.
+
+    Raises:
+        WheelError: a wheel cannot be read.
+    """
+    beside = {wheel_info.parse_file_name(path.name).distribution: path for path in wheels}
+    for host in hosts(wheels):
+        yield from _too_old(host, rocm)
+        yield from _extras(host)
+        for processor, name in host.record.devices.items():
+            path = beside.get(canonicalize_name(name))
+            if path is None:
+                extra = device_names.extra_of(processor)
+                yield f"{name} is missing, which {host.info.name}[{extra}] asks for"
+            else:
+                yield from _device_wheel(host, processor, path)
+        for library in host.record.libraries:
+            name = device_wheel.data_path(host.info, library.path)
+            if host.libraries.get(name) != library.host_sha256:
+                yield f"{host.info.file_name}: {name} is not the library that the code was split from"
+    # A wheel that others have split says as much.
+    requires = [text for path in wheels for text in wheel_info.read(path).requires_dist]
+    asked = {canonicalize_name(wheel_info.requirement(text).name) for text in requires}
+    for name in sorted(beside.keys() - asked):
+        if _MARK in name:
+            yield f"{name} is a device wheel, and no wheel beside it has an extra for it"
+
+
+def _too_old(host: Host, rocm: str | None) -> Iterator[str]:
+    """Whether the runtime of a ROCm release would not find the code of device wheels."""
+    floor = host.record.runtime
+    if rocm is None or floor is None:
+        return
+    # A nightly of the first release that finds it, which sorts below it, does so too.
+    if wheel_info.parsed_version(rocm).release < wheel_info.parsed_version(floor).release:
+        yield f"{host.info.file_name} is split, and finds its code on ROCm {floor} or later, not on {rocm}"
+
+
+def _extras(host: Host) -> Iterator[str]:
+    """How METADATA and the record disagree on the extras, and on what they ask for."""
+    info, devices, extras = host.info, host.record.devices, dict(host.record.extras)
+    every = in_order(devices)
+    needed = {device_names.extra_of(name): (name,) for name in every} | {device_names.EVERY: every}
+    known = all(set(processors) <= devices.keys() for processors in extras.values())
+    if not known or {**extras, **needed} != extras:
+        yield f"{info.file_name}: its {records.NAME} has extras that are not those of its device wheels"
+        return
+    given = {canonicalize_name(extra) for extra in info.extras}
+    given = {extra for extra in given if extra == device_names.EVERY or extra.startswith("device-gfx")}
+    for extra in sorted(extras.keys() - given):
+        yield f"{info.file_name} lacks the extra {extra}"
+    for extra in sorted(given - extras.keys()):
+        yield f"{info.file_name} has the extra {extra}, for which nothing was split from it"
+    names = {canonicalize_name(name) for name in devices.values()}
+    wanted = {
+        str(wheel_info.requirement(text)) for text in device_wheel.requirements_of(info, devices, extras)
+    }
+    asked = {
+        str(one)
+        for one in map(wheel_info.requirement, info.requires_dist)
+        if canonicalize_name(one.name) in names or device_names.processor_of(one.name, info.name)
+    }
+    for text in sorted(wanted - asked):
+        yield f"{info.file_name} does not require {text}"
+    for text in sorted(asked - wanted):
+        yield f"{info.file_name} requires {text}, which was not split from it"
+
+
+def _device_wheel(host: Host, processor: str, path: Path) -> Iterator[str]:
+    """What is wrong with one device wheel."""
+    with Archive.open(path) as archive:
+        info = wheel_info.read_archive(archive, wheel_info.parse_file_name(path.name))
+        pin = str(wheel_info.requirement(f"{host.info.name}=={host.info.version}"))
+        pins = {str(wheel_info.requirement(text)) for text in info.requires_dist}
+        if info.version != host.info.version or pin not in pins:
+            yield f"{path.name} does not require {pin}, which it was split from"
+        files = {
+            device_wheel.common_path(info, member.name): member.name
+            for member in archive.members
+            if not member.is_dir and not member.name.startswith(f"{info.dist_info}/")
+        }
+        moved = {file.path: file.sha256 for file in host.record.files if file.processor == processor}
+        packed = _archives_of(host.record, processor)
+        for common in sorted((moved.keys() | packed.keys()) - files.keys()):
+            yield f"{path.name} lacks {common}"
+        for common, name in sorted(files.items()):
+            if common in packed:
+                yield from _archive(archive, name, packed[common], of=path.name)
+            elif common not in moved:
+                yield f"{path.name} has {name}, which was not split from {host.info.file_name}"
+            elif _sha256(archive, name) != moved[common]:
+                yield f"{path.name} has {name} of a different build"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Packed:
+    """An archive that a device wheel must have: for which target, and the libraries whose code is in it."""
+
+    target: TargetId
+    libraries: Sequence[Library]
+
+    def wanted(self) -> dict[tuple[str, str], str]:
+        """The sha256 of the code that the GPU must find, by key and target."""
+        found: dict[tuple[str, str], str] = {}
+        for library in self.libraries:
+            for part in library.parts:
+                chosen = archives.best(self.target, [parse_target_id(code.target) for code in part.codes])
+                places = ((key_of(library.kernel_name, n), str(self.target)) for n in part.wrappers)
+                if chosen is not None:
+                    found |= dict.fromkeys(places, part.codes[chosen].sha256)
+        return found
+
+
+def _archives_of(record: Record, processor: str) -> dict[str, _Packed]:
+    """The archives that the device wheel of a processor must have, by path."""
+    groups: dict[str, list[Library]] = {}
+    for library in record.libraries:
+        groups.setdefault(library.archives, []).append(library)
+    found = {}
+    for name, libraries in groups.items():
+        codes = (code for library in libraries for part in library.parts for code in part.codes)
+        for target in archives.complete(parse_target_id(code.target) for code in codes):
+            if target.processor == processor:
+                path = name.replace(PLACEHOLDER, str(target))
+                found[path] = _Packed(target=target, libraries=libraries)
+    return found
+
+
+def _archive(archive: Archive, name: str, packed: _Packed, *, of: str) -> Iterator[str]:
+    """What is wrong with a kpack archive: an entry is missing, or is too many, or has different code."""
+    wanted = packed.wanted()
+    try:
+        opened = kpack.Archive.open(MemberView(archive, archive.member(name)), name)
+        sums = _sums(opened)
+    except WheelError as error:
+        yield f"{of}: {error}"
+        return
+    for key, arch in sorted(wanted.keys() - sums.keys()):
+        yield f"{of} lacks the code for {arch} of {key}"
+    for key, arch in sorted(sums.keys() - wanted.keys()):
+        yield f"{of} has code for {arch} of {key}, which was not split from its host wheel"
+    for key, arch in sorted(wanted.keys() & sums.keys()):
+        if sums[key, arch] != wanted[key, arch]:
+            yield f"{of} has code of a different build for {arch} of {key}"
+
+
+def _sums(opened: kpack.Archive) -> dict[tuple[str, str], str]:
+    """The sha256 of the code of each entry; what several share is read once, in the order it lies there."""
+    places: dict[int, str] = {}
+    for entry in sorted(opened.entries.values(), key=lambda entry: entry.ordinal):
+        if entry.ordinal not in places:
+            digest = hashlib.sha256()
+            for piece in opened.pieces(entry):
+                digest.update(piece)
+            places[entry.ordinal] = digest.hexdigest()
+    return {place: places[entry.ordinal] for place, entry in opened.entries.items()}
+
+
+def _sha256(archive: Archive, name: str) -> str:
+    digest = hashlib.sha256()
+    for piece in archive.stream(archive.member(name)):
+        digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,107 @@
+"""Sets whose device code is in wheels of its own are sealed, offered and judged whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn.errors import StoreError
+from cairn.release.gate import completeness, gate
+from cairn.release.gate.case import opened
+from cairn.store.memory import MemoryStore
+from cairn.wheels import wheelset
+from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.split.device_wheel import Terms
+from cairn.wheels.split.split import split
+from cairn.wheels.wheelset import WheelSet
+from helpers.formats import make_bundle, make_code_object
+from helpers.gate import case_of, kept, record_of, stack_of
+from helpers.hip_library import make_hip_library
+from helpers.release import make_set, make_wheel, put, stage_set
+from helpers.wheels import build_wheel
+
+TARGETS = ("gfx942", "gfx1100")
+
+
+def parts_of(folder: Path, *, seed: bytes = b"a", terms: Terms | None = None) -> list[Path]:
+    codes = {target: make_code_object(target, seed * 400) for target in TARGETS}
+    wheel = build_wheel(
+        folder / "whole",
+        name="torch",
+        version="2.9.0",
+        tags=["cp311-cp311-manylinux_2_28_x86_64"],
+        requires=["rocm-sdk-core==7.14.0"],
+        pure=False,
+        files={"torch/lib/x.so": make_hip_library([make_bundle(codes)])},
+    )
+    return list(split(wheel, folder / "parts", terms or Terms(prefix="amd", runtime="7.14")))
+
+
+def staged(store: MemoryStore, parts: list[Path], folder: Path, *, rocm: str = "7.14.0") -> WheelSet:
+    put(store, "staging", [make_wheel(folder / "sdk", "rocm-sdk-core", rocm)])
+    made = make_set(parts, family="gfx942-gfx1100", targets=TARGETS)
+    return stage_set(store, "staging", made, parts)
+
+
+def test_host_and_device_wheels_are_one_set(store: MemoryStore, tmp_path: Path) -> None:
+    made = staged(store, parts_of(tmp_path), tmp_path)
+    names = ("amd-torch-device-gfx1100", "amd-torch-device-gfx942", "torch")
+    assert tuple(wheel.distribution for wheel in made.wheels) == names
+    stack = stack_of(made, device_code=("torch",))
+    torch = next(project for project in stack.projects if project.name == "torch")
+    case = case_of(store, made, stack=msgspec.structs.replace(stack, projects=(torch,)))
+    assert {wheel.distribution: case.code_of(wheel) for wheel in made.wheels} == {
+        "torch": ("cpu",),
+        "amd-torch-device-gfx942": ("gfx942",),
+        "amd-torch-device-gfx1100": ("gfx1100",),
+    }
+    with opened(case) as files:
+        assert list(completeness.of_split(case, files)) == []
+        assert list(completeness.of_stack(case, files)) == []
+
+
+def test_a_split_that_is_not_whole_is_not_sealed(tmp_path: Path) -> None:
+    host, first, second = parts_of(tmp_path)
+    other = parts_of(tmp_path / "other", seed=b"b")
+    for parts, said in (
+        ([host, first], r"amd-torch-device-gfx1100 is missing, which torch\[device-gfx1100\] asks for"),
+        ([host, first, other[2]], "code of a different build for gfx1100 of lib/x.so#0"),
+        ([first, second], "device wheel, and no wheel beside it has an extra for it"),
+    ):
+        fresh = MemoryStore()
+        with pytest.raises(StoreError, match=rf"device code of the set is not whole: .*{said}|lacks what"):
+            staged(fresh, parts, tmp_path)
+        assert not [key for key in fresh.objects if key.startswith("sets/")]
+
+
+def test_a_split_for_a_rocm_that_finds_no_code_is_not_sealed(store: MemoryStore, tmp_path: Path) -> None:
+    parts = parts_of(tmp_path, terms=Terms(runtime="7.15"))
+    with pytest.raises(StoreError, match=r"finds its code on ROCm 7\.15 or later, not on 7\.14\.0"):
+        staged(store, parts, tmp_path)
+
+
+def test_the_gate_reads_the_wheels_again(store: MemoryStore, tmp_path: Path) -> None:
+    """What was sealed by other means than ours is not promoted."""
+    host, *devices = parts_of(tmp_path)
+    parts = [apply(host, Edit(add_extras=("device-gfx950",)), tmp_path / "bad"), *devices]
+    put(store, "staging", parts)
+    case = case_of(store, wheelset.seal(make_set(parts, family="gfx942-gfx1100", targets=TARGETS), ()))
+    with opened(case) as files:
+        (said,) = completeness.of_split(case, files)
+    assert "has the extra device-gfx950, for which nothing was split from it" in said
+
+
+def test_a_test_on_a_gpu_must_have_had_its_device_wheel(store: MemoryStore, tmp_path: Path) -> None:
+    made = staged(store, parts_of(tmp_path), tmp_path)
+    stack = stack_of(made, device_code=("torch",))
+    torch = next(project for project in stack.projects if project.name == "torch")
+    stack = msgspec.structs.replace(stack, projects=(torch,))
+    whole = record_of(made, hardware=("gfx942",))
+    lacking = tuple(w for w in whole.wheels if "device_gfx942" not in w.file_name)
+    without = msgspec.structs.replace(whole, wheels=lacking)
+    for record, untested in ((whole, ("gfx1100",)), (without, TARGETS)):
+        found = gate.weigh(case_of(store, made, stack=stack, kept=kept(record)))
+        assert found.untested == untested
+    assert "does not cover amd_torch_device_gfx942" in " ".join(found.missing)

@@ -1,0 +1,184 @@
+"""A split of which something is missing, is too many, or is of another build is told by name."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cairn.errors import WheelError
+from cairn.formats.kpack.archive import Archive
+from cairn.formats.kpack.writer import writing
+from cairn.formats.view import BytesView
+from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.split.completeness import problems
+from cairn.wheels.split.device_wheel import Terms
+from cairn.wheels.split.split import split
+from helpers.formats import make_bundle, make_code_object
+from helpers.hip_library import make_hip_library
+from helpers.wheels import MakeWheel, members_of
+
+TARGETS = ("gfx90a:xnack+", "gfx90a", "gfx942")
+ARCHIVE = "demo/.kpack/demo_gfx942.kpack"
+RECORD = "demo-1.0.dist-info/cairn-split.json"
+
+Edited = Callable[[list[Path], Path], list[Path]]
+
+
+def whole(make_wheel: MakeWheel, seed: bytes = b"", **more: str) -> Path:
+    bundles = [
+        make_bundle({t: make_code_object(t, seed + bytes([n]) * 500) for t in TARGETS}, *kind)
+        for n, kind in enumerate([(0, 0), (2, 1)])
+    ]
+    files = {
+        "demo/lib/libdemo.so": make_hip_library(bundles, [0, 1, 0]),
+        "top.so": make_hip_library(bundles[:1]),
+        "demo/k.hsaco": make_code_object("gfx942", seed + b"alone"),
+    }
+    return make_wheel(pure=False, tags=("cp311-cp311-manylinux_2_28_x86_64",), files=files, **more)
+
+
+@pytest.fixture
+def parts(make_wheel: MakeWheel, tmp_path: Path) -> list[Path]:
+    return list(split(whole(make_wheel), tmp_path / "split", Terms(runtime="7.14")))
+
+
+def edited(wheel: Path, folder: Path, **changes: object) -> Path:
+    return apply(wheel, Edit(**changes), folder / "edited")  # type: ignore[arg-type]
+
+
+def rewritten(wheel: Path, folder: Path, change: Callable[[dict[tuple[str, str], bytes]], object]) -> Path:
+    """A device wheel whose archive has other entries."""
+    archive = Archive.open(BytesView(members_of(wheel)[ARCHIVE]), "x")
+    entries = {place: archive.read(entry) for place, entry in archive.entries.items()}
+    change(entries)
+    path = folder / "new.kpack"
+    with writing(path, group="demo", family="gfx942", targets=["gfx942"]) as made:
+        for (key, target), code in entries.items():
+            name, _, ordinal = key.rpartition("#")
+            made.name(name, int(ordinal), target, made.add([code]))
+    return edited(wheel, folder, replace_files={ARCHIVE: path})
+
+
+def with_record(host: Path, folder: Path, change: Callable[[dict[str, dict[str, object]]], object]) -> Path:
+    record = json.loads(members_of(host)[RECORD])
+    change(record)
+    return edited(host, folder, replace_files={RECORD: json.dumps(record).encode()})
+
+
+FIRST = ("lib/libdemo.so#0", "gfx942")
+REQUIRED = 'demo-device-gfx950==1.0; extra == "device-gfx950"'
+PINNED = 'demo-device-gfx942==1.0 ; extra == "device-gfx942"'
+FAULTS: dict[str, tuple[Edited, str]] = {
+    "a device wheel less": (
+        lambda p, _: p[:-1],
+        r"demo-device-gfx942 is missing, which demo\[device-gfx942\]",
+    ),
+    "an extra too many": (
+        lambda p, f: [edited(p[0], f, add_extras=("device-gfx950",)), *p[1:]],
+        "has the extra device-gfx950, for which nothing was split",
+    ),
+    "an extra less": (
+        lambda p, f: [edited(p[0], f, remove_extras=("device-gfx942",)), *p[1:]],
+        "lacks the extra device-gfx942",
+    ),
+    "device-all is not their union": (
+        lambda p, f: [with_record(p[0], f, lambda r: r["extras"].update({"device-all": ["gfx942"]})), *p[1:]],
+        "extras that are not those of its device wheels",
+    ),
+    "a requirement too many": (
+        lambda p, f: [edited(p[0], f, add_requirements=(REQUIRED,)), *p[1:]],
+        "requires demo-device-gfx950==1.0",
+    ),
+    "a requirement of another version": (
+        lambda p, f: [edited(p[0], f, rewrite_requirements={PINNED: PINNED.replace("1.0", "1.1")}), *p[1:]],
+        "does not require demo-device-gfx942==1.0",
+    ),
+    "another version": (
+        lambda p, f: [*p[:-1], edited(p[-1], f, version="1.1")],
+        "does not require demo==1.0|which it was split from",
+    ),
+    "no pin": (
+        lambda p, f: [*p[:-1], edited(p[-1], f, remove_requirements=("demo",))],
+        "does not require demo==1.0",
+    ),
+    "an archive less": (
+        lambda p, f: [*p[:-1], edited(p[-1], f, remove_files=(ARCHIVE,))],
+        rf"lacks {ARCHIVE}",
+    ),
+    "a kernel less": (
+        lambda p, f: [*p[:-1], rewritten(p[-1], f, lambda e: e.pop(FIRST))],
+        "lacks the code for gfx942 of lib/libdemo.so#0",
+    ),
+    "a kernel too many": (
+        lambda p, f: [*p[:-1], rewritten(p[-1], f, lambda e: e.update({("x.so#0", "gfx942"): b"x"}))],
+        "has code for gfx942 of x.so#0, which was not split",
+    ),
+    "another wrapper's kernel": (
+        lambda p, f: [
+            *p[:-1],
+            rewritten(p[-1], f, lambda e: e.update({FIRST: e["lib/libdemo.so#1", "gfx942"]})),
+        ],
+        "code of a different build for gfx942 of lib/libdemo.so#0",
+    ),
+    "a file less": (
+        lambda p, f: [*p[:-1], edited(p[-1], f, remove_files=("demo/k.hsaco",))],
+        "lacks demo/k.hsaco",
+    ),
+    "a file of another build": (
+        lambda p, f: [*p[:-1], edited(p[-1], f, replace_files={"demo/k.hsaco": b"x"})],
+        "has demo/k.hsaco of a different build",
+    ),
+    "a file too many": (
+        lambda p, f: [*p[:-1], edited(p[-1], f, add_files={"demo/more.hsaco": b"x"})],
+        "has demo/more.hsaco, which was not split",
+    ),
+    "an archive that is none": (
+        lambda p, f: [*p[:-1], edited(p[-1], f, replace_files={ARCHIVE: b"KPAK"})],
+        "is not a kpack archive",
+    ),
+    "a library that was edited": (
+        lambda p, f: [edited(p[0], f, replace_files={"top.so": b"x"}), *p[1:]],
+        "top.so is not the library",
+    ),
+    "a device wheel without its host": (lambda p, _: p[1:], "device wheel, and no wheel beside it"),
+}
+
+
+def test_a_whole_split_has_no_problem(parts: list[Path]) -> None:
+    assert list(problems(parts)) == []
+    assert list(problems(parts[::-1], rocm="7.14.0a20261001")) == []
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_is_told_by_name(parts: list[Path], tmp_path: Path, fault: str) -> None:
+    change, said = FAULTS[fault]
+    found = list(problems(change(parts, tmp_path)))
+    assert found
+    assert any(re.search(said, problem) for problem in found), found
+
+
+def test_device_wheels_of_another_build_are_told(
+    parts: list[Path], make_wheel: MakeWheel, tmp_path: Path
+) -> None:
+    other = split(whole(make_wheel, b"other"), tmp_path / "other")
+    found = "\n".join(problems([parts[0], *other[1:]]))
+    for target in ("gfx90a:xnack+", "gfx90a", "gfx942"):
+        for key in ("lib/libdemo.so#0", "lib/libdemo.so#1", "lib/libdemo.so#2", "top.so#0"):
+            assert f"code of a different build for {target} of {key}" in found
+    assert "has demo/k.hsaco of a different build" in found
+
+
+@pytest.mark.parametrize("rocm", ["7.13.0", "7.13.9rc1", "6.4"])
+def test_a_rocm_that_finds_no_code_is_told(parts: list[Path], rocm: str) -> None:
+    (said,) = problems(parts, rocm=rocm)
+    assert f"finds its code on ROCm 7.14 or later, not on {rocm}" in said
+
+
+def test_a_record_that_cannot_be_read_is_refused(parts: list[Path], tmp_path: Path) -> None:
+    bad = edited(parts[0], tmp_path, replace_files={RECORD: b"{}"})
+    with pytest.raises(WheelError, match=r"cairn-split\.json"):
+        list(problems([bad, *parts[1:]]))
