@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.trail import Trail, cairn
+from helpers.trail import SAMPLE, Trail, cairn
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trail")]
 
@@ -58,3 +58,32 @@ def test_a_host_wheel_imports_and_a_joined_one_is_for_one_target(trail: Trail, t
     one = told(trail, "join", made["host"], device, "--output-dir", tmp_path / "one")
     shown = cairn("wheel", "show", one["wheel"], "--json", env=trail.environment())
     assert json.loads(shown.stdout)[0]["targets"] == ["gfx942"]
+
+
+@pytest.mark.by_hand
+def test_a_split_build_goes_the_whole_way(trail: Trail, tmp_path: Path) -> None:
+    """Built, sealed, tested, let through the gate and installed with its extras, beside nothing else."""
+    work = tmp_path / "work"
+    run = ["ci", "run", "--stack", SAMPLE, "--work-dir", work, "--split", "--json"]
+    done = cairn(*run, env=trail.same_environment())
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert "torch[device-all]" in answer["pip"]
+    wheels = {wheel["distribution"]: tuple(wheel["targets"]) for wheel in answer["set"]["wheels"]}
+    for name in ("torch", "torchvision"):
+        assert wheels[name] == ()
+        assert wheels[f"{name}-device-gfx942"] == ("gfx942",)
+        assert wheels[f"{name}-device-gfx1100"] == ("gfx1100",)
+    index = (work / "index/release/simple").as_uri() + "/"
+    site = tmp_path / "site"
+    command = [sys.executable, "-m", "pip", "install", "--isolated", "--dry-run", "--index-url", index]
+    command += ["--ignore-installed", "--target", str(site), "--report", str(tmp_path / "report.json")]
+    env = trail.environment() | {"PIP_CONFIG_FILE": os.devnull}
+    subprocess.run([*command, "torch[device-gfx942]"], check=True, capture_output=True, env=env)
+    report = json.loads((tmp_path / "report.json").read_text())
+    chosen = {item["metadata"]["name"] for item in report["install"]}
+    assert {"torch", "torch-device-gfx942"} <= chosen
+    assert not any("gfx1100" in name for name in chosen)
+    again = cairn(*run, env=trail.same_environment())
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["set"] == answer["set"]

@@ -36,7 +36,7 @@ def content_of(
     sdk = request.sdk
     return environments.Content(
         requirements=requirements_of(step, request),
-        wheels=tuple(built[name].wheel for name in step.needs),
+        wheels=tuple(built[name].whole or built[name].wheel for name in step.needs),
         sdk=sdk.environment if sdk else None,
         sdk_digest=sdk.digest if sdk else None,
         python=request.python,

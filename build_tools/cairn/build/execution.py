@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import files, platforms
-from cairn.build import plan
+from cairn.build import plan, split_wheels
 from cairn.build.cached_wheel import check_of
 from cairn.build.engine import durations, events, policy
 from cairn.build.engine import run as engine
@@ -233,16 +233,20 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
                 running.note(events.CompilationsCounted(step=task.name, **dataclasses.asdict(counted)))
         finally:
             _fold(task, running)
-    wheel = request.output_dir / hit.wheel.name
-    _remove_others(wheel, step)
-    if not (wheel.exists() and wheel.samefile(hit.wheel)):
-        files.link_or_copy(hit.wheel, wheel)
+    parts: tuple[Path, ...] = (request.output_dir / hit.wheel.name,)
+    if split_wheels.is_split(step.project, request):
+        parts = split_wheels.parts_of(hit.wheel, hit.sha256, step.project, request)
+    elif not (parts[0].exists() and parts[0].samefile(hit.wheel)):
+        files.link_or_copy(hit.wheel, parts[0])
+    _remove_others(parts, step)
     made = BuiltWheel(
         project=step.project.name,
-        wheel=wheel,
-        sha256=hit.sha256,
-        version=wheel_info.read(wheel).version,
-        targets=binaries.targets_of(wheel),
+        wheel=parts[0],
+        devices=parts[1:],
+        whole=hit.wheel,
+        sha256=hit.sha256 if not parts[1:] else files.sha256_of(parts[0]),
+        version=wheel_info.read(hit.wheel).version,
+        targets=binaries.targets_of(hit.wheel),
         seconds=hit.seconds,
         started=started,
         ended=time.time(),
@@ -290,19 +294,21 @@ def _finished(path: Path) -> frozenset[str]:
     )
 
 
-def _remove_others(wheel: Path, step: BuildStep) -> None:
+def _remove_others(parts: Sequence[Path], step: BuildStep) -> None:
     """Remove the wheels that earlier builds of a project for the same Python left in the output folder.
 
     `pip install --find-links` would choose among them. A file that is not known to be ours stays.
     """
     # {distribution}-{version}(-{build})?-{python}-{abi}-{platform}.whl (PEP 427)
-    name, _, rest = wheel.name.partition("-")
+    folder = parts[0].parent
+    name, _, rest = parts[0].name.partition("-")
     tag = "-".join(rest.split("-")[-3:-1])
-    others = [other for other in wheel.parent.glob(f"{name}-*-{tag}-*.whl") if other != wheel]
+    beside = (*folder.glob(f"{name}-*-{tag}-*.whl"), *folder.glob(f"*{name}_device_gfx*-{tag}-*.whl"))
+    others = [other for other in beside if other not in parts]
     ours: dict[str, str] = {}
     if others:  # the wheels of the last build that came to its end here
         with contextlib.suppress(UsageError, WheelError):
-            ours = {w.file_name: w.sha256 for w in wheel_sets.read(wheel.parent / "set.json").wheels}
+            ours = {w.file_name: w.sha256 for w in wheel_sets.read(folder / "set.json").wheels}
     for other in others:
         if ours.get(other.name) == files.sha256_of(other):
             console.current().info(f"  {other.name} is replaced by the new wheel of {step.project.name}")

@@ -174,6 +174,7 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
     """
     if installed is not None:
         preflight.channel(job, installed.info.version)
+        preflight.runtime_of_device_wheels(job, installed.info.version)
     # What the user did not say follows from the SDK, and where there is none from the stack.
     suffix = job.version_suffix
     if suffix is None:
@@ -196,6 +197,7 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
         python=job.python,
         run=job.run,
         trees=job.trees,
+        split=job.split,
         clean=job.clean,
         compiler_cache=job.compiler_cache,
         build_env=overrides.parse(job.build_env, job.stack),

@@ -127,6 +127,7 @@ class Job:
         run: how its steps are run.
         variant: which of several it is; None for one alone.
         trees: the folder with the trees that this variant has to itself; None builds in the checkouts.
+        split: leave host and device wheels of the projects that have device code.
         frozen: the manifest that the set is of, which other Pythons and families share; None makes one of
             what was built from.
     """
@@ -153,6 +154,7 @@ class Job:
     run: RunOptions = field(default_factory=RunOptions)
     variant: Variant | None = None
     trees: Path | None = None
+    split: bool = False
     frozen: Manifest | None = None
 
     def __post_init__(self) -> None:
@@ -205,6 +207,7 @@ class BuildRequest:
         python: the interpreter that the wheels are built with and for.
         run: how its steps are run.
         trees: the folder with the trees that this build has to itself; None builds in the checkouts.
+        split: leave host and device wheels of the projects that have device code.
     """
 
     stack: Stack
@@ -226,6 +229,7 @@ class BuildRequest:
     python: Interpreter = field(default_factory=interpreters.own)
     run: RunOptions = field(default_factory=RunOptions)
     trees: Path | None = None
+    split: bool = False
 
     @property
     def wheel_cache(self) -> cache.WheelCache:
@@ -311,14 +315,16 @@ class CacheStatistics:
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltWheel:
-    """One wheel in the output folder.
+    """One wheel in the output folder, or the host wheel and the device wheels that it was split into.
 
     Attributes:
         project: the project's name.
-        wheel: its file.
-        sha256: of the file.
+        wheel: its file; the host wheel, where it was split.
+        devices: its device wheels, where it was split.
+        whole: the wheel that others are built against.
+        sha256: of `wheel`.
         version: from its METADATA.
-        targets: found in its code objects.
+        targets: found in its code objects, and those of its device wheels.
         seconds: what building it took, now or when it was put into the cache.
         started: seconds since the epoch when its step began.
         ended: likewise when it was done.
@@ -342,3 +348,10 @@ class BuiltWheel:
     origin: Literal["built", "local", "shared"] = "built"
     builder: str = ""
     compiler_cache: CacheStatistics | None = None
+    devices: tuple[Path, ...] = ()
+    whole: Path | None = None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What a set has of it."""
+        return (self.wheel, *self.devices)

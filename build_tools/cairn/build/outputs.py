@@ -21,7 +21,7 @@ def write(request: BuildRequest, wheels: Sequence[BuiltWheel], frozen: Manifest)
     """Write the manifest of what was built from, and the (open) set that the wheels form."""
     manifest.write(request.output_dir / "manifest.json", frozen)
     wheel_set = wheels_to_set.make(
-        [wheel.wheel for wheel in wheels],
+        [file for wheel in wheels for file in wheel.files],
         manifest_sha256=frozen.digest(),
         stack=request.stack.name,
         line=request.stack.line,

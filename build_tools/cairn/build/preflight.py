@@ -125,6 +125,20 @@ def channel(job: Job, version: str) -> None:
         )
 
 
+def runtime_of_device_wheels(job: Job, version: str) -> None:
+    """Check that a version of ROCm finds the code of the device wheels that the job asks for.
+
+    Raises:
+        UsageError: it is older than the stack says.
+    """
+    floor = job.stack.device_wheels.runtime
+    if job.split and Version(version).release < Version(floor).release:
+        raise UsageError(
+            f"ROCm {version} finds no code in device wheels: {job.stack.name} splits for {floor} or later",
+            tip="leave --split out, or build with that ROCm",
+        )
+
+
 def targets(job: Job) -> None:
     """Check that the targets exist, and that the stack can be built for them.
 

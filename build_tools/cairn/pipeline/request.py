@@ -30,6 +30,7 @@ class TrailRequest:
         force: drop local edits in the checkouts.
         compiler_cache: program put in front of the compilers; None for no such.
         signer: the key that vouches for the wheels and the test record; None for nobody.
+        split: make host and device wheels of what has device code.
     """
 
     stack: Stack
@@ -40,6 +41,7 @@ class TrailRequest:
     build_env: tuple[str, ...] = ()
     compiler_cache: CompilerCache | None = None
     signer: Signer | None = None
+    split: bool = False
 
     @property
     def with_rocm(self) -> bool:

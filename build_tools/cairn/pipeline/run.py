@@ -47,6 +47,7 @@ from cairn.testing import record as records
 from cairn.testing import smoke
 from cairn.venv import PackageSource
 from cairn.wheels import wheelset as wheel_sets
+from cairn.wheels.metadata import device_names
 from cairn.wheels.wheelset import WheelSet
 
 _T = TypeVar("_T")
@@ -155,6 +156,8 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
     promotion = _promote(request, opened, wheel_set, record, timeline)
     _install(request, opened, wheel_set, timeline)
     names = stack.install or tuple(stack.project(wheel.project).distribution for wheel in wheels)
+    split = {stack.project(wheel.project).distribution for wheel in wheels if wheel.devices}
+    names = tuple(f"{name}[{device_names.EVERY}]" if name in split else name for name in names)
     release_url = keys.index_url(request.store_dir.as_uri(), RELEASE)
     result = TrailResult(
         checkouts=checkouts,
@@ -192,6 +195,7 @@ def build_job(request: TrailRequest, checkouts: Mapping[str, Path]) -> Job:
         jobs=request.jobs,
         build_env=request.build_env,
         compiler_cache=request.compiler_cache,
+        split=request.split,
         env_dir=request.work_dir / "envs",
     )
 
@@ -257,7 +261,7 @@ def _install_sdk(
 
 def _stage(opened: store_folder.LocalStore, request: TrailRequest, wheels: Sequence[BuiltWheel]) -> WheelSet:
     """Seal the set that the build has left in its folder, and publish it."""
-    folder, paths = request.wheels_dir, [wheel.wheel for wheel in wheels]
+    folder, paths = request.wheels_dir, [file for wheel in wheels for file in wheel.files]
     # What was reviewed comes first; what the wheels need besides, the gate then names.
     if (lock := mirror_lock.of(request.stack)) is not None:
         mirror_sync.sync(opened, STAGING, lock, only=Platform.here())

@@ -4,6 +4,7 @@
 """
 
 from cairn.stack.model import (
+    DeviceWheels,
     Download,
     Environment,
     Feature,
@@ -22,6 +23,7 @@ from cairn.stack.read import FILE, load
 
 __all__ = [
     "FILE",
+    "DeviceWheels",
     "Download",
     "Environment",
     "Feature",

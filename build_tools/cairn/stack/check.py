@@ -12,6 +12,7 @@ from cairn.output import wording
 from cairn.stack.model import Environment, Project, Stack
 
 _VERSION_OF = re.compile(r"\{version:([A-Za-z0-9_-]+)\}")  # see cairn.build.inputs.variables
+_NAME = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
 _PYTHON = re.compile(r"3\.[0-9]{1,2}")
 # A platform tag (PEP 425) without the version of glibc or macOS, which is a matter of who installs.
 _PLATFORM = re.compile(r"linux_[a-z0-9_]+|win_(amd64|arm64)|macosx_(x86_64|arm64)")
@@ -45,6 +46,7 @@ def check(stack: Stack, path: Path) -> None:
         _check_requirement(text, path)
     _check_places(stack, path)
     _check_gate(stack, path)
+    _check_device_wheels(stack, path)
     _check_order(stack, path)
 
 
@@ -68,6 +70,19 @@ def _check_gate(stack: Stack, path: Path) -> None:
         raise UsageError(f"{path}: the gate demands no test record", tip="leave `records` out: smoke tests")
     if any(floor.tests < 1 or floor.device_tests < 0 for floor in stack.gate.records.values()):
         raise UsageError(f"{path}: a floor of the gate is too low: at least one test must have run")
+
+
+def _check_device_wheels(stack: Stack, path: Path) -> None:
+    words = stack.device_wheels
+    if words.prefix and not _NAME.fullmatch(words.prefix):
+        raise UsageError(
+            f"{path}: {words.prefix!r} cannot be the beginning of a project's name",
+            tip='such as "amd", for amd-torch-device-gfx942',
+        )
+    try:
+        requirements.version(words.runtime)
+    except ValueError as error:
+        raise UsageError(f"{path}: the runtime of device_wheels is not a release of ROCm: {error}") from error
 
 
 def _check_requirement(text: str, path: Path) -> None:

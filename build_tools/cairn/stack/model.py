@@ -195,6 +195,19 @@ class Sdk(datafile.Value):
         return self.preload_windows or self.preload if system == "windows" else self.preload
 
 
+class DeviceWheels(datafile.Value):
+    """How wheels become host and device wheels, where a build is asked to split them (`--split`).
+
+    Attributes:
+        prefix: stands before the names of device wheels: with `amd`, amd-torch-device-gfx942.
+        runtime: the first release of ROCm whose runtime finds the code of installed device wheels. Wheels are
+            split for no older one, and sets of them are sealed for none.
+    """
+
+    prefix: str = ""
+    runtime: str = "7.14"
+
+
 class Feature(datafile.Value):
     """A part of the wheels that is on by default only where it can work.
 
@@ -262,6 +275,7 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
         projects: in any order.
         install: distributions that users ask pip for; the others come with them. All when empty.
         features: name to when it is on, for `{on_or_off:NAME}`.
+        device_wheels: how its wheels are split.
         gate: what promotion demands of its sets.
         pythons: versions of Python that its sets are built for, such as `3.11`; the build's where empty.
         platforms: such as `linux_x86_64`; the build's where empty.
@@ -283,6 +297,7 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
     smoke_tests: tuple[str, ...] = ()
     install: tuple[str, ...] = ()
     features: Mapping[str, Feature] = msgspec.field(default_factory=dict)
+    device_wheels: DeviceWheels = msgspec.field(default_factory=DeviceWheels)
     gate: Gate = msgspec.field(default_factory=Gate)
     pythons: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()

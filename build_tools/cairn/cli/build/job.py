@@ -27,6 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_jobs(parser, what="compile jobs")
     parser.add_argument("--clean", action="store_true", help="build everything again")
+    common.add_split(parser)
     common.add_compiler_cache(parser)
     arguments.add_build_env(parser)
     parser.add_argument(
@@ -61,6 +62,7 @@ def job_of(options: argparse.Namespace) -> Job:
         targets=options.targets,
         version_suffix=options.version_suffix,
         jobs=options.jobs,
+        split=options.split,
         clean=options.clean,
         compiler_cache=common.compiler_cache(options),
         build_env=tuple(options.build_env),

@@ -45,6 +45,15 @@ def compiler_cache(options: argparse.Namespace) -> CompilerCache | None:
     return next(iter(chosen), None)
 
 
+def add_split(parser: argparse.ArgumentParser) -> None:
+    """`--split`."""
+    parser.add_argument(
+        "--split",
+        action="store_true",
+        help="leave a host wheel, and a device wheel for each target, of what has device code",
+    )
+
+
 def add_offline(parser: argparse.ArgumentParser) -> None:
     """`--offline`."""
     parser.add_argument(

@@ -57,6 +57,9 @@ def show_wheels(wheels: Sequence[BuiltWheel], *, variants: Sequence[str] = (), a
         variants: what tells them from each other, one for each wheel; none where there is one variant.
         as_json: print it as JSON.
     """
+    from cairn import files
+    from cairn.wheels.contents import binaries
+
     several = any(variants)
     if as_json:
         console.current().json(
@@ -64,6 +67,7 @@ def show_wheels(wheels: Sequence[BuiltWheel], *, variants: Sequence[str] = (), a
                 {
                     "project": w.project,
                     "file": str(w.wheel),
+                    **({"devices": [str(path) for path in w.devices]} if w.devices else {}),
                     "version": w.version,
                     "sha256": w.sha256,
                     "targets": list(w.targets),
@@ -75,19 +79,18 @@ def show_wheels(wheels: Sequence[BuiltWheel], *, variants: Sequence[str] = (), a
             ]
         )
         return 0
-    rows: list[tuple[str, ...]] = [
-        (
-            w.wheel.name,
-            console.size(w.wheel.stat().st_size),
-            " ".join(w.targets) or "-",
-            w.sha256[:16],
-            "cached" if w.cached else console.clock(w.seconds),
-        )
-        for w in wheels
-    ]
+    rows: list[tuple[str, ...]] = []
+    for number, w in enumerate(wheels):
+        label = (variants[number],) if several else ()
+        took = "cached" if w.cached else console.clock(w.seconds)
+        size = console.size(w.wheel.stat().st_size)
+        targets = "-" if w.devices else " ".join(w.targets) or "-"
+        rows.append((*label, w.wheel.name, size, targets, w.sha256[:16], took))
+        for device in w.devices:
+            own = " ".join(binaries.targets_of(device))
+            size = console.size(device.stat().st_size)
+            rows.append((*label, device.name, size, own, files.sha256_of(device)[:16], ""))
     head: tuple[str, ...] = ("wheel", "size", "targets", "sha256", "time")
-    if several:
-        rows = [(label, *row) for label, row in zip(variants, rows, strict=True)]
-        head = ("variant", *head)
+    head = ("variant", *head) if several else head
     console.current().table(head, rows)
     return 0

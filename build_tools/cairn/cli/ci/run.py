@@ -43,6 +43,7 @@ def add_to(commands: Subparsers) -> None:
     arguments.add_targets(run, default="the stack's")
     arguments.add_jobs(run, what="compile jobs")
     arguments.add_build_env(run)
+    build_options.add_split(run)
     build_options.add_compiler_cache(run)
     signing.add_sign_key(run)
     arguments.add_force(run)
@@ -71,6 +72,7 @@ def _request(options: argparse.Namespace) -> TrailRequest:
         stack=stack,
         targets=gpu.parse_targets(options.targets or stack.targets),
         work_dir=options.work_dir.absolute(),
+        split=options.split,
         force=options.force,
         build_env=tuple(options.build_env),
         compiler_cache=build_options.compiler_cache(options),

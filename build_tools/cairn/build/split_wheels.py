@@ -1,0 +1,78 @@
+"""The host wheel and the device wheels of a built wheel, in the output folder of a build that asks for them.
+
+Wheels are built, kept in the cache and built against whole: splitting one takes seconds, and how it is split
+changes nothing of what is compiled. A note beside the parts says what they were split from, so that a build
+with nothing to do leaves them as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from cairn import datafile, files
+from cairn.build import rocm_sdk
+from cairn.build.model import BuildRequest
+from cairn.errors import UsageError
+from cairn.stack import Project
+from cairn.wheels.split.device_wheel import Terms
+from cairn.wheels.split.split import split
+
+_SPLITTING = 1  # counted up with each change of what comes of a split
+
+
+class _Note(datafile.Value, tag_field="schema", tag="cairn.split-parts/1"):
+    """What lies in the output folder.
+
+    Attributes:
+        whole: sha256 of the wheel that was split.
+        terms: the text of the terms it was split by.
+        parts: file name to sha256, the host wheel first.
+    """
+
+    whole: str
+    terms: str
+    parts: Mapping[str, str]
+
+
+def is_split(project: Project, request: BuildRequest) -> bool:
+    """Whether a build is to leave host and device wheels of a project."""
+    return request.split and project.device_code and not request.for_cpu
+
+
+def terms_of(request: BuildRequest) -> Terms:
+    """What the device wheels of a build are called, and what they require."""
+    words = request.stack.device_wheels
+    sdk = rocm_sdk.device_packages(request.sdk) if request.sdk else None
+    return Terms(prefix=words.prefix, sdk=sdk, runtime=words.runtime)
+
+
+def parts_of(whole: Path, sha256: str, project: Project, request: BuildRequest) -> tuple[Path, ...]:
+    """The parts of a wheel in the output folder, the host wheel first; made unless they are there.
+
+    Args:
+        whole: the wheel.
+        sha256: of it.
+        project: whose it is.
+        request: the build.
+
+    Raises:
+        WheelError: it cannot be split faithfully.
+    """
+    folder, terms = request.output_dir, terms_of(request)
+    place = folder / f".split-{project.name}.json"
+    wanted = f"{_SPLITTING} {terms}"
+    with contextlib.suppress(UsageError, OSError):
+        note = datafile.read(place, _Note)
+        whole_too = (note.whole, note.terms) == (sha256, wanted)
+        if whole_too and all(files.sha256_of(folder / name) == sum_ for name, sum_ in note.parts.items()):
+            return tuple(folder / name for name in note.parts)
+    place.unlink(missing_ok=True)
+    # A build that did not split has left a link to the whole wheel here, under the name of the host wheel.
+    if (there := folder / whole.name).exists() and there.samefile(whole):
+        there.unlink()
+    parts = split(whole, folder, terms)
+    sums = {path.name: files.sha256_of(path) for path in parts}
+    datafile.write(place, _Note(whole=sha256, terms=wanted, parts=sums))
+    return parts
