@@ -51,7 +51,7 @@ class DevelLink:
 
 @dataclass(frozen=True, kw_only=True)
 class Package:
-    """One SDK package before it is a wheel; `family` is empty but for libraries."""
+    """One SDK package before it is a wheel; `family` is empty but for the libraries of one family."""
 
     component: ComponentName
     family: str = ""
@@ -74,7 +74,7 @@ class Layout:
 
     Attributes:
         core: the runtime.
-        libraries: one package a family.
+        libraries: one package a family, or one for all.
         devel: the rest.
         links: what devel links to, in itself and in the others.
     """
@@ -90,13 +90,20 @@ class Layout:
         return (self.core, *self.libraries, self.devel)
 
 
-def plan(tree: RocmTree, description: Description, families: Mapping[str, tuple[str, ...]]) -> Layout:
+def plan(
+    tree: RocmTree,
+    description: Description,
+    families: Mapping[str, tuple[str, ...]],
+    *,
+    libraries_for_all: bool = False,
+) -> Layout:
     """Share out the files of a tree.
 
     Args:
         tree: what there is.
         description: who claims what.
         families: family to targets; an artifact of a target or family goes to the package of that family.
+        libraries_for_all: one package has the libraries for all families.
 
     Raises:
         UsageError: two different files would have the same place, or core is empty.
@@ -108,6 +115,9 @@ def plan(tree: RocmTree, description: Description, families: Mapping[str, tuple[
         raise UsageError(
             "the tree holds no file for rocm-sdk-core", tip="check that packages.toml describes this tree"
         )
+    packages = families
+    if libraries_for_all:
+        packages = {"": (*families, *(name for targets in families.values() for name in targets))}
     libraries = tuple(
         Package(
             component="libraries",
@@ -122,7 +132,7 @@ def plan(tree: RocmTree, description: Description, families: Mapping[str, tuple[
                 (core,),
             ),
         )
-        for family, targets in families.items()
+        for family, targets in packages.items()
     )
     devel = Package(component="devel", members=sharing.members(claims["devel"], (core, *libraries)))
     entries = [entry for name in COMPONENTS for entry in claims[name]]

@@ -31,6 +31,8 @@ class PackageRequest:
         version: ROCm's version (PEP 440).
         targets: the targets its libraries were compiled for; empty takes them from the artifacts.
         family: name for the one package of libraries of a prefix; empty derives it from the targets.
+        libraries_for_all: one package has the libraries for all families; `cairn.build.split_sdk` then takes
+            its device code out.
         output_dir: where the packages go.
     """
 
@@ -40,6 +42,7 @@ class PackageRequest:
     version: str
     targets: tuple[str, ...] = ()
     family: str = ""
+    libraries_for_all: bool = False
     output_dir: Path
 
 
@@ -80,7 +83,7 @@ def package(request: PackageRequest, *, dry_run: bool = False) -> tuple[WrittenP
         )
     tree, described = _read(request)
     families = _families(request, tree)
-    plan = assign_files.plan(tree, described, families)
+    plan = assign_files.plan(tree, described, families, libraries_for_all=request.libraries_for_all)
     _check_needs(plan, described)
     release = SdkRelease(version=request.version, families=families, description=described)
     with tempfile.TemporaryDirectory(prefix="cairn-rocm-") as staging:
@@ -146,13 +149,14 @@ def _write_all(
             write_packages.write_devel_wheel(path, plan, release, staging=staging)
         elif not dry_run:
             write_packages.write_runtime_wheel(path, item, plan, release, staging=staging)
-        yield _written(path, item.distribution, len(item.members), dry_run=dry_run)
+        yield written(path, item.distribution, len(item.members), dry_run=dry_run)
     path = folder / write_packages.sdist_name(release)
     if not dry_run:
         write_packages.write_sdist(path, plan, release)
-    yield _written(path, "rocm", 0, dry_run=dry_run)
+    yield written(path, "rocm", 0, dry_run=dry_run)
 
 
-def _written(path: Path, name: str, count: int, *, dry_run: bool) -> WrittenPackage:
+def written(path: Path, name: str, count: int, *, dry_run: bool) -> WrittenPackage:
+    """What is said of one package, `count` files of the tree in it."""
     size, sha256 = (0, "") if dry_run else (path.stat().st_size, files.sha256_of(path))
     return WrittenPackage(path=path, distribution=name, files=count, size=size, sha256=sha256)

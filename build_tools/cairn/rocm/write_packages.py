@@ -18,6 +18,7 @@ from cairn.formats.zip.writer import New
 from cairn.rocm import archive, assign_files, binaries
 from cairn.rocm.assign_files import Layout, Package, PackageMember
 from cairn.rocm.packages_toml import Description, Wrap, matches
+from cairn.targets import in_order
 
 _REQUIRES_PYTHON = ">=3.10"
 _PAYLOAD = Path(__file__).with_name("runtime")
@@ -134,20 +135,37 @@ Dynamic: Provides-Extra
 
 
 def _dist(plan: Layout, release: SdkRelease) -> dict[str, object]:
+    # A package without a family serves each of them.
+    libraries = {
+        family: package
+        for package in plan.libraries
+        for family in ([package.family] if package.family else release.families)
+        if package.members
+    }
     return {
         "version": release.version,
         "default_family": next(iter(release.families)),
         "families": {family: list(targets) for family, targets in release.families.items()},
         "folders": {"core": plan.core.folder, "devel": plan.devel.folder}
-        | {f"libraries/{p.family}": p.folder for p in plan.libraries if p.members},
+        | {f"libraries/{name}": p.folder for name, p in libraries.items()},
         "requires": [f"{plan.core.distribution}=={release.version}"],
         "extras": {
             "devel": [f"{plan.devel.distribution}=={release.version}"],
-            "libraries": {
-                p.family: [f"{p.distribution}=={release.version}"] for p in plan.libraries if p.members
-            },
+            "libraries": {name: [f"{p.distribution}=={release.version}"] for name, p in libraries.items()},
         },
+        "devices": _devices(plan, release),
         "libraries": _shortnames(plan, release.description),
+    }
+
+
+def _devices(plan: Layout, release: SdkRelease) -> dict[str, list[str]]:
+    """Extras for the device code of the libraries, where it is in packages of its own."""
+    processors = {name.partition(":")[0] for targets in release.families.values() for name in targets}
+    return {
+        f"device-{name}": [f"{package.distribution}[device-{name}]=={release.version}"]
+        for package in plan.libraries
+        if package.members and not package.family
+        for name in (*in_order(processors), "all")
     }
 
 

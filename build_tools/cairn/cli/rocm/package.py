@@ -45,6 +45,11 @@ def add_to(commands: Subparsers) -> None:
     parser.add_argument("--rocm-version", required=True, help="such as 7.10.0 or 7.10.0a20251124")
     arguments.add_targets(parser, default="none")
     parser.add_argument("--family", default="", help="name of the family of the targets (default: none)")
+    parser.add_argument(
+        "--split",
+        action="store_true",
+        help="put the device code of the libraries into packages rocm-sdk-device-TARGET",
+    )
     arguments.add_output_dir(parser)
     arguments.add_dry_run(parser)
     arguments.add_json(parser)
@@ -60,6 +65,7 @@ def _package(options: argparse.Namespace) -> int:
         version=options.rocm_version,
         targets=(options.targets,) if options.targets else (),
         family=options.family,
+        libraries_for_all=options.split,
         output_dir=options.output_dir,
     )
     return write(request, options, dry_run=options.dry_run)
@@ -67,10 +73,14 @@ def _package(options: argparse.Namespace) -> int:
 
 def write(request: PackageRequest, options: argparse.Namespace, *, dry_run: bool) -> int:
     """Make the packages, and print what they are."""
+    from cairn.build import split_sdk
     from cairn.rocm import package
 
     with console.current().stage("package ROCm"):
-        dists = package.package(request, dry_run=dry_run)
+        if request.libraries_for_all and not dry_run:
+            dists = split_sdk.package(request)
+        else:
+            dists = package.package(request, dry_run=dry_run)
     if options.json:
         console.current().json([_plain(dist) for dist in dists])
     else:

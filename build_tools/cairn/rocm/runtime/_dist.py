@@ -92,4 +92,5 @@ def requirements(chosen: str) -> dict[str, list[str]]:
         "": load()["requires"],
         "devel": extras["devel"],
         "libraries": extras["libraries"].get(chosen, []),
+        **load().get("devices", {}),
     }
