@@ -29,7 +29,9 @@ def write(request: BuildRequest, wheels: Sequence[BuiltWheel], frozen: Manifest)
         platform=request.python.platform,
         family=gpu.family_of(request.targets),
         targets=request.targets,
-        requirements=rocm_sdk.runtime_requirements(request.sdk) if request.sdk else (),
+        requirements=rocm_sdk.runtime_requirements(request.sdk, devices=not request.split)
+        if request.sdk
+        else (),
     )
     wheel_sets.write(request.output_dir / "set.json", wheel_set)
 

@@ -175,18 +175,24 @@ def install(
     return InstalledSdk(environment=env.path, info=info, digest=digest)
 
 
-def runtime_requirements(installed: InstalledSdk) -> tuple[str, ...]:
+def runtime_requirements(installed: InstalledSdk, *, devices: bool = True) -> tuple[str, ...]:
     """Exact requirements for what the `rocm` package chose when it was installed, which no METADATA says.
 
     It is an sdist that looks at the machine and at its extras while pip builds it (TheRock's
     build_python_packages.py). `devel` is for builds alone.
+
+    Args:
+        installed: the SDK.
+        devices: with packages of device code; device wheels say themselves which they need.
     """
     packages = venv.describe(installed.environment).site_packages
     found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions(path=[str(packages)])}
     return tuple(
         f"{name}=={version}"
         for name, version in sorted(found.items())
-        if name.startswith("rocm-sdk-") and name != "rocm-sdk-devel"
+        if name.startswith("rocm-sdk-")
+        and name != "rocm-sdk-devel"
+        and (devices or not name.startswith("rocm-sdk-device-"))
     )
 
 

@@ -15,6 +15,7 @@ from cairn import datafile, files
 from cairn.build import rocm_sdk
 from cairn.build.model import BuildRequest
 from cairn.errors import UsageError
+from cairn.output import console
 from cairn.stack import Project
 from cairn.wheels.split.device_wheel import Terms
 from cairn.wheels.split.split import split
@@ -72,7 +73,8 @@ def parts_of(whole: Path, sha256: str, project: Project, request: BuildRequest) 
     # A build that did not split has left a link to the whole wheel here, under the name of the host wheel.
     if (there := folder / whole.name).exists() and there.samefile(whole):
         there.unlink()
-    parts = split(whole, folder, terms)
+    with console.current().stage(f"split {whole.name}"):
+        parts = split(whole, folder, terms)
     sums = {path.name: files.sha256_of(path) for path in parts}
     datafile.write(place, _Note(whole=sha256, terms=wanted, parts=sums))
     return parts

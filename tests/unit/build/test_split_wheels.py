@@ -9,11 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cairn.build import execution, outputs, plan, preflight, split_wheels
-from cairn.build.model import BuildRequest, Job
+from cairn import venv
+from cairn.build import execution, outputs, plan, preflight, rocm_sdk, split_wheels
+from cairn.build.model import BuildRequest, InstalledSdk, Job
 from cairn.errors import UsageError
+from cairn.rocm.install import SdkInfo
 from cairn.stack import DeviceWheels
 from cairn.wheels import wheelset
+from cairn.wheels.metadata import wheel_info
 from helpers.build import MakeRequest
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
@@ -82,6 +85,34 @@ def test_a_build_that_splits_no_more_leaves_the_whole_wheel_alone(request_of_dem
         assert sorted(path.name for path in request.output_dir.glob("*.whl")) == sorted(names)
         assert ("demo-1.0.dist-info/cairn-split.json" in members_of(built.wheel)) == split
     assert "demo-1.0.dist-info/cairn-split.json" not in members_of(built.whole or Path())
+
+
+def test_device_wheels_require_the_code_of_an_sdk_that_has_it_apart(
+    request_of_demo: BuildRequest, tmp_path: Path
+) -> None:
+    def built_with(*packages: str) -> BuildRequest:
+        env = tmp_path / "-".join(packages)
+        site = venv.describe(env).site_packages
+        for name in packages:
+            info = site / f"{name.replace('-', '_')}-7.14.0.dist-info"
+            info.mkdir(parents=True)
+            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 7.14.0\n")
+        info = SdkInfo(version="7.14.0", targets=TARGETS, root=env, bin=env, cmake=env)
+        return dataclasses.replace(request_of_demo, sdk=InstalledSdk(environment=env, info=info, digest=""))
+
+    family = built_with("rocm-sdk-core", "rocm-sdk-libraries-gfx94X-dcgpu")
+    apart = built_with("rocm-sdk-core", "rocm-sdk-libraries", "rocm-sdk-device-gfx942")
+    assert [split_wheels.terms_of(request).sdk for request in (family, apart)] == [None, "7.14.0"]
+    assert apart.sdk is not None
+    always = ("rocm-sdk-core==7.14.0", "rocm-sdk-libraries==7.14.0")
+    assert rocm_sdk.runtime_requirements(apart.sdk, devices=False) == always
+    assert "rocm-sdk-device-gfx942==7.14.0" in rocm_sdk.runtime_requirements(apart.sdk)
+    whole = request_of_demo.cache_dir / "demo" / HOST
+    whole.parent.mkdir(parents=True)
+    whole.write_bytes(next(tmp_path.glob("whole/*.whl")).read_bytes())
+    apart.output_dir.mkdir()
+    _, device, _ = split_wheels.parts_of(whole, "a" * 64, apart.stack.projects[0], apart)
+    assert wheel_info.read(device).requires_dist == ("demo==1.0", "rocm-sdk-device-gfx942==7.14.0")
 
 
 def test_for_the_cpu_there_is_nothing_to_split(request_of_demo: BuildRequest) -> None:

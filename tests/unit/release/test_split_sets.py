@@ -76,6 +76,19 @@ def test_a_split_that_is_not_whole_is_not_sealed(tmp_path: Path) -> None:
         assert not [key for key in fresh.objects if key.startswith("sets/")]
 
 
+def test_the_code_of_the_sdk_must_be_there_too(store: MemoryStore, tmp_path: Path) -> None:
+    parts = parts_of(tmp_path, terms=Terms(sdk="7.14.0", runtime="7.14"))
+    with pytest.raises(StoreError, match=r"rocm-sdk-device-gfx1100==7\.14\.0, wanted by torch_dev"):
+        staged(store, parts, tmp_path)
+    sdk = [make_wheel(tmp_path / "sdk", f"rocm-sdk-device-{target}", "7.14.0") for target in TARGETS]
+    put(store, "staging", sdk)
+    made = staged(store, parts, tmp_path)
+    assert {file.file_name.partition("-")[0] for file in made.closure} >= {
+        "rocm_sdk_device_gfx942",
+        "rocm_sdk_device_gfx1100",
+    }
+
+
 def test_a_split_for_a_rocm_that_finds_no_code_is_not_sealed(store: MemoryStore, tmp_path: Path) -> None:
     parts = parts_of(tmp_path, terms=Terms(runtime="7.15"))
     with pytest.raises(StoreError, match=r"finds its code on ROCm 7\.15 or later, not on 7\.14\.0"):

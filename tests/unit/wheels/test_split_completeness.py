@@ -13,6 +13,7 @@ from cairn.errors import WheelError
 from cairn.formats.kpack.archive import Archive
 from cairn.formats.kpack.writer import writing
 from cairn.formats.view import BytesView
+from cairn.wheels.rewrite.set_version import Wanted, set_versions
 from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.split.completeness import problems
 from cairn.wheels.split.device_wheel import Terms
@@ -170,6 +171,12 @@ def test_device_wheels_of_another_build_are_told(
         for key in ("lib/libdemo.so#0", "lib/libdemo.so#1", "lib/libdemo.so#2", "top.so#0"):
             assert f"code of a different build for {target} of {key}" in found
     assert "has demo/k.hsaco of a different build" in found
+
+
+def test_a_split_under_another_version_is_whole(parts: list[Path], tmp_path: Path) -> None:
+    wanted = Wanted(version="1.1+rocm7.14.0")
+    made = set_versions(parts, wanted, tmp_path / "renamed")
+    assert list(problems([each.target for each in made])) == []
 
 
 @pytest.mark.parametrize("rocm", ["7.13.0", "7.13.9rc1", "6.4"])

@@ -71,6 +71,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     dists = _files_of(wheel_set, wheels)
     target = Index(store, index)
     sealed = _sealed(wheel_set, requirements, dists, target.load())
+    on_step("comparing the device wheels with what was split")
     if problems := split_rules.problems(sealed, wheels):
         raise StoreError(
             f"the device code of the set is not whole: {'; '.join(problems)}",
