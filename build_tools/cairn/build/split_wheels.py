@@ -73,8 +73,8 @@ def parts_of(whole: Path, sha256: str, project: Project, request: BuildRequest) 
     # A build that did not split has left a link to the whole wheel here, under the name of the host wheel.
     if (there := folder / whole.name).exists() and there.samefile(whole):
         there.unlink()
-    with console.current().stage(f"split {whole.name}"):
-        parts = split(whole, folder, terms)
+    console.current().info(f"  splitting {whole.name}")
+    parts = split(whole, folder, terms)
     sums = {path.name: files.sha256_of(path) for path in parts}
     datafile.write(place, _Note(whole=sha256, terms=wanted, parts=sums))
     return parts

@@ -63,7 +63,7 @@ def _verify_archive(archive: Archive, name: FileName, expected: Expectation) -> 
     found += extension_modules.check([member.name for member in archive.members], read.binaries, name)
     found += machines.check(read.binaries, name, expected)
     found += linking.check(archive, read.binaries, name, expected)
-    found += device_code.check_targets(read.binaries, expected)
+    found += device_code.check_targets(read.binaries, read.archived, expected)
     return found
 
 

@@ -17,6 +17,7 @@ from cairn.formats.errors import ArchiveError
 from cairn.formats.view import MemberView
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
+from cairn.targets import in_order
 from cairn.wheels.contents import binaries, manylinux
 from cairn.wheels.contents.binaries import Binary, Format
 from cairn.wheels.metadata.record import UNLISTED, RecordRow, encode_digest, is_strong
@@ -37,10 +38,12 @@ class Contents:
 
     Attributes:
         binaries: every binary that can be read.
+        archived: the targets of its kpack archives.
         findings: every breach.
     """
 
     binaries: tuple[Binary, ...]
+    archived: tuple[str, ...]
     findings: tuple[Finding, ...]
 
 
@@ -63,6 +66,7 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
     own = {f"{info.dist_info}/{name}" for name in UNLISTED} if info else set()
     for_windows = info is not None and all(name.startswith("win") for name in platforms_of(info.tags))
     found: list[Binary] = []
+    archived: set[str] = set()
     findings: list[Finding] = []
     for member in archive.members:
         if not member.is_dir:
@@ -73,8 +77,8 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
             findings += reader.findings
             findings += _check_row(row, member, reader) if row else ()
             findings += () if for_windows else _check_run_bit(member, reader.head, binary)
-            findings += device_code.check_archive(archive, member)
-    return Contents(binaries=tuple(found), findings=tuple(findings))
+            findings += device_code.check_archive(archive, member, archived)
+    return Contents(binaries=tuple(found), archived=in_order(archived), findings=tuple(findings))
 
 
 class _MemberReader:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from cairn.errors import WheelError
 from cairn.formats import elf
@@ -106,8 +106,14 @@ def is_named_like_code(path: str) -> bool:
     return name.endswith(".hsaco") or (name.endswith(".co") and "gfx" in name)
 
 
-def check_archive(archive: Archive, member: Member) -> Iterator[Finding]:
-    """Breaches of a kpack archive, which holds the code that libraries had; of other members none."""
+def check_archive(archive: Archive, member: Member, archived: set[str]) -> Iterator[Finding]:
+    """Breaches of a kpack archive, which holds the code that libraries had; of other members none.
+
+    Args:
+        archive: the wheel.
+        member: which of its members.
+        archived: receives the targets that the kpack archive has code for.
+    """
     if not member.name.endswith(kpack.SUFFIX):
         return
     checker = CodeObjectChecker(member.name)
@@ -128,6 +134,7 @@ def check_archive(archive: Archive, member: Member) -> Iterator[Finding]:
         return
     yield from checker.findings
     targets = opened.table.gfx_arches
+    archived.update(targets)
     if len(targets) == 1 and not member.name.endswith(f"_{targets[0]}{kpack.SUFFIX}"):
         reason = f"it has code for {targets[0]}, and no runtime looks for that under this name"
         yield Finding(code=FindingCode.KPACK_NAME, member=member.name, reason=reason, fix=again)
@@ -151,18 +158,28 @@ class _Pieces:
         return found
 
 
-def check_targets(binaries: Sequence[Binary], expected: Expectation) -> Iterator[Finding]:
-    """Every binary with device code must have code for exactly the targets that were asked for."""
+def check_targets(
+    binaries: Sequence[Binary], archived: Collection[str], expected: Expectation
+) -> Iterator[Finding]:
+    """Every binary with device code must have code for exactly the targets that were asked for.
+
+    Args:
+        binaries: of the wheel.
+        archived: the targets that its kpack archives have code for.
+        expected: what was asked for.
+    """
     if expected.targets is None:
         return
     wanted = set(expected.targets) - {CPU}
     with_code = [binary for binary in binaries if binary.code_objects]
-    if expected.require_device_code and wanted and not with_code:
+    if expected.require_device_code and wanted and not with_code and not archived:
         yield Finding(
             code=FindingCode.NO_DEVICE_CODE,
             reason="it has no device code at all",
             fix="pass the targets to the build: PYTORCH_ROCM_ARCH",
         )
+    if archived:
+        yield from _archived_targets(set(archived), wanted)
     for binary in with_code:
         there = set(binary.targets)
         # A code object in a file of its own is for one target; its siblings may be for the others.
@@ -269,3 +286,23 @@ def _has_bytes(code: _CodeBytes, end: int) -> bool:
         if piece.strip(b"\0"):
             return True
     return False
+
+
+def _archived_targets(there: set[str], wanted: set[str]) -> Iterator[Finding]:
+    """Kpack archives are there for every target, and for no other processor.
+
+    There may be more of them for one processor: `gfx90a:sramecc+:xnack-` where libraries have code for either
+    feature alone.
+    """
+    processors = {target.partition(":")[0] for target in wanted}
+    strange = {target for target in there if target.partition(":")[0] not in processors}
+    for code, names, reason in (
+        (FindingCode.TARGETS_MISSING, wanted - there, "it has no kpack archive for"),
+        (FindingCode.TARGETS_UNEXPECTED, strange, "it has a kpack archive that was not asked for:"),
+    ):
+        if names:
+            yield Finding(
+                code=code,
+                reason=f"{reason} {', '.join(in_order(names))}",
+                fix="split a wheel that was built for exactly these targets",
+            )
