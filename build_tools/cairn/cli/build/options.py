@@ -50,7 +50,7 @@ def add_split(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--split",
         action="store_true",
-        help="leave a host wheel, and a device wheel for each target, of what has device code",
+        help="put device code into wheels of its own, one for each target",
     )
 
 

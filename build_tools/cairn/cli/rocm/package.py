@@ -48,7 +48,7 @@ def add_to(commands: Subparsers) -> None:
     parser.add_argument(
         "--split",
         action="store_true",
-        help="put the device code of the libraries into packages rocm-sdk-device-TARGET",
+        help="put device code into wheels of its own, one for each target",
     )
     arguments.add_output_dir(parser)
     arguments.add_dry_run(parser)
