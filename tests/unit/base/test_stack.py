@@ -212,3 +212,19 @@ def test_what_builds_our_own_stacks_does_not_change_overnight(name: str) -> None
     for project in stack.load(ROOT / f"external-builds/{name}/stack.toml").projects:
         assert project.build_requires
         assert set(project.build_requires) <= set(held)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ('prefix = "amd/x"', "cannot be the beginning of a project's name"),
+        ('prefix = "amd-"', "cannot be the beginning of a project's name"),
+        ('runtime = "latest"', "is not a release of ROCm"),
+        ("extra = 1", "extra"),
+    ],
+)
+def test_what_device_wheels_are_called_and_run_on_is_checked(tmp_path: Path, words: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        load(tmp_path, f"{HEAD}[device_wheels]\n{words}\n{project('t')}")
+    good = load(tmp_path, f'{HEAD}[device_wheels]\nprefix = "amd"\nruntime = "7.14"\n{project("t")}')
+    assert good.device_wheels == stack.DeviceWheels(prefix="amd", runtime="7.14")
