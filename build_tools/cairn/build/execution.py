@@ -22,7 +22,7 @@ from cairn.build.engine import run as engine
 from cairn.build.engine.run import Running
 from cairn.build.engine.step import Graph, Step
 from cairn.build.inputs import leftovers
-from cairn.build.model import BuiltWheel
+from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.build.plan import BuildStep, Plan
 from cairn.errors import UsageError, WheelError
 from cairn.output import console
@@ -238,7 +238,7 @@ def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
         parts = split_wheels.parts_of(hit.wheel, hit.sha256, step.project, request)
     elif not (parts[0].exists() and parts[0].samefile(hit.wheel)):
         files.link_or_copy(hit.wheel, parts[0])
-    _remove_others(parts, step)
+    _remove_others(parts, step, request)
     made = BuiltWheel(
         project=step.project.name,
         wheel=parts[0],
@@ -294,7 +294,7 @@ def _finished(path: Path) -> frozenset[str]:
     )
 
 
-def _remove_others(parts: Sequence[Path], step: BuildStep) -> None:
+def _remove_others(parts: Sequence[Path], step: BuildStep, request: BuildRequest) -> None:
     """Remove the wheels that earlier builds of a project for the same Python left in the output folder.
 
     `pip install --find-links` would choose among them. A file that is not known to be ours stays.
@@ -303,7 +303,8 @@ def _remove_others(parts: Sequence[Path], step: BuildStep) -> None:
     folder = parts[0].parent
     name, _, rest = parts[0].name.partition("-")
     tag = "-".join(rest.split("-")[-3:-1])
-    beside = (*folder.glob(f"{name}-*-{tag}-*.whl"), *folder.glob(f"*{name}_device_gfx*-{tag}-*.whl"))
+    device = split_wheels.file_prefix(name, request)
+    beside = (*folder.glob(f"{name}-*-{tag}-*.whl"), *folder.glob(f"{device}gfx*-{tag}-*.whl"))
     others = [other for other in beside if other not in parts]
     ours: dict[str, str] = {}
     if others:  # the wheels of the last build that came to its end here

@@ -17,6 +17,7 @@ from cairn.build.model import BuildRequest
 from cairn.errors import UsageError
 from cairn.output import console
 from cairn.stack import Project
+from cairn.wheels.split import device_wheel
 from cairn.wheels.split.device_wheel import Terms
 from cairn.wheels.split.split import split
 
@@ -47,6 +48,16 @@ def terms_of(request: BuildRequest) -> Terms:
     words = request.stack.device_wheels
     sdk = rocm_sdk.device_packages(request.sdk) if request.sdk else None
     return Terms(prefix=words.prefix, sdk=sdk, runtime=words.runtime)
+
+
+def file_prefix(host: str, request: BuildRequest) -> str:
+    """What the file names of device wheels begin with, up to the processor.
+
+    Args:
+        host: the name of the host wheel as its file name has it.
+        request: the build.
+    """
+    return device_wheel.file_prefix(host, "", Terms(prefix=request.stack.device_wheels.prefix))
 
 
 def parts_of(whole: Path, sha256: str, project: Project, request: BuildRequest) -> tuple[Path, ...]:

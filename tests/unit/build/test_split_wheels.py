@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cairn import venv
+from cairn import files, venv
 from cairn.build import execution, outputs, plan, preflight, rocm_sdk, split_wheels
 from cairn.build.model import BuildRequest, InstalledSdk, Job
 from cairn.errors import UsageError
@@ -85,6 +85,39 @@ def test_a_build_that_splits_no_more_leaves_the_whole_wheel_alone(request_of_dem
         assert sorted(path.name for path in request.output_dir.glob("*.whl")) == sorted(names)
         assert ("demo-1.0.dist-info/cairn-split.json" in members_of(built.wheel)) == split
     assert "demo-1.0.dist-info/cairn-split.json" not in members_of(built.whole or Path())
+
+
+def test_device_wheels_of_targets_that_are_no_longer_built_go(request_of_demo: BuildRequest) -> None:
+    request, folder = request_of_demo, request_of_demo.output_dir
+    (built,) = execution.run(plan.make(request))
+    # Wheels of a project whose name ends with that of this one are not of this one.
+    beside = folder / DEVICES[0].replace("amd_", "my_")
+    beside.write_bytes(built.devices[0].read_bytes())
+    old = built.devices[0].replace(folder / DEVICES[0].replace("gfx942", "gfx950"))
+    made = outputs.manifests([request], [])[0]
+    wheels = [built.wheel, old, built.devices[1], beside]
+    digest = wheelset.SetWheel(
+        distribution="x", version="1", file_name="x", sha256="", size=0, metadata_sha256="a" * 64, targets=()
+    )
+    known = [
+        msgspec.structs.replace(
+            digest, distribution=path.name, file_name=path.name, sha256=files.sha256_of(path)
+        )
+        for path in wheels
+    ]
+    before = wheelset.WheelSet(
+        manifest_sha256=made.digest(),
+        stack="s",
+        line="l",
+        python="3.11",
+        platform="p",
+        family="f",
+        targets=TARGETS,
+        wheels=tuple(known),
+    )
+    wheelset.write(folder / "set.json", before)
+    execution.run(plan.make(request))
+    assert sorted(path.name for path in folder.glob("*.whl")) == sorted([HOST, *DEVICES, beside.name])
 
 
 def test_device_wheels_require_the_code_of_an_sdk_that_has_it_apart(

@@ -68,6 +68,12 @@ def requirements_of(
     )
 
 
+def file_prefix(host: str, processor: str, terms: Terms) -> str:
+    """The name of a device wheel as its file name has it, by that of the host wheel."""
+    # In a file name dashes separate parts, so those of gfx9-4-generic are escaped (PEP 427).
+    return re.sub(r"[-.]+", "_", terms.name_of(host, processor))
+
+
 def common_path(info: WheelInfo, path: str) -> str:
     """A path in a wheel with `.data` for the name of its data folder, which differs in each wheel."""
     own = f"{info.dist_info.removesuffix('.dist-info')}.data/"
@@ -92,9 +98,7 @@ def write(
         output_dir: where to write.
         terms: its name, and what it requires.
     """
-    # In a file name dashes separate parts, so those of gfx9-4-generic are escaped (PEP 427).
-    host_prefix = host.file_name.split("-", maxsplit=1)[0]
-    prefix = re.sub(r"[-.]+", "_", terms.name_of(host_prefix, processor))
+    prefix = file_prefix(host.file_name.split("-", maxsplit=1)[0], processor, terms)
     old = host.dist_info.removesuffix(".dist-info")
     new = f"{prefix}-{old.rpartition('-')[2]}"
     entries = [
