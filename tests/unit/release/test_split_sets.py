@@ -106,6 +106,21 @@ def test_the_gate_reads_the_wheels_again(store: MemoryStore, tmp_path: Path) -> 
     assert "has the extra device-gfx950, for which nothing was split from it" in said
 
 
+def test_a_host_wheel_that_says_nothing_of_its_split_is_not_promoted(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    host, *devices = parts_of(tmp_path)
+    silent = apply(host, Edit(remove_files=("torch-2.9.0.dist-info/cairn-split.json",)), tmp_path / "silent")
+    made = staged(store, [silent, *devices], tmp_path)
+    case = case_of(store, made)
+    with opened(case) as files:
+        said = list(completeness.of_split(case, files))
+    assert said == [
+        f"no host wheel says that amd-torch-device-{name} was split from it, and what its code was before"
+        for name in ("gfx1100", "gfx942")
+    ]
+
+
 def test_a_test_on_a_gpu_must_have_had_its_device_wheel(store: MemoryStore, tmp_path: Path) -> None:
     made = staged(store, parts_of(tmp_path), tmp_path)
     stack = stack_of(made, device_code=("torch",))

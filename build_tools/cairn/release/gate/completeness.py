@@ -69,9 +69,8 @@ def _targets(case: Case) -> Iterator[str]:
 def of_split(case: Case, files: Files) -> Iterator[str]:
     """How host wheels and device wheels do not belong together, or are not all that was split."""
     if not files.missing:
-        yield from split_rules.problems(
-            case.wheel_set, [files.paths[wheel.file_name] for wheel in case.wheel_set.wheels]
-        )
+        wheels = [files.paths[wheel.file_name] for wheel in case.wheel_set.wheels]
+        yield from split_rules.problems(case.wheel_set, wheels, all_recorded=True)
 
 
 def of_manifest(case: Case, files: Files) -> Iterator[str]:  # noqa: ARG001 - as every demand is asked

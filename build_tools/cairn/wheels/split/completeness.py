@@ -64,37 +64,47 @@ def hosts(wheels: Sequence[Path]) -> tuple[Host, ...]:
     return tuple(found)
 
 
-def problems(wheels: Sequence[Path], *, rocm: str | None = None) -> Iterator[str]:
+def problems(wheels: Sequence[Path], *, rocm: str | None = None, all_recorded: bool = False) -> Iterator[str]:
     """What is wrong with the host and device wheels among the wheels of a set; nothing where none was split.
 
     Args:
         wheels: of the set.
         rocm: the version of ROCm that they run on; None where that is not known.
+        all_recorded: refuse device wheels that others have split, whose host wheels have no record. Of these
+            it is only known that a wheel of the set requires them.
 
     Raises:
         WheelError: a wheel cannot be read.
     """
+    recorded: set[str] = set()
     beside = {wheel_info.parse_file_name(path.name).distribution: path for path in wheels}
     for host in hosts(wheels):
+        recorded |= {canonicalize_name(name) for name in host.record.devices.values()}
         yield from _too_old(host, rocm)
         yield from _extras(host)
-        for processor, name in host.record.devices.items():
-            path = beside.get(canonicalize_name(name))
-            if path is None:
-                extra = device_names.extra_of(processor)
-                yield f"{name} is missing, which {host.info.name}[{extra}] asks for"
-            else:
-                yield from _device_wheel(host, processor, path)
-        for library in host.record.libraries:
-            name = device_wheel.data_path(host.info, library.path)
-            if host.libraries.get(name) != library.host_sha256:
-                yield f"{host.info.file_name}: {name} is not the library that the code was split from"
-    # A wheel that others have split says as much.
+        yield from _parts(host, beside)
+    unknown = sorted(name for name in beside.keys() - recorded if _MARK in name)
     requires = [text for path in wheels for text in wheel_info.read(path).requires_dist]
     asked = {canonicalize_name(wheel_info.requirement(text).name) for text in requires}
-    for name in sorted(beside.keys() - asked):
-        if _MARK in name:
+    for name in unknown:
+        if name not in asked:
             yield f"{name} is a device wheel, and no wheel beside it has an extra for it"
+        elif all_recorded:
+            yield f"no host wheel says that {name} was split from it, and what its code was before"
+
+
+def _parts(host: Host, beside: Mapping[str, Path]) -> Iterator[str]:
+    """What is wrong with the libraries of a host wheel, and with its device wheels, by project."""
+    for library in host.record.libraries:
+        path = device_wheel.data_path(host.info, library.path)
+        if host.libraries.get(path) != library.host_sha256:
+            yield f"{host.info.file_name}: {path} is not the library that the code was split from"
+    for processor, name in host.record.devices.items():
+        wheel = beside.get(canonicalize_name(name))
+        if wheel is not None:
+            yield from _device_wheel(host, processor, wheel)
+        else:
+            yield f"{name} is missing, which {host.info.name}[{device_names.extra_of(processor)}] asks for"
 
 
 def _too_old(host: Host, rocm: str | None) -> Iterator[str]:
