@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers.kpack_runtime import build_stand_in, codes_before, codes_by_amd, codes_by_us
 from helpers.trail import SAMPLE, Trail, cairn
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trail")]
@@ -76,7 +77,7 @@ def test_a_split_build_goes_the_whole_way(trail: Trail, tmp_path: Path) -> None:
         assert wheels[f"{name}-device-gfx1100"] == ("gfx1100",)
     index = (work / "index/release/simple").as_uri() + "/"
     site = tmp_path / "site"
-    command = [sys.executable, "-m", "pip", "install", "--isolated", "--dry-run", "--index-url", index]
+    command = [sys.executable, "-m", "pip", "install", "--isolated", "--index-url", index]
     command += ["--ignore-installed", "--target", str(site), "--report", str(tmp_path / "report.json")]
     env = trail.environment() | {"PIP_CONFIG_FILE": os.devnull}
     subprocess.run([*command, "torch[device-gfx942]"], check=True, capture_output=True, env=env)
@@ -84,6 +85,16 @@ def test_a_split_build_goes_the_whole_way(trail: Trail, tmp_path: Path) -> None:
     chosen = {item["metadata"]["name"] for item in report["install"]}
     assert {"torch", "torch-device-gfx942"} <= chosen
     assert not any(name.endswith("-device-gfx1100") for name in chosen)
+    # What the GPU of that extra gets of the installed wheel is what the wheel had before it was split.
+    library = site / "torch/lib/libtorch_hip.so"
+    whole = next(path for path in trail.wheels if path.name.startswith("torch-"))
+    (tmp_path / "whole.so").write_bytes(contents(whole)["torch/lib/libtorch_hip.so"])
+    codes = codes_before(tmp_path / "whole.so")
+    stand_in = build_stand_in(tmp_path, "libamdhip64.so.6")
+    for found in (codes_by_us, *([codes_by_amd] if "CAIRN_TEST_KPACK" in os.environ else [])):
+        assert found(library, stand_in, "gfx942:sramecc+:xnack-") == [row["gfx942"] for row in codes]
+        assert found(library, stand_in, "gfx1100") == [None] * len(codes)
+    assert codes
     again = cairn(*run, env=trail.same_environment())
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["set"] == answer["set"]

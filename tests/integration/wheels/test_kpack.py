@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol, cast
 
 import pytest
 
@@ -21,7 +22,15 @@ from cairn.wheels.split.join import join
 from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object
-from helpers.kpack_runtime import Registered, build_library, build_stand_in, code_for, expansions, load
+from helpers.kpack_runtime import (
+    build_library,
+    build_stand_in,
+    codes_before,
+    codes_by_amd,
+    codes_by_us,
+    expansions,
+    load,
+)
 from helpers.rocm import KERNEL
 
 
@@ -50,6 +59,17 @@ GPUS: dict[str, list[bytes | None]] = {
     "gfx90a:sramecc-:xnack+": [FIRST["gfx90a:xnack+"], SECOND["gfx90a"], None],
     "gfx1100": [None, None, None],
 }
+
+
+class Finding(Protocol):
+    """How a GPU finds its code through each wrapper of a library."""
+
+    def __call__(self, library: Path, stand_in: Path, gpu: str, *, shift: int = 0) -> list[bytes | None]: ...
+
+
+@pytest.fixture(params=[codes_by_us, codes_by_amd])
+def found(request: pytest.FixtureRequest) -> Finding:
+    return cast("Finding", request.param)
 
 
 @pytest.fixture(scope="module")
@@ -87,43 +107,41 @@ def install(folder: Path, *wheels: Path) -> Path:
     return folder
 
 
-def found(site: Path, path: str, stand_in: Path, gpu: str) -> list[bytes | None]:
-    return [code_for(site / path, wrapper, gpu) for wrapper in load(site / path, stand_in)]
-
-
 @pytest.mark.parametrize("path", LIBRARIES)
-def test_every_gpu_gets_what_it_got_before(site: Path, stand_in: Path, path: str) -> None:
+def test_every_gpu_gets_what_it_got_before(site: Path, stand_in: Path, found: Finding, path: str) -> None:
     wrappers = load(site / path, stand_in)
     assert [wrapper.ordinal for wrapper in wrappers] == list(range(len(LIBRARIES[path])))
     for gpu, wanted in GPUS.items():
-        assert [code_for(site / path, w, gpu) for w in wrappers] == [wanted[n] for n in LIBRARIES[path]], gpu
+        assert found(site / path, stand_in, gpu) == [wanted[n] for n in LIBRARIES[path]], gpu
 
 
 def test_one_device_wheel_serves_its_gpus_alone(
-    parts: tuple[Path, ...], stand_in: Path, tmp_path: Path
+    parts: tuple[Path, ...], stand_in: Path, found: Finding, tmp_path: Path
 ) -> None:
     host, *devices = parts
     site = install(tmp_path, host, next(path for path in devices if "gfx942" in path.name))
-    assert found(site, "demo/_C.so", stand_in, "gfx942") == [GPUS["gfx942:sramecc+:xnack-"][n] for n in LEADS]
-    assert found(site, "demo/_C.so", stand_in, "gfx90a:sramecc+:xnack-") == [None] * 4
+    library = site / "demo/_C.so"
+    assert found(library, stand_in, "gfx942") == [GPUS["gfx942:sramecc+:xnack-"][n] for n in LEADS]
+    assert found(library, stand_in, "gfx90a:sramecc+:xnack-") == [None] * 4
     (site / "demo/.kpack/demo_gfx942.kpack").unlink()
-    assert found(site, "demo/_C.so", stand_in, "gfx942") == [None] * 4
+    assert found(library, stand_in, "gfx942") == [None] * 4
 
 
-def test_the_stand_in_sees_what_goes_wrong(site: Path, stand_in: Path, tmp_path: Path) -> None:
-    """It would be of no use as a judge otherwise."""
+def test_the_runtime_is_misled_as_it_is_known_to_be(
+    site: Path, stand_in: Path, found: Finding, tmp_path: Path
+) -> None:
+    """A look-up that were not would be of no use as a judge."""
     shutil.copytree(site / "demo", tmp_path / "demo")
     library, gpu = tmp_path / "demo/_C.so", "gfx90a:sramecc+:xnack-"
-    first, second, *_ = load(library, stand_in)
-    assert code_for(library, second, gpu) == SECOND["gfx90a"]
-    wrong = Registered(first.magic, first.version, second.ordinal, first.target)
-    assert code_for(library, wrong, gpu) != FIRST["gfx90a:xnack-"]
-    # An archive for a more specific target that has one kernel alone hides the others.
+    right = [GPUS[gpu][n] for n in LEADS]
+    assert found(library, stand_in, gpu) == right
+    # Each wrapper with the ordinal of the next, as where an index is not the ordinal (rocm-systems#6943).
+    assert found(library, stand_in, gpu, shift=1) == [*right[1:], None]
+    # An archive for a more specific target that has one kernel alone hides the others (TheRock#7081).
     folder = library.parent / ".kpack"
     with writing(folder / f"demo_{gpu}.kpack", group="demo", family="gfx90a", targets=[gpu]) as made:
         made.name("_C.so", 0, gpu, made.add([FIRST["gfx90a:xnack-"]]))
-    assert code_for(library, first, gpu) == FIRST["gfx90a:xnack-"]
-    assert code_for(library, second, gpu) is None
+    assert found(library, stand_in, gpu) == [FIRST["gfx90a:xnack-"], None, None, None]
 
 
 def test_what_was_split_passes_and_is_joined(wheel: Path, parts: tuple[Path, ...], tmp_path: Path) -> None:
@@ -149,7 +167,9 @@ def test_archives_are_complete_and_named_for_their_targets(site: Path) -> None:
 
 @pytest.mark.by_hand
 @pytest.mark.usefixtures("debian_hip")
-def test_what_debians_compiler_of_hip_makes(pack: Callable[..., Path], tmp_path: Path) -> None:
+def test_what_debians_compiler_of_hip_makes(
+    pack: Callable[..., Path], found: Finding, tmp_path: Path
+) -> None:
     """Real wrappers, constructors and code objects; the stand-in takes the place of Debian's runtime."""
     stand_in = build_stand_in(tmp_path)
     targets = ("gfx90a:xnack+", "gfx90a:xnack-", "gfx1030")
@@ -164,33 +184,12 @@ def test_what_debians_compiler_of_hip_makes(pack: Callable[..., Path], tmp_path:
     site = install(tmp_path / "site", *parts)
     library = site / "demo/lib/libhip.so"
     assert library.stat().st_size < len(data) - 30_000
-    wrappers = load(library, stand_in)
-    assert [wrapper.ordinal for wrapper in wrappers] == [0, 1]
+    assert [wrapper.ordinal for wrapper in load(library, stand_in)] == [0, 1]
     before = codes_before(tmp_path / "libhip.so")
     assert len(before) == 2
     for target in targets:
         assert next(iter(expansions(target))) == target
-        assert [code_for(library, wrapper, target) for wrapper in wrappers] == [row[target] for row in before]
+        assert found(library, stand_in, target) == [row[target] for row in before]
     assert len({code for row in before for code in row.values()}) == 6
     made = join(parts[0], parts[1:], tmp_path / "joined")
     assert [found.same_bytes for found in made.libraries] == [True]
-
-
-def codes_before(path: Path) -> list[dict[str, bytes]]:
-    """What each bundle of a library has for each target, by the tools of LLVM's own format."""
-    data = path.read_bytes()
-    rows = []
-    at = data.find(b"__CLANG_OFFLOAD_BUNDLE__")
-    while at >= 0:
-        row, cursor = {}, at + 32
-        for _ in range(int.from_bytes(data[at + 24 : at + 32], "little")):
-            offset, size, length = (
-                int.from_bytes(data[cursor + n : cursor + n + 8], "little") for n in (0, 8, 16)
-            )
-            name = data[cursor + 24 : cursor + 24 + length].decode()
-            if name.startswith("hip"):
-                row[name.rpartition("--")[2]] = data[at + offset : at + offset + size]
-            cursor += 24 + length
-        rows.append(row)
-        at = data.find(b"__CLANG_OFFLOAD_BUNDLE__", at + 1)
-    return rows
