@@ -157,8 +157,10 @@ class Layout:
                 return segment.offset + at
         raise WheelError(f"address {address:#x} lies outside of every segment")
 
-    def relocations(self) -> Iterator[Relocation]:
-        """Every relocation but those of calls, which are for other libraries.
+    def relocations(self, changing: range, to: range) -> Iterator[Relocation]:
+        """The relocations that change a word in one range of addresses, or make any word lead into another.
+
+        Those of calls are left out, which are for other libraries. A library can have a million of them all.
 
         Raises:
             WheelError: a table is malformed, or packed in a way that is not known here.
@@ -168,12 +170,17 @@ class Layout:
             raise WheelError("an ELF file whose relocations are packed as Android's are")
         for place, chunk in self._table(dynamic.get(_DT_RELA), dynamic.get(_DT_RELASZ, 0), _RELA.size):
             for number, (address, info, addend) in enumerate(_RELA.iter_unpack(chunk)):
-                yield Relocation("rela", address, info, addend, place + number * _RELA.size + 16)
+                if address in changing or addend in to:
+                    yield Relocation("rela", address, info, addend, place + number * _RELA.size + 16)
         for _, chunk in self._table(dynamic.get(_DT_REL), dynamic.get(_DT_RELSZ, 0), _REL.size):
             for address, info in _REL.iter_unpack(chunk):
                 at = self.offset_of(address, WORD.size)
-                yield Relocation("rel", address, info, WORD.unpack(self.view.read(at, WORD.size))[0], at)
-        yield from self._packed(dynamic.get(_DT_RELR), dynamic.get(_DT_RELRSZ, 0))
+                value = WORD.unpack(self.view.read(at, WORD.size))[0]
+                if address in changing or value in to:
+                    yield Relocation("rel", address, info, value, at)
+        for packed in self._packed(dynamic.get(_DT_RELR), dynamic.get(_DT_RELRSZ, 0)):
+            if packed.address in changing or packed.value in to:
+                yield packed
 
     def _packed(self, address: int | None, size: int) -> Iterator[Relocation]:
         """Those of DT_RELR: an even word is an address, an odd one a bit for each of the 63 words behind."""

@@ -112,9 +112,10 @@ def _wrappers(
 def _by_address(layout: Layout, section: Section, code: range) -> dict[int, Relocation]:
     """The relocations of the wrappers."""
     found: dict[int, Relocation] = {}
-    first, end = section.address - 7, section.address + section.size
-    for relocation in layout.relocations():
-        if not first <= relocation.address < end:
+    # A word that begins up to seven bytes before them changes their first.
+    changing = range(section.address - 7, section.address + section.size)
+    for relocation in layout.relocations(changing, code):
+        if relocation.address not in changing:
             if relocation.info == RELATIVE and relocation.value in code:
                 raise WheelError(f"the word at {relocation.address:#x} leads to its device code too")
             continue

@@ -1,0 +1,115 @@
+"""Split a large wheel: Cairn beside reading, hashing and packing its libraries alone.
+
+    pip download jax-rocm60-pjrt==0.5.0 --no-deps --dest /tmp/subject
+    python benchmarks/wheel_split.py /tmp/subject/jax_rocm60_pjrt-*.whl
+
+That wheel has one library of 560 MB. It is split first. Then one program inflates the libraries whose code was
+taken, hashes them, compresses each code object with zstd, as archives hold it, and packs the libraries without
+code and the archives into wheels, with their hashes, as every tool must: all of that once, and nothing else. Both
+sides use the same compressors. Every side is a child process; they run in turn, and the least of each counts. CPU
+is user and system time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import tempfile
+import textwrap
+import zipfile
+from pathlib import Path
+
+from wheel_measure import Cost, measured, report
+
+OURS = """
+import pathlib, sys
+from cairn.wheels.split.split import split
+split(*map(pathlib.Path, sys.argv[1:3]))
+"""
+
+ALONE = """
+import hashlib, pathlib, sys
+import zstandard
+from cairn.formats.zip import reader, writer
+wheel, folder = map(pathlib.Path, sys.argv[1:3])
+libraries, parts = folder / "libraries.txt", folder / "parts"
+with reader.Archive.open(wheel) as archive:
+    for name in libraries.read_text().splitlines():
+        digest = hashlib.sha256()
+        with (folder / "library").open("wb") as out:
+            for piece in archive.stream(archive.member(name)):
+                digest.update(piece)
+                out.write(piece)
+with (folder / "packed").open("wb") as out:
+    for path in sorted((folder / "codes").iterdir()):
+        packer = zstandard.ZstdCompressor(level=3)
+        out.write(packer.compress(path.read_bytes()))
+for path in sorted(parts.iterdir()):
+    with path.open("rb") as file:
+        hashlib.file_digest(file, "sha256")
+    writer.write(folder / "a.zip", [writer.New(name=path.name, content=path)])
+"""
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=textwrap.dedent(__doc__ or ""), formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("wheel", type=Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    wheel, python = options.wheel.absolute(), sys.executable
+    with tempfile.TemporaryDirectory(dir=wheel.parent) as text:
+        folder = Path(text)
+        ours = [python, "-c", OURS, str(wheel), str(folder / "split")]
+        measured(ours)
+        # In a process of its own: children begin with the peak of their parent's memory.
+        apart = multiprocessing.get_context("spawn").Process(target=take_apart, args=(wheel, folder))
+        apart.start()
+        apart.join()
+        costs: dict[str, list[Cost]] = {"alone": [], "cairn": []}
+        for _ in range(options.rounds):
+            costs["alone"].append(measured([python, "-c", ALONE, str(wheel), str(folder)]))
+            costs["cairn"].append(measured(ours))
+        alone, cairn = (min(found, key=lambda cost: cost.cpu) for found in costs.values())
+        report(alone, cairn, peer_name="read, hash and pack")
+        print(f"the split takes {cairn.cpu / alone.cpu:.2f} times the CPU of reading, hashing and packing")
+
+
+def take_apart(wheel: Path, folder: Path) -> None:
+    """Write what was split into files: the names of libraries, code objects, and what device wheels hold."""
+    from cairn import datafile
+    from cairn.formats.kpack.archive import SUFFIX, Archive
+    from cairn.formats.offload.record import Record
+    from cairn.formats.view import FileView
+
+    codes, parts = folder / "codes", folder / "parts"
+    codes.mkdir()
+    parts.mkdir()
+    size = count = 0
+    for made in sorted((folder / "split").glob("*.whl")):
+        with zipfile.ZipFile(made) as archive:
+            for name in archive.namelist():
+                if name.endswith("/cairn-split.json"):
+                    record = datafile.loads(archive.read(name), Record, name=name)
+                    names = [library.path for library in record.libraries]
+                    (folder / "libraries.txt").write_text("\n".join(names))
+                    for number, path in enumerate(names):
+                        (parts / f"library-{number}").write_bytes(archive.read(path))
+                elif name.endswith(SUFFIX):
+                    part = parts / Path(name).name
+                    part.write_bytes(archive.read(name))
+                    with part.open("rb") as file:
+                        opened = Archive.open(FileView(file), name)
+                        for ordinal, entry in {e.ordinal: e for e in opened.entries.values()}.items():
+                            (codes / f"{part.stem}-{ordinal}").write_bytes(opened.read(entry))
+                            size, count = size + entry.original_size, count + 1
+    with zipfile.ZipFile(wheel) as archive:
+        large = sum(archive.getinfo(name).file_size for name in names)
+    print(f"{len(names)} libraries of {large / 1e6:.0f} MB, {count} code objects of {size / 1e6:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
