@@ -3,11 +3,11 @@
     pip download jax-rocm60-pjrt==0.5.0 --no-deps --dest /tmp/subject
     python benchmarks/wheel_split.py /tmp/subject/jax_rocm60_pjrt-*.whl
 
-That wheel has one library of 560 MB. It is split first. Then one program inflates the libraries whose code was
-taken, hashes them, compresses each code object with zstd, as archives hold it, and packs the libraries without
-code and the archives into wheels, with their hashes, as every tool must: all of that once, and nothing else. Both
-sides use the same compressors. Every side is a child process; they run in turn, and the least of each counts. CPU
-is user and system time.
+That wheel has one library of 560 MB. It is split first. Then one program inflates the libraries whose code
+was taken, hashes them, compresses each code object with zstd, as archives hold it, and packs the libraries
+without code and the archives into wheels, with their hashes, as every tool must: all of that once, and
+nothing else. Both sides use the same compressors. Every side is a child process; they run in turn, and the
+least of each counts. CPU is user and system time.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ import zipfile
 from pathlib import Path
 
 from wheel_measure import Cost, measured, report
+
+from cairn import datafile
+from cairn.formats.kpack.archive import SUFFIX, Archive
+from cairn.formats.offload.record import Record
+from cairn.formats.view import FileView
 
 OURS = """
 import pathlib, sys
@@ -80,11 +85,6 @@ def main() -> None:
 
 def take_apart(wheel: Path, folder: Path) -> None:
     """Write what was split into files: the names of libraries, code objects, and what device wheels hold."""
-    from cairn import datafile
-    from cairn.formats.kpack.archive import SUFFIX, Archive
-    from cairn.formats.offload.record import Record
-    from cairn.formats.view import FileView
-
     codes, parts = folder / "codes", folder / "parts"
     codes.mkdir()
     parts.mkdir()

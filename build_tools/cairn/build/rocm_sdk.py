@@ -12,8 +12,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
-
 from cairn import datafile, files, formats, process, venv
 from cairn import targets as gpu
 from cairn.build import cache
@@ -28,7 +26,6 @@ from cairn.stack import Sdk, Stack
 from cairn.venv import PackageSource
 
 _MARKER = "cairn-sdk.json"
-_HOST_LIBRARIES = "rocm-sdk-libraries"  # a family follows, unless the code of all is in packages of its own
 
 
 class _Marker(datafile.Value, tag_field="schema", tag="cairn.sdk-environment/1"):
@@ -194,18 +191,6 @@ def runtime_requirements(installed: InstalledSdk, *, devices: bool = True) -> tu
         and name != "rocm-sdk-devel"
         and (devices or not name.startswith("rocm-sdk-device-"))
     )
-
-
-def device_packages(installed: InstalledSdk) -> str | None:
-    """The version of the SDK's packages with the device code of its libraries, one for each processor.
-
-    None where its libraries have their code in them: upstream names the package of such after a family.
-    """
-    packages = venv.describe(installed.environment).site_packages
-    for found in importlib.metadata.distributions(path=[str(packages)]):
-        if canonicalize_name(found.metadata["Name"]) == _HOST_LIBRARIES:
-            return found.version
-    return None
 
 
 def existing(env_dir: Path, python: Interpreter) -> InstalledSdk:

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cairn import datafile, files
-from cairn.build import rocm_sdk
 from cairn.build.model import BuildRequest
 from cairn.errors import UsageError
 from cairn.output import console
+from cairn.rocm import install as rocm
 from cairn.stack import Project
 from cairn.wheels.split import device_wheel
 from cairn.wheels.split.device_wheel import Terms
@@ -46,7 +46,7 @@ def is_split(project: Project, request: BuildRequest) -> bool:
 def terms_of(request: BuildRequest) -> Terms:
     """What the device wheels of a build are called, and what they require."""
     words = request.stack.device_wheels
-    sdk = rocm_sdk.device_packages(request.sdk) if request.sdk else None
+    sdk = rocm.device_packages(request.sdk.environment) if request.sdk else None
     return Terms(prefix=words.prefix, sdk=sdk, runtime=words.runtime)
 
 

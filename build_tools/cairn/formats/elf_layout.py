@@ -9,6 +9,7 @@ SHT_RELR, which glibc has had since 2.36.
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -172,15 +173,18 @@ class Layout:
             for number, (address, info, addend) in enumerate(_RELA.iter_unpack(chunk)):
                 if address in changing or addend in to:
                     yield Relocation("rela", address, info, addend, place + number * _RELA.size + 16)
-        for _, chunk in self._table(dynamic.get(_DT_REL), dynamic.get(_DT_RELSZ, 0), _REL.size):
-            for address, info in _REL.iter_unpack(chunk):
-                at = self.offset_of(address, WORD.size)
-                value = WORD.unpack(self.view.read(at, WORD.size))[0]
-                if address in changing or value in to:
-                    yield Relocation("rel", address, info, value, at)
-        for packed in self._packed(dynamic.get(_DT_RELR), dynamic.get(_DT_RELRSZ, 0)):
-            if packed.address in changing or packed.value in to:
-                yield packed
+        in_place = self._without_addend(dynamic.get(_DT_REL), dynamic.get(_DT_RELSZ, 0))
+        packed = self._packed(dynamic.get(_DT_RELR), dynamic.get(_DT_RELRSZ, 0))
+        for found in itertools.chain(in_place, packed):
+            if found.address in changing or found.value in to:
+                yield found
+
+    def _without_addend(self, address: int | None, size: int) -> Iterator[Relocation]:
+        """Those of DT_REL: the word that is changed has the value."""
+        for _, chunk in self._table(address, size, _REL.size):
+            for place, info in _REL.iter_unpack(chunk):
+                at = self.offset_of(place, WORD.size)
+                yield Relocation("rel", place, info, WORD.unpack(self.view.read(at, WORD.size))[0], at)
 
     def _packed(self, address: int | None, size: int) -> Iterator[Relocation]:
         """Those of DT_RELR: an even word is an address, an odd one a bit for each of the 63 words behind."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 from cairn import files, index_probe, platforms, process, venv
 from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageError
@@ -13,6 +16,7 @@ from cairn.process import Completed
 
 FAMILY_VARIABLE = "ROCM_SDK_TARGET_FAMILY"
 DEFAULT_EXTRAS = ("libraries", "devel")
+_HOST_LIBRARIES = "rocm-sdk-libraries"  # a family follows, unless the code of all is in packages of its own
 
 # Run in the environment that is asked: its SDK may be of any release.
 _FIND = """
@@ -130,6 +134,21 @@ def query(python: Path) -> SdkInfo:
         bin=Path(_ask(python, "path", "--bin")),
         cmake=Path(_ask(python, "path", "--cmake")),
     )
+
+
+def device_packages(environment: Path) -> str | None:
+    """The version of the SDK's packages with the device code of its libraries, one for each processor.
+
+    None where its libraries have their code in them: upstream names the package of such after a family.
+
+    Args:
+        environment: the folder of a virtual environment with an SDK.
+    """
+    packages = venv.describe(environment).site_packages
+    for found in importlib.metadata.distributions(path=[str(packages)]):
+        if canonicalize_name(found.metadata["Name"]) == _HOST_LIBRARIES:
+            return found.version
+    return None
 
 
 def available_libraries(python: Path, shortnames: Sequence[str]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import pytest
 
 from cairn import files, venv
 from cairn.build import execution, outputs, plan, preflight, rocm_sdk, split_wheels
+from cairn.build.inputs import variables
 from cairn.build.model import BuildRequest, InstalledSdk, Job
 from cairn.errors import UsageError
 from cairn.rocm.install import SdkInfo
@@ -146,6 +147,15 @@ def test_device_wheels_require_the_code_of_an_sdk_that_has_it_apart(
     apart.output_dir.mkdir()
     _, device, _ = split_wheels.parts_of(whole, "a" * 64, apart.stack.projects[0], apart)
     assert wheel_info.read(device).requires_dist == ("demo==1.0", "rocm-sdk-device-gfx942==7.14.0")
+    # Without device wheels, the wheel itself asks for that code.
+    for request, split, extras in (
+        (apart, False, ",device-gfx942,device-gfx1100"),
+        (apart, True, ""),
+        (family, False, ""),
+    ):
+        asked = dataclasses.replace(request, split=split)
+        values = variables.placeholder_values(asked, base_version=None, built={}, source_dir=tmp_path)
+        assert values["rocm_device_extras"] == extras
 
 
 def test_for_the_cpu_there_is_nothing_to_split(request_of_demo: BuildRequest) -> None:

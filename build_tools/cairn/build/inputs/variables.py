@@ -8,6 +8,7 @@
 | `{requirements}` | exact requirements, joined by a vertical bar |
 | `{targets}` | GPU targets, joined by `;` |
 | `{rocm_version}`, `{rocm_home}`, `{rocm_bin}`, `{rocm_cmake}` | the ROCm SDK and its folders |
+| `{rocm_device_extras}` | extras of `rocm`, a comma before each, for device code in packages of its own |
 | `{jobs}` | compile jobs that this build may run at once |
 | `{environment}` | the folder of the virtual environment that the build runs in |
 | `{site_packages}` | where that environment has its packages |
@@ -26,10 +27,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cairn import files, platforms, venv
-from cairn.build.model import BuildRequest
+from cairn.build.model import BuildRequest, InstalledSdk
 from cairn.errors import UsageError
+from cairn.rocm import install as rocm
 from cairn.stack import Project, Stack
+from cairn.targets import in_order, parse_target_id
 from cairn.venv import VirtualEnvironment
+from cairn.wheels.metadata import device_names
 
 PLACEHOLDER = re.compile(r"\{(?P<name>[A-Za-z_]+(?::[A-Za-z0-9_-]+)?)\}")
 # For a build that must fetch nothing: what it tries to fetch fails at once, as no one listens at port 9.
@@ -122,8 +126,17 @@ def placeholder_values(
             "rocm_home": str(info.root),
             "rocm_bin": str(info.bin),
             "rocm_cmake": str(info.cmake),
+            "rocm_device_extras": _device_extras(request, request.sdk),
         }
     return values
+
+
+def _device_extras(request: BuildRequest, sdk: InstalledSdk) -> str:
+    """What wheels that are not split ask `rocm` for, since no device wheel asks for it."""
+    if request.split or rocm.device_packages(sdk.environment) is None:
+        return ""
+    processors = in_order({parse_target_id(target).processor for target in request.targets})
+    return "".join(f",{device_names.extra_of(name)}" for name in processors)
 
 
 def exact_requirements(
