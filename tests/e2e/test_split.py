@@ -12,6 +12,15 @@ import pytest
 from helpers.kpack_runtime import build_stand_in, codes_before, codes_by_amd, codes_by_us
 from helpers.trail import SAMPLE, Trail, cairn
 
+# As much of rocm-bootstrap as is asked.
+BOOTSTRAP = """
+import os
+from types import SimpleNamespace as Value
+def detect_gpus():
+    names = os.environ["ROCM_BOOTSTRAP_FORCE_GFX_ARCH"].split(",")
+    return [Value(target=Value(name=name), node_id=at) for at, name in enumerate(names)]
+"""
+
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trail")]
 
 
@@ -55,6 +64,15 @@ def test_a_host_wheel_imports_and_a_joined_one_is_for_one_target(trail: Trail, t
     env |= {"PYTHONPATH": str(site)}
     loaded = subprocess.run([str(python), "-c", code], env=env, capture_output=True, text=True, check=False)
     assert str(site) in loaded.stdout, loaded.stderr
+    # torch asks by itself whether the code for the GPU is there.
+    (site / "rocm_bootstrap.py").write_text(BOOTSTRAP)
+    command, env = [str(python), "-c", "import torch"], env | {"ROCM_BOOTSTRAP_FORCE_GFX_ARCH": "gfx942"}
+    assert subprocess.run(command, env=env, capture_output=True, text=True, check=True).stderr == ""
+    (site / "torch" / ".kpack" / "torch_gfx942.kpack").unlink()
+    said = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stderr
+    version = Path(made["host"]).name.split("-")[1]
+    assert f'pip install "torch[device-gfx942]=={version}"' in said
+    assert said.count("\n") == 1
     device = next(path for path in made["devices"] if "gfx942" in path)
     one = told(trail, "join", made["host"], device, "--output-dir", tmp_path / "one")
     shown = cairn("wheel", "show", one["wheel"], "--json", env=trail.environment())

@@ -16,6 +16,7 @@ EM_AMDGPU = 224
 # EF_AMDGPU_MACH_*: the low byte of e_flags names the processor (LLVM's AMDGPUUsage, "ELF Header").
 PROCESSORS = {"gfx90a": 0x3F, "gfx942": 0x4C, "gfx950": 0x4F, "gfx9-4-generic": 0x5F}
 PROCESSORS |= {"gfx1030": 0x36, "gfx1100": 0x41, "gfx1101": 0x46, "gfx1102": 0x47, "gfx1103": 0x44}
+PROCESSORS |= {"gfx11-generic": 0x54}
 
 
 def make_elf(

@@ -25,7 +25,7 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
-from cairn.wheels.split import device_wheel
+from cairn.wheels.split import device_wheel, import_hook
 from cairn.wheels.split.split import extract
 
 
@@ -114,10 +114,11 @@ class _Work:
     def edit(self) -> Edit:
         """What makes the joined wheel of the host wheel."""
         # What the split added to METADATA goes again, for the processors that are not joined too.
+        hook = import_hook.removed(self._archive)
         return Edit(
-            replace_files=self._libraries,
+            replace_files={**hook.replace_files, **self._libraries},
             add_files=self._files,
-            remove_files=(f"{self._host.dist_info}/{record.NAME}",),
+            remove_files=(*hook.remove_files, f"{self._host.dist_info}/{record.NAME}"),
             remove_requirements=tuple(self._record.devices.values()),
             remove_extras=tuple(self._record.extras),
         )

@@ -25,7 +25,7 @@ from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
-from cairn.wheels.split import databases, device_wheel
+from cairn.wheels.split import databases, device_wheel, import_hook
 from cairn.wheels.split.archives import Archives, Place
 from cairn.wheels.split.device_wheel import Terms
 
@@ -167,7 +167,8 @@ class _Work:
     def host_edit(self) -> Edit:
         """What makes the host wheel of the whole one."""
         extras = device_names.extras_of(self.code)
-        devices = {name: self.terms.name_of(self._info.name, name) for name in in_order(self.code)}
+        names = in_order(self.code)
+        devices = {name: self.terms.name_of(self._info.name, name) for name in names}
         made = Record(
             libraries=tuple(self.records),
             files=tuple(self.moved),
@@ -175,9 +176,11 @@ class _Work:
             extras=extras,
             runtime=self.terms.runtime,
         )
+        text = datafile.dumps(made).encode()
+        hook = import_hook.added(self._archive, self._info, (one.archives for one in self.records), names)
         return Edit(
-            add_files={f"{self._info.dist_info}/{record.NAME}": datafile.dumps(made).encode()},
-            replace_files=self.hosts,
+            add_files={**hook.add_files, f"{self._info.dist_info}/{record.NAME}": text},
+            replace_files={**hook.replace_files, **self.hosts},
             remove_files=tuple(device_wheel.data_path(self._info, moved.path) for moved in self.moved),
             add_extras=tuple(extras),
             add_requirements=device_wheel.requirements_of(self._info, devices, extras),

@@ -1,0 +1,350 @@
+"""What a host wheel says when it is imported where the code for the GPU is not installed."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from cairn.targets import generic_targets
+from cairn.wheels.split.join import join
+from cairn.wheels.split.split import split
+from cairn.wheels.verify import Expectation, verify
+from helpers.formats import make_bundle, make_code_object
+from helpers.hip_library import make_hip_library
+from helpers.wheels import MakeWheel, cairn_wheel
+
+TAGS = ("cp311-cp311-manylinux_2_28_x86_64",)
+TARGETS = ("gfx90a:xnack+", "gfx90a:xnack-", "gfx942", "gfx11-generic")
+ARCHIVES = ("demo/.kpack/demo_@GFXARCH@.kpack",)
+GENERIC = {"gfx11-generic": generic_targets()["gfx11-generic"]}
+# As torch does it, and as `cairn build` writes the module.
+PACKAGE = b"from . import _rocm_init\n_rocm_init.initialize()\ndel _rocm_init\nprint('imported')\n"
+LOADER = b"def initialize():\n    print('loaded')\n"
+# What rocm-bootstrap has under these names, of which it asks the variable alone.
+BOOTSTRAP = """
+import os
+from types import SimpleNamespace as Value
+def detect_gpus():
+    names = os.environ["ROCM_BOOTSTRAP_FORCE_GFX_ARCH"].split(",")
+    return [Value(target=Value(name=name), node_id=at) for at, name in enumerate(names)]
+"""
+VERSIONS = {"cpu": 0, "gfx90a": 90010, "gfx942": 90402, "gfx1036": 100306, "gfx1100": 110000}
+HIDES = " (CAIRN_DEVICE_HINT=0 hides this line)\n"
+
+
+def told(gpus: str, *words: str, who: str = "demo") -> str:
+    requirements = " ".join(f'"{word}"' for word in words)
+    return (
+        f"{who}: no code for {gpus} is installed, and kernels will fail there; add it from the same index: "
+        f"pip install {requirements}{HIDES}"
+    )
+
+
+Whole = Callable[..., Path]
+
+
+@pytest.fixture
+def whole(make_wheel: MakeWheel) -> Whole:
+    def make(loader: bytes = LOADER, name: str = "demo", targets: tuple[str, ...] = TARGETS) -> Path:
+        codes = {target: make_code_object(target, b"code" * 99) for target in targets}
+        files = {
+            f"{name}/__init__.py": PACKAGE,
+            f"{name}/_rocm_init.py": loader,
+            f"{name}/lib/libx.so": make_hip_library([make_bundle(codes, 2, 1)]),
+        }
+        return make_wheel(name=name, files=files, tags=TAGS, pure=False, requires=())
+
+    return make
+
+
+@pytest.fixture
+def parts(whole: Whole, tmp_path: Path) -> tuple[Path, ...]:
+    return split(whole(), tmp_path / "parts")
+
+
+def install(site: Path, *wheels: Path) -> Path:
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(site)
+    return site
+
+
+def device(parts: tuple[Path, ...], processor: str) -> Path:
+    (found,) = (path for path in parts if f"_device_{processor}-" in path.name)
+    return found
+
+
+def imported(site: Path, gpus: str, *flags: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Import the package where `rocm-bootstrap` is installed and says that these GPUs are there."""
+    (site / "rocm_bootstrap.py").write_text(BOOTSTRAP)
+    env = {name: value for name, value in os.environ.items() if "VISIBLE_DEVICES" not in name}
+    env |= {"PYTHONPATH": str(site), "ROCM_BOOTSTRAP_FORCE_GFX_ARCH": gpus, **variables}
+    command = [sys.executable, *flags, "-c", "import demo"]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+def test_an_import_names_the_line_that_installs_what_is_lacking(
+    parts: tuple[Path, ...], tmp_path: Path
+) -> None:
+    site = install(tmp_path / "site", parts[0])
+    done = imported(site, "gfx942", "-W", "error")
+    assert (done.returncode, done.stdout) == (0, "loaded\nimported\n")
+    assert done.stderr == told("gfx942", "demo[device-gfx942]==1.0")
+    # The extra that the metadata has, also where that is for several processors.
+    several = imported(site, "gfx942,gfx1100,gfx942")
+    assert several.stderr == told("gfx942 and gfx1100", "demo[device-gfx942,device-gfx11-generic]==1.0")
+    install(site, device(parts, "gfx942"))
+    assert imported(site, "gfx942").stderr == ""
+    assert imported(site, "gfx1100").stderr == told("gfx1100", "demo[device-gfx11-generic]==1.0")
+    assert imported(site, "gfx1100", CAIRN_DEVICE_HINT="0").stderr == ""
+    assert imported(site, "gfx1100", ROCM_KPACK_PATH="/elsewhere").stderr == ""
+    install(site, device(parts, "gfx11_generic"))
+    assert imported(site, "gfx1100").stderr == ""
+
+
+def test_a_program_without_stderr_and_a_broken_check_import(parts: tuple[Path, ...], tmp_path: Path) -> None:
+    site = install(tmp_path / "site", parts[0])
+    code = "import sys; sys.stderr = None; import demo"
+    env = os.environ | {"PYTHONPATH": str(site), "ROCM_BOOTSTRAP_FORCE_GFX_ARCH": "gfx942"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "loaded\nimported\n", "")
+    check = site / "demo" / "_rocm_device_check.py"
+    for content in ("raise RuntimeError\n", "this is not Python\n", "def check():\n    pass\n"):
+        check.write_text(content)
+        assert imported(site, "gfx942").stdout == "loaded\nimported\n"
+    check.unlink()
+    done = imported(site, "gfx942")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_workers_of_a_program_say_nothing(parts: tuple[Path, ...], tmp_path: Path, method: str) -> None:
+    site = install(tmp_path / "site", parts[0])
+    (site / "rocm_bootstrap.py").write_text(BOOTSTRAP)
+    (site / "work.py").write_text("import demo\ndef work(_):\n    return 1\n")
+    program = (
+        "import multiprocessing, sys, work\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context(sys.argv[1]).Pool(2) as pool:\n"
+        "        pool.map(work.work, range(4))\n"
+        "        pool.close()\n"
+        "        pool.join()\n"
+    )
+    (site / "main.py").write_text(program)
+    env = os.environ | {"PYTHONPATH": str(site), "ROCM_BOOTSTRAP_FORCE_GFX_ARCH": "gfx942"}
+    command = [sys.executable, str(site / "main.py"), method]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert done.stderr == told("gfx942", "demo[device-gfx942]==1.0")
+
+
+class Here:
+    """The check as it is installed, on a machine that is described by files."""
+
+    def __init__(self, site: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        spec = importlib.util.spec_from_file_location("check", site / "demo" / "_rocm_device_check.py")
+        assert spec
+        assert spec.loader
+        self.module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(self.module)
+        self.nodes = folder / "nodes"
+        self._device = folder / "kfd"
+        self._device.write_bytes(b"")
+        vars(self.module).update(_DEVICE=self._device, _NODES=self.nodes)
+        self._capsys = capsys
+
+    def gpus(self, *names: str) -> None:
+        for number, name in enumerate(("cpu", *names)):
+            node = self.nodes / str(number)
+            node.mkdir(parents=True, exist_ok=True)
+            node.joinpath("properties").write_text(f"simd_count 4\ngfx_target_version {VERSIONS[name]}\n")
+
+    def says(self) -> str:
+        self.module.check("demo", ARCHIVES, GENERIC)
+        out, err = self._capsys.readouterr()
+        assert not out
+        return err
+
+
+@pytest.fixture
+def here(
+    parts: tuple[Path, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Here:
+    for name in list(os.environ):
+        if "VISIBLE_DEVICES" in name or name.startswith("ROCM_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setitem(sys.modules, "rocm_bootstrap", None)  # not installed
+    return Here(install(tmp_path / "site", parts[0]), tmp_path, capsys)
+
+
+def test_the_kernel_says_which_gpus_there_are(here: Here) -> None:
+    assert here.says() == ""
+    here.gpus()
+    assert here.says() == ""
+    here.gpus("gfx90a", "gfx90a")
+    assert here.says() == told("gfx90a", "demo[device-gfx90a]==1.0")
+    # A container sees the nodes of all GPUs, and can open the driver's device only where it was given one.
+    vars(here.module).update(_DEVICE=here.nodes / "none")
+    assert here.says() == ""
+
+
+def test_gpus_are_counted_as_the_kernel_counts_them(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    here.gpus(*["gfx90a"] * 9, "gfx942")
+    monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "9")
+    assert here.says() == told("gfx942", "demo[device-gfx942]==1.0")
+
+
+@pytest.mark.parametrize(
+    ("variables", "gpus"),
+    [
+        ({"ROCR_VISIBLE_DEVICES": "1"}, "gfx942"),
+        ({"ROCR_VISIBLE_DEVICES": "1,0", "HIP_VISIBLE_DEVICES": "0"}, "gfx942"),
+        ({"CUDA_VISIBLE_DEVICES": "1"}, "gfx942"),
+        ({"HIP_VISIBLE_DEVICES": "0", "CUDA_VISIBLE_DEVICES": "1"}, "gfx90a"),
+        ({"ROCR_VISIBLE_DEVICES": "1,7,0"}, "gfx942"),
+        ({"ROCR_VISIBLE_DEVICES": "GPU-0123456789abcdef"}, "gfx90a and gfx942"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, ""),
+        ({"HIP_VISIBLE_DEVICES": "-1"}, ""),
+    ],
+)
+def test_gpus_that_are_hidden_from_programs_do_not_count(
+    here: Here, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], gpus: str
+) -> None:
+    here.gpus("gfx90a", "gfx942")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    extras = ",".join(f"device-{name}" for name in gpus.split(" and "))
+    assert here.says() == (told(gpus, f"demo[{extras}]==1.0") if gpus else "")
+
+
+def test_an_archive_of_any_features_of_the_processor_is_enough(here: Here, tmp_path: Path) -> None:
+    here.gpus("gfx90a")
+    folder = tmp_path / "site" / "demo" / ".kpack"
+    folder.mkdir()
+    (folder / "demo_gfx942.kpack").write_bytes(b"")
+    (folder / "demo_gfx90.kpack").write_bytes(b"")
+    assert here.says() == told("gfx90a", "demo[device-gfx90a]==1.0")
+    (folder / "demo_gfx90a:xnack+.kpack").write_bytes(b"")
+    assert here.says() == ""
+
+
+def test_a_gpu_that_nothing_was_compiled_for(here: Here, tmp_path: Path, parts: tuple[Path, ...]) -> None:
+    here.gpus("gfx1036")
+    line = "demo 1.0 has no code for gfx1036, only for gfx90a, gfx942 and gfx11-generic"
+    assert here.says() == line + HIDES
+    # Beside one that can be used it is mostly the GPU inside a processor: nothing can be done, or need be.
+    here.gpus("gfx1036", "gfx1100")
+    assert here.says() == told("gfx1100", "demo[device-gfx11-generic]==1.0")
+    install(tmp_path / "site", device(parts, "gfx11_generic"))
+    assert here.says() == ""
+
+
+def test_host_wheels_beside_it_are_named_too(
+    here: Here, whole: Whole, tmp_path: Path, parts: tuple[Path, ...]
+) -> None:
+    """torchvision has no module that loads ROCm, so that torch speaks for it."""
+    others = {name: split(whole(name=name), tmp_path / name) for name in ("demovision", "demo_audio")}
+    site = install(tmp_path / "site", *(made[0] for made in others.values()))
+    here.gpus("gfx942")
+    words = ("demo[device-gfx942]==1.0", "demo_audio[device-gfx942]==1.0", "demovision[device-gfx942]==1.0")
+    assert here.says() == told("gfx942", *words, who="demo, demo_audio and demovision")
+    install(site, device(parts, "gfx942"), device(others["demo_audio"], "gfx942"))
+    assert here.says() == told("gfx942", words[2], who="demovision")
+    install(site, device(others["demovision"], "gfx942"))
+    assert here.says() == ""
+
+
+def bootstrap(monkeypatch: pytest.MonkeyPatch, answer: Callable[[], object]) -> list[int]:
+    asked: list[int] = []
+
+    def detect_gpus() -> object:
+        asked.append(1)
+        return answer()
+
+    module = ModuleType("rocm_bootstrap")
+    vars(module)["detect_gpus"] = detect_gpus
+    monkeypatch.setitem(sys.modules, "rocm_bootstrap", module)
+    return asked
+
+
+def test_what_rocm_bootstrap_says_counts_and_it_is_asked_only_when_something_is_lacking(
+    here: Here, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: tuple[Path, ...]
+) -> None:
+    def of(*names: str) -> list[object]:
+        return [SimpleNamespace(target=SimpleNamespace(name=n), node_id=i) for i, n in enumerate(names)]
+
+    asked = bootstrap(monkeypatch, lambda: of("gfx1100"))
+    assert here.says() == ""  # no GPU: it would start a program to look for one
+    assert not asked
+    here.gpus("gfx942")
+    assert here.says() == told("gfx1100", "demo[device-gfx11-generic]==1.0")
+    bootstrap(monkeypatch, list)  # its detection is switched off
+    assert here.says() == ""
+
+    def fail() -> object:
+        raise ValueError("a GPU that it does not know")
+
+    bootstrap(monkeypatch, fail)
+    assert here.says() == told("gfx942", "demo[device-gfx942]==1.0")
+    asked = bootstrap(monkeypatch, fail)
+    install(tmp_path / "site", device(parts, "gfx942"))
+    assert here.says() == ""
+    assert not asked
+
+
+def test_the_check_runs_on_every_python_of_a_wheel(parts: tuple[Path, ...]) -> None:
+    with zipfile.ZipFile(parts[0]) as archive:
+        for name in ("_rocm_device_check.py", "_rocm_init.py"):
+            ast.parse(archive.read(f"demo/{name}"), feature_version=(3, 10))
+
+
+@pytest.mark.parametrize(
+    "loader",
+    [
+        LOADER,
+        LOADER.rstrip(),
+        LOADER.replace(b"\n", b"\r\n"),
+        b"# -*- coding: latin-1 -*-\n# \xe9\n" + LOADER,
+    ],
+)
+def test_the_loader_comes_back_to_the_byte(whole: Whole, tmp_path: Path, loader: bytes) -> None:
+    wheel = whole(loader)
+    parts = split(wheel, tmp_path / "parts")
+    for part in parts:
+        assert [f.code for f in verify(part, Expectation(targets=None))] == []
+    site = install(tmp_path / "site", parts[0])
+    done = imported(site, "gfx942")
+    assert done.stdout == "loaded\nimported\n"
+    assert done.stderr
+    joined = join(parts[0], parts[1:], tmp_path / "joined").path
+    with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(joined) as after:
+        assert sorted(before.namelist()) == sorted(after.namelist())
+        assert after.read("demo/_rocm_init.py") == before.read("demo/_rocm_init.py") == loader
+
+
+def test_a_host_wheel_of_a_different_version_names_that(parts: tuple[Path, ...], tmp_path: Path) -> None:
+    changed = tmp_path / "changed"
+    assert not cairn_wheel("set-version", "--version", "2.0", "--output-dir", changed, *parts)
+    site = install(tmp_path / "site", changed / parts[0].name.replace("-1.0-", "-2.0-"))
+    assert imported(site, "gfx942").stderr == told("gfx942", "demo[device-gfx942]==2.0")
+
+
+@pytest.mark.parametrize(
+    "loader", [b"LIBRARIES = ()\n", b"def initialize(name):\n    pass\n", b"not Python\n"]
+)
+def test_a_module_without_initialize_is_left_alone(whole: Whole, tmp_path: Path, loader: bytes) -> None:
+    host = split(whole(loader), tmp_path / "parts")[0]
+    with zipfile.ZipFile(host) as archive:
+        assert archive.read("demo/_rocm_init.py") == loader
+        assert "demo/_rocm_device_check.py" not in archive.namelist()
