@@ -82,26 +82,6 @@ def test_names_and_requirements_as_upstream_has_them(make_wheel: MakeWheel, tmp_
     assert wheel_info.read(made.path).metadata == wheel_info.read(wheel).metadata
 
 
-def test_what_verify_says_of_the_targets_of_device_wheels(make_wheel: MakeWheel, tmp_path: Path) -> None:
-    host, device, _ = split(whole(make_wheel, "gfx942", "gfx1100"), tmp_path / "split")
-    found = {
-        asked: {
-            finding.code: finding.reason
-            for finding in verify(device, Expectation(targets=asked, require_device_code=True))
-        }
-        for asked in (("gfx942",), ("gfx942", "gfx1100"), ("gfx1100",), ("cpu",))
-    }
-    missing, strange = "it has no kpack archive for", "it has a kpack archive that was not asked for:"
-    assert found == {
-        ("gfx942",): {},
-        ("gfx942", "gfx1100"): {"targets-missing": f"{missing} gfx1100"},
-        ("gfx1100",): {"targets-missing": f"{missing} gfx1100", "targets-unexpected": f"{strange} gfx942"},
-        ("cpu",): {"targets-unexpected": f"{strange} gfx942"},
-    }
-    (said,) = verify(host, Expectation(targets=("gfx942",), require_device_code=True))
-    assert said.code == "no-device-code"
-
-
 def test_the_command_takes_both(make_wheel: MakeWheel, tmp_path: Path) -> None:
     wheel, out = whole(make_wheel, "gfx942"), tmp_path / "out"
     command = ["wheel", "split", str(wheel), "--output-dir", str(out), "--device-prefix"]

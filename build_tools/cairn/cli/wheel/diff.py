@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from cairn.cli import arguments
@@ -51,9 +53,21 @@ def _lines(found: Difference) -> list[str]:
     for library in found.libraries:
         for kind in ("needed", "run_paths", "targets", "version_needs"):
             lines += _signed(f"{library.member}: {kind.replace('_', ' ')}", getattr(library, kind))
+    for archive in found.archives:
+        lines += _signed(f"{archive.member}: target", archive.targets)
+        lines += [f"- code in {archive.member}: {text}" for text in _counted(archive.code.removed)]
+        lines += [f"+ code in {archive.member}: {text}" for text in _counted(archive.code.added)]
+        of = archive.same + len(archive.changed)
+        lines += [f"~ code in {archive.member}: {text}, of {of}" for text in _counted(archive.changed)]
     if found.order and not lines:
         lines.append("the same files, in a different order or with different times")
     return lines
+
+
+def _counted(places: Iterable[str]) -> list[str]:
+    """Code objects by library, since a library may have hundreds: `lib/libtorch_hip.so for gfx942: 12`."""
+    libraries = Counter((name.rpartition("#")[0], arch) for name, arch in (p.rsplit(" ", 1) for p in places))
+    return [f"{name} for {arch}: {count}" for (name, arch), count in sorted(libraries.items())]
 
 
 def _signed(kind: str, change: Delta) -> list[str]:

@@ -11,6 +11,8 @@ from cairn.output import console
 from cairn.output.console import Console, size
 
 if TYPE_CHECKING:
+    from cairn.wheels.contents.binaries import Binary
+    from cairn.wheels.contents.code_archives import CodeArchive
     from cairn.wheels.contents.summary import Summary
 
 
@@ -55,6 +57,10 @@ def _show(screen: Console, summary: Summary) -> None:
         ("targets", ", ".join(summary.targets) or "none"),
         ("extras", ", ".join(summary.extras) or "none"),
     ]
+    if summary.kind == "host":
+        rows.append(("device code", "in wheels of its own, which the extras bring"))
+    elif summary.kind == "device":
+        rows.append(("device code", "all that it has, for a host wheel"))
     rows += [("requires", text) for text in summary.requires_dist]
     rows += [("link", f"{text} (verify refuses it)") for text in summary.links]
     screen.table(("", ""), rows)
@@ -66,5 +72,29 @@ def _show(screen: Console, summary: Summary) -> None:
             ("library", "size", "device code", "targets"),
             [(b.path, size(b.size), size(b.device_code_size), ", ".join(b.targets)) for b in with_code],
         )
+    if summary.archives:
+        screen.table(
+            ("archive", "size", "device code", "targets", "code objects, and what looks for them"),
+            [
+                (a.path, size(a.size), size(a.code_size), ", ".join(a.targets), _held(a))
+                for a in summary.archives
+            ],
+        )
+    without = [library for library in summary.binaries if library.reference]
+    if without:
+        screen.table(("library", "size", "looks for its device code in"), list(map(_looks, without)))
     for line in needed_tree(summary.binaries):
         screen.out(line)
+
+
+def _held(archive: CodeArchive) -> str:
+    """What an archive has: `12, for 40 wrappers of lib/libtorch_hip.so`."""
+    many = sum(archive.libraries.values())
+    names = list(archive.libraries)
+    where = names[0] if len(names) == 1 else f"{len(names)} libraries"
+    return f"{archive.code_objects}, for {many} wrapper{'s' * (many != 1)} of {where}"
+
+
+def _looks(library: Binary) -> tuple[str, str, str]:
+    paths = library.reference.kpack_search_paths if library.reference else ()
+    return library.path, size(library.size), ", ".join(paths)

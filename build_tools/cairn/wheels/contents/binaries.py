@@ -28,6 +28,7 @@ from cairn.targets import in_order
 
 if TYPE_CHECKING:
     # Loaded only where device code is looked for: that takes longer than to read what most wheels need.
+    from cairn.formats.kpack.reference import Reference
     from cairn.formats.offload.bundle import Checker
     from cairn.formats.offload.code_object import CodeObject
 
@@ -64,6 +65,7 @@ class Binary:
         version_needs: library to the symbol versions wanted of it (`GLIBC_2.28`); PE files have none.
         undefined: those of the symbols looked for that it does not load without.
         code_objects: its device code.
+        reference: where it looks for the device code that was taken out of it; None where none was.
     """
 
     path: str
@@ -78,6 +80,7 @@ class Binary:
     version_needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     undefined: frozenset[str] = frozenset()
     code_objects: tuple[CodeObject, ...] = ()
+    reference: Reference | None = None
 
     @property
     def names(self) -> frozenset[str]:
@@ -200,6 +203,7 @@ def read_view(
         version_needs=parsed.version_needs,
         undefined=parsed.wants,
         code_objects=_device_code(view, parsed, checker) if device_code else (),
+        reference=_reference(view, parsed),
     )
 
 
@@ -210,6 +214,18 @@ def _device_code(view: View, parsed: Elf | Pe, checker: Checker | None) -> tuple
         return code_object.of_view(view, parsed, checker)
     places = code_object.pe_ranges(parsed)
     return tuple(code for place in places for code in code_object.read_range(view, *place, checker))
+
+
+def _reference(view: View, parsed: Elf) -> Reference | None:
+    """What stands in place of device code in a library of a host wheel."""
+    if not parsed.sections:
+        return None
+    from cairn.formats.kpack import reference  # noqa: PLC0415
+
+    section = parsed.section(reference.SECTION)
+    if section is None:
+        return None
+    return reference.loads(view.read(section.offset, min(section.size, reference.LARGEST + 1)))
 
 
 def format_of(name: str, size: int, head: bytes) -> Format | None:
@@ -272,10 +288,7 @@ def all_targets(archive: Archive, binaries: Iterable[Binary]) -> tuple[str, ...]
     Raises:
         WheelError: a kpack archive is malformed.
     """
-    from cairn.formats.kpack import archive as kpack  # noqa: PLC0415
+    from cairn.wheels.contents import code_archives  # noqa: PLC0415
 
     found = {target for binary in binaries for target in binary.targets}
-    for member in archive.members:
-        if member.name.endswith(kpack.SUFFIX):
-            found.update(kpack.Archive.open(MemberView(archive, member), member.name).table.gfx_arches)
-    return in_order(found)
+    return in_order(found.union(*(one.targets for one in code_archives.read_archives(archive))))

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cairn.formats.kpack import archive as kpack
 from cairn.formats.zip.reader import Archive
-from cairn.wheels.contents import binaries
+from cairn.wheels.contents import binaries, code_archives
 from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata import wheel_info
 
@@ -50,6 +51,25 @@ class LibraryChange:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ArchiveChange:
+    """How a kpack archive that both wheels have differs, by `library#wrapper` and target.
+
+    Attributes:
+        member: its path.
+        targets: that it has code for.
+        code: what has code in only one of them.
+        changed: what has different code.
+        same: how many have the same.
+    """
+
+    member: str
+    targets: Delta
+    code: Delta
+    changed: tuple[str, ...]
+    same: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Difference:
     """What differs between two wheels; the version in folder names does not count.
 
@@ -60,6 +80,7 @@ class Difference:
         changed: files with other bytes.
         modes: files whose run bit changed.
         libraries: binaries that differ in what the loader sees.
+        archives: kpack archives that differ in what a runtime finds in them.
         order: whether the same members are in a different order, or have other times.
     """
 
@@ -69,6 +90,7 @@ class Difference:
     changed: tuple[str, ...]
     modes: tuple[str, ...]
     libraries: tuple[LibraryChange, ...]
+    archives: tuple[ArchiveChange, ...]
     order: bool
 
 
@@ -81,6 +103,7 @@ def diff(first: Path, second: Path) -> Difference:
     one, other = _Side(first), _Side(second)
     # The CRC of the central directory stands for the content, so that only binaries are unpacked.
     pairs = {path: (one.members[path], other.members[path]) for path in one.members if path in other.members}
+    changed = tuple(sorted(p for p, (a, b) in pairs.items() if (a.size, a.crc) != (b.size, b.crc)))
     return Difference(
         fields={
             name: (_text(getattr(one.info, name)), _text(getattr(other.info, name)))
@@ -89,9 +112,10 @@ def diff(first: Path, second: Path) -> Difference:
         },
         requirements=_change(one.info.requires_dist, other.info.requires_dist),
         files=_change(one.members, other.members),
-        changed=tuple(sorted(p for p, (a, b) in pairs.items() if (a.size, a.crc) != (b.size, b.crc))),
+        changed=changed,
         modes=tuple(sorted(path for path, (a, b) in pairs.items() if a.executable != b.executable)),
         libraries=tuple(_library_changes(one.binaries, other.binaries)),
+        archives=tuple(_archive_changes(one, other, changed)),
         order=[(path, member.stamp) for path, member in one.members.items()]
         != [(path, member.stamp) for path, member in other.members.items()],
     )
@@ -101,11 +125,17 @@ class _Side:
     """One of the wheels, its paths without the version."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         name = wheel_info.parse_file_name(path.name)
         with Archive.open(path) as archive:
             self.info = wheel_info.read_archive(archive, name)
             self.members = {self._neutral(member.name): member for member in archive.members}
             self.binaries = {self._neutral(found.path): found for found in binaries.read_archive(archive)}
+
+    def code_of(self, path: str) -> dict[tuple[str, str], str]:
+        """What the kpack archive of that path has; see `code_archives.digests`."""
+        with Archive.open(self.path) as archive:
+            return code_archives.digests(archive, self.members[path].name)
 
     def _neutral(self, path: str) -> str:
         """The path, with `demo-*.dist-info` for `demo-1.0.dist-info`, and so for `.data`."""
@@ -129,6 +159,29 @@ def _library_changes(one: Mapping[str, Binary], other: Mapping[str, Binary]) -> 
         )
         if change.needed or change.run_paths or change.targets or change.version_needs:
             yield change
+
+
+def _archive_changes(one: _Side, other: _Side, changed: Iterable[str]) -> Iterable[ArchiveChange]:
+    for path in changed:
+        if not path.endswith(kpack.SUFFIX):
+            continue
+        a, b = one.code_of(path), other.code_of(path)
+        both = a.keys() & b.keys()
+        differing = sorted(_shown(place) for place in both if a[place] != b[place])
+        change = ArchiveChange(
+            member=path,
+            targets=_change((arch for _, arch in a), (arch for _, arch in b)),
+            code=_change(map(_shown, a), map(_shown, b)),
+            changed=tuple(differing),
+            same=len(both) - len(differing),
+        )
+        if change.targets or change.code or change.changed:
+            yield change
+
+
+def _shown(place: tuple[str, str]) -> str:
+    """A wrapper and a target: `lib/libtorch_hip.so#3 gfx942`."""
+    return " ".join(place)
 
 
 def _versions(binary: Binary) -> list[str]:

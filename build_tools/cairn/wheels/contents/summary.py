@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
+from cairn import targets
+from cairn.formats.offload import record
 from cairn.formats.zip.reader import Archive, Limits, Member
-from cairn.wheels.contents import binaries
+from cairn.wheels.contents import binaries, code_archives
 from cairn.wheels.contents.binaries import Binary
+from cairn.wheels.contents.code_archives import CodeArchive
 from cairn.wheels.metadata import wheel_info
 
 _LONGEST_LINK = 4096
+Kind: TypeAlias = Literal["host", "device"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +40,8 @@ class Summary:
         metadata_sha256: of METADATA.
         targets: every target it has device code for.
         binaries: those of Linux, then those of Windows.
+        kind: `host` for what is left of a wheel that was split, `device` for nothing but device code.
+        archives: those that it brings for libraries of its host wheel.
         links: its symbolic links and where they lead, as `a -> b`; no wheel may be published that has any.
     """
 
@@ -54,6 +60,8 @@ class Summary:
     metadata_sha256: str
     targets: tuple[str, ...]
     binaries: tuple[Binary, ...]
+    kind: Kind | None = None
+    archives: tuple[CodeArchive, ...] = ()
     links: tuple[str, ...] = ()
 
     def to_plain(self) -> dict[str, Any]:
@@ -70,9 +78,11 @@ class Summary:
                 "run_paths": binary.run_paths,
                 "targets": binary.targets,
                 "device_code_size": binary.device_code_size,
+                "kpack_search_paths": binary.reference.kpack_search_paths if binary.reference else (),
             }
             for binary in self.binaries
         ]
+        plain["archives"] = [dataclasses.asdict(archive) for archive in self.archives]
         return plain
 
 
@@ -86,7 +96,8 @@ def summarise(wheel: Path) -> Summary:
     with Archive.open(wheel, limits=Limits(links=True)) as archive:
         info = wheel_info.read_archive(archive, name)
         found = binaries.read_archive(archive)
-        targets = binaries.all_targets(archive, found)
+        archives = code_archives.read_archives(archive)
+        has_record = f"{info.dist_info}/{record.NAME}" in archive
         links = tuple(_link(archive, member) for member in archive.members if member.is_link)
         sizes = [member.size for member in archive.members]
     return Summary(
@@ -103,10 +114,23 @@ def summarise(wheel: Path) -> Summary:
         unpacked_size=sum(sizes),
         members=len(sizes),
         metadata_sha256=info.metadata_sha256,
-        targets=targets,
+        targets=targets.in_order(
+            [name for binary in found for name in binary.targets]
+            + [name for one in archives for name in one.targets]
+        ),
         binaries=found,
+        kind=_kind(found, archives, has_record=has_record),
+        archives=archives,
         links=links,
     )
+
+
+def _kind(found: Sequence[Binary], archives: Sequence[CodeArchive], *, has_record: bool) -> Kind | None:
+    if has_record or any(binary.reference for binary in found):
+        return "host"
+    # Code objects that are files of their own move into a device wheel as they are.
+    only_code = all(binary.is_device_code for binary in found)
+    return "device" if only_code and (found or archives) else None
 
 
 def _link(archive: Archive, member: Member) -> str:

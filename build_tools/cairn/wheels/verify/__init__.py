@@ -63,7 +63,8 @@ def _verify_archive(archive: Archive, name: FileName, expected: Expectation) -> 
     found += extension_modules.check([member.name for member in archive.members], read.binaries, name)
     found += machines.check(read.binaries, name, expected)
     found += linking.check(archive, read.binaries, name, expected)
-    found += device_code.check_targets(read.binaries, read.archived, expected)
+    extras = info.extras if info else ()
+    found += device_code.check_targets(read.binaries, read.archived, extras, expected)
     return found
 
 

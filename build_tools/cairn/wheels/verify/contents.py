@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cairn.errors import WheelError
 from cairn.formats import elf
 from cairn.formats.errors import ArchiveError
+from cairn.formats.kpack import archive as kpack
 from cairn.formats.view import MemberView
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
-from cairn.targets import in_order
 from cairn.wheels.contents import binaries, manylinux
 from cairn.wheels.contents.binaries import Binary, Format
 from cairn.wheels.metadata.record import UNLISTED, RecordRow, encode_digest, is_strong
@@ -38,12 +38,12 @@ class Contents:
 
     Attributes:
         binaries: every binary that can be read.
-        archived: the targets of its kpack archives.
+        archived: the path of every kpack archive that can be read, and its targets.
         findings: every breach.
     """
 
     binaries: tuple[Binary, ...]
-    archived: tuple[str, ...]
+    archived: Mapping[str, tuple[str, ...]]
     findings: tuple[Finding, ...]
 
 
@@ -66,7 +66,7 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
     own = {f"{info.dist_info}/{name}" for name in UNLISTED} if info else set()
     for_windows = info is not None and all(name.startswith("win") for name in platforms_of(info.tags))
     found: list[Binary] = []
-    archived: set[str] = set()
+    archived: dict[str, tuple[str, ...]] = {}
     findings: list[Finding] = []
     for member in archive.members:
         if not member.is_dir:
@@ -77,8 +77,10 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
             findings += reader.findings
             findings += _check_row(row, member, reader) if row else ()
             findings += () if for_windows else _check_run_bit(member, reader.head, binary)
-            findings += device_code.check_archive(archive, member, archived)
-    return Contents(binaries=tuple(found), archived=in_order(archived), findings=tuple(findings))
+            if member.name.endswith(kpack.SUFFIX):
+                archived[member.name], problems = device_code.check_archive(archive, member)
+                findings += problems
+    return Contents(binaries=tuple(found), archived=archived, findings=tuple(findings))
 
 
 class _MemberReader:

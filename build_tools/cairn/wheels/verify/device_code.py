@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cairn.errors import WheelError
 from cairn.formats import elf
@@ -106,16 +106,8 @@ def is_named_like_code(path: str) -> bool:
     return name.endswith(".hsaco") or (name.endswith(".co") and "gfx" in name)
 
 
-def check_archive(archive: Archive, member: Member, archived: set[str]) -> Iterator[Finding]:
-    """Breaches of a kpack archive, which holds the code that libraries had; of other members none.
-
-    Args:
-        archive: the wheel.
-        member: which of its members.
-        archived: receives the targets that the kpack archive has code for.
-    """
-    if not member.name.endswith(kpack.SUFFIX):
-        return
+def check_archive(archive: Archive, member: Member) -> tuple[tuple[str, ...], list[Finding]]:
+    """The targets of a kpack archive, which holds the code that libraries had, and its breaches."""
     checker = CodeObjectChecker(member.name)
     empty: set[str] = set()
 
@@ -130,17 +122,18 @@ def check_archive(archive: Archive, member: Member, archived: set[str]) -> Itera
         opened = kpack.Archive.open(MemberView(archive, member), member.name)
         opened.check(look)
     except WheelError as error:
-        yield Finding(code=FindingCode.KPACK_MALFORMED, member=member.name, reason=str(error), fix=again)
-        return
-    yield from checker.findings
+        code = FindingCode.KPACK_MALFORMED
+        return (), [Finding(code=code, member=member.name, reason=str(error), fix=again)]
+    found = checker.findings
     targets = opened.table.gfx_arches
-    archived.update(targets)
     if len(targets) == 1 and not member.name.endswith(f"_{targets[0]}{kpack.SUFFIX}"):
         reason = f"it has code for {targets[0]}, and no runtime looks for that under this name"
-        yield Finding(code=FindingCode.KPACK_NAME, member=member.name, reason=reason, fix=again)
+        found.append(Finding(code=FindingCode.KPACK_NAME, member=member.name, reason=reason, fix=again))
     if empty:
         reason = f"its code for {', '.join(in_order(empty))} is empty"
-        yield Finding(code=FindingCode.CODE_OBJECT_EMPTY, member=member.name, reason=reason, fix=again)
+        code = FindingCode.CODE_OBJECT_EMPTY
+        found.append(Finding(code=code, member=member.name, reason=reason, fix=again))
+    return targets, found
 
 
 class _Pieces:
@@ -159,27 +152,33 @@ class _Pieces:
 
 
 def check_targets(
-    binaries: Sequence[Binary], archived: Collection[str], expected: Expectation
+    binaries: Sequence[Binary],
+    archived: Mapping[str, Sequence[str]],
+    extras: Sequence[str],
+    expected: Expectation,
 ) -> Iterator[Finding]:
     """Every binary with device code must have code for exactly the targets that were asked for.
 
     Args:
-        binaries: of the wheel.
-        archived: the targets that its kpack archives have code for.
+        binaries: those of the wheel.
+        archived: the paths of its kpack archives, each with the targets that it has code for.
+        extras: those of the wheel: of a host wheel each brings the code for a processor.
         expected: what was asked for.
     """
     if expected.targets is None:
         return
     wanted = set(expected.targets) - {CPU}
     with_code = [binary for binary in binaries if binary.code_objects]
-    if expected.require_device_code and wanted and not with_code and not archived:
+    is_host = any(binary.reference for binary in binaries)
+    if expected.require_device_code and wanted and not (with_code or archived or is_host):
         yield Finding(
             code=FindingCode.NO_DEVICE_CODE,
             reason="it has no device code at all",
             fix="pass the targets to the build: PYTORCH_ROCM_ARCH",
         )
-    if archived:
-        yield from _archived_targets(set(archived), wanted)
+    yield from _check_archived(archived, wanted)
+    if is_host:
+        yield from _check_extras(extras, wanted)
     for binary in with_code:
         there = set(binary.targets)
         # A code object in a file of its own is for one target; its siblings may be for the others.
@@ -203,6 +202,42 @@ def check_targets(
                 reason=f"its code for {', '.join(empty)} is empty",
                 fix="build it again and look for compiler warnings",
             )
+
+
+def _check_archived(archived: Mapping[str, Sequence[str]], wanted: Iterable[str]) -> Iterator[Finding]:
+    """A device wheel has code for one processor; its siblings have that for the others."""
+    asked: dict[str, set[str]] = {}
+    for name in wanted:
+        target = parse_target_id(name)
+        asked.setdefault(target.processor, set()).update(target.features)
+    for path, targets in archived.items():
+        # Also for several features at once: one GPU could ask for two archives, and gets one for both.
+        others = [
+            name
+            for name in targets
+            if (target := parse_target_id(name)).processor not in asked
+            or not asked[target.processor].issuperset(target.features)
+        ]
+        if others:
+            yield Finding(
+                code=FindingCode.TARGETS_UNEXPECTED,
+                member=path,
+                reason=f"it has code that was not asked for: {', '.join(in_order(others))}",
+                fix="leave its wheel out, or split a wheel with exactly these targets",
+            )
+
+
+def _check_extras(extras: Iterable[str], wanted: Iterable[str]) -> Iterator[Finding]:
+    """The extras of a host wheel bring the code of every target, or a generic one that its GPUs run."""
+    brought = {extra.removeprefix("device-") for extra in extras}
+    brought |= {processor for name in brought for processor in generic_targets().get(name, ())}
+    missing = [name for name in wanted if parse_target_id(name).processor not in brought]
+    if missing:
+        yield Finding(
+            code=FindingCode.TARGETS_MISSING,
+            reason=f"no extra brings the code for {', '.join(in_order(missing))}",
+            fix="split a wheel with exactly these targets",
+        )
 
 
 def problem_of(
@@ -286,23 +321,3 @@ def _has_bytes(code: _CodeBytes, end: int) -> bool:
         if piece.strip(b"\0"):
             return True
     return False
-
-
-def _archived_targets(there: set[str], wanted: set[str]) -> Iterator[Finding]:
-    """Kpack archives are there for every target, and for no other processor.
-
-    There may be more of them for one processor: `gfx90a:sramecc+:xnack-` where libraries have code for either
-    feature alone.
-    """
-    processors = {target.partition(":")[0] for target in wanted}
-    strange = {target for target in there if target.partition(":")[0] not in processors}
-    for code, names, reason in (
-        (FindingCode.TARGETS_MISSING, wanted - there, "it has no kpack archive for"),
-        (FindingCode.TARGETS_UNEXPECTED, strange, "it has a kpack archive that was not asked for:"),
-    ):
-        if names:
-            yield Finding(
-                code=code,
-                reason=f"{reason} {', '.join(in_order(names))}",
-                fix="split a wheel that was built for exactly these targets",
-            )

@@ -1,0 +1,85 @@
+"""The kpack archives of a wheel: what a device wheel brings, and what a runtime finds in it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cairn.formats.kpack import archive as kpack
+from cairn.formats.view import MemberView
+from cairn.formats.zip.layout import Member
+from cairn.formats.zip.reader import Archive
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeArchive:
+    """A kpack archive.
+
+    Attributes:
+        path: in the wheel.
+        size: its bytes.
+        scheme: how its code is compressed: `none` or `zstd-per-kernel`.
+        targets: those that it has code for.
+        code_objects: how many it has; several wrappers may share one.
+        code_size: bytes of these, unpacked.
+        libraries: what a library is called in it, to how many of its wrappers find code there.
+    """
+
+    path: str
+    size: int
+    scheme: str
+    targets: tuple[str, ...]
+    code_objects: int
+    code_size: int
+    libraries: Mapping[str, int]
+
+
+def read_archives(wheel: Archive) -> tuple[CodeArchive, ...]:
+    """Those of a wheel, by path; of each only the table is read.
+
+    Raises:
+        WheelError: one is malformed.
+    """
+    return tuple(_read(wheel, member) for member in _members(wheel))
+
+
+def digests(wheel: Archive, path: str) -> dict[tuple[str, str], str]:
+    """Key in the table of an archive and target to the sha256 of the code object that is found there.
+
+    Raises:
+        WheelError: it is malformed, or cannot be unpacked.
+    """
+    opened = kpack.Archive.open(MemberView(wheel, wheel.member(path)), path)
+    found: dict[int, str] = {}
+    # In the order in which they lie there: the member is unpacked once, from front to back.
+    for entry in sorted(opened.entries.values(), key=lambda entry: opened.places[entry.ordinal].offset):
+        if entry.ordinal not in found:
+            digest = hashlib.sha256()
+            for piece in opened.pieces(entry):
+                digest.update(piece)
+            found[entry.ordinal] = digest.hexdigest()
+    return {place: found[entry.ordinal] for place, entry in opened.entries.items()}
+
+
+def _members(wheel: Archive) -> list[Member]:
+    found = (member for member in wheel.members if member.name.endswith(kpack.SUFFIX) and not member.is_dir)
+    return sorted(found, key=lambda member: member.name)
+
+
+def _read(wheel: Archive, member: Member) -> CodeArchive:
+    opened = kpack.Archive.open(MemberView(wheel, member), member.name)
+    libraries: dict[str, int] = {}
+    for key in opened.table.toc:
+        name = key.rpartition("#")[0]
+        libraries[name] = libraries.get(name, 0) + 1
+    sizes = {entry.ordinal: entry.original_size for entry in opened.entries.values()}
+    return CodeArchive(
+        path=member.name,
+        size=member.size,
+        scheme=opened.table.compression_scheme,
+        targets=opened.table.gfx_arches,
+        code_objects=len(opened.places),
+        code_size=sum(sizes.values()),
+        libraries=dict(sorted(libraries.items())),
+    )
