@@ -4,13 +4,14 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cairn import datafile
 from cairn.cli.main import main
 from cairn.release.pages import targets_file
 from cairn.wheels.metadata.tag_words import platform_words
-from helpers.pages import NO_GPU, PLATFORM, PYTHON, channel, family
+from helpers.pages import NO_GPU, PLATFORM, PYTHON, channel, family, one_set
 
 HERE = f"Python {PYTHON}, {platform_words(PLATFORM)}"
 # What the kernel calls each processor (major * 10000 + minor * 100 + step); 0 is a CPU.
@@ -122,6 +123,42 @@ def test_an_unsupported_gpu(tmp_path: Path, index: str, capsys: pytest.CaptureFi
         "  what to do: for this Python and platform it has gfx942, gfx1100, gfx1101, gfx1102, gfx1103, "
         "gfx1201; and a build for the CPU: --target cpu\n"
     )
+
+
+@pytest.fixture
+def split_index(tmp_path: Path) -> str:
+    """The address of a channel with one set for three targets, whose wheels were split."""
+    one = one_set(9, "2.13.0+rocm7.14.0", ("gfx942", "gfx950", "gfx1100"), line="release/2.13")
+    devices = {f"torch-device-{name}": "2.13.0+rocm7.14.0" for name in ("gfx942", "gfx950", "gfx1100")}
+    vision = {f"torchvision-device-{name}": "0.28.0+rocm7.14.0" for name in ("gfx942", "gfx1100")}
+    one = msgspec.structs.replace(one, projects={**one.projects, **devices, **vision})
+    alone = msgspec.structs.replace(channel(), sets=(one,))
+    store = tmp_path / "split" / "release"
+    datafile.write(store / "targets.json", targets_file.make("release", (alone,)))
+    return (store / "simple").as_uri() + "/"
+
+
+def test_the_code_of_the_gpu_comes_by_an_extra(
+    tmp_path: Path, split_index: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = said(capsys, split_index, "--topology-dir", machine(tmp_path, "gfx1100"))
+    extras = '"torch[device-gfx1100]" "torchvision[device-gfx1100]" torchaudio'
+    assert out == both(CHANNEL, extras)
+    # Two kinds of GPU in one machine, which one environment serves.
+    out, _ = said(capsys, split_index, "--topology-dir", machine(tmp_path / "two", "gfx1100", "gfx942"))
+    more = '"torch[device-gfx942]" "torchvision[device-gfx942]"'
+    assert out == both(CHANNEL, f"{extras} {more}")
+
+
+@pytest.mark.parametrize("gpu", ["gfx950", "gfx1036"])
+def test_a_gpu_whose_code_the_index_does_not_have(
+    split_index: str, capsys: pytest.CaptureFixture[str], gpu: str
+) -> None:
+    """pip takes an extra that does not exist for a warning, and installs wheels without kernels."""
+    out, err = said(capsys, split_index, "--target", gpu, code=3)
+    assert out == ""
+    assert err.startswith(f"error: release has nothing for {gpu} (")
+    assert err.endswith("  what to do: for this Python and platform it has gfx942, gfx1100\n")
 
 
 def test_a_product_whose_target_was_not_tested(index: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -129,7 +129,7 @@ def _offers(views: Sequence[IndexView], folder: str) -> dict[str, list[Offer]]:
             versions = dict(sorted(one.projects.items()))
             for target in one.processors:
                 key = (target, one.line, one.python, one.platform)
-                if key in seen:
+                if key in seen or not _has_code(one, target):
                     continue
                 seen.add(key)
                 offer = Offer(
@@ -171,10 +171,30 @@ def _packages(one: SetView, target: str, *, pinned: bool) -> tuple[str, ...]:
     words = []
     for name in one.packages:
         # The code of a split wheel comes by an extra of its host wheel (docs/reference/device-wheels.md).
-        split = any(device_names.processor_of(project, name) == target for project in one.projects)
-        extra = f"[{device_names.extra_of(target)}]" if split else ""
+        code = next((word for word in _serving(target) if word in _device_wheels(one, name)), None)
+        extra = f"[{device_names.extra_of(code)}]" if code else ""
         words.append(f"{name}{extra}=={one.projects[name]}" if pinned else f"{name}{extra}")
     return tuple(words)
+
+
+def _has_code(one: SetView, target: str) -> bool:
+    """Whether none of the packages was split without a wheel that has the code for a target.
+
+    Installers only warn of an extra that does not exist, and what they install fails at its first kernel.
+    """
+    split = filter(None, (_device_wheels(one, name) for name in one.packages))
+    return target == gpu.CPU or all(not found.isdisjoint(_serving(target)) for found in split)
+
+
+def _device_wheels(one: SetView, name: str) -> frozenset[str]:
+    """The processors whose code a project has in wheels of their own; none for one that was not split."""
+    found = (device_names.processor_of(project, name) for project in one.projects)
+    return frozenset(filter(None, found))
+
+
+def _serving(target: str) -> tuple[str, ...]:
+    """The processors whose code a GPU of a target runs, its own first."""
+    return (target, *(name for name, members in gpu.generic_targets().items() if target in members))
 
 
 def _preference(version: str) -> tuple[bool, Version]:

@@ -86,12 +86,38 @@ def test_the_code_of_a_split_wheel_is_asked_for_by_its_extra() -> None:
     split = msgspec.structs.replace(split, projects={**split.projects, "torch-device-gfx1100": "2.9.0"})
     (found,) = offers("gfx1100", view(split))
     assert found.packages == ("torch[device-gfx1100]", "torchvision", "torchaudio")
-    assert offers("gfx942", view(split))[0].packages[0] == "torch"
+    # A wheel of torch without the code would install, and fail at its first kernel.
+    assert not offers("gfx942", view(split))
     # In double quotes, which every shell takes; a bracket alone is a pattern in some.
     line = lines.line("uv", "https://host/simple/", found.packages)
     assert line == (
         'uv pip install --index-url https://host/simple/ "torch[device-gfx1100]" torchvision torchaudio'
     )
+
+
+@pytest.mark.parametrize(
+    ("devices", "target", "packages"),
+    [
+        (("torch-device-gfx9-4-generic",), "gfx942", ("torch[device-gfx9-4-generic]", "torchvision")),
+        (
+            ("torch-device-gfx942", "torch-device-gfx9-4-generic"),
+            "gfx942",
+            ("torch[device-gfx942]", "torchvision"),
+        ),
+        (("amd-torch-device-gfx942",), "gfx942", ("torch[device-gfx942]", "torchvision")),
+        (("torchvision-device-gfx942",), "gfx942", ("torch", "torchvision[device-gfx942]")),
+        (("torch-device-gfx942", "torchvision-device-gfx1100"), "gfx942", None),
+        (("torch-device-gfx942",), "cpu", None),
+        (("mytorch-device-gfx942",), "gfx1100", ("torch", "torchvision")),
+    ],
+)
+def test_the_extra_is_that_of_the_wheel_with_the_code(
+    devices: Sequence[str], target: str, packages: tuple[str, ...] | None
+) -> None:
+    one = one_set(1, "2.9.0", ("gfx942", "gfx1100", "gfx9-4-generic"))
+    projects = {"torch": "2.9.0", "torchvision": "0.24.0"} | dict.fromkeys(devices, "2.9.0")
+    found = offers(target, view(msgspec.structs.replace(one, projects=projects)))
+    assert [offer.packages for offer in found] == ([] if packages is None else [packages])
 
 
 def test_code_for_a_generic_target_or_with_features_serves_its_processors() -> None:
