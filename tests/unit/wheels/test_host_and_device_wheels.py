@@ -103,7 +103,9 @@ ALL = ("gfx942", "gfx90a:xnack-", "gfx90a:sramecc+", "gfx11-generic")
         (("gfx1100",), "gfx942", ["targets-unexpected"] * 2),
         (("cpu",), "gfx942", ["targets-unexpected"] * 2),
         (("gfx942", "gfx90a:xnack-"), "gfx90a", ["targets-unexpected"] * 2),
-        (("gfx942", "gfx90a"), "gfx90a", ["targets-unexpected"] * 3),
+        (("gfx942", "gfx90a"), "gfx90a", ["targets-missing", *["targets-unexpected"] * 3]),
+        ((*ALL, "gfx90a:xnack+"), "gfx90a", ["targets-missing"]),
+        ((*ALL, "gfx950"), "gfx942", []),
     ],
 )
 def test_verify_knows_what_each_part_must_have(

@@ -205,7 +205,17 @@ def check_targets(
 
 
 def _check_archived(archived: Mapping[str, Sequence[str]], wanted: Iterable[str]) -> Iterator[Finding]:
-    """A device wheel has code for one processor; its siblings have that for the others."""
+    """A device wheel has the code for one processor, all of it; its siblings have that for the others."""
+    wanted = set(wanted)
+    there = {name for targets in archived.values() for name in targets}
+    processors = {parse_target_id(name).processor for name in there}
+    missing = [name for name in wanted - there if parse_target_id(name).processor in processors]
+    if missing:
+        yield Finding(
+            code=FindingCode.TARGETS_MISSING,
+            reason=f"none of its archives has code for {', '.join(in_order(missing))}",
+            fix="split a wheel with exactly these targets",
+        )
     asked: dict[str, set[str]] = {}
     for name in wanted:
         target = parse_target_id(name)
