@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, cast
@@ -30,6 +31,7 @@ from helpers.kpack_runtime import (
     codes_by_us,
     expansions,
     load,
+    reference_in,
 )
 from helpers.rocm import KERNEL
 
@@ -127,6 +129,25 @@ def test_one_device_wheel_serves_its_gpus_alone(
     assert found(library, stand_in, "gfx942") == [None] * 4
 
 
+def test_code_of_a_different_build_is_not_found(
+    wheel: Path,
+    parts: tuple[Path, ...],
+    stand_in: Path,
+    found: Finding,
+    pack_into: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    """An upgrade of the host wheel alone leaves it there: it would run, with the wrong arguments."""
+    with zipfile.ZipFile(wheel) as archive:
+        members = {path: archive.read(path) for path in ("demo/__init__.py", *LIBRARIES)}
+    # A byte of host code: which kernels there are, and what the device code is, is as it was.
+    members["demo/_C.so"] = members["demo/_C.so"].replace(b"the text of this", b"THE text of this")
+    (host, *_) = split(pack_into(tmp_path, members), tmp_path / "parts")
+    site = install(tmp_path / "site", host, next(path for path in parts if "device_gfx942" in path.name))
+    for path, leads in LIBRARIES.items():
+        assert found(site / path, stand_in, "gfx942") == [None] * len(leads)
+
+
 def test_the_runtime_is_misled_as_it_is_known_to_be(
     site: Path, stand_in: Path, found: Finding, tmp_path: Path
 ) -> None:
@@ -140,7 +161,8 @@ def test_the_runtime_is_misled_as_it_is_known_to_be(
     # An archive for a more specific target that has one kernel alone hides the others (TheRock#7081).
     folder = library.parent / ".kpack"
     with writing(folder / f"demo_{gpu}.kpack", group="demo", family="gfx90a", targets=[gpu]) as made:
-        made.name("_C.so", 0, gpu, made.add([FIRST["gfx90a:xnack-"]]))
+        name = reference_in(load(library, stand_in)[0].target)["kernel_name"]
+        made.name(name, 0, gpu, made.add([FIRST["gfx90a:xnack-"]]))
     assert found(library, stand_in, gpu) == [FIRST["gfx90a:xnack-"], None, None, None]
 
 

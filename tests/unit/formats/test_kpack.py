@@ -15,7 +15,14 @@ import zstandard
 from cairn.errors import WheelError
 from cairn.formats.kpack import msgpack, reference
 from cairn.formats.kpack.archive import Archive
-from cairn.formats.kpack.reference import Reference
+from cairn.formats.kpack.reference import (
+    Reference,
+    build_of,
+    builds_in,
+    kernel_name_of,
+    key_of,
+    without_build,
+)
 from cairn.formats.kpack.writer import writing
 from cairn.formats.view import BytesView
 
@@ -288,3 +295,16 @@ def test_the_reference_of_a_library() -> None:
         reference.loads(data + bytes(1 << 16))
     with pytest.raises(WheelError, match="take 65"):
         reference.dumps(Reference(kpack_search_paths=("x" * 65_500,), kernel_name="y"))
+
+
+def test_a_kernel_name_says_which_build_it_is_of() -> None:
+    build = build_of({"lib/liba.so": "0123", "lib/libé.so": "4567"})
+    assert build == build_of({"lib/libé.so": "4567", "lib/liba.so": "0123"})
+    others = ({"lib/liba.so": "0123"}, {"lib/liba.so": "4567", "lib/libé.so": "0123"}, {})
+    assert len({build, *map(build_of, others)}) == 4
+    name = kernel_name_of("lib/libé@2.so", build)
+    key = key_of(name, 12)
+    assert (without_build(name), without_build(key)) == ("lib/libé@2.so", "lib/libé@2.so#12")
+    # Other programs write names without it.
+    assert without_build("lib/libé@2.so#3") == "lib/libé@2.so#3"
+    assert builds_in([key, "lib/libé@2.so#3", name]) == (build,)

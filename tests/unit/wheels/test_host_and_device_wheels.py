@@ -64,6 +64,13 @@ def test_show_says_which_part_it_is_and_what_is_in_it(
     assert archive.libraries == {"lib/liba.so": 2, "lib/libb.so": 2}
     features = ("gfx90a:sramecc+", "gfx90a:sramecc+:xnack-", "gfx90a:xnack-")
     assert summarise(found["gfx90a"]).targets == features
+    # By this anyone sees that they belong together.
+    (build,) = host.builds
+    assert [summarise(part).builds for part in found.values()] == [(build,)] * 4
+    other = parts({**FIRST, "gfx942": code("gfx942", b"new")}, where="other")
+    assert [summarise(part).builds == (build,) for part in other.values()] == [False] * 4
+    again = parts(where="again")
+    assert [part.read_bytes() for part in again.values()] == [part.read_bytes() for part in found.values()]
     assert cairn_wheel("show", found["host"], found["gfx942"]) == 0
     out = capsys.readouterr().out
     for text in (
@@ -72,11 +79,13 @@ def test_show_says_which_part_it_is_and_what_is_in_it(
         "all that it has, for a host wheel",
         "2, for 4 wrappers of 2 libraries",
         "demo/kernels/k.hsaco",
+        build,
     ):
         assert text in out
     assert cairn_wheel("show", "--json", *found.values()) == 0
     plain = json.loads(capsys.readouterr().out)
     assert [one["kind"] for one in plain] == ["host", *["device"] * 3]
+    assert [one["builds"] for one in plain] == [[build]] * 4
     assert plain[0]["libraries"][0]["kpack_search_paths"] == ["../.kpack/demo_@GFXARCH@.kpack"]
     assert [one["path"] for one in plain[1]["archives"]][1] == PAIR
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
+import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -15,6 +17,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from cairn.targets import generic_targets
+from cairn.wheels.split.device_wheel import Terms
 from cairn.wheels.split.join import join
 from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
@@ -25,7 +28,6 @@ from helpers.wheels import MakeWheel, cairn_wheel
 TAGS = ("cp311-cp311-manylinux_2_28_x86_64",)
 TARGETS = ("gfx90a:xnack+", "gfx90a:xnack-", "gfx942", "gfx11-generic")
 ARCHIVES = ("demo/.kpack/demo_@GFXARCH@.kpack",)
-GENERIC = {"gfx11-generic": generic_targets()["gfx11-generic"]}
 # As torch does it, and as `cairn build` writes the module.
 PACKAGE = b"from . import _rocm_init\n_rocm_init.initialize()\ndel _rocm_init\nprint('imported')\n"
 LOADER = b"def initialize():\n    print('loaded')\n"
@@ -41,11 +43,11 @@ VERSIONS = {"cpu": 0, "gfx90a": 90010, "gfx942": 90402, "gfx1036": 100306, "gfx1
 HIDES = " (CAIRN_DEVICE_HINT=0 hides this line)\n"
 
 
-def told(gpus: str, *words: str, who: str = "demo") -> str:
+def told(gpus: str, *words: str, who: str = "demo", what: str = "", fails: str = "will") -> str:
     requirements = " ".join(f'"{word}"' for word in words)
     return (
-        f"{who}: no code for {gpus} is installed, and kernels will fail there; add it from the same index: "
-        f"pip install {requirements}{HIDES}"
+        f"{who}: {what or f'no code for {gpus} is installed'}, and kernels {fails} fail there; "
+        f"add it from the same index: pip install {requirements}{HIDES}"
     )
 
 
@@ -54,8 +56,10 @@ Whole = Callable[..., Path]
 
 @pytest.fixture
 def whole(make_wheel: MakeWheel) -> Whole:
-    def make(loader: bytes = LOADER, name: str = "demo", targets: tuple[str, ...] = TARGETS) -> Path:
-        codes = {target: make_code_object(target, b"code" * 99) for target in targets}
+    def make(
+        loader: bytes = LOADER, name: str = "demo", targets: tuple[str, ...] = TARGETS, seed: bytes = b"code"
+    ) -> Path:
+        codes = {target: make_code_object(target, seed * 99) for target in targets}
         files = {
             f"{name}/__init__.py": PACKAGE,
             f"{name}/_rocm_init.py": loader,
@@ -149,12 +153,16 @@ def test_workers_of_a_program_say_nothing(parts: tuple[Path, ...], tmp_path: Pat
 class Here:
     """The check as it is installed, on a machine that is described by files."""
 
-    def __init__(self, site: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, site: Path, host: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         spec = importlib.util.spec_from_file_location("check", site / "demo" / "_rocm_device_check.py")
         assert spec
         assert spec.loader
         self.module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(self.module)
+        with zipfile.ZipFile(host) as archive:
+            library = archive.read("demo/lib/libx.so")
+        (build,) = re.findall(rb"@([0-9a-f]{16})", library)
+        self.build = build.decode()
         self.nodes = folder / "nodes"
         self._device = folder / "kfd"
         self._device.write_bytes(b"")
@@ -168,7 +176,8 @@ class Here:
             node.joinpath("properties").write_text(f"simd_count 4\ngfx_target_version {VERSIONS[name]}\n")
 
     def says(self) -> str:
-        self.module.check("demo", ARCHIVES, GENERIC)
+        self._capsys.readouterr()
+        self.module.check("demo", self.build, ARCHIVES, generic_targets())
         out, err = self._capsys.readouterr()
         assert not out
         return err
@@ -185,7 +194,7 @@ def here(
         if "VISIBLE_DEVICES" in name or name.startswith("ROCM_"):
             monkeypatch.delenv(name)
     monkeypatch.setitem(sys.modules, "rocm_bootstrap", None)  # not installed
-    return Here(install(tmp_path / "site", parts[0]), tmp_path, capsys)
+    return Here(install(tmp_path / "site", parts[0]), parts[0], tmp_path, capsys)
 
 
 def test_the_kernel_says_which_gpus_there_are(here: Here) -> None:
@@ -228,15 +237,77 @@ def test_gpus_that_are_hidden_from_programs_do_not_count(
     assert here.says() == (told(gpus, f"demo[{extras}]==1.0") if gpus else "")
 
 
-def test_an_archive_of_any_features_of_the_processor_is_enough(here: Here, tmp_path: Path) -> None:
+def test_an_archive_of_any_features_of_the_processor_is_enough(
+    here: Here, tmp_path: Path, parts: tuple[Path, ...]
+) -> None:
     here.gpus("gfx90a")
-    folder = tmp_path / "site" / "demo" / ".kpack"
-    folder.mkdir()
-    (folder / "demo_gfx942.kpack").write_bytes(b"")
-    (folder / "demo_gfx90.kpack").write_bytes(b"")
+    site = install(tmp_path / "site", device(parts, "gfx942"))
+    folder = site / "demo" / ".kpack"
+    (folder / "demo_gfx942.kpack").rename(folder / "demo_gfx90.kpack")
     assert here.says() == told("gfx90a", "demo[device-gfx90a]==1.0")
-    (folder / "demo_gfx90a:xnack+.kpack").write_bytes(b"")
+    install(site, device(parts, "gfx90a"))
+    (folder / "demo_gfx90a:xnack-.kpack").unlink()
     assert here.says() == ""
+
+
+def upgraded(folder: Path, *wheels: Path, to: str = "2.0") -> dict[str, Path]:
+    """Wheels of a later version, by their projects."""
+    assert not cairn_wheel("set-version", "--version", to, "--output-dir", folder, *wheels)
+    return {path.name.partition("-")[0]: path for path in folder.iterdir()}
+
+
+def uninstall(site: Path, *projects: str) -> None:
+    for project in projects:
+        shutil.rmtree(next(site.glob(f"{project}-*.dist-info")))
+
+
+DIFFERENT = "the installed code for gfx942 is of a different version"
+
+
+def test_an_upgrade_of_the_host_wheel_alone(whole: Whole, parts: tuple[Path, ...], tmp_path: Path) -> None:
+    """`pip install --upgrade torch` leaves the code of last night beside the libraries of tonight."""
+    site = install(tmp_path / "site", parts[0], device(parts, "gfx942"))
+    assert imported(site, "gfx942").stderr == ""
+    tonight = split(whole(seed=b"tonight"), tmp_path / "tonight")
+    later = upgraded(tmp_path / "later", *tonight)
+    uninstall(site, "demo")
+    install(site, later["demo"])
+    line = "demo[device-gfx942]==2.0"
+    assert imported(site, "gfx942").stderr == told("", line, what=DIFFERENT)
+    both = imported(site, "gfx942,gfx1100").stderr
+    what = "the code for gfx942 and gfx1100 is not installed or of a different version"
+    assert both == told("", "demo[device-gfx942,device-gfx11-generic]==2.0", what=what)
+    uninstall(site, "demo_device_gfx942")
+    install(site, later["demo_device_gfx942"])
+    assert imported(site, "gfx942").stderr == ""
+    # Built again under the same version, as developers do: pip would not replace what is installed.
+    again = split(whole(seed=b"again"), tmp_path / "again")
+    install(site, upgraded(tmp_path / "rebuilt", *again)["demo"])
+    said = imported(site, "gfx942").stderr
+    what = "the installed code for gfx942 is of a different build"
+    assert said == told("", line, what=what).replace("pip install", "pip install --force-reinstall")
+
+
+def test_libraries_that_did_not_change_run_the_code_that_is_there(
+    parts: tuple[Path, ...], tmp_path: Path
+) -> None:
+    site = install(tmp_path / "site", parts[0], device(parts, "gfx942"))
+    uninstall(site, "demo")
+    install(site, upgraded(tmp_path / "later", *parts)["demo"])
+    assert imported(site, "gfx942").stderr == ""
+
+
+def test_old_code_of_the_gpu_hides_what_a_generic_target_brings_now(whole: Whole, tmp_path: Path) -> None:
+    old = split(whole(targets=("gfx1100",)), tmp_path / "old")
+    new = upgraded(tmp_path / "later", *split(whole(targets=("gfx11-generic",)), tmp_path / "new"))
+    site = install(tmp_path / "site", device(old, "gfx1100"), *new.values())
+    what = "the installed code for gfx1100 is of a different version"
+    line = told("", "demo[device-gfx11-generic]==2.0", what=what)
+    remove = "pip uninstall demo-device-gfx1100 && pip install"
+    assert imported(site, "gfx1100").stderr == line.replace("pip install", remove)
+    uninstall(site, "demo_device_gfx1100")
+    (site / "demo" / ".kpack" / "demo_gfx1100.kpack").unlink()
+    assert imported(site, "gfx1100").stderr == ""
 
 
 def test_a_gpu_that_nothing_was_compiled_for(here: Here, tmp_path: Path, parts: tuple[Path, ...]) -> None:
@@ -262,6 +333,23 @@ def test_host_wheels_beside_it_are_named_too(
     install(site, device(parts, "gfx942"), device(others["demo_audio"], "gfx942"))
     assert here.says() == told("gfx942", words[2], who="demovision")
     install(site, device(others["demovision"], "gfx942"))
+    assert here.says() == ""
+    uninstall(site, "demovision")
+    install(site, upgraded(tmp_path / "later", *others["demovision"])["demovision"])
+    line = "demovision[device-gfx942]==2.0"
+    assert here.says() == told("", line, who="demovision", what=DIFFERENT, fails="may")
+
+
+def test_device_wheels_may_have_other_names(here: Here, whole: Whole, tmp_path: Path) -> None:
+    """Those of the ROCm SDK, which share no part of their names with their host wheel; and upstream's."""
+    libraries = split(whole(name="demo_libraries"), tmp_path / "sdk", Terms(stem="sdk-device"))
+    vision = split(whole(name="vision"), tmp_path / "vision", Terms(prefix="amd"))
+    site = install(tmp_path / "site", libraries[0], vision[0])
+    (tmp_path / "site" / "demo-1.0.dist-info" / "cairn-split.json").unlink()
+    here.gpus("gfx942")
+    lines = ("demo_libraries[device-gfx942]==1.0", "vision[device-gfx942]==1.0")
+    assert here.says() == told("gfx942", *lines, who="demo_libraries and vision")
+    install(site, device(libraries, "gfx942"), device(vision, "gfx942"))
     assert here.says() == ""
 
 

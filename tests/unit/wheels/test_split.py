@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from cairn.errors import WheelError
 from cairn.formats import elf
 from cairn.formats.kpack.archive import Archive
+from cairn.formats.kpack.reference import without_build
 from cairn.formats.kpack.writer import writing
 from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import code_object as offload_code_object
@@ -126,13 +128,14 @@ def test_each_archive_has_all_code_of_its_target(parts: tuple[Path, ...]) -> Non
     archive = Archive.open(BytesView(found["demo/.kpack/demo_gfx942.kpack"]), "x")
     assert archive.table.gfx_arches == ("gfx942",)
     keys = {f"lib/libplain.so#{n}" for n in range(2)} | {f"lib/libmany é.so#{n}" for n in range(5)}
-    assert archive.table.toc.keys() == keys | {"lib/deep/libdeep.so#0"}
+    named = {without_build(key): key for key in archive.table.toc}
+    assert named.keys() == keys | {"lib/deep/libdeep.so#0"}
     for key in keys:
-        assert row_of(archive, key) == {"gfx942": CODES["gfx942"]}
+        assert row_of(archive, named[key]) == {"gfx942": CODES["gfx942"]}
     # The same code in six bundles of two libraries, and what one library has alone.
     assert len(archive.places) == 2
     top = Archive.open(BytesView(found[".kpack/demo_gfx942.kpack"]), "x")
-    assert {key: row_of(top, key) for key in top.table.toc} == {
+    assert {without_build(key): row_of(top, key) for key in top.table.toc} == {
         "top.so#0": {"gfx942": ALONE},
         "demo_extra.so#0": {"gfx942": ALONE},
     }
@@ -152,8 +155,10 @@ def test_each_archive_has_all_code_of_its_target(parts: tuple[Path, ...]) -> Non
 )
 def test_where_a_library_looks(parts: tuple[Path, ...], path: str, leads: str, name: str, where: str) -> None:
     place = archives.Place(wheel_info.read(parts[0]), path)
-    assert place.reference.kpack_search_paths == (f"{leads}demo_@GFXARCH@.kpack",)
-    assert (place.reference.kernel_name, place.archives) == (name, f"{where}demo_@GFXARCH@.kpack")
+    reference = place.reference("0123456789abcdef")
+    assert reference.kpack_search_paths == (f"{leads}demo_@GFXARCH@.kpack",)
+    assert reference.kernel_name == f"{name}@0123456789abcdef"
+    assert place.archives == f"{where}demo_@GFXARCH@.kpack"
 
 
 @pytest.mark.parametrize(
@@ -310,6 +315,27 @@ def test_a_host_wheel_that_would_unpack_to_all_memory_is_refused(
         join(with_record(host, record, tmp_path / "bad"), [device], tmp_path / "joined")
 
 
+@pytest.mark.parametrize(
+    ("digest", "said"),
+    [
+        ("sha512=abcd", "RECORD has no sha256 of demo/lib/libplain.so"),
+        ("sha256=abcd", "does not match its hash"),
+    ],
+)
+def test_a_library_that_is_not_what_record_says_is_refused(
+    build: MakeWheel, tmp_path: Path, digest: str, said: str
+) -> None:
+    members = contents(build())
+    rows = members["demo-1.0.dist-info/RECORD"].decode()
+    rows = re.sub(r"(?m)^(demo/lib/libplain\.so),[^,]*,", rf"\1,{digest},", rows)
+    bad = tmp_path / build().name
+    with zipfile.ZipFile(bad, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, rows.encode() if name.endswith("/RECORD") else content)
+    with pytest.raises(WheelError, match=re.escape(said)):
+        split(bad, tmp_path / "split")
+
+
 def test_a_device_wheel_that_lacks_an_archive_is_refused(parts: tuple[Path, ...], tmp_path: Path) -> None:
     host, first, _, last = parts
     cut = apply(last, Edit(remove_files=(".kpack/demo_gfx942.kpack",)), tmp_path / "cut")
@@ -350,7 +376,7 @@ def test_wheels_that_do_not_belong_together(
     other_code = {name: make_code_object(name, body[::-1]) for name, body in BODIES.items()}
     files = {"demo/lib/libplain.so": make_hip_library([make_bundle(other_code)])}
     other = split(build(files=files, version="1.0"), tmp_path / "other")
-    with pytest.raises(WheelError, match=r"different code for gfx90a|lacks the code"):
+    with pytest.raises(WheelError, match=r"different code for gfx90a:xnack\+ of lib/libplain\.so#0"):
         join(other[0], [first], out)
     with pytest.raises(WheelError, match="does not say what was split from it"):
         name = "demo-1.0.dist-info/cairn-split.json"

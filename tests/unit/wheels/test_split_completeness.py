@@ -11,6 +11,7 @@ import pytest
 
 from cairn.errors import WheelError
 from cairn.formats.kpack.archive import Archive
+from cairn.formats.kpack.reference import builds_in, kernel_name_of, without_build
 from cairn.formats.kpack.writer import writing
 from cairn.formats.view import BytesView
 from cairn.wheels.rewrite.set_version import Wanted, set_versions
@@ -54,13 +55,15 @@ def edited(wheel: Path, folder: Path, **changes: object) -> Path:
 def rewritten(wheel: Path, folder: Path, change: Callable[[dict[tuple[str, str], bytes]], object]) -> Path:
     """A device wheel whose archive has other entries."""
     archive = Archive.open(BytesView(members_of(wheel)[ARCHIVE]), "x")
-    entries = {place: archive.read(entry) for place, entry in archive.entries.items()}
+    (build,) = builds_in(archive.table.toc)
+    places = {(without_build(key), target): entry for (key, target), entry in archive.entries.items()}
+    entries = {place: archive.read(entry) for place, entry in places.items()}
     change(entries)
     path = folder / "new.kpack"
     with writing(path, group="demo", family="gfx942", targets=["gfx942"]) as made:
         for (key, target), code in entries.items():
             name, _, ordinal = key.rpartition("#")
-            made.name(name, int(ordinal), target, made.add([code]))
+            made.name(kernel_name_of(name, build), int(ordinal), target, made.add([code]))
     return edited(wheel, folder, replace_files={ARCHIVE: path})
 
 

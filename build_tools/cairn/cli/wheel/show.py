@@ -61,6 +61,7 @@ def _show(screen: Console, summary: Summary) -> None:
         rows.append(("device code", "in wheels of its own, which the extras bring"))
     elif summary.kind == "device":
         rows.append(("device code", "all that it has, for a host wheel"))
+    rows += [("build of the code", name) for name in summary.builds]
     rows += [("requires", text) for text in summary.requires_dist]
     rows += [("link", f"{text} (verify refuses it)") for text in summary.links]
     screen.table(("", ""), rows)

@@ -14,7 +14,7 @@ from cairn import files
 from cairn.errors import WheelError
 from cairn.formats.compression import LEVELS
 from cairn.formats.kpack.archive import Archive
-from cairn.formats.kpack.reference import key_of
+from cairn.formats.kpack.reference import key_of, without_build
 from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import detach
 from cairn.formats.offload.bundle import Packing
@@ -156,14 +156,17 @@ def _write_plain(
 
 def _code(archive: Archive, code: Code, key: str) -> Iterator[bytes]:
     entry = archive.table.toc.get(key, {}).get(code.target)
+    place = f"{code.target} of {without_build(key)}"
     if entry is None or entry.original_size != code.size:
-        raise WheelError(f"{archive.name} lacks the code for {code.target} of {key}", tip=_OTHER)
+        there = without_build(key) in map(without_build, archive.table.toc)
+        found = "has different code" if there else "lacks the code"
+        raise WheelError(f"{archive.name} {found} for {place}", tip=_OTHER)
     digest = hashlib.sha256()
     for piece in archive.pieces(entry):
         digest.update(piece)
         yield piece
     if digest.hexdigest() != code.sha256:
-        raise WheelError(f"{archive.name} has different code for {code.target} of {key}", tip=_OTHER)
+        raise WheelError(f"{archive.name} has different code for {place}", tip=_OTHER)
 
 
 def _pack(plain: IO[bytes], part: Part, how: Packed, out: IO[bytes], *, complete: bool) -> bool:

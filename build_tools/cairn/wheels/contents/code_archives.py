@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cairn.formats.kpack import archive as kpack
+from cairn.formats.kpack import reference
 from cairn.formats.view import MemberView
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
@@ -24,6 +25,7 @@ class CodeArchive:
         code_objects: how many it has; several wrappers may share one.
         code_size: bytes of these, unpacked.
         libraries: what a library is called in it, to how many of its wrappers find code there.
+        builds: those that its code belongs to, as far as it says; one, if it is as it was written.
     """
 
     path: str
@@ -33,6 +35,7 @@ class CodeArchive:
     code_objects: int
     code_size: int
     libraries: Mapping[str, int]
+    builds: tuple[str, ...]
 
 
 def read_archives(wheel: Archive) -> tuple[CodeArchive, ...]:
@@ -71,7 +74,7 @@ def _read(wheel: Archive, member: Member) -> CodeArchive:
     opened = kpack.Archive.open(MemberView(wheel, member), member.name)
     libraries: dict[str, int] = {}
     for key in opened.table.toc:
-        name = key.rpartition("#")[0]
+        name = reference.without_build(key).rpartition("#")[0]
         libraries[name] = libraries.get(name, 0) + 1
     sizes = {entry.ordinal: entry.original_size for entry in opened.entries.values()}
     return CodeArchive(
@@ -82,4 +85,5 @@ def _read(wheel: Archive, member: Member) -> CodeArchive:
         code_objects=len(opened.places),
         code_size=sum(sizes.values()),
         libraries=dict(sorted(libraries.items())),
+        builds=reference.builds_in(opened.table.toc),
     )

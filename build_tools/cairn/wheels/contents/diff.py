@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.formats.kpack import archive as kpack
+from cairn.formats.kpack.reference import without_build
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import binaries, code_archives
 from cairn.wheels.contents.binaries import Binary
@@ -133,9 +134,10 @@ class _Side:
             self.binaries = {self._neutral(found.path): found for found in binaries.read_archive(archive)}
 
     def code_of(self, path: str) -> dict[tuple[str, str], str]:
-        """What the kpack archive of that path has; see `code_archives.digests`."""
+        """What the kpack archive of that path has, by names that do not change with each build."""
         with Archive.open(self.path) as archive:
-            return code_archives.digests(archive, self.members[path].name)
+            found = code_archives.digests(archive, self.members[path].name)
+        return {(without_build(key), arch): sha256 for (key, arch), sha256 in found.items()}
 
     def _neutral(self, path: str) -> str:
         """The path, with `demo-*.dist-info` for `demo-1.0.dist-info`, and so for `.data`."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from cairn import targets
+from cairn.formats.kpack import reference
 from cairn.formats.offload import record
 from cairn.formats.zip.reader import Archive, Limits, Member
 from cairn.wheels.contents import binaries, code_archives
@@ -42,6 +43,7 @@ class Summary:
         binaries: those of Linux, then those of Windows.
         kind: `host` for what is left of a wheel that was split, `device` for nothing but device code.
         archives: those that it brings for libraries of its host wheel.
+        builds: what must be the same of a host wheel and its device wheels; none where it was not split.
         links: its symbolic links and where they lead, as `a -> b`; no wheel may be published that has any.
     """
 
@@ -62,6 +64,7 @@ class Summary:
     binaries: tuple[Binary, ...]
     kind: Kind | None = None
     archives: tuple[CodeArchive, ...] = ()
+    builds: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
 
     def to_plain(self) -> dict[str, Any]:
@@ -121,6 +124,7 @@ def summarise(wheel: Path) -> Summary:
         binaries=found,
         kind=_kind(found, archives, has_record=has_record),
         archives=archives,
+        builds=_builds(found, archives),
         links=links,
     )
 
@@ -131,6 +135,11 @@ def _kind(found: Sequence[Binary], archives: Sequence[CodeArchive], *, has_recor
     # Code objects that are files of their own move into a device wheel as they are.
     only_code = all(binary.is_device_code for binary in found)
     return "device" if only_code and (found or archives) else None
+
+
+def _builds(found: Sequence[Binary], archives: Sequence[CodeArchive]) -> tuple[str, ...]:
+    looked_for = reference.builds_in(binary.reference.kernel_name for binary in found if binary.reference)
+    return tuple(sorted({*looked_for, *(name for one in archives for name in one.builds)}))
 
 
 def _link(archive: Archive, member: Member) -> str:

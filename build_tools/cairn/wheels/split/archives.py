@@ -17,7 +17,7 @@ from pathlib import Path
 from cairn import targets
 from cairn.formats.kpack import writer
 from cairn.formats.kpack.archive import SUFFIX
-from cairn.formats.kpack.reference import PLACEHOLDER, Reference
+from cairn.formats.kpack.reference import PLACEHOLDER, Reference, kernel_name_of
 from cairn.formats.kpack.writer import Writer
 from cairn.formats.offload import code_object
 from cairn.formats.offload.record import Part
@@ -36,7 +36,7 @@ class Place:
 
     Attributes:
         archives: path in the wheel of its archives, with `@GFXARCH@` for the target.
-        reference: what stands in the library.
+        library: the path of the library below its package.
     """
 
     def __init__(self, info: WheelInfo, path: str) -> None:
@@ -51,8 +51,13 @@ class Place:
         stem = f"{info.file_name.split('-', maxsplit=1)[0]}_{PLACEHOLDER}{SUFFIX}"
         self.archives = f"{'' if scheme in _SITE else scheme}{top}{_FOLDER}/{stem}"
         up = "../" * max(len(folders) - 1, 0)
-        kernel_name = "/".join((*folders[1:], name))
-        self.reference = Reference(kpack_search_paths=(f"{up}{_FOLDER}/{stem}",), kernel_name=kernel_name)
+        self.library = "/".join((*folders[1:], name))
+        self._search_path = f"{up}{_FOLDER}/{stem}"
+
+    def reference(self, build: str) -> Reference:
+        """What stands in the library in place of its code, which is of that build."""
+        name = kernel_name_of(self.library, build)
+        return Reference(kpack_search_paths=(self._search_path,), kernel_name=name)
 
 
 def complete(offered: Iterable[TargetId]) -> tuple[TargetId, ...]:

@@ -8,20 +8,19 @@ code of each target, and the sha256 of that code as the whole wheel had it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from cairn.errors import WheelError
-from cairn.formats.kpack import archive as kpack
-from cairn.formats.kpack.reference import PLACEHOLDER, key_of
+from cairn.formats.kpack.reference import PLACEHOLDER, key_of, without_build
 from cairn.formats.offload import record as records
 from cairn.formats.offload.record import Library, Record
-from cairn.formats.view import MemberView
 from cairn.formats.zip.reader import Archive
 from cairn.targets import TargetId, in_order, parse_target_id
+from cairn.wheels.contents import code_archives
 from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.split import archives, device_wheel
@@ -211,30 +210,23 @@ def _archive(archive: Archive, name: str, packed: _Packed, *, of: str) -> Iterat
     """What is wrong with a kpack archive: an entry is missing, or is too many, or has different code."""
     wanted = packed.wanted()
     try:
-        opened = kpack.Archive.open(MemberView(archive, archive.member(name)), name)
-        sums = _sums(opened)
+        sums = code_archives.digests(archive, name)
     except WheelError as error:
         yield f"{of}: {error}"
         return
-    for key, arch in sorted(wanted.keys() - sums.keys()):
+    lacking, strange = _plain(wanted.keys() - sums.keys()), _plain(sums.keys() - wanted.keys())
+    changed = _plain(place for place in wanted.keys() & sums.keys() if wanted[place] != sums[place])
+    for key, arch in sorted(lacking - strange):
         yield f"{of} lacks the code for {arch} of {key}"
-    for key, arch in sorted(sums.keys() - wanted.keys()):
+    for key, arch in sorted(strange - lacking):
         yield f"{of} has code for {arch} of {key}, which was not split from its host wheel"
-    for key, arch in sorted(wanted.keys() & sums.keys()):
-        if sums[key, arch] != wanted[key, arch]:
-            yield f"{of} has code of a different build for {arch} of {key}"
+    for key, arch in sorted(changed | (lacking & strange)):
+        yield f"{of} has code of a different build for {arch} of {key}"
 
 
-def _sums(opened: kpack.Archive) -> dict[tuple[str, str], str]:
-    """The sha256 of the code of each entry; what several share is read once, in the order it lies there."""
-    places: dict[int, str] = {}
-    for entry in sorted(opened.entries.values(), key=lambda entry: entry.ordinal):
-        if entry.ordinal not in places:
-            digest = hashlib.sha256()
-            for piece in opened.pieces(entry):
-                digest.update(piece)
-            places[entry.ordinal] = digest.hexdigest()
-    return {place: places[entry.ordinal] for place, entry in opened.entries.items()}
+def _plain(places: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Keys and targets, by which the code of one build is that of another."""
+    return {(without_build(key), arch) for key, arch in places}
 
 
 def _sha256(archive: Archive, name: str) -> str:

@@ -1,7 +1,8 @@
 """Says at import that a host wheel lacks the code for a GPU of this machine, and what installs that.
 
-Without that code a wheel imports and its host code runs; the first kernel fails with an error that names no
-reason (`hipErrorInvalidImage`).
+Without that code, or with that of an earlier version, which an upgrade of the host wheel alone leaves behind,
+a wheel imports and its host code runs; the first kernel fails with an error that names no reason
+(`hipErrorInvalidImage`).
 
 `import_hook` copies this file into host wheels as `_rocm_device_check.py`; nothing in Cairn calls it. It
 needs the standard library alone, and Python 3.10. All it does on a machine without a GPU is to ask whether
@@ -22,31 +23,36 @@ VARIABLE = "CAIRN_DEVICE_HINT"
 
 _DEVICE = Path("/dev/kfd")  # no process computes on a GPU that may not open it
 _NODES = Path("/sys/class/kfd/kfd/topology/nodes")
-_SPLIT = "cairn-split.json"  # in the dist-info folder of every host wheel
+_INFO = ".dist-info"
+_SPLIT = "cairn-split.json"  # in that folder of every host wheel
 _PLACEHOLDER = "@GFXARCH@"
 # With these ROCm's runtime takes archives from elsewhere, so that those beside the library say nothing.
 _ELSEWHERE = ("ROCM_KPACK_PATH", "ROCM_KPACK_PATH_PREFIX")
 _FORCED = "ROCM_BOOTSTRAP_FORCE_GFX_ARCH"
+_MISSING, _VERSION, _BUILD = "not installed", "of a different version", "of a different build"
 
 
-def check(own: str, archives: Sequence[str], generic: Mapping[str, Sequence[str]]) -> None:
+def check(own: str, build: str, archives: Sequence[str], generic: Mapping[str, Sequence[str]]) -> None:
     """Write one line to stderr where code for a GPU of this machine can be installed, and is not.
 
     Args:
         own: the project that is imported, as its dist-info folder has it.
-        archives: where its archives are, counted from site-packages, with `@GFXARCH@` for the target.
-        generic: the generic targets that it has code for, each with the processors that run that.
+        build: what its archives call the build that its libraries are of.
+        archives: where these are, counted from site-packages, with `@GFXARCH@` for the target.
+        generic: the generic targets, each with the processors that run its code.
     """
     if os.environ.get(VARIABLE) == "0" or any(name in os.environ for name in _ELSEWHERE) or _in_worker():
         return
-    site = Path(__file__).parent.parent
     gpus = _from_kernel()
-    lacking = _lacking(site, own, archives, generic, gpus)
+    if not gpus and not os.environ.get(_FORCED):
+        return
+    hosts = _hosts(Path(__file__).parent.parent, own, build, archives)
+    lacking = _lacking(hosts, generic, gpus)
     if lacking or os.environ.get(_FORCED):
         told = _from_bootstrap()
         if told is not None:
-            gpus, lacking = told, _lacking(site, own, archives, generic, told)
-    line = _line(lacking, own, generic, gpus) if lacking else ""
+            gpus, lacking = told, _lacking(hosts, generic, told)
+    line = _line(lacking, hosts.get(own), generic, gpus) if lacking else ""
     if line and sys.stderr is not None:
         sys.stderr.write(f"{line} ({VARIABLE}=0 hides this line)\n")
 
@@ -114,34 +120,86 @@ def _visible(gpus: list[str]) -> list[str]:
     return list(dict.fromkeys(gpus))
 
 
-def _lacking(
-    site: Path, own: str, archives: Sequence[str], generic: Mapping[str, Sequence[str]], gpus: Iterable[str]
-) -> dict[Path, list[str]]:
-    """The dist-info folders of host wheels, each with the GPUs whose code is not installed for it."""
-    if not gpus:
-        return {}
-    there: dict[str, set[str]] = {own: set()}
-    for path in archives:
-        before, _, behind = path.rpartition("/")[2].partition(_PLACEHOLDER)
-        for file in site.joinpath(path).parent.glob(f"{before}gfx*{behind}"):
-            # All features of a processor come together: which of them run is not a matter of installing.
-            there[own].add(file.name[len(before) : -len(behind)].partition(":")[0])
+class _Host:
+    """A host wheel that is installed.
+
+    Attributes:
+        name: its project.
+        version: its version.
+        stem: the names of its device wheels, up to the processor.
+        offered: the processors that it has an extra for.
+        there: the processors whose code is installed, each with what is wrong with that, or nothing.
+    """
+
+    def __init__(self, site: Path, folder: str, folders: Iterable[str]) -> None:
+        text = site.joinpath(folder + _INFO, "METADATA").read_text(encoding="utf-8", errors="replace")
+        headers = text.partition("\n\n")[0]
+        self.name, self.version = (
+            match[1] if (match := re.search(rf"^{key}: *(\S+)", headers, re.MULTILINE)) else ""
+            for key in ("Name", "Version")
+        )
+        devices = re.findall(r"^Requires-Dist: *(\S+-device-)(gfx[\w-]+) *==", headers, re.MULTILINE)
+        self.stem = devices[0][0] if devices else f"{self.name}-device-"
+        self.offered = list(dict.fromkeys(processor for _, processor in devices))
+        self.there: dict[str, str] = {}
+        start, version = _escaped(self.stem), folder.rpartition("-")[2]
+        for other in folders:
+            name, _, its_version = other.rpartition("-")
+            if _escaped(name).startswith(f"{start}gfx"):
+                processor = _escaped(name)[len(start) :].replace("_", "-")
+                self.there[processor] = "" if its_version == version else _VERSION
+
+    def look(self, site: Path, build: str, archives: Iterable[str]) -> None:
+        """Go by the archives themselves: they are what the runtime reads, whatever version is installed."""
+        found: dict[str, str] = {}
+        for path in archives:
+            before, _, behind = path.rpartition("/")[2].partition(_PLACEHOLDER)
+            for file in site.joinpath(path).parent.glob(f"{before}gfx*{behind}"):
+                # All features of a processor come together: which of them run is not a matter of installing.
+                processor = file.name[len(before) : -len(behind)].partition(":")[0]
+                wrong = "" if _is_of(build, file) else self.there.get(processor) or _BUILD
+                found[processor] = found.get(processor) or wrong
+        self.there = found
+
+    def used(self, gpu: str, generic: Mapping[str, Sequence[str]]) -> str:
+        """The processor whose code the runtime takes for a GPU: the first that is there, right or wrong."""
+        return next((name for name in _serving(gpu, generic) if name in self.there), "")
+
+
+def _escaped(name: str) -> str:
+    return re.sub("[-_.]+", "_", name).lower()
+
+
+def _is_of(build: str, archive: Path) -> bool:
+    """Whether the table of a kpack archive has names of that build, such as `lib/libx.so@<build>#0`."""
+    with archive.open("rb") as file:
+        # u64 at byte 8: where the table begins, which ends with the file.
+        file.seek(int.from_bytes(file.read(16)[8:], "little"))
+        return f"@{build}#".encode() in file.read()
+
+
+def _hosts(site: Path, own: str, build: str, archives: Sequence[str]) -> dict[str, _Host]:
+    """The host wheels in site-packages, by their names in dist-info folders."""
     # Plain strings: with hundreds of packages there, paths take five times as long.
-    folders = sorted(entry.name for entry in os.scandir(site) if entry.name.endswith(".dist-info"))
-    hosts = {
-        name: name.partition("-")[0] for name in folders if os.access(f"{site}/{name}/{_SPLIT}", os.F_OK)
-    }
-    for project in hosts.values():
-        if project != own:
-            # Of others only their names are known here: demo_device_gfx942-1.0.dist-info.
-            mark = re.compile(rf"(?:.*_)?{re.escape(project)}_device_(gfx[0-9a-z_]+)-.*")
-            matches = map(mark.fullmatch, folders)
-            there[project] = {match[1].replace("_", "-") for match in matches if match}
-    lacking = {
-        name: [gpu for gpu in gpus if there[project].isdisjoint(_serving(gpu, generic))]
-        for name, project in hosts.items()
-    }
-    return {site / name: missing for name, missing in lacking.items() if missing}
+    names = [entry.name for entry in os.scandir(site)]
+    folders = sorted(name[: -len(_INFO)] for name in names if name.endswith(_INFO))
+    here = [name for name in folders if os.access(f"{site}/{name}{_INFO}/{_SPLIT}", os.F_OK)]
+    found = {name.partition("-")[0]: _Host(site, name, folders) for name in here}
+    if own in found:
+        found[own].look(site, build, archives)
+    return found
+
+
+def _lacking(
+    hosts: Mapping[str, _Host], generic: Mapping[str, Sequence[str]], gpus: Iterable[str]
+) -> list[tuple[_Host, dict[str, str]]]:
+    """The host wheels without the code for some GPUs, and each of these with what is wrong."""
+    found = []
+    for host in hosts.values():
+        wrong = {gpu: host.there.get(host.used(gpu, generic), _MISSING) for gpu in gpus}
+        if any(wrong.values()):
+            found.append((host, {gpu: why for gpu, why in wrong.items() if why}))
+    return found
 
 
 def _serving(gpu: str, generic: Mapping[str, Sequence[str]]) -> list[str]:
@@ -151,34 +209,47 @@ def _serving(gpu: str, generic: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def _line(
-    lacking: Mapping[Path, Sequence[str]], own: str, generic: Mapping[str, Sequence[str]], gpus: Sequence[str]
+    lacking: Iterable[tuple[_Host, Mapping[str, str]]],
+    own: _Host | None,
+    generic: Mapping[str, Sequence[str]],
+    gpus: Sequence[str],
 ) -> str:
     """What to say; nothing where no extra of these wheels helps, and the wheel has code for another GPU."""
-    from importlib import metadata  # noqa: PLC0415 - it takes longer to load than all else here
-
     wanted: dict[str, str] = {}
     served: list[str] = []
+    reasons: set[str] = set()
+    stale: list[str] = []
+    fails = "may fail"  # libraries that did not change from one version to the next find their code
     without = ""
-    for folder, missing in lacking.items():
-        about = metadata.Distribution.at(folder)
-        name, extras = about.metadata["Name"], about.metadata.get_all("Provides-Extra") or []
+    for host, wrong in lacking:
         helping = {}
-        for gpu in missing:
-            offered = [extra for one in _serving(gpu, generic) if (extra := f"device-{one}") in extras]
-            if offered:
-                helping[gpu] = offered[0]
+        for gpu, why in wrong.items():
+            offered = next((name for name in _serving(gpu, generic) if name in host.offered), None)
+            if offered is not None:
+                helping[gpu] = f"device-{offered}"
+                reasons.add(why)
+                fails = "will fail" if host is own or why != _VERSION else fails
+                # What an earlier version had under the GPU's own name hides what a generic one brings now.
+                used = host.used(gpu, generic)
+                stale += [f"{host.stem}{used}"] if used and used not in host.offered else []
         if helping:
-            wanted[name] = f'"{name}[{",".join(dict.fromkeys(helping.values()))}]=={about.version}"'
+            wanted[host.name] = f'"{host.name}[{",".join(dict.fromkeys(helping.values()))}]=={host.version}"'
             served += helping
-        elif folder.name.partition("-")[0] == own and len(missing) == len(gpus):
-            there = [extra.partition("-")[2] for extra in extras if extra.startswith("device-gfx")]
-            without = f"{name} {about.version} has no code for {_all(missing)}, only for {_all(there)}"
+        elif host is own and len(wrong) == len(gpus):
+            there = f"only for {_all(host.offered)}" if host.offered else "nor for any other GPU"
+            without = f"{host.name} {host.version} has no code for {_all(wrong)}, {there}"
     if not wanted:
         return without
-    gpus, words = _all(dict.fromkeys(served)), " ".join(wanted.values())
+    gpus, again = _all(dict.fromkeys(served)), "--force-reinstall " if _BUILD in reasons else ""
+    if reasons == {_MISSING}:
+        said = f"no code for {gpus} is installed"
+    else:
+        code = "code" if _MISSING in reasons else "installed code"
+        said = f"the {code} for {gpus} is {' or '.join(sorted(reasons))}"
+    remove = f"pip uninstall {' '.join(dict.fromkeys(stale))} && " if stale else ""
     return (
-        f"{_all(wanted)}: no code for {gpus} is installed, and kernels will fail there; "
-        f"add it from the same index: pip install {words}"
+        f"{_all(wanted)}: {said}, and kernels {fails} there; add it from the same index: "
+        f"{remove}pip install {again}{' '.join(wanted.values())}"
     )
 
 

@@ -28,27 +28,26 @@ def initialize():
     try:
         from . import _rocm_device_check
 
-        _rocm_device_check.check({own!r}, {archives!r}, {generic!r})
+        _rocm_device_check.check({own!r}, {build!r}, {archives!r}, {generic!r})
     except Exception:
         pass
 """
 
 
-def added(archive: Archive, info: WheelInfo, archives: Iterable[str], processors: Iterable[str]) -> Edit:
+def added(archive: Archive, info: WheelInfo, archives: Iterable[str], build: str) -> Edit:
     """What puts the check into each package of a wheel that loads the ROCm libraries.
 
     Args:
         archive: the wheel.
         info: its metadata.
         archives: paths of the archives that its libraries look for, with `@GFXARCH@` for the target.
-        processors: those that it has code for.
+        build: what these archives call the build that their code is of.
     """
     # What is not in site-packages is found by no path that counts from there.
     found = tuple(sorted({path for path in archives if not path.startswith(".data/")}))
-    known = targets.generic_targets()
-    generic = {name: known[name] for name in processors if name in known}
+    generic = dict(targets.generic_targets())  # all, since it speaks for other host wheels too
     own = info.dist_info.partition("-")[0]
-    call = _MARK + _CALL.format(own=own, archives=found, generic=generic).encode()
+    call = _MARK + _CALL.format(own=own, build=build, archives=found, generic=generic).encode()
     loaders = {
         name: source
         for name, source in _loaders(archive).items()

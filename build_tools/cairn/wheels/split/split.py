@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from cairn.targets import in_order
 from cairn.wheels.contents import binaries
 from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata import device_names, wheel_info
+from cairn.wheels.metadata.record import encode_digest
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
@@ -74,6 +75,7 @@ def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Pa
                 processor = alone.get(name) or databases.processor_of(name, processors)
                 if processor is not None:
                     work.move(name, processor)
+            work.name_build(libraries)
             for group in groups.values():
                 work.take(group)
             # All are made before one is moved into place: a failure leaves no half of a split behind.
@@ -100,6 +102,7 @@ class _Work:
         hosts: path in the wheel to the library without its device code.
         moved: files that leave the host wheel as they are.
         records: what `join` needs of each library.
+        build: what tells this build from every other, in the names that archives have for libraries.
     """
 
     def __init__(self, info: WheelInfo, archive: Archive, folder: Path, terms: Terms) -> None:
@@ -108,10 +111,12 @@ class _Work:
         self.hosts: dict[str, Path | bytes] = {}
         self.moved: list[Moved] = []
         self.records: list[Library] = []
+        self.build = ""
         self._info = info
         self._archive = archive
         self._folder = folder
         self._count = 0
+        self._listed: dict[str, str | None] = {}
 
     def move(self, path: str, processor: str) -> None:
         """Move a file of which nothing is for the host: a code object, or a database of kernels."""
@@ -119,6 +124,18 @@ class _Work:
         self.code.setdefault(processor, {})[path] = copy
         common = device_wheel.common_path(self._info, path)
         self.moved.append(Moved(path=common, processor=processor, sha256=files.sha256_of(copy)))
+
+    def name_build(self, libraries: Iterable[str]) -> None:
+        """Know the build of these libraries, and of the files that have moved, from every other."""
+        # By RECORD, so that no library is unpacked once more; `_take_one` compares it.
+        rows = {row.path: row for row in self._info.record if row.algorithm == "sha256"}
+        digests = {moved.path: moved.sha256 for moved in self.moved}
+        for path in libraries:
+            if path not in rows:
+                raise WheelError(f"RECORD has no sha256 of {path}", tip="build the wheel again")
+            digests[device_wheel.common_path(self._info, path)] = str(rows[path].digest)
+            self._listed[path] = rows[path].digest
+        self.build = reference.build_of(digests)
 
     def take(self, libraries: Sequence[tuple[Binary, Place]]) -> None:
         """Take the code of the libraries that look for it in one folder into archives."""
@@ -138,25 +155,28 @@ class _Work:
     def _take_one(self, path: str, place: Place, archives: Archives) -> Library:
         folder = self._new_folder()
         whole = extract(self._archive, path, folder)
+        sha256 = files.sha256_of(whole)
+        if encode_digest(bytes.fromhex(sha256)) != self._listed[path]:
+            raise WheelError("its content does not match its hash in RECORD", tip="build the wheel again")
         host = folder / "host"
+        leads_to = place.reference(self.build)
         with whole.open("rb") as file:
             view = FileView(file)
             library = detach.read(view)
             if library is None:
                 raise WheelError("its device code is not in a section that a loader would find")
-            kernel_name = place.reference.kernel_name
             parts = []
             for number, bundle in enumerate(library.bundles):
                 with unpacked.unpacking(view, bundle, folder) as content:
                     parts.append(unpacked.record(content, library.wrappers_of(number), view))
-                    archives.add(kernel_name, content, parts[-1])
-            undo = detach.detach(library, reference.dumps(place.reference), host)
+                    archives.add(leads_to.kernel_name, content, parts[-1])
+            undo = detach.detach(library, reference.dumps(leads_to), host)
         self.hosts[path] = host
         made = Library(
             path=device_wheel.common_path(self._info, path),
-            kernel_name=kernel_name,
+            kernel_name=leads_to.kernel_name,
             archives=place.archives,
-            sha256=files.sha256_of(whole),
+            sha256=sha256,
             host_sha256=files.sha256_of(host),
             undo=undo,
             parts=tuple(parts),
@@ -167,8 +187,7 @@ class _Work:
     def host_edit(self) -> Edit:
         """What makes the host wheel of the whole one."""
         extras = device_names.extras_of(self.code)
-        names = in_order(self.code)
-        devices = {name: self.terms.name_of(self._info.name, name) for name in names}
+        devices = {name: self.terms.name_of(self._info.name, name) for name in in_order(self.code)}
         made = Record(
             libraries=tuple(self.records),
             files=tuple(self.moved),
@@ -177,7 +196,8 @@ class _Work:
             runtime=self.terms.runtime,
         )
         text = datafile.dumps(made).encode()
-        hook = import_hook.added(self._archive, self._info, (one.archives for one in self.records), names)
+        archives = (library.archives for library in self.records)
+        hook = import_hook.added(self._archive, self._info, archives, self.build)
         return Edit(
             add_files={**hook.add_files, f"{self._info.dist_info}/{record.NAME}": text},
             replace_files={**hook.replace_files, **self.hosts},
