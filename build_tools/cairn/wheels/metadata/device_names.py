@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from packaging.utils import canonicalize_name
 
-from cairn import targets
-
 EVERY = "device-all"
 """The extra that asks for all device wheels of a host wheel."""
 
@@ -36,6 +34,8 @@ def extras_of(processors: Iterable[str]) -> dict[str, tuple[str, ...]]:
     There is one for each processor, one for each family of indexes that is there whole (who asks for a family
     has any GPU of it), and one for all.
     """
+    from cairn import targets  # noqa: PLC0415 - a new version of a wheel needs no table of GPUs
+
     every = targets.in_order(processors)
     found: dict[str, tuple[str, ...]] = {extra_of(name): (name,) for name in every}
     families = targets.families()
