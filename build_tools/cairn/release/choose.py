@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
+from packaging.requirements import Requirement
 
 from cairn import targets
 from cairn.errors import PrerequisiteError
@@ -106,8 +107,7 @@ def _picks(fitting: dict[str, tuple[Offer, ...]]) -> tuple[Pick, ...]:
     for offer in fitting[first]:
         same = [one for target in others for one in fitting[target] if one.set_id == offer.set_id]
         if len({one.index for one in (offer, *same)}) == 1 and len(same) == len(others):
-            # Each target may name an extra of its own.
-            words = tuple(dict.fromkeys(word for one in (offer, *same) for word in one.packages))
+            words = _merged(word for one in (offer, *same) for word in one.packages)
             notes = dict.fromkeys(one.untested for one in (offer, *same) if one.untested)
             merged = msgspec.structs.replace(offer, packages=words)
             return (Pick(targets=tuple(fitting), offer=merged, untested="; ".join(notes) or None),)
@@ -115,6 +115,15 @@ def _picks(fitting: dict[str, tuple[Offer, ...]]) -> tuple[Pick, ...]:
         Pick(targets=(target,), offer=offers[0], untested=offers[0].untested)
         for target, offers in fitting.items()
     )
+
+
+def _merged(words: Iterable[str]) -> tuple[str, ...]:
+    """Requirements, each project once, with all extras: each target may name one of its own."""
+    found: dict[str, Requirement] = {}
+    for word in words:
+        asked = Requirement(word)
+        found.setdefault(asked.name, asked).extras |= asked.extras
+    return tuple(map(str, found.values()))
 
 
 def _warnings(offered: TargetsFile, machine: Machine, fitting: dict[str, tuple[Offer, ...]]) -> Iterator[str]:

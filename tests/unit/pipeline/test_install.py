@@ -146,8 +146,8 @@ def test_the_code_of_the_gpu_comes_by_an_extra(
     assert out == both(CHANNEL, extras)
     # Two kinds of GPU in one machine, which one environment serves.
     out, _ = said(capsys, split_index, "--topology-dir", machine(tmp_path / "two", "gfx1100", "gfx942"))
-    more = '"torch[device-gfx942]" "torchvision[device-gfx942]"'
-    assert out == both(CHANNEL, f"{extras} {more}")
+    extras = '"torch[device-gfx1100,device-gfx942]" "torchvision[device-gfx1100,device-gfx942]" torchaudio'
+    assert out == both(CHANNEL, extras)
 
 
 @pytest.mark.parametrize("gpu", ["gfx950", "gfx1036"])

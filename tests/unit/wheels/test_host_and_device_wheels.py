@@ -80,6 +80,7 @@ def test_show_says_which_part_it_is_and_what_is_in_it(
         "2, for 4 wrappers of 2 libraries",
         "demo/kernels/k.hsaco",
         build,
+        "demo-device-gfx942==1.0 ; extra device-gfx942, device-gfx94x-dcgpu, device-all",
     ):
         assert text in out
     assert cairn_wheel("show", "--json", *found.values()) == 0
@@ -131,6 +132,23 @@ def test_verify_refuses_a_library_whose_reference_is_malformed(parts: Parts, tmp
         library = archive.read(name).replace(b"kernel_name", b"kernel_nane")
     bad = apply(host, Edit(replace_files={name: library}), tmp_path / "bad")
     assert [(f.code, f.member) for f in verify(bad, Expectation())] == [("binary-malformed", name)]
+
+
+def test_diff_of_two_nights_names_no_device_wheel_that_both_have(parts: Parts, tmp_path: Path) -> None:
+    found, more = parts(), parts(second={**SECOND, "gfx950": code("gfx950")}, where="more")
+    wheels = [path for name, path in more.items() if name != "host"]
+    assert not cairn_wheel(
+        "set-version", "--version", "1.0.1", "--output-dir", tmp_path / "later", *more.values()
+    )
+    later = tmp_path / "later" / more["host"].name.replace("-1.0-", "-1.0.1-")
+    change = diff(found["host"], later)
+    assert change.fields["version"] == ("1.0", "1.0.1")
+    extras = ("device-all", "device-gfx950", "device-gfx950-dcgpu")
+    assert change.requirements.added == tuple(
+        f'demo-device-gfx950==1.0.1 ; extra == "{extra}"' for extra in extras
+    )
+    assert change.requirements.removed == ()
+    assert not diff(wheels[0], tmp_path / "later" / wheels[0].name.replace("-1.0-", "-1.0.1-")).requirements
 
 
 def test_diff_tells_which_code_changed(parts: Parts, capsys: pytest.CaptureFixture[str]) -> None:

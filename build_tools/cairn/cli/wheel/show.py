@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from cairn.cli import arguments
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from cairn.wheels.contents.binaries import Binary
     from cairn.wheels.contents.code_archives import CodeArchive
     from cairn.wheels.contents.summary import Summary
+
+
+_EXTRA = re.compile(r"""(.*?)\s*;\s*extra\s*==\s*["']([^"']*)["']""")
 
 
 def add_to(commands: Subparsers) -> None:
@@ -62,7 +67,7 @@ def _show(screen: Console, summary: Summary) -> None:
     elif summary.kind == "device":
         rows.append(("device code", "all that it has, for a host wheel"))
     rows += [("build of the code", name) for name in summary.builds]
-    rows += [("requires", text) for text in summary.requires_dist]
+    rows += [("requires", text) for text in _requirements(summary.requires_dist)]
     rows += [("link", f"{text} (verify refuses it)") for text in summary.links]
     screen.table(("", ""), rows)
     if summary.targets:
@@ -86,6 +91,15 @@ def _show(screen: Console, summary: Summary) -> None:
         screen.table(("library", "size", "looks for its device code in"), list(map(_looks, without)))
     for line in needed_tree(summary.binaries):
         screen.out(line)
+
+
+def _requirements(texts: Iterable[str]) -> list[str]:
+    """Each once, with all of its extras: a host wheel asks for each device wheel by three of them."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        match = _EXTRA.fullmatch(text)
+        found.setdefault(match[1] if match else text, []).extend([match[2]] if match else [])
+    return [f"{text} ; extra {', '.join(extras)}" if extras else text for text, extras in found.items()]
 
 
 def _held(archive: CodeArchive) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,7 @@ class Difference:
 
     Attributes:
         fields: name of the field to its two values.
-        requirements: requirements.
+        requirements: requirements; an exact one of the wheel's own version is the same in every version.
         files: files that only one has.
         changed: files with other bytes.
         modes: files whose run bit changed.
@@ -111,7 +112,7 @@ def diff(first: Path, second: Path) -> Difference:
             for name in _FIELDS
             if getattr(one.info, name) != getattr(other.info, name)
         },
-        requirements=_change(one.info.requires_dist, other.info.requires_dist),
+        requirements=_named(_change(one.requirements, other.requirements), one, other),
         files=_change(one.members, other.members),
         changed=changed,
         modes=tuple(sorted(path for path, (a, b) in pairs.items() if a.executable != b.executable)),
@@ -131,6 +132,9 @@ class _Side:
         with Archive.open(path) as archive:
             self.info = wheel_info.read_archive(archive, name)
             self.members = {self._neutral(member.name): member for member in archive.members}
+            # A host wheel requires each of its device wheels in its own version, thrice (PEP 508 pins: `==`).
+            own = re.compile(rf"=={re.escape(self.info.version)}(?![\w.+!*-])")
+            self.requirements = {own.sub("==*", text): text for text in self.info.requires_dist}
             self.binaries = {self._neutral(found.path): found for found in binaries.read_archive(archive)}
 
     def code_of(self, path: str) -> dict[tuple[str, str], str]:
@@ -193,6 +197,14 @@ def _versions(binary: Binary) -> list[str]:
 def _change(one: Iterable[str], other: Iterable[str]) -> Delta:
     a, b = set(one), set(other)
     return Delta(removed=tuple(sorted(a - b)), added=tuple(sorted(b - a)))
+
+
+def _named(change: Delta, one: _Side, other: _Side) -> Delta:
+    """A change of requirements, in their own words."""
+    return Delta(
+        removed=tuple(one.requirements[key] for key in change.removed),
+        added=tuple(other.requirements[key] for key in change.added),
+    )
 
 
 def _text(value: object) -> str:
