@@ -191,7 +191,7 @@ def here(
     capsys: pytest.CaptureFixture[str],
 ) -> Here:
     for name in list(os.environ):
-        if "VISIBLE_DEVICES" in name or name.startswith("ROCM_"):
+        if "VISIBLE_DEVICES" in name or name.startswith(("ROCM_", "HSA_")):
             monkeypatch.delenv(name)
     monkeypatch.setitem(sys.modules, "rocm_bootstrap", None)  # not installed
     return Here(install(tmp_path / "site", parts[0]), parts[0], tmp_path, capsys)
@@ -235,6 +235,31 @@ def test_gpus_that_are_hidden_from_programs_do_not_count(
         monkeypatch.setenv(name, value)
     extras = ",".join(f"device-{name}" for name in gpus.split(" and "))
     assert here.says() == (told(gpus, f"demo[{extras}]==1.0") if gpus else "")
+
+
+@pytest.mark.parametrize(
+    ("variables", "gpus"),
+    [
+        ({"HSA_OVERRIDE_GFX_VERSION": "9.4.2"}, ("gfx942",)),
+        ({"HSA_OVERRIDE_GFX_VERSION_1": "9.4.2"}, ("gfx942", "gfx1036")),
+        ({"HSA_OVERRIDE_GFX_VERSION_2": "9.0.10", "HSA_OVERRIDE_GFX_VERSION": "9.4.2"}, ("gfx942", "gfx90a")),
+        ({"HSA_OVERRIDE_GFX_VERSION": "gfx942"}, ("gfx1036",)),
+    ],
+)
+def test_a_gpu_may_pass_for_a_similar_one(
+    here: Here, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], gpus: tuple[str, ...]
+) -> None:
+    """Owners of a Radeon that nothing is compiled for do so: the runtime looks for the code of the other."""
+    here.gpus("gfx1036", "gfx1036")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    extras = ",".join(f"device-{name}" for name in gpus if name != "gfx1036")
+    lacking = " and ".join(name for name in gpus if name != "gfx1036")
+    line = "demo 1.0 has no code for gfx1036, only for gfx90a, gfx942 and gfx11-generic" + HIDES
+    said = here.says()
+    assert said == (told(lacking, f"demo[{extras}]==1.0") if extras else line)
+    bootstrap(monkeypatch, lambda: detected(1, "gfx1036", "gfx1036"))
+    assert here.says() == said
 
 
 def test_an_archive_of_any_features_of_the_processor_is_enough(
@@ -353,6 +378,11 @@ def test_device_wheels_may_have_other_names(here: Here, whole: Whole, tmp_path: 
     assert here.says() == ""
 
 
+def detected(first: int, *names: str) -> list[object]:
+    """GPUs as `rocm-bootstrap` gives them, by their nodes."""
+    return [SimpleNamespace(target=SimpleNamespace(name=n), node_id=i) for i, n in enumerate(names, first)]
+
+
 def bootstrap(monkeypatch: pytest.MonkeyPatch, answer: Callable[[], object]) -> list[int]:
     asked: list[int] = []
 
@@ -369,10 +399,7 @@ def bootstrap(monkeypatch: pytest.MonkeyPatch, answer: Callable[[], object]) -> 
 def test_what_rocm_bootstrap_says_counts_and_it_is_asked_only_when_something_is_lacking(
     here: Here, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, parts: tuple[Path, ...]
 ) -> None:
-    def of(*names: str) -> list[object]:
-        return [SimpleNamespace(target=SimpleNamespace(name=n), node_id=i) for i, n in enumerate(names)]
-
-    asked = bootstrap(monkeypatch, lambda: of("gfx1100"))
+    asked = bootstrap(monkeypatch, lambda: detected(0, "gfx1100"))
     assert here.says() == ""  # no GPU: it would start a program to look for one
     assert not asked
     here.gpus("gfx942")

@@ -86,8 +86,19 @@ def _from_kernel() -> list[str]:
         version = int(match[1]) if match else 0
         if version:
             # Decimal digits: two for the step, two for the minor version, the rest for the major one.
-            found.append(f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}")
+            own = f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}"
+            found.append(_overridden(node.parent.name, own))
     return _visible(found)
+
+
+def _overridden(node: str, target: str) -> str:
+    """What a GPU passes for, where its user has the runtime load the code for a similar one.
+
+    Source: ROCm/rocm-systems, libhsakmt's topology.c.
+    """
+    asked = os.environ.get(f"HSA_OVERRIDE_GFX_VERSION_{node}") or os.environ.get("HSA_OVERRIDE_GFX_VERSION")
+    match = re.fullmatch(r"(\d+)\.(\d+)\.(\d+)", asked or "")
+    return f"gfx{int(match[1])}{int(match[2]):x}{int(match[3]):x}" if match else target
 
 
 def _from_bootstrap() -> list[str] | None:
@@ -98,10 +109,12 @@ def _from_bootstrap() -> list[str] | None:
     """
     try:
         gpus = importlib.import_module("rocm_bootstrap").detect_gpus()
-        found = [str(gpu.target.name) for gpu in sorted(gpus, key=lambda gpu: int(gpu.node_id))]
+        found = sorted((int(gpu.node_id), str(gpu.target.name)) for gpu in gpus)
     except Exception:  # noqa: BLE001 - it is not installed, does not know the GPU, or may not read a node
         return None
-    return list(dict.fromkeys(found)) if os.environ.get(_FORCED) else _visible(found)
+    if os.environ.get(_FORCED):
+        return list(dict.fromkeys(target for _, target in found))
+    return _visible([_overridden(str(node), target) for node, target in found])
 
 
 def _visible(gpus: list[str]) -> list[str]:
