@@ -21,7 +21,7 @@ from cairn.wheels.split.device_wheel import Terms
 from cairn.wheels.split.split import split
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
-from helpers.wheels import MakeWheel, members_of
+from helpers.wheels import MakeWheel, cairn_wheel, members_of
 
 TARGETS = ("gfx90a:xnack+", "gfx90a", "gfx942")
 ARCHIVE = "demo/.kpack/demo_gfx942.kpack"
@@ -32,7 +32,7 @@ Edited = Callable[[list[Path], Path], list[Path]]
 
 def whole(make_wheel: MakeWheel, seed: bytes = b"", **more: str) -> Path:
     bundles = [
-        make_bundle({t: make_code_object(t, seed + bytes([n]) * 500) for t in TARGETS}, *kind)
+        make_bundle({t: make_code_object(t, seed + bytes([n + 1]) * 500) for t in TARGETS}, *kind)
         for n, kind in enumerate([(0, 0), (2, 1)])
     ]
     files = {
@@ -174,6 +174,33 @@ def test_device_wheels_of_another_build_are_told(
         for key in ("lib/libdemo.so#0", "lib/libdemo.so#1", "lib/libdemo.so#2", "top.so#0"):
             assert f"code of a different build for {target} of {key}" in found
     assert "has demo/k.hsaco of a different build" in found
+
+
+def test_verify_compares_parts_that_are_given_together(
+    parts: list[Path], make_wheel: MakeWheel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cairn_wheel("verify", *parts) == 0
+    assert cairn_wheel("verify", parts[0], parts[1]) == 0
+    other = split(whole(make_wheel, b"other"), tmp_path / "other")
+    capsys.readouterr()
+    assert cairn_wheel("verify", parts[0], parts[1], other[2]) != 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[:3] == [f"{path.name}: good" for path in parts[:2]] + [f"{other[2].name}: 5 findings"]
+    said = f"  [split-differs] {other[2].name} has code of a different build for gfx942 of lib/libdemo.so#0"
+    assert said in out
+    # What is of a different version is not compared: its pin says that it belongs to another host wheel.
+    later = set_versions(parts, Wanted(version="1.1"), tmp_path / "later")
+    assert cairn_wheel("verify", parts[0], later[2].target) != 0
+    out = capsys.readouterr().out
+    assert "requirement-unmet" in out
+    assert "split-differs" not in out
+    bad = edited(parts[0], tmp_path, replace_files={RECORD: b"{}"})
+    assert cairn_wheel("verify", bad, parts[1]) != 0
+    assert "[split-differs] demo-1.0.dist-info/cairn-split.json" in capsys.readouterr().out
+    # What cannot be read is said once.
+    (tmp_path / parts[0].name).write_bytes(b"")
+    assert cairn_wheel("verify", tmp_path / parts[0].name, parts[1]) != 0
+    assert "split-differs" not in capsys.readouterr().out
 
 
 def test_a_split_under_another_version_is_whole(parts: list[Path], tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cairn.wheels.verify.allowed import AllowedFinding
     from cairn.wheels.verify.findings import Finding
 
+_ONE_SPLIT = "take host and device wheels from one split"
 _PYTHON = re.compile(r"3\.[0-9]{1,3}t?")
 
 
@@ -30,7 +31,8 @@ def add_to(commands: Subparsers) -> None:
         "verify",
         run,
         about="check everything that a published wheel must satisfy, and list every breach",
-        more="Wheels that are named together bring the libraries of those that require them.",
+        more="Wheels that are named together bring the libraries of those that require them. A device wheel "
+        "that is named with its host wheel must have what was split from that.",
         example="cairn wheel verify --targets gfx942,gfx1100 --sibling triton=3.5.0 "
         "--find-links sdk out/*.whl",
     )
@@ -64,7 +66,8 @@ def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     from cairn import datafile
     from cairn.wheels.contents import providers
-    from cairn.wheels.verify import allowed, verify
+    from cairn.wheels.split import completeness
+    from cairn.wheels.verify import Finding, FindingCode, allowed, verify
 
     asked = _expectation(options)
     entries = [entry for path in options.allow for entry in allowed.read(path)]
@@ -81,6 +84,11 @@ def run(options: argparse.Namespace) -> int:
         )
         for path, supply in beside.items()
     }
+    unreadable = {FindingCode.ARCHIVE, FindingCode.METADATA}
+    readable = [path for path, findings in found.items() if unreadable.isdisjoint(f.code for f in findings)]
+    for path, text in completeness.differences(readable):
+        finding = Finding(code=FindingCode.SPLIT_DIFFERS, reason=text, fix=_ONE_SPLIT)
+        found[path] = (*found[path], finding)
     judged = allowed.judge(found, entries, today=dt.datetime.now(dt.UTC).date())
     screen = console.current()
     if options.json:

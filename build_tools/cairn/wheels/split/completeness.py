@@ -36,31 +36,23 @@ class Host:
     Attributes:
         info: the wheel.
         record: what was split.
-        libraries: path in the wheel to sha256, of each library whose code was taken.
     """
 
     info: WheelInfo
     record: Record
-    libraries: Mapping[str, str]
 
+    @classmethod
+    def read(cls, wheel: Path) -> Host | None:
+        """What a wheel is as a host wheel; None where nothing was split from it.
 
-def hosts(wheels: Sequence[Path]) -> tuple[Host, ...]:
-    """The host wheels among some wheels.
-
-    Raises:
-        WheelError: a wheel, or what it says of its split, cannot be read.
-    """
-    found = []
-    for path in wheels:
-        with Archive.open(path) as archive:
-            info = wheel_info.read_archive(archive, wheel_info.parse_file_name(path.name))
+        Raises:
+            WheelError: it, or what it says of its split, cannot be read.
+        """
+        with Archive.open(wheel) as archive:
+            info = wheel_info.read_archive(archive, wheel_info.parse_file_name(wheel.name))
             if f"{info.dist_info}/{records.NAME}" not in archive:
-                continue
-            record = read_record(info, archive)
-            names = [device_wheel.data_path(info, library.path) for library in record.libraries]
-            sums = {name: _sha256(archive, name) for name in names if name in archive}
-            found.append(Host(info=info, record=record, libraries=sums))
-    return tuple(found)
+                return None
+            return cls(info=info, record=read_record(info, archive))
 
 
 def problems(wheels: Sequence[Path], *, rocm: str | None = None, all_recorded: bool = False) -> Iterator[str]:
@@ -77,7 +69,7 @@ def problems(wheels: Sequence[Path], *, rocm: str | None = None, all_recorded: b
     """
     recorded: set[str] = set()
     beside = {wheel_info.parse_file_name(path.name).distribution: path for path in wheels}
-    for host in hosts(wheels):
+    for host in filter(None, map(Host.read, wheels)):
         recorded |= {canonicalize_name(name) for name in host.record.devices.values()}
         yield from _too_old(host, rocm)
         yield from _extras(host)
@@ -92,12 +84,41 @@ def problems(wheels: Sequence[Path], *, rocm: str | None = None, all_recorded: b
             yield f"no host wheel says that {name} was split from it, and what its code was before"
 
 
+def differences(wheels: Sequence[Path]) -> Iterator[tuple[Path, str]]:
+    """What is wrong with device wheels beside whose host wheels they are, each with what it is.
+
+    They go together by the rest of their file names, so that parts of several wheels can be given at once. A
+    part that is not given is not missed.
+    """
+    beside = {_file_of(path): path for path in wheels}
+    for path in wheels:
+        try:
+            host = Host.read(path)
+        except WheelError as error:
+            yield path, str(error)
+            continue
+        for processor, name in host.record.devices.items() if host else ():
+            device = beside.get((canonicalize_name(name), _file_of(path)[1]))
+            if host and device:
+                try:
+                    yield from ((device, text) for text in _device_wheel(host, processor, device))
+                except WheelError as error:
+                    yield device, str(error)
+
+
+def _file_of(path: Path) -> tuple[str, str]:
+    """The project of a wheel, and the rest of its file name."""
+    project, _, rest = path.name.partition("-")
+    return canonicalize_name(project), rest
+
+
 def _parts(host: Host, beside: Mapping[str, Path]) -> Iterator[str]:
     """What is wrong with the libraries of a host wheel, and with its device wheels, by project."""
-    for library in host.record.libraries:
-        path = device_wheel.data_path(host.info, library.path)
-        if host.libraries.get(path) != library.host_sha256:
-            yield f"{host.info.file_name}: {path} is not the library that the code was split from"
+    with Archive.open(host.info.path) as archive:
+        for library in host.record.libraries:
+            path = device_wheel.data_path(host.info, library.path)
+            if path not in archive or _sha256(archive, path) != library.host_sha256:
+                yield f"{host.info.file_name}: {path} is not the library that the code was split from"
     for processor, name in host.record.devices.items():
         wheel = beside.get(canonicalize_name(name))
         if wheel is not None:

@@ -23,7 +23,7 @@ from cairn.wheels.verify import (
 )
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
-__all__ = ["Expectation", "Finding", "verify"]
+__all__ = ["Expectation", "Finding", "FindingCode", "verify"]
 
 
 def verify(wheel: Path, expected: Expectation) -> tuple[Finding, ...]:

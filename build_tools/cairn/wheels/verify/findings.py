@@ -61,6 +61,7 @@ class FindingCode(StrEnum):
     NO_DEVICE_CODE = "no-device-code"
     TARGETS_MISSING = "targets-missing"
     TARGETS_UNEXPECTED = "targets-unexpected"
+    SPLIT_DIFFERS = "split-differs"
 
 
 @dataclass(frozen=True, kw_only=True)
