@@ -91,6 +91,7 @@ def imported(site: Path, gpus: str, *flags: str, **variables: str) -> subprocess
     """Import the package where `rocm-bootstrap` is installed and says that these GPUs are there."""
     (site / "rocm_bootstrap.py").write_text(BOOTSTRAP)
     env = {name: value for name, value in os.environ.items() if "VISIBLE_DEVICES" not in name}
+    env.pop("LOCAL_RANK", None)
     env |= {"PYTHONPATH": str(site), "ROCM_BOOTSTRAP_FORCE_GFX_ARCH": gpus, **variables}
     command = [sys.executable, *flags, "-c", "import demo"]
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
@@ -150,6 +151,12 @@ def test_workers_of_a_program_say_nothing(parts: tuple[Path, ...], tmp_path: Pat
     assert done.stderr == told("gfx942", "demo[device-gfx942]==1.0")
 
 
+def test_one_rank_of_a_machine_says_it(parts: tuple[Path, ...], tmp_path: Path) -> None:
+    site = install(tmp_path / "site", parts[0])
+    said = [imported(site, "gfx942", LOCAL_RANK=rank).stderr for rank in ("0", "1")]
+    assert said == [told("gfx942", "demo[device-gfx942]==1.0"), ""]
+
+
 class Here:
     """The check as it is installed, on a machine that is described by files."""
 
@@ -191,7 +198,7 @@ def here(
     capsys: pytest.CaptureFixture[str],
 ) -> Here:
     for name in list(os.environ):
-        if "VISIBLE_DEVICES" in name or name.startswith(("ROCM_", "HSA_")):
+        if "VISIBLE_DEVICES" in name or name.startswith(("ROCM_", "HSA_", "LOCAL_RANK")):
             monkeypatch.delenv(name)
     monkeypatch.setitem(sys.modules, "rocm_bootstrap", None)  # not installed
     return Here(install(tmp_path / "site", parts[0]), parts[0], tmp_path, capsys)

@@ -58,7 +58,9 @@ def check(own: str, build: str, archives: Sequence[str], generic: Mapping[str, S
 
 
 def _in_worker() -> bool:
-    """Whether this process is one of many that `multiprocessing` started: the first has said it."""
+    """Whether this process is one of many that `multiprocessing` or torchrun started: the first says it."""
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        return True
     module = sys.modules.get("multiprocessing.process")
     if module is None:
         return False
