@@ -37,7 +37,8 @@ class Edit(MetadataEdit):
         add_files: path in the wheel to content; there must be no such file.
         replace_files: path in the wheel to new content; its run bit stays as it is.
         remove_files: paths that must be there.
-        digests: path in the wheel to sha256, in hex, of those added files for which it is known already.
+        digests: path in the wheel to sha256, in hex, of those new files for which it is known already.
+        checked: paths of files whose old content the caller has compared with RECORD.
         binaries: path in the wheel of an ELF file to the change of its run paths and needed libraries.
     """
 
@@ -45,6 +46,7 @@ class Edit(MetadataEdit):
     replace_files: Mapping[str, Path | bytes] = field(default_factory=dict)
     remove_files: tuple[str, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
+    checked: frozenset[str] = frozenset()
     binaries: Mapping[str, BinaryEdit] = field(default_factory=dict)
 
 
@@ -86,7 +88,7 @@ def apply_to(archive: Archive, info: WheelInfo, edit: Edit, output_dir: Path) ->
         # of it, and would vouch for a file that was tampered with.
         inputs = {f"{info.dist_info}/{name}" for name in ("METADATA", "WHEEL", wheel_info.SBOM)}
         inputs.update(edit.replace_files, edit.remove_files, edit.binaries)
-        record_check.require_right(archive, info, inputs)
+        record_check.require_right(archive, info, inputs - edit.checked)
         if edit.binaries:
             output_dir.mkdir(parents=True, exist_ok=True)
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".edit.", dir=output_dir))

@@ -86,8 +86,20 @@ def data_path(info: WheelInfo, path: str) -> str:
     return own + path.removeprefix(".data/") if path.startswith(".data/") else path
 
 
+def licences_of(host: WheelInfo, archive: Archive) -> dict[str, bytes]:
+    """The licence files of a wheel, by their paths below its dist-info folder; each device wheel has them."""
+    folder = f"{host.dist_info}/licenses/"
+    names = [m.name for m in archive.members if m.name.startswith(folder) and not m.is_dir]
+    return {name.removeprefix(f"{host.dist_info}/"): archive.read(name) for name in names}
+
+
 def write(
-    host: WheelInfo, processor: str, content: Mapping[str, Path], output_dir: Path, terms: Terms
+    host: WheelInfo,
+    processor: str,
+    content: Mapping[str, Path],
+    licences: Mapping[str, bytes],
+    output_dir: Path,
+    terms: Terms,
 ) -> Path:
     """Write the device wheel of a processor.
 
@@ -95,6 +107,7 @@ def write(
         host: the wheel that was split.
         processor: such as `gfx942`.
         content: path in the host wheel, beside which the code belongs, to the file.
+        licences: see `licences_of`.
         output_dir: where to write.
         terms: its name, and what it requires.
     """
@@ -106,7 +119,7 @@ def write(
         for path, file in sorted(content.items())
     ]
     about = f"{new}.dist-info"
-    entries += _licences(host, about)
+    entries += [New(name=f"{about}/{name}", content=text) for name, text in licences.items()]
     entries.append(New(name=f"{about}/METADATA", content=_metadata(host, processor, terms)))
     entries.append(New(name=f"{about}/WHEEL", content=_wheel(host)))
     rows = [*map(row_for, entries), RecordRow(path=f"{about}/RECORD")]
@@ -136,15 +149,3 @@ def _wheel(host: WheelInfo) -> bytes:
     lines += [f"Tag: {tag}" for tag in host.tags]
     lines += [f"Build: {host.build}"] if host.build else []
     return ("\n".join(lines) + "\n").encode()
-
-
-def _licences(host: WheelInfo, about: str) -> list[New]:
-    folder = f"{host.dist_info}/licenses/"
-    with Archive.open(host.path) as archive:
-        return [
-            New(
-                name=f"{about}/licenses/{member.name.removeprefix(folder)}", content=archive.read(member.name)
-            )
-            for member in archive.members
-            if member.name.startswith(folder) and not member.is_dir
-        ]

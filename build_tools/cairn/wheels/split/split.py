@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -17,12 +19,13 @@ from cairn.formats.kpack.reference import PLACEHOLDER
 from cairn.formats.offload import detach, record, unpacked
 from cairn.formats.offload.record import Library, Moved, Record
 from cairn.formats.view import FileView
-from cairn.formats.zip.reader import Archive
+from cairn.formats.zip.layout import Member
+from cairn.formats.zip.reader import Archive, collector_paused
 from cairn.targets import in_order
 from cairn.wheels.contents import binaries
 from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata import device_names, wheel_info
-from cairn.wheels.metadata.record import encode_digest
+from cairn.wheels.metadata.record import row_of
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
@@ -58,16 +61,17 @@ def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Pa
     if target.exists() and target.samefile(wheel):
         raise WheelError(f"{target} would overwrite its own source", tip="choose a different output folder")
     with Archive.open(wheel) as archive:
-        found = [binary for binary in binaries.read_archive(archive) if binary.code_objects]
-        _check(info, found, archive)
-        groups: dict[str, list[tuple[Binary, Place]]] = {}
-        for binary in found:
-            if not binary.is_device_code:
-                place = Place(info, device_wheel.common_path(info, binary.path))
-                groups.setdefault(place.archives, []).append((binary, place))
+        _check(info, archive)
         output_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".split.", dir=output_dir) as folder:
             work = _Work(info, archive, Path(folder), terms or Terms(runtime=RUNTIME))
+            found = work.unpack()
+            _check_binaries(info, found)
+            groups: dict[str, list[tuple[Binary, Place]]] = {}
+            for binary in found:
+                if not binary.is_device_code:
+                    place = Place(info, device_wheel.common_path(info, binary.path))
+                    groups.setdefault(place.archives, []).append((binary, place))
             processors = {code.target.processor for binary in found for code in binary.code_objects}
             alone = {b.path: b.code_objects[0].target.processor for b in found if b.is_device_code}
             libraries = {binary.path for binary in found} - alone.keys()
@@ -86,8 +90,9 @@ def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Pa
                 raise WheelError(
                     f"METADATA of {info.file_name} cannot be edited: it is malformed", tip="build it again"
                 )
+            licences = device_wheel.licences_of(info, archive)
             wheels += [
-                device_wheel.write(info, name, work.code[name], made, work.terms)
+                device_wheel.write(info, name, work.code[name], licences, made, work.terms)
                 for name in in_order(work.code)
             ]
             return tuple(path.replace(output_dir / path.name) for path in wheels)
@@ -115,27 +120,58 @@ class _Work:
         self._info = info
         self._archive = archive
         self._folder = folder
-        self._count = 0
-        self._listed: dict[str, str | None] = {}
+        self._whole: dict[str, Path] = {}
+        self._sums: dict[str, str] = {}
+        self._checked: set[str] = set()
+
+    def unpack(self) -> list[Binary]:
+        """The binaries with device code, which are unpacked here.
+
+        To look for it takes each of them whole, and inflating is what costs most: so that is done once.
+        """
+
+        def one(found: tuple[Member, binaries.Format]) -> tuple[Binary, Path]:
+            member, kind = found
+            path = extract(self._archive, member.name, self._new_folder())
+            try:
+                with path.open("rb") as file:
+                    binary = binaries.read_view(FileView(file), member.name, kind)
+            except WheelError as error:
+                raise WheelError(f"{member.name}: {error}", tip=error.tip) from error
+            if binary.code_objects:
+                self._known(member.name, path)
+            else:
+                path.unlink()
+            return binary, path
+
+        # The largest first, so that no core waits for it at the end.
+        found = sorted(binaries.binary_members(self._archive), key=lambda found: -found[0].size)
+        with collector_paused(), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            read = list(pool.map(one, found))
+        with_code = sorted((each for each in read if each[0].code_objects), key=lambda each: each[0].path)
+        self._whole = {binary.path: path for binary, path in with_code}
+        return [binary for binary, _ in with_code]
 
     def move(self, path: str, processor: str) -> None:
         """Move a file of which nothing is for the host: a code object, or a database of kernels."""
-        copy = extract(self._archive, path, self._new_folder())
+        copy = self._whole.get(path) or extract(self._archive, path, self._new_folder())
         self.code.setdefault(processor, {})[path] = copy
         common = device_wheel.common_path(self._info, path)
-        self.moved.append(Moved(path=common, processor=processor, sha256=files.sha256_of(copy)))
+        sha256 = self._sums.get(path) or self._known(path, copy)
+        self.moved.append(Moved(path=common, processor=processor, sha256=sha256))
 
     def name_build(self, libraries: Iterable[str]) -> None:
         """Know the build of these libraries, and of the files that have moved, from every other."""
-        # By RECORD, so that no library is unpacked once more; `_take_one` compares it.
-        rows = {row.path: row for row in self._info.record if row.algorithm == "sha256"}
         digests = {moved.path: moved.sha256 for moved in self.moved}
-        for path in libraries:
-            if path not in rows:
-                raise WheelError(f"RECORD has no sha256 of {path}", tip="build the wheel again")
-            digests[device_wheel.common_path(self._info, path)] = str(rows[path].digest)
-            self._listed[path] = rows[path].digest
+        digests |= {device_wheel.common_path(self._info, path): self._sums[path] for path in libraries}
         self.build = reference.build_of(digests)
+
+    def _known(self, path: str, file: Path) -> str:
+        """The sha256 of a file of the wheel; where RECORD says the same, no edit need unpack it again."""
+        self._sums[path] = sha256 = files.sha256_of(file)
+        if row_of(path, bytes.fromhex(sha256), file.stat().st_size) in self._info.record:
+            self._checked.add(path)
+        return sha256
 
     def take(self, libraries: Sequence[tuple[Binary, Place]]) -> None:
         """Take the code of the libraries that look for it in one folder into archives."""
@@ -153,11 +189,8 @@ class _Work:
             self.code.setdefault(target.partition(":")[0], {})[name] = path
 
     def _take_one(self, path: str, place: Place, archives: Archives) -> Library:
-        folder = self._new_folder()
-        whole = extract(self._archive, path, folder)
-        sha256 = files.sha256_of(whole)
-        if encode_digest(bytes.fromhex(sha256)) != self._listed[path]:
-            raise WheelError("its content does not match its hash in RECORD", tip="build the wheel again")
+        whole = self._whole[path]
+        folder = whole.parent
         host = folder / "host"
         leads_to = place.reference(self.build)
         with whole.open("rb") as file:
@@ -176,7 +209,7 @@ class _Work:
             path=device_wheel.common_path(self._info, path),
             kernel_name=leads_to.kernel_name,
             archives=place.archives,
-            sha256=sha256,
+            sha256=self._sums[path],
             host_sha256=files.sha256_of(host),
             undo=undo,
             parts=tuple(parts),
@@ -202,15 +235,14 @@ class _Work:
             add_files={**hook.add_files, f"{self._info.dist_info}/{record.NAME}": text},
             replace_files={**hook.replace_files, **self.hosts},
             remove_files=tuple(device_wheel.data_path(self._info, moved.path) for moved in self.moved),
+            digests={device_wheel.data_path(self._info, one.path): one.host_sha256 for one in self.records},
+            checked=frozenset(self._checked),
             add_extras=tuple(extras),
             add_requirements=device_wheel.requirements_of(self._info, devices, extras),
         )
 
     def _new_folder(self) -> Path:
-        self._count += 1
-        folder = self._folder / str(self._count)
-        folder.mkdir()
-        return folder
+        return Path(tempfile.mkdtemp(dir=self._folder))
 
 
 def extract(archive: Archive, name: str, folder: Path, file_name: str = "") -> Path:
@@ -221,13 +253,20 @@ def extract(archive: Archive, name: str, folder: Path, file_name: str = "") -> P
     return target
 
 
-def _check(info: WheelInfo, libraries: Sequence[Binary], archive: Archive) -> None:
+def _check(info: WheelInfo, archive: Archive) -> None:
     version = str(wheel_info.parsed_version(info.version))
     named = wheel_info.parse_file_name(info.file_name)
     if (canonicalize_name(info.name), version) != (named.distribution, named.version):
         raise WheelError(
             f"METADATA of {info.file_name} is that of {info.name} {info.version}", tip="build the wheel again"
         )
+    own = (device_names.extra_of("gfx"), device_names.EVERY)
+    taken = any(extra.lower().startswith(own) for extra in info.extras)
+    if taken or any(member.name.endswith((SUFFIX, f"/{record.NAME}")) for member in archive.members):
+        raise WheelError(f"{info.file_name} has been split already", tip="split the whole wheel")
+
+
+def _check_binaries(info: WheelInfo, libraries: Sequence[Binary]) -> None:
     if not libraries:
         raise WheelError(
             f"{info.file_name} has no device code to split off", tip="`cairn wheel show` lists it"
@@ -235,7 +274,3 @@ def _check(info: WheelInfo, libraries: Sequence[Binary], archive: Archive) -> No
     windows = next((binary.path for binary in libraries if binary.format == "pe"), None)
     if windows is not None:
         raise WheelError(f"{windows}: no runtime finds the device code of a DLL in an archive", tip=_WHOLE)
-    own = (device_names.extra_of("gfx"), device_names.EVERY)
-    taken = any(extra.lower().startswith(own) for extra in info.extras)
-    if taken or any(member.name.endswith((SUFFIX, f"/{record.NAME}")) for member in archive.members):
-        raise WheelError(f"{info.file_name} has been split already", tip="split the whole wheel")
