@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 
 _EXTRA = re.compile(r"""(.*?)\s*;\s*extra\s*==\s*["']([^"']*)["']""")
+_KINDS = {
+    "host": "in wheels of its own, which the extras bring",
+    "device": "all that it has, for a host wheel",
+    "variant": "in archives of its own",
+}
 
 
 def add_to(commands: Subparsers) -> None:
@@ -56,16 +61,15 @@ def _show(screen: Console, summary: Summary) -> None:
     rows = [
         ("name", summary.distribution),
         ("version", summary.version + (f" (build {summary.build})" if summary.build else "")),
+        *([("variant", summary.variant)] if summary.variant else []),
         ("tags", ", ".join(summary.tags)),
         ("python", summary.requires_python or "any"),
         ("size", f"{size(summary.size)}, {size(summary.unpacked_size)} unpacked, {summary.members} files"),
         ("targets", ", ".join(summary.targets) or "none"),
         ("extras", ", ".join(summary.extras) or "none"),
     ]
-    if summary.kind == "host":
-        rows.append(("device code", "in wheels of its own, which the extras bring"))
-    elif summary.kind == "device":
-        rows.append(("device code", "all that it has, for a host wheel"))
+    if summary.kind:
+        rows.append(("device code", _KINDS[summary.kind]))
     rows += [("build of the code", name) for name in summary.builds]
     rows += [("requires", text) for text in _requirements(summary.requires_dist)]
     rows += [("link", f"{text} (verify refuses it)") for text in summary.links]

@@ -37,6 +37,12 @@ def add_to(commands: Subparsers) -> None:
         help="have each device wheel require that of the ROCm SDK, rocm-sdk-device-gfx942==VERSION "
         "(default: the packages of the SDK have all their code)",
     )
+    parser.add_argument(
+        "--variants",
+        action="store_true",
+        help="write wheel variants as well, each with the code of one target: uv takes the one for its GPU "
+        "where its preview knows the GPU (PEP 825, a draft; default: none)",
+    )
     arguments.add_output_dir(parser)
     arguments.add_json(parser)
 
@@ -44,6 +50,7 @@ def add_to(commands: Subparsers) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     from cairn import requirements
+    from cairn.wheels.split import variant
     from cairn.wheels.split.device_wheel import Terms
     from cairn.wheels.split.split import RUNTIME, split
 
@@ -53,10 +60,14 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(f"--sdk-version: {error}", tip="such as 7.14.0") from error
     terms = Terms(prefix=options.device_prefix or "", sdk=sdk, runtime=RUNTIME)
-    made = split(options.wheel, options.output_dir, terms)
+    host, *devices = split(options.wheel, options.output_dir, terms)
+    chosen = devices if options.variants else []
+    variants = [variant.write(host, device, options.output_dir) for device in chosen]
     if options.json:
-        screen.json({"host": str(made[0]), "devices": [str(path) for path in made[1:]]})
-    for path in () if options.json else made:
+        made = {"host": [host], "devices": devices, "variants": variants}
+        plain = {name: [str(path) for path in paths] for name, paths in made.items()}
+        screen.json({**plain, "host": str(host)})
+    for path in () if options.json else (host, *devices, *variants):
         screen.out(str(path))
     return 0
 

@@ -14,6 +14,7 @@ from cairn.pipeline.doctor.machine import Machine as Described
 from cairn.pipeline.doctor.need import Offer
 from cairn.release.choose import Machine
 from cairn.wheels.contents import summary
+from cairn.wheels.metadata.variants import split_label
 
 _SYSTEMS = {
     "linux": "linux",
@@ -59,7 +60,7 @@ def wheel(path: Path) -> Offer:
         WheelError: it is not a wheel.
     """
     found = summary.summarise(path)
-    tags = parse_wheel_filename(found.file_name)[3]
+    tags = parse_wheel_filename(split_label(found.file_name)[0])[3]
     # A wheel for the stable ABI, or without extension modules, is for later Pythons too (PEP 384, PEP 425).
     exact = {tag.interpreter for tag in tags if tag.abi.startswith(tag.interpreter)}
     glibcs = [

@@ -128,7 +128,7 @@ class _Side:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        name = wheel_info.parse_file_name(path.name)
+        name = wheel_info.parse_file_name(path.name, variants_too=True)
         with Archive.open(path) as archive:
             self.info = wheel_info.read_archive(archive, name)
             self.members = {self._neutral(member.name): member for member in archive.members}

@@ -102,13 +102,13 @@ def _in_folders(folders: Iterable[Path]) -> Iterator[tuple[FileName, frozenset[s
             raise UsageError(f"there is no folder {folder}", tip="name the folder of the wheels it requires")
         for wheel in sorted(folder.glob("*.whl")):
             with Archive.open(wheel) as archive:
-                yield wheel_info.parse_file_name(wheel.name), library_names(archive)
+                yield wheel_info.parse_file_name(wheel.name, variants_too=True), library_names(archive)
 
 
 def _read_if_whole(wheel: Path) -> _Supplier | None:
     try:
         with Archive.open(wheel) as archive:
-            info = wheel_info.read_archive(archive, wheel_info.parse_file_name(wheel.name))
+            info = wheel_info.read_archive(archive, wheel_info.parse_file_name(wheel.name, variants_too=True))
             required = [wheel_info.requirement(text) for text in info.requires_dist]
             libraries = library_names(archive)
     except CairnError:

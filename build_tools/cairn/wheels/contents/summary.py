@@ -18,7 +18,7 @@ from cairn.wheels.contents.code_archives import CodeArchive
 from cairn.wheels.metadata import wheel_info
 
 _LONGEST_LINK = 4096
-Kind: TypeAlias = Literal["host", "device"]
+Kind: TypeAlias = Literal["host", "device", "variant"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,7 @@ class Summary:
         distribution: its project's canonical name.
         version: its version.
         build: its build number, or None.
+        variant: its label where it is a wheel variant, or None.
         tags: the tags it is good for.
         requires_python: the Python versions it supports, or None.
         requires_dist: its requirements.
@@ -41,7 +42,8 @@ class Summary:
         metadata_sha256: of METADATA.
         targets: every target it has device code for.
         binaries: those of Linux, then those of Windows.
-        kind: `host` for what is left of a wheel that was split, `device` for nothing but device code.
+        kind: `host` for what is left of a wheel that was split, `device` for nothing but device code,
+            `variant` for the first with archives of its own.
         archives: those that it brings for libraries of its host wheel.
         builds: what must be the same of a host wheel and its device wheels; none where it was not split.
         links: its symbolic links and where they lead, as `a -> b`; no wheel may be published that has any.
@@ -51,6 +53,7 @@ class Summary:
     distribution: str
     version: str
     build: str | None
+    variant: str | None
     tags: tuple[str, ...]
     requires_python: str | None
     requires_dist: tuple[str, ...]
@@ -95,7 +98,7 @@ def summarise(wheel: Path) -> Summary:
     Raises:
         WheelError: it cannot be read.
     """
-    name = wheel_info.parse_file_name(wheel.name)
+    name = wheel_info.parse_file_name(wheel.name, variants_too=True)
     with Archive.open(wheel, limits=Limits(links=True)) as archive:
         info = wheel_info.read_archive(archive, name)
         found = binaries.read_archive(archive)
@@ -108,6 +111,7 @@ def summarise(wheel: Path) -> Summary:
         distribution=info.distribution,
         version=info.version,
         build=info.build,
+        variant=name.variant,
         tags=info.tags,
         requires_python=info.requires_python,
         requires_dist=info.requires_dist,
@@ -131,7 +135,7 @@ def summarise(wheel: Path) -> Summary:
 
 def _kind(found: Sequence[Binary], archives: Sequence[CodeArchive], *, has_record: bool) -> Kind | None:
     if has_record or any(binary.reference for binary in found):
-        return "host"
+        return "variant" if archives else "host"
     # Code objects that are files of their own move into a device wheel as they are.
     only_code = all(binary.is_device_code for binary in found)
     return "device" if only_code and (found or archives) else None

@@ -20,6 +20,7 @@ from packaging.version import Version
 from cairn import requirements
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
+from cairn.wheels.metadata import variants
 from cairn.wheels.metadata.fields import core_metadata, parse_headers
 from cairn.wheels.metadata.record import RecordRow, format_record, parse_record
 
@@ -51,6 +52,7 @@ class FileName:
         tags: every tag it is good for, such as `cp311-cp311-manylinux_2_28_x86_64`, sorted.
         compressed_tags: the same as the file name spells them: `py2.py3-none-any`.
         prefix: the project's name as the file name spells it.
+        variant: the label of a wheel variant, or None.
     """
 
     distribution: str
@@ -59,6 +61,7 @@ class FileName:
     tags: tuple[str, ...]
     compressed_tags: str
     prefix: str
+    variant: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +122,8 @@ def read(path: Path) -> WheelInfo:
     """Read what a wheel says about itself, as tolerant of odd metadata fields as pip is.
 
     Raises:
-        WheelError: not a wheel, or an archive, METADATA, WHEEL, entry points or RECORD that cannot be read.
+        WheelError: not a wheel, or an archive, METADATA, WHEEL, entry points or RECORD that cannot be read;
+            or a wheel variant (see `parse_file_name`).
     """
     name = parse_file_name(path.name)
     with Archive.open(path) as archive:
@@ -154,25 +158,31 @@ def read_archive(archive: Archive, name: FileName) -> WheelInfo:
     )
 
 
-def parse_file_name(name: str) -> FileName:
+def parse_file_name(name: str, *, variants_too: bool = False) -> FileName:
     """The parts of a wheel's file name (PEP 427).
+
+    Args:
+        name: the file name.
+        variants_too: take that of a wheel variant as well. Who does not ask for them would drop the label
+            from the name of what it writes, or take several variants for one wheel.
 
     Raises:
         WheelError: it is not one.
     """
-    # packaging lets through what its patterns do not look at, such as a line end in a build number.
-    if not _FILE_NAME.fullmatch(name) or not name.isprintable():
-        raise _not_a_wheel(name, "it has a character that no such name may have")
-    if len(name) > _LONGEST_NAME:
-        raise _not_a_wheel(name, f"it has more than {_LONGEST_NAME} characters")
+    plain, label = variants.split_label(name)
+    if label is not None and not variants_too:
+        raise WheelError(
+            f"{requirements.shown(name)} is the wheel variant {label}, where only a plain wheel will do",
+            tip="give the wheel that the variants were made of",
+        )
     try:
-        distribution, version, build, tags = parse_wheel_filename(name)
+        distribution, version, build, tags = parse_wheel_filename(plain)
     except ValueError as error:  # also of a number with more digits than Python converts
         raise _not_a_wheel(name, str(error)) from error
     # packaging takes `..` for one, too (PyPA's specification of names).
     if not (name[0].isalnum() and distribution[-1].isalnum()):
         raise _not_a_wheel(name, "the name of a distribution begins and ends with a letter or a digit")
-    parts = name.removesuffix(".whl").split("-")
+    parts = plain.removesuffix(".whl").split("-")
     return FileName(
         distribution=distribution,
         version=str(version),
@@ -180,6 +190,7 @@ def parse_file_name(name: str) -> FileName:
         tags=tuple(sorted(str(tag) for tag in tags)),
         compressed_tags="-".join(parts[-3:]),
         prefix=parts[0],
+        variant=label,
     )
 
 

@@ -20,6 +20,7 @@ from cairn.wheels.verify import (
     linking,
     machines,
     metadata,
+    variant,
 )
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
@@ -36,7 +37,7 @@ def verify(wheel: Path, expected: Expectation) -> tuple[Finding, ...]:
         expected: what it was asked to be.
     """
     try:
-        name = wheel_info.parse_file_name(wheel.name)
+        name = wheel_info.parse_file_name(wheel.name, variants_too=True)
         with Archive.open(wheel) as archive:
             found = dict.fromkeys(_verify_archive(archive, name, expected))
     except WheelError as error:
@@ -65,6 +66,8 @@ def _verify_archive(archive: Archive, name: FileName, expected: Expectation) -> 
     found += linking.check(archive, read.binaries, name, expected)
     extras = info.extras if info else ()
     found += device_code.check_targets(read.binaries, read.archived, extras, expected)
+    if info is not None:
+        found += variant.check(archive, info, name, read.archived)
     return found
 
 

@@ -177,7 +177,7 @@ def check_targets(
             fix="pass the targets to the build: PYTORCH_ROCM_ARCH",
         )
     yield from _check_archived(archived, wanted)
-    if is_host:
+    if is_host and not archived:  # a wheel variant has its archives itself
         yield from _check_extras(extras, wanted)
     for binary in with_code:
         there = set(binary.targets)

@@ -62,6 +62,8 @@ class FindingCode(StrEnum):
     TARGETS_MISSING = "targets-missing"
     TARGETS_UNEXPECTED = "targets-unexpected"
     SPLIT_DIFFERS = "split-differs"
+    # What it says of the machines that it is for.
+    VARIANT = "variant"
 
 
 @dataclass(frozen=True, kw_only=True)
