@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import bisect
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -18,6 +18,7 @@ from packaging.version import Version
 
 from cairn import datafile
 from cairn.errors import StoreError, UsageError
+from cairn.wheels.metadata.variants import split_label
 
 ProjectStatus = Literal["active", "archived", "quarantined", "deprecated"]
 """The statuses of PEP 792."""
@@ -44,6 +45,20 @@ class FileRef(datafile.Value):
     sha256: str
 
 
+class VariantsFile(datafile.Value):
+    """The file that says what the wheel variants of a version are for (PEP 825).
+
+    Attributes:
+        filename: `<name>-<version>-variants.json`.
+        sha256: of its bytes.
+        size: in bytes.
+    """
+
+    filename: str
+    sha256: str
+    size: int
+
+
 class FileEntry(datafile.Value, omit_defaults=True):
     """A file as an index offers it.
 
@@ -64,6 +79,7 @@ class FileEntry(datafile.Value, omit_defaults=True):
         yanked: why it was yanked (PEP 592), or None.
         untested: on what it was not tested, and on whose word it is here all the same, or None.
         sets: the ids of the sets it came with.
+        variants: of a wheel variant, what the index says of all variants of its version.
     """
 
     filename: str
@@ -80,6 +96,7 @@ class FileEntry(datafile.Value, omit_defaults=True):
     yanked: str | None = None
     untested: str | None = None
     sets: tuple[str, ...] = ()
+    variants: VariantsFile | None = None
 
     @property
     def ref(self) -> FileRef:
@@ -238,6 +255,11 @@ class Pointer(datafile.Value, tag_field="schema", tag="cairn.pointer/1"):
     rendered_digest: str
 
 
+def variants_of(files: Iterable[FileEntry]) -> tuple[VariantsFile, ...]:
+    """What says what the wheel variants among some files are for: one file for each version that has any."""
+    return tuple(dict.fromkeys(file.variants for file in files if file.variants is not None))
+
+
 def encode(value: Generation | ProjectState | IndexSet | Pointer) -> bytes:
     """The bytes of a part of the state, on one line."""
     # Digests are of these very bytes, so one value must always give the same: no spaces, fields in order.
@@ -252,7 +274,7 @@ def project_of(filename: str) -> str:
     """
     try:
         if filename.endswith(".whl"):
-            return str(parse_wheel_filename(filename)[0])
+            return str(parse_wheel_filename(split_label(filename)[0])[0])
         return str(canonicalize_name(parse_sdist_filename(filename)[0]))
     except ValueError as error:
         raise StoreError(f"{filename[:200]!r} is the name of neither a wheel nor an sdist") from error
@@ -266,7 +288,7 @@ def version_of(filename: str) -> str:
     """
     project_of(filename)
     if filename.endswith(".whl"):
-        return str(parse_wheel_filename(filename)[1])
+        return str(parse_wheel_filename(split_label(filename)[0])[1])
     return str(parse_sdist_filename(filename)[1])
 
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from cairn.output import safe_text
 from cairn.output.console import size as readable_size
 from cairn.release.index import keys
-from cairn.release.index.generation import FileEntry, ProjectState
+from cairn.release.index.generation import FileEntry, ProjectState, VariantsFile, variants_of
 from cairn.wheels.metadata import tag_words
 
 API_VERSION = "1.4"  # of the simple API: the first with project status (PEP 792)
@@ -100,6 +100,7 @@ def _version(name: str, version: str, files: Sequence[FileEntry], prefix: str, *
     if len(yanked) == 1 and files[0].yanked is not None:
         notes += _note(f"yanked: {files[0].yanked}" if files[0].yanked else "yanked, without a reason")
     items = "".join(_file_item(file, prefix, alone=(len(untested) > 1, len(yanked) > 1)) for file in files)
+    items += "".join(_variants_item(file, prefix) for file in variants_of(files))
     day = max((file.upload_time or "" for file in files), default="")[:10]
     requirement = f"{name}=={version}"
     summary = f"<summary><b>{_shown(version)}</b>{marks} <i>{_shown(day)}</i></summary>"
@@ -124,6 +125,15 @@ def _file_item(file: FileEntry, prefix: str, *, alone: tuple[bool, bool]) -> str
     return (
         f"<li><a {_attributes(file, prefix)}>{_shown(file.filename)}</a>\n<p>{' · '.join(said)}</p>"
         f"<p class=copy>sha256 <code>{_shown(file.sha256)}</code></p>{notes}</li>\n"
+    )
+
+
+def _variants_item(file: VariantsFile, prefix: str) -> str:
+    """The link to what the wheel variants of a version are for, which PEP 825 wants among the files."""
+    url = keys.relative_url(keys.file_key(file.sha256, file.filename), prefix=prefix)
+    return (
+        f'<li><a href="{url}#sha256={_attribute(file.sha256)}" data-size="{file.size}">'
+        f"{_shown(file.filename)}</a>\n<p>what the wheel variants are for</p></li>\n"
     )
 
 

@@ -15,7 +15,15 @@ from typing import Any
 import msgspec
 
 from cairn.release.index import keys, project_html
-from cairn.release.index.generation import PUBLISHED, FileEntry, ProjectState, project_of, version_of
+from cairn.release.index.generation import (
+    PUBLISHED,
+    FileEntry,
+    ProjectState,
+    VariantsFile,
+    project_of,
+    variants_of,
+    version_of,
+)
 from cairn.release.index.project_html import API_VERSION
 from cairn.wheels.wheelset import WheelSet
 
@@ -83,7 +91,19 @@ def _project_json(project: ProjectState, prefix: str) -> dict[str, Any]:
         "name": project.name,
         "project-status": status,
         "versions": list(project.versions),
-        "files": [_file_json(file, prefix) for file in project.files],
+        "files": [
+            *(_file_json(file, prefix) for file in project.files),
+            *(_variants_json(file, prefix) for file in variants_of(project.files)),
+        ],
+    }
+
+
+def _variants_json(file: VariantsFile, prefix: str) -> dict[str, Any]:
+    return {
+        "filename": file.filename,
+        "url": keys.relative_url(keys.file_key(file.sha256, file.filename), prefix=prefix),
+        "hashes": {"sha256": file.sha256},
+        "size": file.size,
     }
 
 

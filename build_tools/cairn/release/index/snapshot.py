@@ -62,6 +62,8 @@ def objects_of(file: FileEntry) -> dict[str, str]:
         found[keys.sidecar_key(file.sha256, file.filename)] = file.metadata_sha256
     if file.provenance is not None:
         found[keys.provenance_key(file.sha256, file.filename, file.provenance)] = file.provenance
+    if file.variants is not None:
+        found[keys.file_key(file.variants.sha256, file.variants.filename)] = file.variants.sha256
     return found
 
 

@@ -15,6 +15,7 @@ from packaging.utils import parse_wheel_filename
 from cairn import requirements
 from cairn.errors import UsageError
 from cairn.release.index.generation import FileEntry
+from cairn.wheels.metadata.variants import split_label
 
 _PYTHON = re.compile(r"[0-9]\.[0-9]{1,3}")
 # The names that uv has for where markers are evaluated. It has none for Linux on other machines
@@ -128,7 +129,10 @@ class Platform:
         return self.takes(file.filename, file.requires_python)
 
     def takes(self, filename: str, requires_python: str | None) -> bool:
-        """Whether a file of this name can be installed here; an sdist may be, which only a build can tell."""
+        """Whether a file of this name can be installed here; an sdist may be, which only a build can tell.
+
+        A wheel variant cannot: it depends on the GPU, and nothing that resolves a set takes one.
+        """
         if requires_python:
             exact = self.python == Platform.here().python
             python = this_platform.python_version() if exact else f"{self.python}.0"
@@ -139,7 +143,8 @@ class Platform:
                 return False  # published before such a thing was refused; one file must not spoil every set
         if not filename.endswith(".whl"):
             return True
-        return any(self._accepts(tag) for tag in parse_wheel_filename(filename)[3])
+        plain, label = split_label(filename)
+        return label is None and any(self._accepts(tag) for tag in parse_wheel_filename(plain)[3])
 
     def _accepts(self, tag: Tag) -> bool:
         # Only system and machine of a platform tag count: which glibc (PEP 600) or macOS a wheel needs is a
@@ -152,12 +157,14 @@ class Platform:
 def overlap(one: str, other: str) -> bool:
     """Whether there is a place where an installer could take either of two files of one version.
 
-    An sdist is taken where no wheel fits: beside wheels it is not a second choice.
+    An sdist is taken where no wheel fits: beside wheels it is not a second choice. Wheel variants of
+    different labels, and the plain wheel beside them, are meant to lie beside each other.
     """
     wheels = one.endswith(".whl"), other.endswith(".whl")
     if not all(wheels):
         return not any(wheels)
-    return any(
+    (one, label), (other, other_label) = split_label(one), split_label(other)
+    return label == other_label and any(
         _same_place(first.platform, second.platform)
         and (
             (first.interpreter, first.abi) == (second.interpreter, second.abi)
@@ -172,7 +179,7 @@ def unknown_tags(filename: str) -> tuple[str, ...]:
     """The tags of a wheel that nothing we know of can install, sorted."""
     parts = {
         (part, pattern)
-        for tag in parse_wheel_filename(filename)[3]
+        for tag in parse_wheel_filename(split_label(filename)[0])[3]
         for part, pattern in (
             (tag.interpreter, _INTERPRETER),
             (tag.abi, _ABI),

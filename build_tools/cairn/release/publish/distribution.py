@@ -25,9 +25,12 @@ from packaging.utils import (
 
 from cairn import datafile, files, requirements
 from cairn.errors import StoreError
+from cairn.formats.zip.reader import Archive
 from cairn.release.index.generation import FileRef
+from cairn.wheels.metadata import variants
 from cairn.wheels.metadata import wheel_info as wheel_metadata
 from cairn.wheels.metadata.fields import core_metadata
+from cairn.wheels.metadata.variants import Variants
 
 _LIMIT = 16 << 20  # bytes; no real metadata comes near, a hostile sdist might
 _METADATA_VERSION = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})")
@@ -78,6 +81,7 @@ class Dist:
         requires_python: the specifier in its metadata.
         metadata: `METADATA` or `PKG-INFO`, byte for byte.
         needs: what that says about others.
+        variant: what a wheel variant says of the machines that it is for; None for any other file.
     """
 
     path: Path
@@ -88,6 +92,7 @@ class Dist:
     requires_python: str | None
     metadata: bytes
     needs: Needs
+    variant: Variants | None = None
 
     @property
     def ref(self) -> FileRef:
@@ -102,7 +107,7 @@ def read(path: Path) -> Dist:
         StoreError: it is neither, or its name and its metadata disagree.
         WheelError: it is a malformed wheel.
     """
-    name, version, data = _wheel(path) if path.suffix == ".whl" else _sdist(path)
+    name, version, data, variant = _wheel(path) if path.suffix == ".whl" else (*_sdist(path), None)
     raw = _raw(data, path.name)
     try:
         requirements.version(raw["version"])
@@ -123,6 +128,7 @@ def read(path: Path) -> Dist:
         requires_python=raw.get("requires_python") or None,
         metadata=data,
         needs=needs_of(data, filename=path.name),
+        variant=variant,
     )
 
 
@@ -184,9 +190,15 @@ def _normal(version: str) -> str:
     return canonicalize_version(version, strip_trailing_zero=False)
 
 
-def _wheel(path: Path) -> tuple[str, str, bytes]:
-    name = wheel_metadata.parse_file_name(path.name)
-    return name.distribution, name.version, wheel_metadata.read(path).metadata
+def _wheel(path: Path) -> tuple[str, str, bytes, Variants | None]:
+    name = wheel_metadata.parse_file_name(path.name, variants_too=True)
+    with Archive.open(path) as archive:
+        info = wheel_metadata.read_archive(archive, name)
+        variant = None
+        if name.variant is not None:
+            said = archive.read(f"{info.dist_info}/{variants.IN_WHEEL}")
+            variant = variants.of_wheel(said, path.name)
+    return name.distribution, name.version, info.metadata, variant
 
 
 def _sdist(path: Path) -> tuple[str, str, bytes]:

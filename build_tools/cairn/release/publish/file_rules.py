@@ -79,7 +79,7 @@ def _unshowable(filename: str, raw: RawMetadata) -> Iterator[str]:
 def _name_problems(filename: str, build: str) -> Iterator[str]:
     version = Version(version_of(filename))
     if filename.endswith(".whl"):
-        parts = parse_file_name(filename)
+        parts = parse_file_name(filename, variants_too=True)
         prefix, spelt = parts.prefix, filename.split("-")[1]
         if parts.build is not None:
             # PEP 427: an installer takes the highest build of a version, tested or not.

@@ -19,7 +19,7 @@ from cairn.release.index.commit import commit
 from cairn.release.index.generation import PUBLISHED, Action, FileEntry, IndexSet, now
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.provenance.attested import Attested
-from cairn.release.publish import distribution, file_rules, rules
+from cairn.release.publish import distribution, file_rules, rules, variant_files
 from cairn.release.publish.distribution import Dist
 from cairn.store import transfer
 from cairn.store.age import keep_young
@@ -97,15 +97,18 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
     """
     offer = _Offer(dists=_each_once(dists), build=build, entry=entry)
     _check(offer.dists, build)
-    published = Published(added=())
     attested: Mapping[str, Attested] = {}
+    # What is refused is refused before anything is written.
+    _, published, _ = offer.to(index.load(), attested)
 
     def plan(snapshot: Snapshot) -> Change:
         nonlocal published
-        change, published = offer.to(snapshot, attested)
+        change, published, objects = offer.to(snapshot, attested)
+        for key, data in objects.items():
+            if not write_once(index.store, key, data):
+                keep_young(index.store, key)
         return change
 
-    plan(index.load())  # what is refused is refused before anything is written
     if not dry_run:
         # Bytes before names: a page that names a file is only ever written when the file is there.
         _put_files(index.store, offer.dists, on_step)
@@ -130,11 +133,14 @@ class _Offer:
     entry: IndexSet | None
     taken: str = field(default_factory=now)
 
-    def to(self, snapshot: Snapshot, attested: Mapping[str, Attested]) -> tuple[Change, Published]:
-        """What makes an index have them, and what that adds to it.
+    def to(
+        self, snapshot: Snapshot, attested: Mapping[str, Attested]
+    ) -> tuple[Change, Published, Mapping[str, bytes]]:
+        """What makes an index have them, what that adds to it, and what it says of wheel variants, by key.
 
         Raises:
             NameTakenError: a name is taken by other bytes, or a version by a different build.
+            StoreError: wheel variants of one version contradict each other.
         """
         fresh: dict[str, list[FileEntry]] = collections.defaultdict(list)
         already, taken_names, entry = [], [], self.entry
@@ -158,12 +164,18 @@ class _Offer:
                 f"{snapshot.index.name} cannot have these too: {'; '.join(second)}",
                 tip="build it again under a new version: pip would mix what was tested apart",
             )
+        said = {item.path.name: item.variant for item in self.dists if item.variant is not None}
+        listed = {name: variant_files.listed(snapshot, name, fresh[name], said) for name in fresh}
+        objects = {key: data for one in listed.values() for key, data in one.objects.items()}
         change = Change(
-            projects={name: snapshot.project(name).with_files(tuple(fresh[name])) for name in fresh},
+            projects={
+                name: snapshot.project(name).with_files((*fresh[name], *listed[name].entries))
+                for name in fresh
+            },
             sets={entry.set_id: entry} if entry is not None and entry.set_id not in snapshot.set_ids else {},
         )
         added = tuple(file for name in sorted(fresh) for file in fresh[name])
-        return change, Published(added=added, already=tuple(already))
+        return change, Published(added=added, already=tuple(already)), objects
 
 
 def _each_once(dists: Sequence[Dist]) -> tuple[Dist, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import re
 
+from cairn.wheels.metadata.variants import split_label
+
 # The names that manylinux had before PEP 600 gave it the version of glibc.
 _OLD_MANYLINUX = {"manylinux1": "2.5", "manylinux2010": "2.12", "manylinux2014": "2.17"}
 _INTERPRETERS = {"cp": "CPython", "pp": "PyPy", "py": "Python"}
@@ -30,8 +32,10 @@ def of_file(file_name: str) -> str:
     """What a distribution installs on, such as `CPython 3.12, Linux x86-64, glibc 2.28 or newer`."""
     if not file_name.endswith(".whl"):
         return "source"
-    python, abi, platform = file_name.removesuffix(".whl").rsplit("-", 3)[-3:]
-    return f"{python_words(python, abi)}, {platform_words(platform)}"
+    plain, label = split_label(file_name)
+    python, abi, platform = plain.removesuffix(".whl").rsplit("-", 3)[-3:]
+    words = f"{python_words(python, abi)}, {platform_words(platform)}"
+    return words if label is None else f"{words}, wheel variant {label}"
 
 
 @functools.cache
