@@ -14,12 +14,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import pytest
 from uv import find_uv_bin
 
+from cairn import datafile
 from cairn.release.index.keys import index_url
 from cairn.release.publish import files
 from cairn.store.folder import LocalStore
+from cairn.wheels.metadata import variants
+from cairn.wheels.metadata.variants import Provider
+from cairn.wheels.rewrite.wheel import Edit, apply
+from cairn.wheels.split import variant
 from cairn.wheels.split.split import split
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
@@ -30,6 +36,7 @@ PAGE = ROOT / "docs/explanation/device-wheels-and-installers.md"
 TARGETS = ("gfx942", "gfx1100")
 OLD, NEW = "2.9.0+rocm7.14.0a20261101", "2.9.0+rocm7.14.0a20261102"
 INSTALLERS = ("pip 23.0", "pip 24.0", "pip 25.3", "pip 26.3", "uv 0.13.9")
+PREVIEW = "uv 0.13.9 with `--preview-features wheel-variants`"
 
 # What an installer may say besides, and the words of the table for it.
 _SAID = {
@@ -61,6 +68,42 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> str:
     return index_url((folder / "store").as_uri(), "dev")
 
 
+def variants_of(parts: Sequence[Path], *, fixed: bool) -> list[Path]:
+    """The variants of a split; if `fixed`, with a list of what every machine has for a provider."""
+    host, *devices = parts
+    made = [variant.write(host, device, host.parent) for device in devices]
+    return [_with_fixed_list(path) for path in made] if fixed else made
+
+
+def _with_fixed_list(path: Path) -> Path:
+    """A variant whose `variant.json` says of each machine that it has a GPU of gfx942."""
+    label = variants.split_label(path.name)[1] or ""
+    said = variant.of_processor(label)
+    provider = Provider(static_properties={variants.GFX_ARCH: ("gfx942",)})
+    said = msgspec.structs.replace(said, providers={variants.AMD: provider})
+    folder = path.parent / "fixed"
+    folder.mkdir(exist_ok=True)
+    plain = path.rename(folder / variants.split_label(path.name)[0])
+    about = f"torch-{plain.name.split('-')[1]}.dist-info"
+    change = Edit(replace_files={f"{about}/{variants.IN_WHEEL}": datafile.dumps(said).encode()})
+    return apply(plain, change, folder / "changed").rename(path)
+
+
+def index_with_variants(folder: Path, *, plain: bool, fixed: bool) -> str:
+    """The address of an index with the variants of two nights."""
+    for night in (OLD, NEW):
+        parts = split(whole_wheel(folder / night, night), folder / "parts")
+        chosen = variants_of(parts, fixed=fixed)
+        files.publish(LocalStore(folder / "store"), "dev", [*parts, *chosen] if plain else chosen)
+    return index_url((folder / "store").as_uri(), "dev")
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of an index with plain wheels and variants."""
+    return index_with_variants(tmp_path_factory.mktemp("beside"), plain=True, fixed=False)
+
+
 def names_in(site: Path) -> set[str]:
     return {path.name.removesuffix(".dist-info") for path in site.glob("torch*.dist-info")}
 
@@ -74,6 +117,16 @@ def test_an_extra_brings_the_code_of_its_gpu_alone(
     assert names_in(tmp_path / "site") == {f"torch-{NEW}", f"torch_device_gfx942-{NEW}"}
     there = {path.name for path in (tmp_path / "site/torch/.kpack").iterdir()}
     assert there == {"torch_gfx942.kpack"}
+
+
+@pytest.mark.parametrize("tool", ["pip", "uv"])
+def test_plain_installers_take_the_plain_wheel_beside_variants(
+    beside: str, install: Install, tmp_path: Path, tool: str
+) -> None:
+    done = install(tool, beside, "torch", target=tmp_path / "site")
+    assert done.returncode == 0, done.stderr
+    assert names_in(tmp_path / "site") == {f"torch-{NEW}"}
+    assert not (tmp_path / f"site/torch-{NEW}.dist-info" / variants.IN_WHEEL).exists()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,22 +181,25 @@ class Installer:
             command = [*start, "--index-url", index, *words]
             done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         said = [text for pattern, text in _SAID.items() if re.search(pattern, done.stderr + done.stdout)]
-        found = sorted(names_in(next(venv.glob("lib/*/site-packages"))), key=lambda name: (len(name), name))
-        words = [_word(name) for name in found] or ["nothing"]
+        site = next(venv.glob("lib/*/site-packages"))
+        found = sorted(names_in(site), key=lambda name: (len(name), name))
+        words = [_word(name, site) for name in found] or ["nothing"]
         return "; ".join([", ".join(words), *(["fails"] if done.returncode else []), *said])
 
 
-def _word(installed: str) -> str:
-    """A cell's word for an installed distribution: `host`, `gfx942`, of the night before in brackets."""
+def _word(installed: str, site: Path) -> str:
+    """A cell's word for what is installed: `host`, `gfx942`, `variant gfx942`; and whether it is old."""
     name, version = installed.split("-")
     word = name.rpartition("_")[2] if "_device_" in name else "host"
+    if (said := site / f"{installed}.dist-info" / variants.IN_WHEEL).exists():
+        word = f"variant {next(iter(variants.loads(said.read_bytes(), name=said.name).variants))}"
     return f"{word} (old)" if version == OLD else word
 
 
-def table(title: str, found: dict[str, list[str]]) -> str:
+def table(title: str, installers: Sequence[str], found: dict[str, list[str]]) -> str:
     """The table in Markdown; installers that never differ share a column."""
     columns: dict[tuple[str, ...], list[str]] = {}
-    for name, *cells in zip(INSTALLERS, *found.values(), strict=True):
+    for name, *cells in zip(installers, *found.values(), strict=True):
         columns.setdefault(tuple(cells), []).append(name)
     heads = [", ".join(names).replace(", pip", ",") for names in columns.values()]
     lines = [f"| {title} | {' | '.join(heads)} |", f"| --- {'| --- ' * len(heads)}|"]
@@ -163,5 +219,62 @@ def installers(tmp_path_factory: pytest.TempPathFactory) -> list[Installer]:
 @pytest.mark.by_hand
 def test_the_table_of_host_and_device_wheels(nights: str, installers: list[Installer]) -> None:
     found = {case.title: [one.cell(nights, case.commands) for one in installers] for case in CASES}
-    wanted = table("what is asked for", found)
+    _is_on_the_page(table("what is asked for", INSTALLERS, found))
+
+
+@pytest.mark.by_hand
+def test_the_table_of_wheel_variants(beside: str, installers: list[Installer], tmp_path: Path) -> None:
+    asked = (
+        Case(title="`torch`", commands=[["torch"]]),
+        Case(title="`torch[device-gfx942]`", commands=[["torch[device-gfx942]"]]),
+        Case(title="upgrade with `torch`", commands=[[f"torch=={OLD}"], ["--upgrade", "torch"]]),
+    )
+    alone = index_with_variants(tmp_path / "alone", plain=False, fixed=False)
+    fixed = index_with_variants(tmp_path / "fixed", plain=True, fixed=True)
+    found = {}
+    for title, index, cases in (
+        ("plain wheels and variants", beside, asked),
+        ("variants alone", alone, asked[:1]),
+        ("plain wheels and variants, with a fixed list", fixed, asked),
+    ):
+        for case in cases:
+            cells = [one.cell(index, case.commands) for one in installers]
+            cells.append(installers[-1].cell(index, case.commands, ["--preview-features", "wheel-variants"]))
+            found[f"{title}: {case.title}"] = cells
+    _is_on_the_page(table("what the index has: what is asked for", (*INSTALLERS, PREVIEW), found))
+
+
+_CHOOSE = """
+import json, sys
+from variantlib.api import get_variants_by_priority
+chosen = get_variants_by_priority(variants_json=json.load(sys.stdin), venv_python_executable=sys.executable)
+print(*(one.label for one in chosen))
+"""
+
+
+@pytest.mark.by_hand
+@pytest.mark.parametrize(
+    ("gpus", "labels"), [("gfx942", "gfx942 null"), ("gfx1100", "gfx1100 null"), ("gfx906", "null")]
+)
+def test_the_authors_of_the_drafts_choose_by_the_gpu(
+    beside: str, tmp_path: Path, gpus: str, labels: str
+) -> None:
+    """variantlib reads what our index says, and asks ROCm's own provider which GPUs there are."""
+    store = Path(beside.removeprefix("file://")).parents[1]
+    said = next(store.glob(f"files/*/*/torch-{NEW}-variants.json"))
+    fetch = [find_uv_bin(), "pip", "install", "--quiet", "--target", tmp_path]
+    subprocess.run([*fetch, "variantlib==0.2.2", "rocm-bootstrap==0.3.0"], check=True)
+    env = os.environ | {"PYTHONPATH": str(tmp_path), "ROCM_BOOTSTRAP_FORCE_GFX_ARCH": gpus}
+    done = subprocess.run(
+        [sys.executable, "-c", _CHOOSE],
+        env=env,
+        input=said.read_text(encoding="utf-8"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == labels
+
+
+def _is_on_the_page(wanted: str) -> None:
     assert wanted in PAGE.read_text(encoding="utf-8"), f"the page should have\n{wanted}"
