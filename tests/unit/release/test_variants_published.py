@@ -16,9 +16,11 @@ from cairn import datafile
 from cairn.errors import GateError, StoreError, WheelError
 from cairn.release.gc import collect
 from cairn.release.index import keys
+from cairn.release.index.generation import MIRRORED
+from cairn.release.index.snapshot import Index
 from cairn.release.publish import distribution
 from cairn.release.publish.compatibility import Platform, overlap
-from cairn.release.publish.files import publish
+from cairn.release.publish.files import publish, publish_dists
 from cairn.store.memory import MemoryStore
 from cairn.wheels.metadata import variants, wheel_info
 from cairn.wheels.metadata.variants import Variants
@@ -155,9 +157,13 @@ def test_no_variant_reaches_a_gate(store: MemoryStore, made: Made) -> None:
         metadata_sha256=hashlib.sha256(item.metadata).hexdigest(),
     )
     forged = msgspec.structs.replace(plain, wheels=(named,))
-    with pytest.raises(StoreError, match="a set cannot have wheel variants, which no gate can judge"):
+    with pytest.raises((StoreError, WheelError), match="wheel variant gfx942"):
         stage_set(store, "staging", forged, made.variants[:1])
     assert not contents(store, "sets/")
+    item = distribution.read(made.variants[0])
+    for build in ("f" * 64, MIRRORED):  # the gate asks the same of every file
+        with pytest.raises(StoreError, match="wheel variant gfx942, which no gate can judge"):
+            publish_dists(Index(store, "staging"), [item], "stage", build=build)
 
 
 def test_nothing_that_resolves_a_set_takes_a_variant() -> None:

@@ -175,6 +175,9 @@ def test_no_variant_is_made_that_no_provider_would_name(make_wheel: MakeWheel, t
     host, generic, _ = parts_of(make_wheel, tmp_path, "gfx942", "gfx9-4-generic")
     with pytest.raises(WheelError, match="no wheel variant for gfx9-4-generic: rocm-bootstrap names"):
         variant.write(host, generic, tmp_path)
+    whole, out = next((tmp_path / "wheels").glob("*.whl")), tmp_path / "out"
+    assert cairn_wheel("split", whole, "--output-dir", out, "--variants") != 0
+    assert not out.exists()
 
 
 def test_the_command_writes_variants_where_it_is_asked(

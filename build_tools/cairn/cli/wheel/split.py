@@ -50,6 +50,7 @@ def add_to(commands: Subparsers) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run the command; returns the exit code."""
     from cairn import requirements
+    from cairn.wheels.contents import binaries
     from cairn.wheels.split import variant
     from cairn.wheels.split.device_wheel import Terms
     from cairn.wheels.split.split import RUNTIME, split
@@ -60,6 +61,8 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(f"--sdk-version: {error}", tip="such as 7.14.0") from error
     terms = Terms(prefix=options.device_prefix or "", sdk=sdk, runtime=RUNTIME)
+    if options.variants:  # before anything is written
+        variant.require_processors(binaries.targets_of(options.wheel))
     host, *devices = split(options.wheel, options.output_dir, terms)
     chosen = devices if options.variants else []
     variants = [variant.write(host, device, options.output_dir) for device in chosen]

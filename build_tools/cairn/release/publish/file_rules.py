@@ -84,6 +84,9 @@ def _name_problems(filename: str, build: str) -> Iterator[str]:
         if parts.build is not None:
             # PEP 427: an installer takes the highest build of a version, tested or not.
             yield f"it has the build tag {parts.build!r}; build it again under a new version"
+        if parts.variant is not None and build != PUBLISHED:
+            # It would be offered with a set that was tested without it, or without what its index says of it.
+            yield f"it is the wheel variant {parts.variant}, which no gate can judge; publish it by itself"
         if unknown := compatibility.unknown_tags(filename):
             yield f"no installer knows its tags {', '.join(unknown)}"
     else:

@@ -69,11 +69,6 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
             tip="give the manifest.json that is beside set.json",
         )
     dists = _files_of(wheel_set, wheels)
-    if chosen := [item.path.name for item in dists if item.variant]:
-        raise StoreError(
-            f"a set cannot have wheel variants, which no gate can judge: {', '.join(chosen)}",
-            tip="leave them out of the set; to try them, publish the files into dev",
-        )
     target = Index(store, index)
     sealed = _sealed(wheel_set, requirements, dists, target.load())
     on_step("comparing the device wheels with what was split")

@@ -7,6 +7,7 @@ them for wheels at all, and install the host wheel, whose name and tags they hav
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -29,17 +30,28 @@ PROVIDER = Provider(
 """ROCm's own: it names the processors of the GPUs that it finds."""
 
 
+def require_processors(targets: Iterable[str]) -> None:
+    """Refuse targets of which no provider tells an installer which machines they are for.
+
+    Raises:
+        WheelError: one of them is generic.
+    """
+    generic = sorted({target.partition(":")[0] for target in targets} & generic_targets().keys())
+    if generic:
+        names = " and ".join(generic)
+        raise WheelError(
+            f"there can be no wheel variant for {names}: rocm-bootstrap names processors alone",
+            tip="build for the processors themselves, or leave out --variants",
+        )
+
+
 def of_processor(processor: str) -> Variants:
     """What the variant for a processor says of itself; its label is the processor.
 
     Raises:
-        WheelError: nothing tells an installer which machines it is for.
+        WheelError: see `require_processors`.
     """
-    if processor in generic_targets():
-        raise WheelError(
-            f"there can be no wheel variant for {processor}: rocm-bootstrap names processors alone",
-            tip="build for the processors themselves, or leave out --variants",
-        )
+    require_processors([processor])
     return Variants(
         default_priorities=Priorities(namespace=(AMD,)),
         providers={AMD: PROVIDER},
