@@ -96,6 +96,23 @@ def test_what_the_drafts_do_not_allow_is_refused(changes: dict[str, Any], reason
         variants.loads(json.dumps(said(**changes)).encode(), name="variant.json")
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff",
+        b"null",
+        b"[" * 100_000,
+        b'{"$schema": 1}',
+        b'{"variants": {"\\ud800": {}}}',
+        b"9" * 9_999,
+    ],
+)
+def test_whatever_is_in_a_file_is_refused_with_a_reason(data: bytes) -> None:
+    with pytest.raises(WheelError):
+        variants.loads(data, name="variant.json")
+
+
 def test_variants_of_one_version_are_said_together_or_refused() -> None:
     def read(**changes: Any) -> Variants:
         return variants.loads(json.dumps(said(**changes)).encode(), name="variant.json")
