@@ -19,6 +19,7 @@ import pytest
 from uv import find_uv_bin
 
 from cairn import datafile
+from cairn.cli.main import main
 from cairn.release.index.keys import index_url
 from cairn.release.publish import files
 from cairn.store.folder import LocalStore
@@ -29,6 +30,8 @@ from cairn.wheels.split import variant
 from cairn.wheels.split.split import split
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
+from helpers.pages import PLATFORM, PYTHON
+from helpers.release import make_set, make_wheel, move, stage_set
 from helpers.wheels import build_wheel
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -117,6 +120,23 @@ def test_an_extra_brings_the_code_of_its_gpu_alone(
     assert names_in(tmp_path / "site") == {f"torch-{NEW}", f"torch_device_gfx942-{NEW}"}
     there = {path.name for path in (tmp_path / "site/torch/.kpack").iterdir()}
     assert there == {"torch_gfx942.kpack"}
+
+
+def test_cairn_install_names_the_extra_or_refuses(
+    store: LocalStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An extra that does not exist is a warning of pip's; asked first, the index has an answer."""
+    parts = split(whole_wheel(tmp_path, NEW), tmp_path / "parts")
+    files.publish(store, "staging", [make_wheel(tmp_path, "rocm-sdk-core", "7.14.0")])
+    made = make_set(parts, family="gfx942-gfx1100", targets=TARGETS, python=PYTHON, platform=PLATFORM)
+    move(store, stage_set(store, "staging", made, parts))
+    ask = ["install", "--index-url", index_url(store.path.as_uri(), "release"), "--target"]
+    assert main([*ask, "gfx1100"]) == 0
+    assert "torch[device-gfx1100]" in capsys.readouterr().out
+    assert main([*ask, "gfx906"]) != 0
+    said = capsys.readouterr()
+    assert "device-" not in said.out
+    assert "gfx906" in said.err
 
 
 @pytest.mark.parametrize("tool", ["pip", "uv"])
@@ -232,9 +252,11 @@ def test_the_table_of_wheel_variants(beside: str, installers: list[Installer], t
     alone = index_with_variants(tmp_path / "alone", plain=False, fixed=False)
     fixed = index_with_variants(tmp_path / "fixed", plain=True, fixed=True)
     found = {}
+    file = next((tmp_path / "alone").glob(f"parts/*{NEW}*-gfx942.whl"))
     for title, index, cases in (
         ("plain wheels and variants", beside, asked),
         ("variants alone", alone, asked[:1]),
+        ("any", alone, [Case(title="the file of a variant, by its path", commands=[[str(file)]])]),
         ("plain wheels and variants, with a fixed list", fixed, asked),
     ):
         for case in cases:

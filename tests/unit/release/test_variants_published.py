@@ -30,7 +30,7 @@ from cairn.wheels.split.split import split
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
 from helpers.release import audit, contents, keys_of, make_set, stage_set
-from helpers.wheels import build_wheel
+from helpers.wheels import build_wheel, members_of
 
 TARGETS = ("gfx942", "gfx1100")
 TAG = "cp311-cp311-manylinux_2_28_x86_64"
@@ -39,12 +39,12 @@ TAG = "cp311-cp311-manylinux_2_28_x86_64"
 class Made:
     """Host and device wheels of one version, and their variants."""
 
-    def __init__(self, folder: Path, version: str = "2.9.0") -> None:
-        codes = {target: make_code_object(target, target.encode() * 99) for target in TARGETS}
+    def __init__(self, folder: Path, seed: bytes = b"") -> None:
+        codes = {target: make_code_object(target, target.encode() * 99 + seed) for target in TARGETS}
         whole = build_wheel(
             folder / "whole",
             name="torch",
-            version=version,
+            version="2.9.0",
             tags=[TAG],
             requires=[],
             pure=False,
@@ -137,8 +137,30 @@ def test_variants_that_contradict_each_other_are_refused(
     with pytest.raises(StoreError, match="different things of the provider amd"):
         publish(store, "dev", [changed])
     assert contents(store, "") == before
-    with pytest.raises(WheelError, match="is of gfx1100, not of gfx90a"):
+    with pytest.raises(WheelError, match="is of gfx1100, and its name has the label gfx90a"):
         publish(store, "dev", [changed.rename(changed.parent / variants.with_label(plain.name, "gfx90a"))])
+
+
+def test_a_variant_that_is_not_all_that_was_split_is_refused(
+    store: MemoryStore, made: Made, tmp_path: Path
+) -> None:
+    archive = "torch/.kpack/torch_gfx942.kpack"
+    other = Made(tmp_path / "other", seed=b"other")
+    theirs = members_of(other.variants[0])
+    plain = made.variants[0].rename(tmp_path / f"torch-2.9.0-{TAG}.whl")
+    with pytest.raises(WheelError, match="is of gfx942, and its name has no label"):
+        publish(store, "dev", [plain])  # as the wheel for every GPU
+    for number, (change, said) in enumerate(
+        (
+            (Edit(remove_files=(archive,)), f"lacks {archive}"),
+            (Edit(replace_files={archive: theirs[archive]}), "code of a different build for gfx942"),
+            (Edit(replace_files={"torch/lib/x.so": b"other"}), "has no torch/lib/x.so as it was split"),
+        )
+    ):
+        changed = apply(plain, change, tmp_path / str(number))
+        with pytest.raises(StoreError, match=f"not published: .*{said}"):
+            publish(store, "dev", [changed.rename(changed.parent / made.variants[0].name)])
+    assert not store.objects
 
 
 def test_no_variant_reaches_a_gate(store: MemoryStore, made: Made) -> None:

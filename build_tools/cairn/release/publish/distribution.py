@@ -194,10 +194,9 @@ def _wheel(path: Path) -> tuple[str, str, bytes, Variants | None]:
     name = wheel_metadata.parse_file_name(path.name, variants_too=True)
     with Archive.open(path) as archive:
         info = wheel_metadata.read_archive(archive, name)
-        variant = None
-        if name.variant is not None:
-            said = archive.read(f"{info.dist_info}/{variants.IN_WHEEL}")
-            variant = variants.of_wheel(said, path.name)
+        said, variant = f"{info.dist_info}/{variants.IN_WHEEL}", None
+        if name.variant is not None or said in archive:  # and then it is one that lost its label
+            variant = variants.of_wheel(archive.read(said), path.name)
     return name.distribution, name.version, info.metadata, variant
 
 

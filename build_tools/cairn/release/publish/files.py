@@ -210,6 +210,20 @@ def _check(dists: Sequence[Dist], build: str) -> None:
             f"not published: {'; '.join(problems)}",
             tip="build it again with a name and metadata that are plain",
         )
+    _check_variants([item.path for item in dists if item.variant is not None])
+
+
+def _check_variants(paths: Sequence[Path]) -> None:
+    """Refuse wheel variants that lack something of what was split: no gate will look at them."""
+    if not paths:
+        return
+    # Loaded here because hardly anybody publishes variants, and it reads several formats.
+    from cairn.wheels.split import completeness  # noqa: PLC0415
+
+    if problems := [problem for path in paths for problem in completeness.variant_problems(path)]:
+        raise StoreError(
+            f"not published: {'; '.join(problems)}", tip="split the whole wheel again, with --variants"
+        )
 
 
 def _with_set(file: FileEntry, entry: IndexSet | None, attested: Attested | None) -> FileEntry:

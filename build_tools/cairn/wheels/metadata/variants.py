@@ -133,8 +133,9 @@ def of_wheel(data: bytes, file_name: str) -> Variants:
     found, label = loads(data, name=IN_WHEEL), split_label(file_name)[1]
     if tuple(found.variants) != (label,):
         labels = " and ".join(found.variants) or "no variant"
+        named = f"has the label {label}" if label else "has no label"
         raise WheelError(
-            f"the {IN_WHEEL} of {file_name} is of {labels}, not of {label}",
+            f"the {IN_WHEEL} of {file_name} is of {labels}, and its name {named}",
             tip="a variant cannot be renamed: make it again",
         )
     return found

@@ -22,6 +22,7 @@ from cairn.formats.zip.reader import Archive
 from cairn.targets import TargetId, in_order, parse_target_id
 from cairn.wheels.contents import code_archives
 from cairn.wheels.metadata import device_names, wheel_info
+from cairn.wheels.metadata.variants import split_label
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.split import archives, device_wheel
 from cairn.wheels.split.join import read_record
@@ -93,6 +94,9 @@ def differences(wheels: Sequence[Path]) -> Iterator[tuple[Path, str]]:
     beside = {_file_of(path): path for path in wheels}
     for path in wheels:
         try:
+            if split_label(path.name)[1] is not None:
+                yield from ((path, text) for text in variant_problems(path))
+                continue
             host = Host.read(path)
         except WheelError as error:
             yield path, str(error)
@@ -110,6 +114,34 @@ def _file_of(path: Path) -> tuple[str, str]:
     """The project of a wheel, and the rest of its file name."""
     project, _, rest = path.name.partition("-")
     return canonicalize_name(project), rest
+
+
+def variant_problems(path: Path) -> Iterator[str]:
+    """What is wrong with the device code of a wheel variant; nothing where it does not say what was split.
+
+    Raises:
+        WheelError: the wheel cannot be read.
+    """
+    with Archive.open(path) as archive:
+        name = wheel_info.parse_file_name(path.name, variants_too=True)
+        info = wheel_info.read_archive(archive, name)
+        if f"{info.dist_info}/{records.NAME}" not in archive:
+            return
+        record = read_record(info, archive)
+        processor = name.variant or ""
+        wanted = {library.path: library.host_sha256 for library in record.libraries}
+        wanted |= {file.path: file.sha256 for file in record.files if file.processor == processor}
+        for common, sha256 in sorted(wanted.items()):
+            member = device_wheel.data_path(info, common)
+            if member not in archive or _sha256(archive, member) != sha256:
+                yield f"{path.name} has no {member} as it was split"
+        packed = _archives_of(record, processor)
+        for common in sorted(packed):
+            member = device_wheel.data_path(info, common)
+            if member in archive:
+                yield from _archive(archive, member, packed[common], of=path.name)
+            else:
+                yield f"{path.name} lacks {common}"
 
 
 def _parts(host: Host, beside: Mapping[str, Path]) -> Iterator[str]:
