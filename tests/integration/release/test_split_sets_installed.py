@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from cairn import datafile
 from cairn.cli.main import main
 from cairn.release.index.keys import index_url
 from cairn.release.publish import files
+from cairn.release.serve.server import serving
 from cairn.store.folder import LocalStore
 from cairn.wheels.metadata import variants
 from cairn.wheels.metadata.variants import Provider
@@ -63,12 +64,14 @@ def whole_wheel(folder: Path, version: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def nights(tmp_path_factory: pytest.TempPathFactory) -> str:
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of an index with the host and device wheels of two nights."""
     folder = tmp_path_factory.mktemp("nights")
     parts = [part for v in (OLD, NEW) for part in split(whole_wheel(folder / v, v), folder / "parts")]
-    files.publish(LocalStore(folder / "store"), "dev", parts)
-    return index_url((folder / "store").as_uri(), "dev")
+    store = LocalStore(folder / "store")
+    files.publish(store, "dev", parts)
+    with serving(store) as server:
+        yield index_url(server.url, "dev")
 
 
 def variants_of(parts: Sequence[Path], *, fixed: bool) -> list[Path]:
@@ -92,19 +95,20 @@ def _with_fixed_list(path: Path) -> Path:
     return apply(plain, change, folder / "changed").rename(path)
 
 
-def index_with_variants(folder: Path, *, plain: bool, fixed: bool) -> str:
-    """The address of an index with the variants of two nights."""
+def store_with_variants(folder: Path, *, plain: bool, fixed: bool) -> LocalStore:
+    """A store whose index dev has the variants of two nights."""
+    store = LocalStore(folder / "store")
     for night in (OLD, NEW):
         parts = split(whole_wheel(folder / night, night), folder / "parts")
         chosen = variants_of(parts, fixed=fixed)
-        files.publish(LocalStore(folder / "store"), "dev", [*parts, *chosen] if plain else chosen)
-    return index_url((folder / "store").as_uri(), "dev")
+        files.publish(store, "dev", [*parts, *chosen] if plain else chosen)
+    return store
 
 
 @pytest.fixture(scope="module")
-def beside(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The address of an index with plain wheels and variants."""
-    return index_with_variants(tmp_path_factory.mktemp("beside"), plain=True, fixed=False)
+def beside(tmp_path_factory: pytest.TempPathFactory) -> LocalStore:
+    """A store whose index dev has plain wheels and variants."""
+    return store_with_variants(tmp_path_factory.mktemp("beside"), plain=True, fixed=False)
 
 
 def names_in(site: Path) -> set[str]:
@@ -141,10 +145,14 @@ def test_cairn_install_names_the_extra_or_refuses(
 
 @pytest.mark.parametrize("tool", ["pip", "uv"])
 def test_plain_installers_take_the_plain_wheel_beside_variants(
-    beside: str, install: Install, tmp_path: Path, tool: str
+    beside: LocalStore, install: Install, tmp_path: Path, tool: str
 ) -> None:
-    done = install(tool, beside, "torch", target=tmp_path / "site")
+    """By the JSON pages of a server, and by the HTML pages of a folder."""
+    with serving(beside) as server:
+        done = install(tool, index_url(server.url, "dev"), "torch", target=tmp_path / "site")
     assert done.returncode == 0, done.stderr
+    html = install(tool, index_url(beside.path.as_uri(), "dev"), "torch", target=tmp_path / "by HTML")
+    assert names_in(tmp_path / "by HTML") == {f"torch-{NEW}"}, html.stderr
     assert names_in(tmp_path / "site") == {f"torch-{NEW}"}
     assert not (tmp_path / f"site/torch-{NEW}.dist-info" / variants.IN_WHEEL).exists()
 
@@ -162,7 +170,7 @@ CASES = (
     Case(title="`torch[device-gfx942]`", commands=[["torch[device-gfx942]"]]),
     Case(title="`torch[device-gfx942,device-gfx1100]`", commands=[["torch[device-gfx942,device-gfx1100]"]]),
     Case(title="`torch[device-all]`", commands=[["torch[device-all]"]]),
-    Case(title="`torch[device-gfx906]`, which there is not", commands=[["torch[device-gfx906]"]]),
+    Case(title="`torch[device-gfx906]`, which does not exist", commands=[["torch[device-gfx906]"]]),
     Case(
         title="upgrade with `torch[device-gfx942]`",
         commands=[[f"torch[device-gfx942]=={OLD}"], ["--upgrade", "torch[device-gfx942]"]],
@@ -243,26 +251,29 @@ def test_the_table_of_host_and_device_wheels(nights: str, installers: list[Insta
 
 
 @pytest.mark.by_hand
-def test_the_table_of_wheel_variants(beside: str, installers: list[Installer], tmp_path: Path) -> None:
+def test_the_table_of_wheel_variants(beside: LocalStore, installers: list[Installer], tmp_path: Path) -> None:
     asked = (
         Case(title="`torch`", commands=[["torch"]]),
         Case(title="`torch[device-gfx942]`", commands=[["torch[device-gfx942]"]]),
         Case(title="upgrade with `torch`", commands=[[f"torch=={OLD}"], ["--upgrade", "torch"]]),
     )
-    alone = index_with_variants(tmp_path / "alone", plain=False, fixed=False)
-    fixed = index_with_variants(tmp_path / "fixed", plain=True, fixed=True)
+    alone = store_with_variants(tmp_path / "alone", plain=False, fixed=False)
+    fixed = store_with_variants(tmp_path / "fixed", plain=True, fixed=True)
     found = {}
     file = next((tmp_path / "alone").glob(f"parts/*{NEW}*-gfx942.whl"))
-    for title, index, cases in (
+    for title, store, cases in (
         ("plain wheels and variants", beside, asked),
         ("variants alone", alone, asked[:1]),
         ("any", alone, [Case(title="the file of a variant, by its path", commands=[[str(file)]])]),
         ("plain wheels and variants, with a fixed list", fixed, asked),
     ):
-        for case in cases:
-            cells = [one.cell(index, case.commands) for one in installers]
-            cells.append(installers[-1].cell(index, case.commands, ["--preview-features", "wheel-variants"]))
-            found[f"{title}: {case.title}"] = cells
+        with serving(store) as server:
+            index = index_url(server.url, "dev")
+            for case in cases:
+                cells = [one.cell(index, case.commands) for one in installers]
+                preview = ["--preview-features", "wheel-variants"]
+                cells.append(installers[-1].cell(index, case.commands, preview))
+                found[f"{title}: {case.title}"] = cells
     _is_on_the_page(table("what the index has: what is asked for", (*INSTALLERS, PREVIEW), found))
 
 
@@ -279,11 +290,10 @@ print(*(one.label for one in chosen))
     ("gpus", "labels"), [("gfx942", "gfx942 null"), ("gfx1100", "gfx1100 null"), ("gfx906", "null")]
 )
 def test_the_authors_of_the_drafts_choose_by_the_gpu(
-    beside: str, tmp_path: Path, gpus: str, labels: str
+    beside: LocalStore, tmp_path: Path, gpus: str, labels: str
 ) -> None:
     """variantlib reads what our index says, and asks ROCm's own provider which GPUs there are."""
-    store = Path(beside.removeprefix("file://")).parents[1]
-    said = next(store.glob(f"files/*/*/torch-{NEW}-variants.json"))
+    said = next(beside.path.glob(f"files/*/*/torch-{NEW}-variants.json"))
     fetch = [find_uv_bin(), "pip", "install", "--quiet", "--target", tmp_path]
     subprocess.run([*fetch, "variantlib==0.2.2", "rocm-bootstrap==0.3.0"], check=True)
     env = os.environ | {"PYTHONPATH": str(tmp_path), "ROCM_BOOTSTRAP_FORCE_GFX_ARCH": gpus}
