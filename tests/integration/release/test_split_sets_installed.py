@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs/explanation/device-wheels-and-installers.md"
 TARGETS = ("gfx942", "gfx1100")
 OLD, NEW = "2.9.0+rocm7.14.0a20261101", "2.9.0+rocm7.14.0a20261102"
-INSTALLERS = ("pip 23.0", "pip 24.0", "pip 25.3", "pip 26.3", "uv 0.13.9")
+INSTALLERS = ("pip 23.0", "pip 24.0", "pip 25.3", "pip 26.3", "uv 0.5.31", "uv 0.8.24", "uv 0.13.9")
 PREVIEW = "uv 0.13.9 with `--preview-features wheel-variants`"
 
 # What an installer may say besides, and the words of the table for it.
@@ -229,10 +229,19 @@ def table(title: str, installers: Sequence[str], found: dict[str, list[str]]) ->
     columns: dict[tuple[str, ...], list[str]] = {}
     for name, *cells in zip(installers, *found.values(), strict=True):
         columns.setdefault(tuple(cells), []).append(name)
-    heads = [", ".join(names).replace(", pip", ",") for names in columns.values()]
+    heads = [_together(names) for names in columns.values()]
     lines = [f"| {title} | {' | '.join(heads)} |", f"| --- {'| --- ' * len(heads)}|"]
     lines += [f"| {case} | {' | '.join(row)} |" for case, *row in zip(found, *columns, strict=True)]
     return "\n".join(lines)
+
+
+def _together(names: Sequence[str]) -> str:
+    """The head of a column: `pip 23.0, 24.0; uv 0.13.9`."""
+    versions: dict[str, list[str]] = {}
+    for name in names:
+        tool, version = name.split(" ", 1)
+        versions.setdefault(tool, []).append(version)
+    return "; ".join(f"{tool} {', '.join(listed)}" for tool, listed in versions.items())
 
 
 @pytest.fixture(scope="module")
