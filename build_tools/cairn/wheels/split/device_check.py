@@ -251,7 +251,9 @@ def _line(
             wanted[host.name] = f'"{host.name}[{",".join(dict.fromkeys(helping.values()))}]=={host.version}"'
             served += helping
         elif host is own and len(wrong) == len(gpus):
-            there = f"only for {_all(host.offered)}" if host.offered else "nor for any other GPU"
+            # A wheel variant offers nothing, and has the code for one processor itself.
+            others = host.offered or [name for name, why in host.there.items() if not why]
+            there = f"only for {_all(others)}" if others else "nor for any other GPU"
             without = f"{host.name} {host.version} has no code for {_all(wrong)}, {there}"
     if not wanted:
         return without
