@@ -169,6 +169,11 @@ def parse_file_name(name: str, *, variants_too: bool = False) -> FileName:
     Raises:
         WheelError: it is not one.
     """
+    # packaging lets through what its patterns do not look at, such as a line end in a build number.
+    if not _FILE_NAME.fullmatch(name) or not name.isprintable():
+        raise _not_a_wheel(name, "it has a character that no such name may have")
+    if len(name) > _LONGEST_NAME:
+        raise _not_a_wheel(name, f"it has more than {_LONGEST_NAME} characters")
     plain, label = variants.split_label(name)
     if label is not None and not variants_too:
         raise WheelError(
