@@ -4,26 +4,29 @@
     python benchmarks/wheel_split.py /tmp/subject/jax_rocm60_pjrt-*.whl
 
 That wheel has one library of 560 MB. It is split first. Then one program inflates the libraries whose code
-was taken, hashes them, compresses each code object with zstd, as archives hold it, and packs the libraries
-without code and the archives into wheels, with their hashes, as every tool must: all of that once, and
-nothing else. Both sides use the same compressors. Every side is a child process; they run in turn, and the
-least of each counts. CPU is user and system time.
+was taken, hashes them, unpacks the bundles that are compressed, hashes each code object and compresses it
+with zstd, as archives hold it, and packs the libraries without code and the archives into wheels, with
+their hashes, as every tool must: all of that once, and nothing else. Both sides use the same compressors.
+Every side is a child process; they run in turn, and the least of each counts. CPU is user and system time.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import shutil
 import sys
 import tempfile
 import textwrap
 import zipfile
 from pathlib import Path
+from typing import IO
 
 from wheel_measure import Cost, measured, report
 
 from cairn import datafile
 from cairn.formats.kpack.archive import SUFFIX, Archive
+from cairn.formats.offload import detach
 from cairn.formats.offload.record import Record
 from cairn.formats.view import FileView
 
@@ -46,10 +49,14 @@ with reader.Archive.open(wheel) as archive:
             for piece in archive.stream(archive.member(name)):
                 digest.update(piece)
                 out.write(piece)
+for path in sorted((folder / "bundles").iterdir()):
+    with path.open("rb") as packed, (folder / "bundle").open("wb") as out:
+        zstandard.ZstdDecompressor(max_window_size=1 << 27).copy_stream(packed, out)
 with (folder / "packed").open("wb") as out:
     for path in sorted((folder / "codes").iterdir()):
-        packer = zstandard.ZstdCompressor(level=3)
-        out.write(packer.compress(path.read_bytes()))
+        code = path.read_bytes()
+        hashlib.sha256(code)
+        out.write(zstandard.ZstdCompressor(level=3).compress(code))
 for path in sorted(parts.iterdir()):
     with path.open("rb") as file:
         hashlib.file_digest(file, "sha256")
@@ -85,9 +92,9 @@ def main() -> None:
 
 def take_apart(wheel: Path, folder: Path) -> None:
     """Write what was split into files: the names of libraries, code objects, and what device wheels hold."""
-    codes, parts = folder / "codes", folder / "parts"
-    codes.mkdir()
-    parts.mkdir()
+    codes, parts, bundles = folder / "codes", folder / "parts", folder / "bundles"
+    for made in (codes, parts, bundles):
+        made.mkdir()
     size = count = 0
     for made in sorted((folder / "split").glob("*.whl")):
         with zipfile.ZipFile(made) as archive:
@@ -108,7 +115,21 @@ def take_apart(wheel: Path, folder: Path) -> None:
                             size, count = size + entry.original_size, count + 1
     with zipfile.ZipFile(wheel) as archive:
         large = sum(archive.getinfo(name).file_size for name in names)
+        for name in names:
+            with (folder / "library").open("w+b") as file, archive.open(name) as content:
+                shutil.copyfileobj(content, file)
+                write_packed(file, bundles / str(names.index(name)))
     print(f"{len(names)} libraries of {large / 1e6:.0f} MB, {count} code objects of {size / 1e6:.0f} MB")
+
+
+def write_packed(library: IO[bytes], start: Path) -> None:
+    """Write the compressed bundles of a library without their headers, into files whose names begin so."""
+    found = detach.read(FileView(library))
+    for bundle in found.bundles if found else ():
+        if bundle.packing:  # by zstd, as clang has done since 2023
+            library.seek(bundle.at + bundle.packing.header_size)
+            data = library.read(bundle.size - bundle.packing.header_size)
+            start.with_name(f"{start.name}-{bundle.at}").write_bytes(data)
 
 
 if __name__ == "__main__":
