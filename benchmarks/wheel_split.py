@@ -19,6 +19,7 @@ import sys
 import tempfile
 import textwrap
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -93,33 +94,38 @@ def main() -> None:
 def take_apart(wheel: Path, folder: Path) -> None:
     """Write what was split into files: the names of libraries, code objects, and what device wheels hold."""
     codes, parts, bundles = folder / "codes", folder / "parts", folder / "bundles"
-    for made in (codes, parts, bundles):
-        made.mkdir()
-    size = count = 0
-    for made in sorted((folder / "split").glob("*.whl")):
-        with zipfile.ZipFile(made) as archive:
+    for new in (codes, parts, bundles):
+        new.mkdir()
+    host, *devices = sorted((folder / "split").glob("*.whl"), key=lambda path: path.name != wheel.name)
+    sizes: list[int] = []
+    for device in devices:
+        with zipfile.ZipFile(device) as archive:
             for name in archive.namelist():
-                if name.endswith("/cairn-split.json"):
-                    record = datafile.loads(archive.read(name), Record, name=name)
-                    names = [library.path for library in record.libraries]
-                    (folder / "libraries.txt").write_text("\n".join(names))
-                    for number, path in enumerate(names):
-                        (parts / f"library-{number}").write_bytes(archive.read(path))
-                elif name.endswith(SUFFIX):
+                if name.endswith(SUFFIX):
                     part = parts / Path(name).name
                     part.write_bytes(archive.read(name))
-                    with part.open("rb") as file:
-                        opened = Archive.open(FileView(file), name)
-                        for ordinal, entry in {e.ordinal: e for e in opened.entries.values()}.items():
-                            (codes / f"{part.stem}-{ordinal}").write_bytes(opened.read(entry))
-                            size, count = size + entry.original_size, count + 1
-    with zipfile.ZipFile(wheel) as archive:
-        large = sum(archive.getinfo(name).file_size for name in names)
-        for name in names:
-            with (folder / "library").open("w+b") as file, archive.open(name) as content:
+                    sizes += write_codes(part, codes)
+    with zipfile.ZipFile(host) as archive, zipfile.ZipFile(wheel) as whole:
+        record = next(name for name in archive.namelist() if name.endswith("/cairn-split.json"))
+        names = [x.path for x in datafile.loads(archive.read(record), Record, name=record).libraries]
+        for number, name in enumerate(names):
+            (parts / f"library-{number}").write_bytes(archive.read(name))
+            with (folder / "library").open("w+b") as file, whole.open(name) as content:
                 shutil.copyfileobj(content, file)
-                write_packed(file, bundles / str(names.index(name)))
-    print(f"{len(names)} libraries of {large / 1e6:.0f} MB, {count} code objects of {size / 1e6:.0f} MB")
+                write_packed(file, bundles / str(number))
+        large = sum(whole.getinfo(name).file_size for name in names)
+    (folder / "libraries.txt").write_text("\n".join(names))
+    code = f"{len(sizes)} code objects of {sum(sizes) / 1e6:.0f} MB"
+    print(f"{len(names)} libraries of {large / 1e6:.0f} MB, {code}", flush=True)
+
+
+def write_codes(archive: Path, folder: Path) -> Iterator[int]:
+    """Write each code object of a kpack archive into a file; yields its size."""
+    with archive.open("rb") as file:
+        opened = Archive.open(FileView(file), archive.name)
+        for ordinal, entry in {entry.ordinal: entry for entry in opened.entries.values()}.items():
+            (folder / f"{archive.stem}-{ordinal}").write_bytes(opened.read(entry))
+            yield entry.original_size
 
 
 def write_packed(library: IO[bytes], start: Path) -> None:
