@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from cairn.errors import StoreError
-from cairn.release.gate import completeness, gate
+from cairn.release.gate import completeness, findings, gate
 from cairn.release.gate.case import opened
+from cairn.stack.model import DeviceWheels
 from cairn.store.memory import MemoryStore
 from cairn.wheels import wheelset
 from cairn.wheels.rewrite.wheel import Edit, apply
@@ -25,7 +27,9 @@ from helpers.wheels import build_wheel
 TARGETS = ("gfx942", "gfx1100")
 
 
-def parts_of(folder: Path, *, seed: bytes = b"a", terms: Terms | None = None) -> list[Path]:
+def parts_of(
+    folder: Path, *, seed: bytes = b"a", terms: Terms | None = None, more: Mapping[str, bytes] | None = None
+) -> list[Path]:
     codes = {target: make_code_object(target, seed * 400) for target in TARGETS}
     wheel = build_wheel(
         folder / "whole",
@@ -34,7 +38,7 @@ def parts_of(folder: Path, *, seed: bytes = b"a", terms: Terms | None = None) ->
         tags=["cp311-cp311-manylinux_2_28_x86_64"],
         requires=["rocm-sdk-core==7.14.0"],
         pure=False,
-        files={"torch/lib/x.so": make_hip_library([make_bundle(codes)])},
+        files={"torch/lib/x.so": make_hip_library([make_bundle(codes)]), **(more or {})},
     )
     return list(split(wheel, folder / "parts", terms or Terms(prefix="amd", runtime="7.14")))
 
@@ -93,6 +97,33 @@ def test_a_split_for_a_rocm_that_finds_no_code_is_not_sealed(store: MemoryStore,
     parts = parts_of(tmp_path, terms=Terms(runtime="7.15"))
     with pytest.raises(StoreError, match=r"finds its code on ROCm 7\.15 or later, not on 7\.14\.0"):
         staged(store, parts, tmp_path)
+
+
+def test_the_gate_believes_no_host_wheel_on_which_rocm_finds_its_code(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    made = staged(store, parts_of(tmp_path, terms=Terms(runtime="6.0")), tmp_path)
+    stack = msgspec.structs.replace(stack_of(made), device_wheels=DeviceWheels(runtime="7.15"))
+    case = case_of(store, made, stack=stack)
+    with opened(case) as files:
+        (said,) = completeness.of_split(case, files)
+    assert said.endswith("finds its code on ROCm 7.15 or later, not on 7.14.0")
+
+
+def test_a_library_without_code_for_a_target_is_told_as_in_a_whole_wheel(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    only = make_hip_library([make_bundle({"gfx942": make_code_object("gfx942", b"a" * 400)})])
+    made = staged(store, parts_of(tmp_path, more={"torch/lib/y.so": only}), tmp_path)
+    stack = stack_of(made, device_code=("torch",))
+    torch = next(project for project in stack.projects if project.name == "torch")
+    case = case_of(store, made, stack=msgspec.structs.replace(stack, projects=(torch,)))
+    with opened(case) as files:
+        assert list(completeness.of_split(case, files)) == []
+        told = [text for text in findings.problems(case, files) if "torch/lib/" in text]
+    assert [text.partition(".whl ")[2] for text in told] == [
+        "(torch/lib/y.so): no code for gfx1100 was split from it"
+    ]
 
 
 def test_the_gate_reads_the_wheels_again(store: MemoryStore, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from cairn.wheels.rewrite.wheel import Edit, apply
 from cairn.wheels.split.completeness import problems
 from cairn.wheels.split.device_wheel import Terms
 from cairn.wheels.split.split import split
+from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object
 from helpers.hip_library import make_hip_library
 from helpers.wheels import MakeWheel, cairn_wheel, members_of
@@ -67,13 +69,19 @@ def rewritten(wheel: Path, folder: Path, change: Callable[[dict[tuple[str, str],
     return edited(wheel, folder, replace_files={ARCHIVE: path})
 
 
-def with_record(host: Path, folder: Path, change: Callable[[dict[str, dict[str, object]]], object]) -> Path:
+def with_record(host: Path, folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
     record = json.loads(members_of(host)[RECORD])
     change(record)
     return edited(host, folder, replace_files={RECORD: json.dumps(record).encode()})
 
 
+def parts_in(record: dict[str, Any]) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = record["libraries"][0]["parts"]
+    return found
+
+
 FIRST = ("lib/libdemo.so#0", "gfx942")
+DEVICE = "demo_device_gfx942-1.0.dist-info"
 REQUIRED = 'demo-device-gfx950==1.0; extra == "device-gfx950"'
 PINNED = 'demo-device-gfx942==1.0 ; extra == "device-gfx942"'
 FAULTS: dict[str, tuple[Edited, str]] = {
@@ -148,6 +156,43 @@ FAULTS: dict[str, tuple[Edited, str]] = {
         lambda p, f: [edited(p[0], f, replace_files={"top.so": b"x"}), *p[1:]],
         "top.so is not the library",
     ),
+    "an entry point": (
+        lambda p, f: [*p[:-1], edited(p[-1], f, add_files={f"{DEVICE}/entry_points.txt": b"[a]\nx = y\n"})],
+        "has .*entry_points.txt, which was not split",
+    ),
+    "a module named as METADATA is": (
+        lambda p, f: [*p[:-1], edited(p[-1], f, add_files={"METADATA": b"x"})],
+        "has METADATA, which was not split",
+    ),
+    "a requirement that no device wheel has": (
+        lambda p, f: [*p[:-1], edited(p[-1], f, add_requirements=("rocm-sdk-device-gfx950==1.0",))],
+        "requires rocm-sdk-device-gfx950==1.0, as no device wheel does",
+    ),
+    "an archive in the host wheel": (
+        lambda p, f: [edited(p[0], f, add_files={ARCHIVE: members_of(p[-1])[ARCHIVE]}), *p[1:]],
+        f"has {ARCHIVE} itself, which belongs into a device wheel",
+    ),
+    "a file of a device wheel in the host wheel": (
+        lambda p, f: [edited(p[0], f, add_files={"demo/k.hsaco": b"x"}), *p[1:]],
+        "has demo/k.hsaco itself, which belongs into a device wheel",
+    ),
+    "a record without a library": (
+        lambda p, f: [with_record(p[0], f, lambda r: r["libraries"].pop()), *p[1:]],
+        "demo/lib/libdemo.so looks for different code than its cairn-split.json says",
+    ),
+    "a record without a wrapper": (
+        lambda p, f: [with_record(p[0], f, lambda r: parts_in(r)[0].update(wrappers=[0])), *p[1:]],
+        "demo/lib/libdemo.so looks for different code than its cairn-split.json says",
+    ),
+    "a record of a different place": (
+        lambda p, f: [
+            with_record(
+                p[0], f, lambda r: r["libraries"][1].update(archives="demo/.kpack/d_@GFXARCH@.kpack")
+            ),
+            *p[1:],
+        ],
+        "top.so looks for different code than its cairn-split.json says",
+    ),
     "a device wheel without its host": (lambda p, _: p[1:], "device wheel, and no wheel beside it"),
 }
 
@@ -207,6 +252,33 @@ def test_a_split_under_another_version_is_whole(parts: list[Path], tmp_path: Pat
     wanted = Wanted(version="1.1+rocm7.14.0")
     made = set_versions(parts, wanted, tmp_path / "renamed")
     assert list(problems([each.target for each in made])) == []
+
+
+def test_a_stack_knows_the_floor_better_than_a_host_wheel(parts: list[Path], tmp_path: Path) -> None:
+    for said in (None, "6.0"):
+        host = with_record(parts[0], tmp_path, lambda record: record.update(runtime=said))  # noqa: B023
+        wheels = [host, *parts[1:]]
+        assert list(problems(wheels, rocm="7.13.0")) == []
+        (problem,) = problems(wheels, rocm="7.13.0", floor="7.14")
+        assert "finds its code on ROCm 7.14 or later, not on 7.13.0" in problem
+
+
+def test_verify_compares_a_host_wheel_with_its_record(parts: list[Path], tmp_path: Path) -> None:
+    expected = Expectation(targets=("gfx90a:xnack+", "gfx90a", "gfx942"))
+    assert not verify(parts[0], expected)
+    less = with_record(parts[0], tmp_path, lambda record: record["libraries"].pop())
+    assert [(f.code, f.member) for f in verify(less, expected)] == [("split-differs", "top.so")]
+
+    def for_one(record: dict[str, Any]) -> None:
+        record["libraries"][1]["parts"][0]["codes"].pop()
+
+    partial = with_record(parts[0], tmp_path, for_one)
+    for asked in (expected, Expectation(targets=("cpu",), split_targets=("gfx942",))):
+        found = [(f.code, f.member) for f in verify(partial, asked)]
+        assert found == [("targets-missing", "top.so")]
+    assert not verify(partial, Expectation(targets=("cpu",)))
+    bad = edited(parts[0], tmp_path, replace_files={RECORD: b"{}"})
+    assert [(f.code, f.member) for f in verify(bad, expected)] == [("split-differs", RECORD)]
 
 
 @pytest.mark.parametrize("rocm", ["7.13.0", "7.13.9rc1", "6.4"])

@@ -45,6 +45,7 @@ from cairn.formats.elf_layout import (
     Segment,
 )
 from cairn.formats.kpack import reference as kpack_reference
+from cairn.formats.kpack.reference import Reference
 from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import code_object, wrappers
 from cairn.formats.offload.bundle import Bundle
@@ -129,6 +130,28 @@ def read(view: View) -> Library | None:
             f" {bundles[min(alone)].at}"
         )
     return Library(layout=layout, code=code, bundles=bundles, wrappers=found, leads=leads)
+
+
+def read_host(view: View) -> tuple[Reference, int]:
+    """What a library whose code was taken out leads to, and how many wrappers it has.
+
+    Raises:
+        WheelError: it is not as `detach` leaves a library: a wrapper leads elsewhere, or is not numbered.
+    """
+    layout = elf_layout.read(view)
+    sections = [layout.named(name) for name in (code_object.SECTION, kpack_reference.SECTION)]
+    if any(len(found) != 1 for found in sections):
+        raise WheelError(f"it has no section {code_object.SECTION} or {kpack_reference.SECTION}, or several")
+    (code,), (place,) = sections
+    found = wrappers.read(layout, range(code.address, code.address + code.size))
+    for number, wrapper in enumerate(found):
+        if (wrapper.magic, wrapper.pointer, wrapper.ordinal) != (IN_ARCHIVE, place.address, number):
+            raise WheelError(f"its wrapper {number} does not lead to an archive")
+    if place.kind == SHT_NOBITS or layout.offset_of(place.address, place.size) != place.offset:
+        raise WheelError(f"its section {kpack_reference.SECTION} is not loaded")
+    return kpack_reference.loads(view.read(place.offset, min(place.size, kpack_reference.LARGEST + 1))), len(
+        found
+    )
 
 
 def detach(library: Library, reference: bytes, target: Path) -> Undo:

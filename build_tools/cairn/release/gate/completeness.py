@@ -70,7 +70,8 @@ def of_split(case: Case, files: Files) -> Iterator[str]:
     """How host wheels and device wheels do not belong together, or are not all that was split."""
     if not files.missing:
         wheels = [files.paths[wheel.file_name] for wheel in case.wheel_set.wheels]
-        yield from split_rules.problems(case.wheel_set, wheels, all_recorded=True)
+        floor = case.stack.device_wheels.runtime
+        yield from split_rules.problems(case.wheel_set, wheels, floor=floor, all_recorded=True)
 
 
 def of_manifest(case: Case, files: Files) -> Iterator[str]:  # noqa: ARG001 - as every demand is asked

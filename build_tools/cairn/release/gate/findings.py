@@ -85,7 +85,11 @@ def _expectations(case: Case, shipped: tuple[str, ...]) -> Iterator[tuple[str, E
         project = str(canonicalize_name(project_of(name)))
         beside[project] = (*beside.get(project, ()), version_of(name))
     common = Expectation(
-        siblings=siblings, beside=beside, provided_libraries=shipped, python=case.wheel_set.python
+        siblings=siblings,
+        beside=beside,
+        provided_libraries=shipped,
+        python=case.wheel_set.python,
+        split_targets=case.wheel_set.targets,
     )
     for wheel in case.wheel_set.wheels:
         targets = case.code_of(wheel)

@@ -12,7 +12,9 @@ from cairn.wheels.wheelset import WheelSet
 _ROCM = ("rocm-sdk-core", "rocm")  # the packages of the SDK whose version is that of its runtime
 
 
-def problems(wheel_set: WheelSet, wheels: Sequence[Path], *, all_recorded: bool = False) -> tuple[str, ...]:
+def problems(
+    wheel_set: WheelSet, wheels: Sequence[Path], *, floor: str | None = None, all_recorded: bool = False
+) -> tuple[str, ...]:
     """What is wrong with the host and device wheels of a set, a sentence each.
 
     Every device wheel is there, with all the code of its targets as it was before the split; every extra asks
@@ -21,6 +23,8 @@ def problems(wheel_set: WheelSet, wheels: Sequence[Path], *, all_recorded: bool 
     Args:
         wheel_set: with its closure.
         wheels: its files.
+        floor: the first release of ROCm whose runtime finds the code, as the stack has it; None to believe
+            the host wheels.
         all_recorded: each host wheel must say what was split from it.
 
     Raises:
@@ -28,4 +32,4 @@ def problems(wheel_set: WheelSet, wheels: Sequence[Path], *, all_recorded: bool 
     """
     versions = {project_of(file.file_name): version_of(file.file_name) for file in wheel_set.closure}
     rocm = next((versions[name] for name in _ROCM if name in versions), None)
-    return tuple(completeness.problems(wheels, rocm=rocm, all_recorded=all_recorded))
+    return tuple(completeness.problems(wheels, rocm=rocm, floor=floor, all_recorded=all_recorded))

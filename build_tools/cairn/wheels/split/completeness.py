@@ -8,6 +8,7 @@ code of each target, and the sha256 of that code as the whole wheel had it.
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,14 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from cairn.errors import WheelError
+from cairn.files import sha256_of
+from cairn.formats.kpack import reference
+from cairn.formats.kpack.archive import SUFFIX
 from cairn.formats.kpack.reference import PLACEHOLDER, key_of, without_build
+from cairn.formats.offload import detach
 from cairn.formats.offload import record as records
 from cairn.formats.offload.record import Library, Record
+from cairn.formats.view import FileView
 from cairn.formats.zip.reader import Archive
 from cairn.targets import TargetId, in_order, parse_target_id
 from cairn.wheels.contents import code_archives
@@ -26,8 +32,12 @@ from cairn.wheels.metadata.variants import split_label
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.split import archives, device_wheel
 from cairn.wheels.split.join import read_record
+from cairn.wheels.split.split import extract
 
 _MARK = "-device-gfx"  # in the name of every device wheel
+# What the dist-info folder of a device wheel may hold: installers act on more than that, as on entry points.
+_ABOUT = ("METADATA", "WHEEL", "RECORD")
+_ABOUT_FOLDERS = ("licenses/", "sboms/")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +66,16 @@ class Host:
             return cls(info=info, record=read_record(info, archive))
 
 
-def problems(wheels: Sequence[Path], *, rocm: str | None = None, all_recorded: bool = False) -> Iterator[str]:
+def problems(
+    wheels: Sequence[Path], *, rocm: str | None = None, floor: str | None = None, all_recorded: bool = False
+) -> Iterator[str]:
     """What is wrong with the host and device wheels among the wheels of a set; nothing where none was split.
 
     Args:
         wheels: of the set.
         rocm: the version of ROCm that they run on; None where that is not known.
+        floor: the first release of ROCm whose runtime finds the code, where a host wheel does not say a later
+            one; None to believe the host wheels.
         all_recorded: refuse device wheels that others have split, whose host wheels have no record. Of these
             it is only known that a wheel of the set requires them.
 
@@ -72,7 +86,7 @@ def problems(wheels: Sequence[Path], *, rocm: str | None = None, all_recorded: b
     beside = {wheel_info.parse_file_name(path.name).distribution: path for path in wheels}
     for host in filter(None, map(Host.read, wheels)):
         recorded |= {canonicalize_name(name) for name in host.record.devices.values()}
-        yield from _too_old(host, rocm)
+        yield from _too_old(host, rocm, floor)
         yield from _extras(host)
         yield from _parts(host, beside)
     unknown = sorted(name for name in beside.keys() - recorded if _MARK in name)
@@ -86,7 +100,7 @@ def problems(wheels: Sequence[Path], *, rocm: str | None = None, all_recorded: b
 
 
 def differences(wheels: Sequence[Path]) -> Iterator[tuple[Path, str]]:
-    """What is wrong with device wheels beside whose host wheels they are, each with what it is.
+    """What is wrong with host wheels, and with device wheels beside whose they are, each with what it is.
 
     They go together by the rest of their file names, so that parts of several wheels can be given at once. A
     part that is not given is not missed.
@@ -101,9 +115,12 @@ def differences(wheels: Sequence[Path]) -> Iterator[tuple[Path, str]]:
         except WheelError as error:
             yield path, str(error)
             continue
-        for processor, name in host.record.devices.items() if host else ():
+        if host is None:
+            continue
+        yield from ((path, text) for text in _host_wheel(host))
+        for processor, name in host.record.devices.items():
             device = beside.get((canonicalize_name(name), _file_of(path)[1]))
-            if host and device:
+            if device:
                 try:
                     yield from ((device, text) for text in _device_wheel(host, processor, device))
                 except WheelError as error:
@@ -145,12 +162,8 @@ def variant_problems(path: Path) -> Iterator[str]:
 
 
 def _parts(host: Host, beside: Mapping[str, Path]) -> Iterator[str]:
-    """What is wrong with the libraries of a host wheel, and with its device wheels, by project."""
-    with Archive.open(host.info.path) as archive:
-        for library in host.record.libraries:
-            path = device_wheel.data_path(host.info, library.path)
-            if path not in archive or _sha256(archive, path) != library.host_sha256:
-                yield f"{host.info.file_name}: {path} is not the library that the code was split from"
+    """What is wrong with the files of a host wheel, and with its device wheels, by project."""
+    yield from _host_wheel(host)
     for processor, name in host.record.devices.items():
         wheel = beside.get(canonicalize_name(name))
         if wheel is not None:
@@ -159,14 +172,51 @@ def _parts(host: Host, beside: Mapping[str, Path]) -> Iterator[str]:
             yield f"{name} is missing, which {host.info.name}[{device_names.extra_of(processor)}] asks for"
 
 
-def _too_old(host: Host, rocm: str | None) -> Iterator[str]:
+def _host_wheel(host: Host) -> Iterator[str]:
+    """What is wrong with the files of a host wheel."""
+    host_name, moved = host.info.file_name, {file.path for file in host.record.files}
+    with Archive.open(host.info.path) as archive, tempfile.TemporaryDirectory() as folder:
+        for member in archive.members:
+            if member.name.endswith(SUFFIX) or device_wheel.common_path(host.info, member.name) in moved:
+                yield f"{host_name} has {member.name} itself, which belongs into a device wheel"
+        for library in host.record.libraries:
+            path = device_wheel.data_path(host.info, library.path)
+            file = extract(archive, path, Path(folder), "library") if path in archive else None
+            if file is None or sha256_of(file) != library.host_sha256:
+                yield f"{host_name}: {path} is not the library that the code was split from"
+            elif not _leads_there(host, library, file):
+                yield f"{host_name}: {path} looks for different code than its {records.NAME} says"
+
+
+def _leads_there(host: Host, library: Library, file: Path) -> bool:
+    """Whether each wrapper of a library finds in the archives what the record says that it led to.
+
+    The record is compared with the library, and with the build that the library names: that was made of all
+    libraries and files that the code was taken from, so that a record without one of them does not fit.
+    """
+    digests = {one.path: one.sha256 for one in host.record.libraries}
+    digests |= {moved.path: moved.sha256 for moved in host.record.files}
+    place = archives.Place(host.info, library.path)
+    wanted = place.reference(reference.build_of(digests))
+    ordinals = sorted(ordinal for part in library.parts for ordinal in part.wrappers)
+    try:
+        with file.open("rb") as opened:
+            found, count = detach.read_host(FileView(opened))
+    except WheelError:
+        return False
+    named = (library.kernel_name, library.archives) == (wanted.kernel_name, place.archives)
+    return named and found == wanted and ordinals == list(range(count))
+
+
+def _too_old(host: Host, rocm: str | None, floor: str | None) -> Iterator[str]:
     """Whether the runtime of a ROCm release would not find the code of device wheels."""
-    floor = host.record.runtime
-    if rocm is None or floor is None:
+    floors = [wheel_info.parsed_version(text) for text in (host.record.runtime, floor) if text is not None]
+    if rocm is None or not floors:
         return
+    first = max(floors)
     # A nightly of the first release that finds it, which sorts below it, does so too.
-    if wheel_info.parsed_version(rocm).release < wheel_info.parsed_version(floor).release:
-        yield f"{host.info.file_name} is split, and finds its code on ROCm {floor} or later, not on {rocm}"
+    if wheel_info.parsed_version(rocm).release < first.release:
+        yield f"{host.info.file_name} is split, and finds its code on ROCm {first} or later, not on {rocm}"
 
 
 def _extras(host: Host) -> Iterator[str]:
@@ -204,19 +254,26 @@ def _device_wheel(host: Host, processor: str, path: Path) -> Iterator[str]:
     with Archive.open(path) as archive:
         info = wheel_info.read_archive(archive, wheel_info.parse_file_name(path.name))
         pin = str(wheel_info.requirement(f"{host.info.name}=={host.info.version}"))
-        pins = {str(wheel_info.requirement(text)) for text in info.requires_dist}
+        pins = {
+            str(one): canonicalize_name(one.name) for one in map(wheel_info.requirement, info.requires_dist)
+        }
         if info.version != host.info.version or pin not in pins:
             yield f"{path.name} does not require {pin}, which it was split from"
-        files = {
+        sdk = canonicalize_name(device_wheel.SDK.name_of("", processor))
+        for text in sorted(text for text, name in pins.items() if text != pin and name != sdk):
+            yield f"{path.name} requires {text}, as no device wheel does"
+        about = tuple(f"{info.dist_info}/{name}" for name in _ABOUT)
+        licences = tuple(f"{info.dist_info}/{name}" for name in _ABOUT_FOLDERS)
+        content = {
             device_wheel.common_path(info, member.name): member.name
             for member in archive.members
-            if not member.is_dir and not member.name.startswith(f"{info.dist_info}/")
+            if not member.is_dir and member.name not in about and not member.name.startswith(licences)
         }
         moved = {file.path: file.sha256 for file in host.record.files if file.processor == processor}
         packed = _archives_of(host.record, processor)
-        for common in sorted((moved.keys() | packed.keys()) - files.keys()):
+        for common in sorted((moved.keys() | packed.keys()) - content.keys()):
             yield f"{path.name} lacks {common}"
-        for common, name in sorted(files.items()):
+        for common, name in sorted(content.items()):
             if common in packed:
                 yield from _archive(archive, name, packed[common], of=path.name)
             elif common not in moved:

@@ -68,6 +68,7 @@ def _verify_archive(archive: Archive, name: FileName, expected: Expectation) -> 
     found += device_code.check_targets(read.binaries, read.archived, extras, expected)
     if info is not None:
         found += variant.check(archive, info, name, read.archived)
+        found += device_code.check_split(archive, info, read.binaries, expected)
     return found
 
 

@@ -10,20 +10,23 @@ Source: LLVM's docs/AMDGPUUsage.rst, "ELF Code Object".
 from __future__ import annotations
 
 import contextlib
+import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from cairn.errors import WheelError
+from cairn import datafile
+from cairn.errors import UsageError, WheelError
 from cairn.formats import elf
 from cairn.formats.compression import Forward, ViewReader, exactly
 from cairn.formats.kpack import archive as kpack
-from cairn.formats.offload import bundle, code_object
+from cairn.formats.offload import bundle, code_object, record
 from cairn.formats.offload.bundle import Entry
 from cairn.formats.view import BytesView, MemberView, View
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
 from cairn.targets import CPU, TargetId, generic_targets, in_order, parse_target_id
 from cairn.wheels.contents.binaries import Binary
+from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
 # Elf64_Ehdr, of which are read: e_machine, e_phoff, e_shoff, e_phnum, e_shentsize, e_shnum.
@@ -35,6 +38,7 @@ _AMDGPU = 224  # EM_AMDGPU
 _LOAD, _RUNS = 1, 1  # PT_LOAD, PF_X
 _FARTHEST = 1 << 16  # where the table of segments may begin: linkers put it right after the header
 _STEP = 1 << 18
+_SPLIT_AGAIN = "split the whole wheel again"
 _AGAIN = "build it again; where it was whole before, look at what packed or moved it"
 
 
@@ -248,6 +252,42 @@ def _check_extras(extras: Iterable[str], wanted: Iterable[str]) -> Iterator[Find
             reason=f"no extra brings the code for {', '.join(in_order(missing))}",
             fix="split a wheel with exactly these targets",
         )
+
+
+def check_split(
+    archive: Archive, info: WheelInfo, binaries: Sequence[Binary], expected: Expectation
+) -> Iterator[Finding]:
+    """What was split from a host wheel is known of each library, and was code for all targets.
+
+    The runtime looks for no second archive where the first lacks a library, so that one without code for a
+    GPU fails there as it would in the whole wheel. Others that split wheels leave no record to go by.
+    """
+    member = f"{info.dist_info}/{record.NAME}"
+    libraries = [binary.path for binary in binaries if binary.reference]
+    if not libraries or member not in archive:
+        return
+    try:
+        known = datafile.loads(archive.read(member), record.Record, name=member).libraries
+    except UsageError as error:
+        yield Finding(code=FindingCode.SPLIT_DIFFERS, member=member, reason=str(error), fix=_SPLIT_AGAIN)
+        return
+    data = f"{info.dist_info.removesuffix('.dist-info')}.data/"
+    split = {re.sub(r"^\.data/", data, library.path): library for library in known}
+    for path in libraries:
+        if path not in split:
+            reason = f"{record.NAME} does not say what was split from it"
+            yield Finding(code=FindingCode.SPLIT_DIFFERS, member=path, reason=reason, fix=_SPLIT_AGAIN)
+    wanted = {name.partition(":")[0] for name in expected.split_targets or expected.targets or ()}
+    for path, library in split.items():
+        there = {code.target.partition(":")[0] for part in library.parts for code in part.codes}
+        there |= {processor for name in there for processor in generic_targets().get(name, ())}
+        if missing := in_order(wanted - {CPU} - there):
+            yield Finding(
+                code=FindingCode.TARGETS_MISSING,
+                member=path,
+                reason=f"no code for {', '.join(missing)} was split from it",
+                fix="build it for exactly the targets of the wheel",
+            )
 
 
 def problem_of(

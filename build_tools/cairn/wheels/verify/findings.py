@@ -90,6 +90,8 @@ class Expectation:
     Attributes:
         targets: the targets that every library with device code must have code for, no more and no less;
             `("cpu",)` allows no device code; None does not check.
+        split_targets: the targets that every library of a host wheel must have had code for when that was
+            split off; where there are none, `targets`.
         require_device_code: whether a wheel without any device code is wrong (when targets are given).
         siblings: distribution to version of the wheels it is built against; where it requires one, then
             exactly that version.
@@ -103,6 +105,7 @@ class Expectation:
     """
 
     targets: tuple[str, ...] | None = None
+    split_targets: tuple[str, ...] = ()
     require_device_code: bool = False
     siblings: Mapping[str, str] = field(default_factory=dict)
     beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
