@@ -68,6 +68,15 @@ def test_whose_device_wheel_a_project_is(project: str, host: str, processor: str
     assert device_names.processor_of(project, host) == processor
 
 
+def test_licences_come_along_wherever_they_stand(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    """Before PEP 639, setuptools put them right into the dist-info folder."""
+    about = "demo-1.0.dist-info"
+    older = Edit(remove_files=(f"{about}/licenses/LICENSE",), add_files={f"{about}/LICENSE": b"free\n"})
+    wheel = apply(whole(make_wheel, "gfx942"), older, tmp_path / "older")
+    _, device = split(wheel, tmp_path / "split")
+    assert members_of(device)["demo_device_gfx942-1.0.dist-info/licenses/LICENSE"] == b"free\n"
+
+
 def test_names_and_requirements_as_upstream_has_them(make_wheel: MakeWheel, tmp_path: Path) -> None:
     wheel = whole(make_wheel, "gfx942", "gfx9-4-generic")
     host, generic, device = split(wheel, tmp_path / "split", Terms(prefix="amd", sdk="7.14.0"))

@@ -90,7 +90,11 @@ def licences_of(host: WheelInfo, archive: Archive) -> dict[str, bytes]:
     """The licence files of a wheel, by their paths below its dist-info folder; each device wheel has them."""
     folder = f"{host.dist_info}/licenses/"
     names = [m.name for m in archive.members if m.name.startswith(folder) and not m.is_dir]
-    return {name.removeprefix(f"{host.dist_info}/"): archive.read(name) for name in names}
+    # Before PEP 639 they stood right in the dist-info folder.
+    named = parse_headers(host.metadata, name="METADATA").all("License-File")
+    older = [name for name in named if f"{host.dist_info}/{name}" in archive]
+    found = {f"licenses/{name}": archive.read(f"{host.dist_info}/{name}") for name in older}
+    return found | {name.removeprefix(f"{host.dist_info}/"): archive.read(name) for name in names}
 
 
 def write(
