@@ -182,6 +182,19 @@ def test_no_archive_hides_another(offered: str, wanted: str) -> None:
     assert sorted(map(str, made)) == sorted(wanted.split())
 
 
+def test_more_features_than_gpus_have_are_refused_at_once() -> None:
+    names = [parse_target_id(f"gfx90a:{letter * 3}+") for letter in "abcdefghijklmnop"]
+    with pytest.raises(WheelError, match="code for 16 features of gfx90a: aaa, bbb"):
+        archives.complete(names)
+
+
+def test_a_path_that_the_runtime_would_change_is_refused(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    library = make_hip_library([make_bundle({"gfx942": ALONE})])
+    wheel = make_wheel(files={"@GFXARCH@/x.so": library}, pure=False)
+    with pytest.raises(WheelError, match=r"@GFXARCH@/x\.so has @GFXARCH@ in its path"):
+        split(wheel, tmp_path / "split")
+
+
 @pytest.mark.parametrize(
     ("target", "offered", "wanted"),
     [
@@ -349,8 +362,10 @@ def test_a_device_wheel_that_lacks_an_archive_is_refused(parts: tuple[Path, ...]
 def test_what_cannot_be_split(
     build: MakeWheel, make_wheel: MakeWheel, parts: tuple[Path, ...], tmp_path: Path
 ) -> None:
-    marked = apply(build(), Edit(add_extras=("device-gfx942",)), tmp_path / "marked")
-    for wheel in (parts[0], marked):
+    marks = [{"add_extras": ("device-gfx942",)}, {"add_extras": ("Device_All",)}]
+    marks += [{"add_requirements": ("demo-device-gfx942 ; extra == 'fast'",)}]
+    marked = [apply(build(), Edit(**mark), tmp_path / str(n)) for n, mark in enumerate(marks)]
+    for wheel in (parts[0], *marked):
         with pytest.raises(WheelError, match="has been split already"):
             split(wheel, tmp_path / "again")
     with pytest.raises(WheelError, match="no device code"):

@@ -15,6 +15,7 @@ from itertools import combinations as pairs
 from pathlib import Path
 
 from cairn import targets
+from cairn.errors import WheelError
 from cairn.formats.kpack import writer
 from cairn.formats.kpack.archive import SUFFIX
 from cairn.formats.kpack.reference import PLACEHOLDER, Reference, kernel_name_of
@@ -29,6 +30,9 @@ _FOLDER = ".kpack"
 # Where files of the data folder go at last, of which these two are the folder that all else goes to.
 _SITE = (".data/platlib/", ".data/purelib/")
 _DATA = ".data/"
+# Target IDs have two features, sramecc and xnack (LLVM's AMDGPUUsage.rst, "Target ID"). Each one more triples
+# the archives, of which there is one for each way to have them.
+_MOST_FEATURES = 4
 
 
 class Place:
@@ -40,7 +44,11 @@ class Place:
     """
 
     def __init__(self, info: WheelInfo, path: str) -> None:
-        """Find it for the library at a path in the wheel, of which the data folder is called `.data`."""
+        """Find it for the library at a path in the wheel, of which the data folder is called `.data`.
+
+        Raises:
+            WheelError: in what the path begins with, the runtime would put the target of the GPU too.
+        """
         scheme = next((start for start in _SITE if path.startswith(start)), "")
         rest = path.removeprefix(scheme)
         if rest.startswith(_DATA):
@@ -49,6 +57,8 @@ class Place:
         *folders, name = rest.split("/")
         top = f"{folders[0]}/" if folders else ""
         stem = f"{info.file_name.split('-', maxsplit=1)[0]}_{PLACEHOLDER}{SUFFIX}"
+        if PLACEHOLDER in top + stem.replace(PLACEHOLDER, "", 1):
+            raise WheelError(f"{path} has {PLACEHOLDER} in its path")
         self.archives = f"{'' if scheme in _SITE else scheme}{top}{_FOLDER}/{stem}"
         up = "../" * max(len(folders) - 1, 0)
         self.library = "/".join((*folders[1:], name))
@@ -61,11 +71,20 @@ class Place:
 
 
 def complete(offered: Iterable[TargetId]) -> tuple[TargetId, ...]:
-    """The targets that need an archive of their own, where there is code for those that are offered."""
+    """The targets that need an archive of their own, where there is code for those that are offered.
+
+    Raises:
+        WheelError: it is for more features of a processor than any has.
+    """
     every = set(offered)
     found: set[TargetId] = set()
     for processor in {target.processor for target in every}:
         features = {target.features for target in every if _runs_on(target, processor)}
+        names = {feature[:-1] for some in features for feature in some}
+        if len(names) > _MOST_FEATURES:
+            raise WheelError(
+                f"it has code for {len(names)} features of {processor}: {', '.join(sorted(names))}"
+            )
         # Until nothing is new: with the codes for a GPU there is one that has the features of them all.
         while new := {both for one, other in pairs(features, 2) if (both := _union(one, other))} - features:
             features |= new

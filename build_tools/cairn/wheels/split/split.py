@@ -261,7 +261,10 @@ def _check(info: WheelInfo, archive: Archive) -> None:
             f"METADATA of {info.file_name} is that of {info.name} {info.version}", tip="build the wheel again"
         )
     own = (device_names.extra_of("gfx"), device_names.EVERY)
-    taken = any(extra.lower().startswith(own) for extra in info.extras)
+    # As installers compare them (PEP 685): Device_All is device-all.
+    taken = any(canonicalize_name(extra).startswith(own) for extra in info.extras)
+    asked = (wheel_info.requirement(text).name for text in info.requires_dist)
+    taken = taken or any(device_names.processor_of(name, info.name) for name in asked)
     if taken or any(member.name.endswith((SUFFIX, f"/{record.NAME}")) for member in archive.members):
         raise WheelError(f"{info.file_name} has been split already", tip="split the whole wheel")
 
