@@ -212,6 +212,29 @@ def here(
     return Here(install(tmp_path / "site", parts[0]), parts[0], tmp_path, capsys)
 
 
+def test_code_beside_links_is_out_of_reach(
+    parts: tuple[Path, ...], tmp_path: Path, here: Here, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `uv pip install --link-mode symlink` leaves them: AMD's loader finds no archive there."""
+    wheels = [parts[0], device(parts, "gfx942"), device(parts, "gfx90a")]
+    folders = [install(tmp_path / "cache" / str(number), wheel) for number, wheel in enumerate(wheels)]
+    site = tmp_path / "linked"
+    for folder in folders:
+        for file in (path for path in folder.rglob("*") if path.is_file()):
+            place = site / file.relative_to(folder)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(file)
+    linked = Here(site, parts[0], tmp_path, capsys)
+    here.gpus("gfx942")
+    what = "the installed code for gfx942 is out of reach behind the installer's links"
+    expected = told("", "demo[device-gfx942]==1.0", what=what)
+    assert linked.says() == expected.replace("pip install ", "pip install --force-reinstall ")
+    # A link to the whole environment changes nothing.
+    install(tmp_path / "site", wheels[1])
+    (tmp_path / "other").symlink_to(tmp_path / "site")
+    assert Here(tmp_path / "other", parts[0], tmp_path, capsys).says() == ""
+
+
 def test_the_kernel_says_which_gpus_there_are(here: Here) -> None:
     assert here.says() == ""
     here.gpus()

@@ -30,6 +30,7 @@ _PLACEHOLDER = "@GFXARCH@"
 _ELSEWHERE = ("ROCM_KPACK_PATH", "ROCM_KPACK_PATH_PREFIX")
 _FORCED = "ROCM_BOOTSTRAP_FORCE_GFX_ARCH"
 _MISSING, _VERSION, _BUILD = "not installed", "of a different version", "of a different build"
+_LINKED = "out of reach behind the installer's links"
 
 
 def check(own: str, build: str, archives: Sequence[str], generic: Mapping[str, Sequence[str]]) -> None:
@@ -167,12 +168,17 @@ class _Host:
     def look(self, site: Path, build: str, archives: Iterable[str]) -> None:
         """Go by the archives themselves: they are what the runtime reads, whatever version is installed."""
         found: dict[str, str] = {}
+        # It counts from where a library lies in the end: of links (uv's --link-mode symlink), in a cache that
+        # has a folder for each wheel. This file came with the library.
+        real = Path(os.path.realpath(__file__)).parent.parent
         for path in archives:
             before, _, behind = path.rpartition("/")[2].partition(_PLACEHOLDER)
             for file in site.joinpath(path).parent.glob(f"{before}gfx*{behind}"):
                 # All features of a processor come together: which of them run is not a matter of installing.
                 processor = file.name[len(before) : -len(behind)].partition(":")[0]
                 wrong = "" if _is_of(build, file) else self.there.get(processor) or _BUILD
+                linked = not real.joinpath(path).with_name(file.name).exists()
+                wrong = _LINKED if linked else wrong
                 found[processor] = found.get(processor) or wrong
         self.there = found
 
@@ -257,7 +263,7 @@ def _line(
             without = f"{host.name} {host.version} has no code for {_all(wrong)}, {there}"
     if not wanted:
         return without
-    gpus, again = _all(dict.fromkeys(served)), "--force-reinstall " if _BUILD in reasons else ""
+    gpus, again = _all(dict.fromkeys(served)), "--force-reinstall " if reasons & {_BUILD, _LINKED} else ""
     if reasons == {_MISSING}:
         said = f"no code for {gpus} is installed"
     else:
