@@ -32,23 +32,24 @@ def package(request: PackageRequest) -> tuple[WrittenPackage, ...]:
         UsageError: the tree, its description, the version or the targets make no sense.
         WheelError: a file needs a library that nothing provides, or the libraries lack the code for a target.
     """
-    written = sdk.package(request)
-    libraries = next((item for item in written if item.distribution == _LIBRARIES), None)
-    if libraries is None:
-        return written
-    folder = libraries.path.parent
-    try:
-        with tempfile.TemporaryDirectory(prefix=".split.", dir=folder) as scratch:
-            host, *devices = split(libraries.path, Path(scratch), SDK)
-            _require_all(host, written[-1].path)
-            parts = [path.replace(folder / path.name) for path in (host, *devices)]
-    except WheelError:
-        for item in written:  # an SDK that lacks a part is none
-            item.path.unlink(missing_ok=True)
-        raise
-    made = [sdk.written(path, wheel_info.read(path).name, 0, dry_run=False) for path in parts]
-    made[0] = dataclasses.replace(made[0], files=libraries.files)
-    return tuple(new for old in written for new in (made if old is libraries else [old]))
+    request.output_dir.mkdir(parents=True, exist_ok=True)
+    # All are made before one is moved into place: an SDK that lacks a part is none, and what an earlier run
+    # has left stays whole.
+    with tempfile.TemporaryDirectory(prefix=".split.", dir=request.output_dir) as scratch:
+        made: list[WrittenPackage] = []
+        whole = sdk.package(dataclasses.replace(request, output_dir=Path(scratch)))
+        for item in whole:
+            if item.distribution != _LIBRARIES:
+                made.append(item)
+                continue
+            host, *devices = split(item.path, Path(scratch, "parts"), SDK)
+            _require_all(host, whole[-1].path)
+            parts = [
+                sdk.written(path, wheel_info.read(path).name, 0, dry_run=False) for path in (host, *devices)
+            ]
+            made += [dataclasses.replace(parts[0], files=item.files), *parts[1:]]
+        places = [item.path.replace(request.output_dir / item.path.name) for item in made]
+    return tuple(dataclasses.replace(item, path=path) for item, path in zip(made, places, strict=True))
 
 
 def _require_all(host: Path, sdist: Path) -> None:

@@ -104,6 +104,17 @@ def test_a_target_without_code_is_refused_and_nothing_is_left(request_of_sdk: Pa
     assert list(more.output_dir.iterdir()) == []
 
 
+def test_what_fails_leaves_an_earlier_sdk_whole(request_of_sdk: PackageRequest) -> None:
+    made = split_sdk.package(request_of_sdk)
+    before = {item.path: item.path.read_bytes() for item in made}
+    library = request_of_sdk.prefix and request_of_sdk.prefix / "lib/librocblas.so"
+    assert library
+    library.write_bytes(make_hip_library([make_bundle({"gfx942": make_code_object("gfx942", b"new" * 300)})]))
+    with pytest.raises(WheelError, match="no code for device-gfx1100"):
+        split_sdk.package(request_of_sdk)
+    assert {path: path.read_bytes() for path in request_of_sdk.output_dir.iterdir()} == before
+
+
 def test_the_command_splits(request_of_sdk: PackageRequest, tmp_path: Path) -> None:
     words = ["--prefix", str(request_of_sdk.prefix), "--description", str(request_of_sdk.description)]
     words += ["--rocm-version", "7.14.0", "--targets", ",".join(TARGETS)]
