@@ -10,7 +10,6 @@ Source: LLVM's docs/AMDGPUUsage.rst, "ELF Code Object".
 from __future__ import annotations
 
 import contextlib
-import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -263,17 +262,17 @@ def check_split(
     GPU fails there as it would in the whole wheel. Others that split wheels leave no record to go by.
     """
     member = f"{info.dist_info}/{record.NAME}"
-    libraries = [binary.path for binary in binaries if binary.reference]
-    if not libraries or member not in archive:
+    if member not in archive:
         return
     try:
         known = datafile.loads(archive.read(member), record.Record, name=member).libraries
     except UsageError as error:
         yield Finding(code=FindingCode.SPLIT_DIFFERS, member=member, reason=str(error), fix=_SPLIT_AGAIN)
         return
-    data = f"{info.dist_info.removesuffix('.dist-info')}.data/"
-    split = {re.sub(r"^\.data/", data, library.path): library for library in known}
-    for path in libraries:
+    # The record has `.data` for the name of the data folder, which differs in each wheel.
+    before = info.dist_info.removesuffix(".dist-info")
+    split = {(before if lib.path.startswith(".data/") else "") + lib.path: lib for lib in known}
+    for path in (binary.path for binary in binaries if binary.reference):
         if path not in split:
             reason = f"{record.NAME} does not say what was split from it"
             yield Finding(code=FindingCode.SPLIT_DIFFERS, member=path, reason=reason, fix=_SPLIT_AGAIN)
