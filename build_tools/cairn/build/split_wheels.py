@@ -21,7 +21,7 @@ from cairn.wheels.split import device_wheel
 from cairn.wheels.split.device_wheel import Terms
 from cairn.wheels.split.split import split
 
-_SPLITTING = 2  # counted up with each change of what comes of a split
+_SPLITTING = 3  # counted up with each change of what comes of a split
 
 
 class _Note(datafile.Value, tag_field="schema", tag="cairn.split-parts/1"):

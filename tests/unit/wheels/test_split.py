@@ -151,6 +151,8 @@ def test_each_archive_has_all_code_of_its_target(parts: tuple[Path, ...]) -> Non
         (".data/platlib/top.so", ".kpack/", "top.so", ".kpack/"),
         (".data/purelib/demo/lib/x.so", "../.kpack/", "lib/x.so", "demo/.kpack/"),
         (".data/data/lib/x.so", ".kpack/", "x.so", ".data/data/lib/.kpack/"),
+        # uv takes no folder among scripts, which go to `bin`.
+        (".data/scripts/run", ".kpack/", "run", ".data/data/bin/.kpack/"),
     ],
 )
 def test_where_a_library_looks(parts: tuple[Path, ...], path: str, leads: str, name: str, where: str) -> None:
@@ -186,6 +188,18 @@ def test_more_features_than_gpus_have_are_refused_at_once() -> None:
     names = [parse_target_id(f"gfx90a:{letter * 3}+") for letter in "abcdefghijklmnop"]
     with pytest.raises(WheelError, match="code for 16 features of gfx90a: aaa, bbb"):
         archives.complete(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("x.so", make_hip_library([make_bundle({"gfx942": ALONE})])), ("k.hsaco", ALONE)]
+)
+def test_code_among_headers_is_refused(
+    make_wheel: MakeWheel, tmp_path: Path, name: str, content: bytes
+) -> None:
+    """Installers give each wheel a folder of its own there, so that the code would not be beside its host."""
+    wheel = make_wheel(files={f"demo-1.0.data/headers/{name}": content}, pure=False)
+    with pytest.raises(WheelError, match=rf"headers/{re.escape(name)} is installed where no device wheel"):
+        split(wheel, tmp_path / "split")
 
 
 def test_a_path_that_the_runtime_would_change_is_refused(make_wheel: MakeWheel, tmp_path: Path) -> None:

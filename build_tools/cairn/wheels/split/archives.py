@@ -30,6 +30,12 @@ _FOLDER = ".kpack"
 # Where files of the data folder go at last, of which these two are the folder that all else goes to.
 _SITE = (".data/platlib/", ".data/purelib/")
 _DATA = ".data/"
+# Programs are installed into this folder of the prefix. A folder among them is an error to uv, so that their
+# archives go there as data.
+_SCRIPTS, _PROGRAMS = ".data/scripts/", ".data/data/bin/"
+HEADERS = ".data/headers/"
+"""What is in there, installers put into a folder that is named after the wheel."""
+
 # Target IDs have two features, sramecc and xnack (LLVM's AMDGPUUsage.rst, "Target ID"). Each one more triples
 # the archives, of which there is one for each way to have them.
 _MOST_FEATURES = 4
@@ -47,8 +53,11 @@ class Place:
         """Find it for the library at a path in the wheel, of which the data folder is called `.data`.
 
         Raises:
-            WheelError: in what the path begins with, the runtime would put the target of the GPU too.
+            WheelError: in what the path begins with, the runtime would put the target of the GPU too, or no
+                other wheel can bring a file to where the library is installed.
         """
+        if path.startswith(HEADERS):
+            raise WheelError(f"{path} is installed where no device wheel can have its code")
         scheme = next((start for start in _SITE if path.startswith(start)), "")
         rest = path.removeprefix(scheme)
         if rest.startswith(_DATA):
@@ -59,7 +68,8 @@ class Place:
         stem = f"{info.file_name.split('-', maxsplit=1)[0]}_{PLACEHOLDER}{SUFFIX}"
         if PLACEHOLDER in top + stem.replace(PLACEHOLDER, "", 1):
             raise WheelError(f"{path} has {PLACEHOLDER} in its path")
-        self.archives = f"{'' if scheme in _SITE else scheme}{top}{_FOLDER}/{stem}"
+        base = "" if scheme in _SITE else _PROGRAMS if scheme == _SCRIPTS else scheme
+        self.archives = f"{base}{top}{_FOLDER}/{stem}"
         up = "../" * max(len(folders) - 1, 0)
         self.library = "/".join((*folders[1:], name))
         self._search_path = f"{up}{_FOLDER}/{stem}"

@@ -30,7 +30,7 @@ from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
 from cairn.wheels.split import databases, device_wheel, import_hook
-from cairn.wheels.split.archives import Archives, Place
+from cairn.wheels.split.archives import HEADERS, Archives, Place
 from cairn.wheels.split.device_wheel import Terms
 
 RUNTIME = "7.14"
@@ -154,9 +154,11 @@ class _Work:
 
     def move(self, path: str, processor: str) -> None:
         """Move a file of which nothing is for the host: a code object, or a database of kernels."""
+        common = device_wheel.common_path(self._info, path)
+        if common.startswith(HEADERS):
+            raise WheelError(f"{path} is installed where no device wheel can bring it", tip=_WHOLE)
         copy = self._whole.get(path) or extract(self._archive, path, self._new_folder())
         self.code.setdefault(processor, {})[path] = copy
-        common = device_wheel.common_path(self._info, path)
         sha256 = self._sums.get(path) or self._known(path, copy)
         self.moved.append(Moved(path=common, processor=processor, sha256=sha256))
 
