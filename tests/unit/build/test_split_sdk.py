@@ -115,9 +115,19 @@ def test_what_fails_leaves_an_earlier_sdk_whole(request_of_sdk: PackageRequest) 
     assert {path: path.read_bytes() for path in request_of_sdk.output_dir.iterdir()} == before
 
 
-def test_the_command_splits(request_of_sdk: PackageRequest, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "warned"), [("7.14.0", False), ("7.14.0a20261101", False), ("7.13", True)]
+)
+def test_the_command_splits(
+    request_of_sdk: PackageRequest,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    version: str,
+    count: int,
+) -> None:
     words = ["--prefix", str(request_of_sdk.prefix), "--description", str(request_of_sdk.description)]
-    words += ["--rocm-version", "7.14.0", "--targets", ",".join(TARGETS)]
+    words += ["--rocm-version", version, "--targets", ",".join(TARGETS)]
     words += ["--output-dir", str(tmp_path / "out")]
     assert main(["rocm", "package", *words, "--split"]) == 0
-    assert len(list((tmp_path / "out").glob("rocm_sdk_device_*-7.14.0-py3-none-*.whl"))) == len(TARGETS)
+    assert len(list((tmp_path / "out").glob(f"rocm_sdk_device_*-{version}-py3-none-*.whl"))) == len(TARGETS)
+    assert capsys.readouterr().err.count("ROCm 7.14 is the first known to find code") == count

@@ -73,14 +73,19 @@ def _package(options: argparse.Namespace) -> int:
 
 def write(request: PackageRequest, options: argparse.Namespace, *, dry_run: bool) -> int:
     """Make the packages, and print what they are."""
+    from packaging.version import Version
+
     from cairn.build import split_sdk
     from cairn.rocm import package
+    from cairn.wheels.split.split import RUNTIME
 
     with console.current().stage("package ROCm"):
         if request.libraries_for_all and not dry_run:
             dists = split_sdk.package(request)
         else:
             dists = package.package(request, dry_run=dry_run)
+    if request.libraries_for_all and Version(request.version).release < Version(RUNTIME).release:
+        console.current().warn(f"ROCm {RUNTIME} is the first known to find code in such packages")
     if options.json:
         console.current().json([_plain(dist) for dist in dists])
     else:
