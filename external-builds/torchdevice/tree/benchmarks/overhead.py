@@ -1,0 +1,129 @@
+"""What `redirect` costs: CPU time of training steps, enabled against off, in interleaved triples.
+
+    python benchmarks/overhead.py [TRIPLES]
+
+Each triple is off, enabled, off. For each model, the median ratio of enabled against the mean of both sides
+is printed, and beside it that of the last against the first: what this machine's own noise makes of 1. The
+lines after the models are of single calls, which have no bar.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+import torchdevice
+from torch import nn
+
+STEPS_SECONDS = 0.15
+
+
+class Recurrent(nn.Module):
+    """An LSTM and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(32, 64, batch_first=True)
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The classes after the last step."""
+        return self.head(self.lstm(x)[0][:, -1])
+
+
+def cnn() -> tuple[nn.Module, tuple[int, ...]]:
+    """A small convolutional network."""
+    layers = [
+        nn.Conv2d(1, 8, 3),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(8 * 169, 10),
+    ]
+    return nn.Sequential(*layers), (16, 1, 28, 28)
+
+
+def transformer() -> tuple[nn.Module, tuple[int, ...]]:
+    """One block of a transformer."""
+    block = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
+    return nn.Sequential(block, nn.Flatten(), nn.Linear(64 * 32, 10)), (8, 32, 64)
+
+
+def lstm() -> tuple[nn.Module, tuple[int, ...]]:
+    """An LSTM over 32 steps."""
+    return Recurrent(), (8, 32, 32)
+
+
+def training_step(make: Callable[[], tuple[nn.Module, tuple[int, ...]]], device: str) -> Callable[[], object]:
+    """A step as scripts have it: a batch is moved, a loss is computed, an optimizer steps."""
+    torch.manual_seed(0)
+    model, shape = make()
+    model.to(device)
+    optimizer = torch.optim.AdamW(model.parameters())
+    batch, labels = torch.randn(shape), torch.randint(10, (shape[0],))
+
+    def step() -> float:
+        x, y = batch.to(device, non_blocking=True), labels.to(device, non_blocking=True)
+        optimizer.zero_grad(set_to_none=True)
+        mask = torch.ones(shape[0], device=device)
+        loss = (nn.functional.cross_entropy(model(x), y, reduction="none") * mask).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def cpu_seconds(work: Callable[[], object], repeats: int) -> float:
+    """The CPU time of so many calls."""
+    start = time.process_time()
+    for _ in range(repeats):
+        work()
+    return (time.process_time() - start) / repeats
+
+
+def ratios(
+    work: Callable[[str], Callable[[], object]], triples: int, seconds: float
+) -> tuple[float, float, float]:
+    """Median ratio of enabled against off, of off against off, and the seconds of one call when off."""
+    off = work("cpu")
+    cpu_seconds(off, 3)
+    repeats = max(1, round(seconds / cpu_seconds(off, 3)))
+    enabled, noise, times = [], [], []
+    for _ in range(triples):
+        first = cpu_seconds(off, repeats)
+        with torchdevice.redirected("cpu"):
+            on = work("cuda")
+            on()
+            between = cpu_seconds(on, repeats)
+        last = cpu_seconds(off, repeats)
+        enabled.append(2 * between / (first + last))
+        noise.append(last / first)
+        times.append(first)
+    return statistics.median(enabled), statistics.median(noise), statistics.median(times)
+
+
+def main() -> None:
+    """Print the table."""
+    torch.set_num_threads(1)
+    triples = int(sys.argv[1]) if len(sys.argv) > 1 else 21
+    print(f"torch {torch.__version__}, {triples} triples\n{'':24} enabled  off again  off")
+    steps = {f.__name__: (lambda device, f=f: training_step(f, device)) for f in (cnn, transformer, lstm)}
+    x = torch.ones(4)
+    calls: dict[str, Callable[[str], Callable[[], object]]] = {
+        "torch.zeros(4)": lambda _device: lambda: torch.zeros(4),
+        "torch.zeros(4, device=…)": lambda device: lambda: torch.zeros(4, device=device),
+        "x.to(device)": lambda device: lambda: x.to(device),
+        "x + x": lambda _device: lambda: x + x,
+    }
+    for name, work in {**steps, **calls}.items():
+        on, noise, off = ratios(work, triples, STEPS_SECONDS if name in steps else 0.05)
+        print(f"{name:24} {on:7.3f}  {noise:9.3f}  {off * 1e6:.1f} µs")
+
+
+if __name__ == "__main__":
+    main()

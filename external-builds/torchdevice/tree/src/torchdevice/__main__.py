@@ -1,0 +1,70 @@
+"""`python -m torchdevice [--to DEVICE] [--devices N] SCRIPT …`, or `-m MODULE …`, or `--table`."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torchdevice
+from torchdevice import matrix
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a program with torchdevice enabled, as `python` would run it."""
+    options = _parser().parse_args(arguments)
+    if options.table:
+        print(_table())
+        return
+    program = options.module or options.program
+    if not program:
+        _parser().error("name a script, or a module with -m")
+    try:
+        torchdevice.enable(options.to, count=options.devices)
+    except (RuntimeError, ValueError) as error:
+        _parser().error(str(error))
+    sys.argv = program
+    if options.module:
+        sys.path[0] = str(Path.cwd())
+        runpy.run_module(program[0], run_name="__main__", alter_sys=True)
+        return
+    script = Path(program[0])
+    if not script.exists():
+        _parser().error(f"there is no {script}")
+    sys.path[0] = str(script.resolve().parent)
+    runpy.run_path(str(script), run_name="__main__")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="torchdevice",
+        usage="torchdevice [--to DEVICE] [--devices N] (SCRIPT | -m MODULE) …\n       torchdevice --table",
+        description='Run a program that says "cuda" on the device there is.',
+        epilog="example: torchdevice --to cpu train.py --epochs 1",
+    )
+    parser.add_argument("--to", metavar="DEVICE", help="cuda, mps or cpu; otherwise the best there is")
+    parser.add_argument("--devices", type=int, metavar="N", help="how many devices torch.cuda shows (1)")
+    parser.add_argument(
+        "--table", action="store_true", help="show what becomes of which function, as Markdown"
+    )
+    parser.add_argument(
+        "-m",
+        dest="module",
+        metavar="MODULE",
+        nargs=argparse.REMAINDER,  # what follows is the module's
+        help="run a module, as `python -m` does",
+    )
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="the script and its arguments")
+    return parser
+
+
+def _table() -> str:
+    entries = sorted(matrix.entries(), key=lambda entry: entry.path)
+    rows = [f"| `{entry.path}` | {entry.status.value} | {entry.note} |" for entry in entries]
+    return "\n".join(["| function | status | notes |", "| --- | --- | --- |", *rows])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""torch.cuda as a machine: which devices there are, and which one is current."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torchdevice import errors, translation
+from torchdevice.translation import Function, RealDevice, stand_in
+
+__all__ = ["stand_in"]
+
+
+class _Current(threading.local):
+    """CUDA keeps the current device for each thread, and so do we."""
+
+    index: int = 0
+
+
+_current = _Current()
+
+
+def _count() -> int:
+    route = translation.route()
+    return route.count if route else 0
+
+
+def ordinal(device: Any = None) -> int:
+    """The ordinal that a device argument of torch.cuda means; without one, the current device.
+
+    A `torch.device` made while enabled has lost its ordinal and means the current one.
+
+    Raises:
+        RuntimeError: there is no such device.
+        ValueError: another kind of device.
+    """
+    if device is None:
+        return _current.index
+    if isinstance(device, str):
+        device = RealDevice(device)
+    if isinstance(device, RealDevice):
+        target = translation.translate("cuda")
+        if device.type not in ("cuda", target):
+            raise ValueError(f"Expected a cuda device, but got: {device}")
+        index = device.index if device.type == "cuda" else None
+        return ordinal(index)
+    if not 0 <= device < _count():
+        raise errors.invalid_ordinal(device, _count())
+    return int(device)
+
+
+def module_of(original: Function) -> Function:
+    """`torch.get_device_module("cuda")` is torch.cuda, not the module of where it leads."""
+
+    @functools.wraps(original)
+    def wrapper(device: Any = None) -> Any:
+        is_cuda = isinstance(device, str | RealDevice) and RealDevice(device).type == "cuda"
+        return torch.cuda if is_cuda else original(device)
+
+    return wrapper
+
+
+def is_available() -> bool:
+    return True
+
+
+def is_initialized() -> bool:
+    return True
+
+
+def init() -> None:
+    """Nothing is to be initialized."""
+
+
+def _lazy_init() -> None:
+    """Nothing is to be initialized."""
+
+
+def device_count() -> int:
+    return _count()
+
+
+def current_device() -> int:
+    return _current.index
+
+
+def set_device(device: Any) -> None:
+    if not (isinstance(device, int) and device < 0):  # CUDA's way of asking for nothing
+        _current.index = ordinal(device)
+
+
+def _exchange_device(device: int) -> int:
+    before = _current.index
+    set_device(device)
+    return before
+
+
+def _maybe_exchange_device(device: int) -> int:
+    return _exchange_device(device)
+
+
+class device:  # noqa: N801 - torch.cuda.device
+    """The current device, for the length of a block. None and negative ordinals change nothing."""
+
+    def __init__(self, device: Any) -> None:
+        nothing = device is None or (isinstance(device, int) and device < 0)
+        self.idx = -1 if nothing else ordinal(device)
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        self.prev_idx = _exchange_device(self.idx)
+
+    def __exit__(self, *_error: object) -> None:
+        self.idx = _exchange_device(self.prev_idx)
+
+
+class device_of(device):  # noqa: N801 - torch.cuda.device_of
+    """The device of a tensor, for the length of a block: nothing, since no tensor is on a GPU."""
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(obj.get_device() if obj.is_cuda else -1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Properties:
+    """What torch tells of a GPU. What has no truthful value here is missing, as an AttributeError says."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    is_integrated: int = 1
+    is_multi_gpu_board: int = 0
+    warp_size: int = 32
+
+
+def get_device_properties(device: Any = None) -> _Properties:
+    from torchdevice.emulation import memory
+
+    major, minor = get_device_capability(device)
+    return _Properties(
+        name=get_device_name(device),
+        major=major,
+        minor=minor,
+        total_memory=memory.total(),
+        multi_processor_count=os.cpu_count() or 1,
+    )
+
+
+def get_device_name(device: Any = None) -> str:
+    ordinal(device)
+    return f"emulated on {translation.translate('cuda')} by torchdevice ({platform.machine()})"
+
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    ordinal(device)
+    return (7, 0)
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    del including_emulation
+    return True
+
+
+def is_tf32_supported() -> bool:
+    return False
+
+
+def get_arch_list() -> list[str]:
+    return []
+
+
+def get_gencode_flags() -> str:
+    return ""
+
+
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    ordinal(device)
+    ordinal(peer_device)
+    return False

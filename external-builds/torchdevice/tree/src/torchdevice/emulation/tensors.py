@@ -1,0 +1,78 @@
+"""Tensors that are sent to a device."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from torchdevice import translation
+from torchdevice.translation import Argument, Function, RealDevice, translate
+
+_DEVICES = (str, int, RealDevice)
+
+
+def to(original: Function) -> Function:
+    """`Tensor.to`, whose first argument may be a device, a dtype or a tensor."""
+
+    @functools.wraps(original)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if args and type(args[0]) in _DEVICES:
+            return original(self, translate(args[0]), *args[1:], **kwargs)
+        if "device" in kwargs:
+            kwargs["device"] = translate(kwargs["device"])
+        return original(self, *args, **kwargs)
+
+    return wrapper
+
+
+def module_to(original: Function) -> Function:
+    """`Module.to` reads its arguments in C++, which knows no ordinals without a GPU."""
+    return to(original)
+
+
+def cuda(original: Function) -> Function:
+    """`Tensor.cuda`: a move to where "cuda" leads."""
+
+    @functools.wraps(original)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if translation.route() is None:
+            return original(self, *args, **kwargs)
+        device, *rest = args or (kwargs.pop("device", None),)
+        return self.to("cuda" if device is None else device, *rest, **kwargs)
+
+    return wrapper
+
+
+def storage_cuda(original: Function) -> Function:
+    """A storage's `cuda`: itself, where it is on the CPU already."""
+
+    @functools.wraps(original)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        target = translate(args[0] if args else kwargs.get("device", "cuda"))
+        if target is None:
+            target = translate("cuda")
+        if RealDevice(target).type == "cuda":
+            return original(self, *args, **kwargs)
+        return self if self.device.type == target else self.to(device=RealDevice(target))
+
+    return wrapper
+
+
+def keyword_device(original: Function) -> Function:
+    """A function of C++ without a schema that takes `device` as a keyword."""
+    return translation.wrap(original, (Argument(name="device"),))
+
+
+def pin_memory(self: Any, device: Any = None) -> Any:
+    del device
+    return self
+
+
+def is_pinned(self: Any, device: Any = None) -> bool:
+    del self, device
+    return False
+
+
+def record_stream(self: Any, stream: Any) -> None:
+    """Memory is used in program order."""
+    del self, stream

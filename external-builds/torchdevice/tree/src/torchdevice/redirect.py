@@ -1,0 +1,176 @@
+"""`redirect`: functions of torch are replaced, and devices truthfully say where tensors are."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from torchdevice import errors, interceptor, matrix, processes, router, translation
+from torchdevice.matrix import Entry, Status
+from torchdevice.router import Route
+from torchdevice.translation import Function
+
+_log = logging.getLogger("torchdevice")
+_changing = threading.RLock()
+
+
+class _State:
+    nesting: int = 0
+    route: Route | None = None
+    undo_log: interceptor.UndoLog | None = None
+
+
+def enable(target: str | None = None, *, count: int | None = None) -> Route:
+    """Have code that says "cuda" run on what there is, in the whole process.
+
+    On a machine with CUDA or ROCm nothing is changed. Each call takes a `disable` of its own.
+
+    Args:
+        target: "cuda", "mps" or "cpu"; else the environment's TORCHDEVICE, else the best there is.
+        count: the number of devices to show; else TORCHDEVICE_COUNT, else one for each local rank.
+
+    Returns:
+        Where "cuda" leads.
+
+    Raises:
+        RuntimeError: the target is not on this machine, or torchdevice is enabled with another one.
+        ValueError: the target or the count makes no sense.
+    """
+    with _changing:
+        if _State.route is not None:
+            asked = _State.route
+            if (target or asked.target) != asked.target or (count or asked.count) != asked.count:
+                raise RuntimeError(f"torchdevice is enabled already, with {asked}; disable it first")
+        else:
+            route = router.decide(target, count)
+            if not route.native:
+                _State.undo_log = _install(route)
+                _announce(route)
+            _State.route = route
+        _State.nesting += 1
+        return _State.route
+
+
+def disable() -> bool:
+    """Undo one `enable`. With the last, torch is as it was, by the identity of every attribute.
+
+    Returns:
+        Whether torchdevice is off now.
+    """
+    with _changing:
+        _State.nesting = max(0, _State.nesting - 1)
+        if _State.nesting == 0:
+            if _State.undo_log is not None:
+                _uninstall(_State.undo_log)
+            _State.undo_log = _State.route = None
+        return _State.nesting == 0
+
+
+@contextlib.contextmanager
+def redirected(target: str | None = None, *, count: int | None = None) -> Iterator[Route]:
+    """`enable` for the length of a block; the arguments are the same."""
+    route = enable(target, count=count)
+    try:
+        yield route
+    finally:
+        disable()
+
+
+def status() -> Route | None:
+    """Where "cuda" leads, or None while torchdevice is off."""
+    return _State.route
+
+
+def _install(route: Route) -> interceptor.UndoLog:
+    # Everything is read before the first patch: signatures are torch's own, and a mistake changes nothing.
+    planned = [(entry, *_replacement(entry, route)) for entry in matrix.entries()]
+    interceptor.make_lasting_tables()
+    log = interceptor.UndoLog()
+    try:
+        for entry, old, new in planned:
+            if new is None:
+                continue
+            log.replace(matrix.find(entry.owner), entry.name, new)
+            log.script_as(new, old)
+            for other in entry.also:
+                module = matrix.find(other)
+                if module is not None and vars(module).get(entry.name) is old:
+                    log.replace(module, entry.name, new)
+        processes.install(log, route)
+    except BaseException:
+        log.undo()
+        raise
+    interceptor.forget_tables()
+    translation.set_route(route)
+    return log
+
+
+def _uninstall(log: interceptor.UndoLog) -> None:
+    translation.set_route(None)
+    for name in log.undo():
+        _log.warning("torchdevice: %s was replaced by other code since, and is left so", name)
+    interceptor.forget_tables()
+
+
+def _replacement(entry: Entry, route: Route) -> tuple[Any, Any]:
+    """What an entry's object is, and what to put there; None for nothing."""
+    owner = matrix.find(entry.owner)
+    old = getattr(owner, entry.name, None)
+    if old is None or entry.status in (Status.NATIVE, Status.ABSENT):
+        return old, None
+    if entry.status is Status.REFUSED:
+        return old, _refusing(old, entry)
+    if entry.status is Status.TRANSLATED:
+        if entry.by:
+            return old, entry.code(old)
+        return old, translation.wrap(
+            old, translation.find_arguments(old, matrix.schema(old), entry.arguments)
+        )
+    if not callable(old):
+        return old, entry.code(route)
+    return old, entry.code if isinstance(old, type) else _answering(old, entry.code)
+
+
+def _answering(original: Function, answer: Function) -> Function:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if translation.route() is None:
+            return original(*args, **kwargs)
+        return answer(*args, **kwargs)
+
+    return wrapper
+
+
+def _refusing(original: Any, entry: Entry) -> Any:
+    if isinstance(original, type):
+        return translation.refusing_class(original, entry.path, entry.note)
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if translation.route() is None:
+            return original(*args, **kwargs)
+        raise errors.refusal(entry.path, entry.note)
+
+    return wrapper
+
+
+def _announce(route: Route) -> None:
+    # Once, and not again in every process that is started from this one.
+    if "TORCHDEVICE_ANNOUNCED" not in os.environ:
+        os.environ["TORCHDEVICE_ANNOUNCED"] = str(os.getpid())
+        _log.warning('torchdevice: "cuda" runs on %s here; what torch.cuda answers is emulated', route.target)
+
+
+def _after_fork() -> None:
+    # Another thread of the parent may have held it; the child has only this one.
+    global _changing
+    _changing = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,204 @@
+"""torch.cuda answers as a script expects, and truthfully where it tells of something."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torchdevice import RefusedError, matrix
+
+pytestmark = pytest.mark.usefixtures("enabled")
+
+
+def test_the_machine() -> None:
+    assert torch.cuda.is_available()
+    assert torch.cuda.is_initialized()
+    assert torch.cuda.device_count() == 2
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.benchmark = False
+    properties = torch.cuda.get_device_properties("cuda:1")
+    assert "emulated on cpu" in properties.name
+    assert (properties.major, properties.minor) == torch.cuda.get_device_capability()
+    free, total = torch.cuda.mem_get_info()
+    assert 0 < free <= total == properties.total_memory
+
+
+def test_the_current_device_is_each_threads_own() -> None:
+    torch.cuda.set_device(1)
+    with torch.cuda.device(0):
+        assert torch.cuda.current_device() == 0
+        with torch.cuda.device(None), torch.cuda.device(-1), torch.cuda.device_of(torch.ones(1)):
+            assert torch.cuda.current_device() == 0
+    assert torch.cuda.current_device() == 1
+    seen: list[int] = []
+    thread = threading.Thread(target=lambda: seen.append(torch.cuda.current_device()))
+    thread.start()
+    thread.join()
+    assert seen == [0]
+    torch.cuda.set_device("cuda:0")
+    assert torch.cuda.current_device() == 0
+
+
+@pytest.mark.parametrize("device", [2, "cuda:7"])
+def test_a_device_that_is_not_there(device: Any) -> None:
+    for call in (
+        torch.cuda.set_device,
+        torch.cuda.get_device_name,
+        torch.cuda.synchronize,
+        torch.cuda.Stream,
+    ):
+        with pytest.raises(RuntimeError, match="invalid device ordinal"):
+            call(device)
+
+
+def test_streams_and_events() -> None:
+    stream = torch.cuda.Stream(priority=-1)
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    with torch.cuda.stream(stream):
+        assert torch.cuda.current_stream() == stream
+        time.sleep(0.02)
+    end.record(stream)
+    stream.wait_stream(torch.cuda.current_stream())
+    torch.cuda.current_stream().wait_event(end)
+    torch.cuda.synchronize()
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    assert 20 <= start.elapsed_time(end) < 2000
+    assert stream.query()
+    assert end.query()
+    torch.ones(1).cuda().record_stream(stream)
+    with pytest.raises(ValueError, match="enable_timing"):
+        torch.cuda.Event().elapsed_time(end)
+
+
+def test_random_numbers_can_be_had_again() -> None:
+    torch.cuda.manual_seed_all(7)
+    state = torch.cuda.get_rng_state()
+    first = torch.rand(3, device="cuda")
+    torch.cuda.set_rng_state(state)
+    assert torch.equal(torch.rand(3, device="cuda"), first)
+    with torch.random.fork_rng(devices=[0, 1], device_type="cuda"):
+        drawn = torch.rand(3, device="cuda")
+    assert torch.equal(torch.rand(3, device="cuda"), drawn)
+    torch.cuda.set_rng_state_all(torch.cuda.get_rng_state_all())
+    generator = torch.cuda.default_generators[1]
+    assert generator.initial_seed() == torch.cuda.initial_seed() == 7
+    local = torch.Generator("cuda").manual_seed(3)
+    same = torch.Generator("cpu").manual_seed(3)
+    assert torch.equal(torch.rand(2, generator=local, device="cuda"), torch.rand(2, generator=same))
+
+
+def test_memory_is_that_of_live_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.cuda.memory_allocated()
+    kept = torch.zeros(1 << 20, device="cuda")
+    view = kept[:10]
+    assert torch.cuda.memory_allocated() - before == 4 << 20
+    del kept
+    assert torch.cuda.memory_allocated() - before == 4 << 20  # the view holds all of it
+    del view
+    assert torch.cuda.memory_allocated() == before
+    assert torch.cuda.max_memory_allocated() >= before + (4 << 20)
+    torch.cuda.reset_peak_memory_stats()
+    assert torch.cuda.memory_stats()["allocated_bytes.all.peak"] == before
+    assert "not tracked" in torch.cuda.memory_summary()
+    monkeypatch.setenv("TORCHDEVICE_MEMORY", str(1 << 30))
+    assert torch.cuda.mem_get_info() == ((1 << 30) - before, 1 << 30)
+
+
+def test_mixed_precision() -> None:
+    model, x = nn.Linear(4, 4).cuda(), torch.ones(2, 4, device="cuda")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cuda", init_scale=8.0)
+    before = model.weight.detach().clone()
+    with torch.autocast("cuda"):
+        assert torch.is_autocast_enabled()
+        assert torch.is_autocast_enabled("cuda")
+        assert torch.get_autocast_dtype("cuda") == torch.get_autocast_gpu_dtype() == torch.float16
+        y = model(x)
+        assert y.dtype == torch.float16
+    assert not torch.is_autocast_enabled()
+    scaler.scale(y.float().sum()).backward()
+    scaler.unscale_(optimizer)
+    assert torch.allclose(model.weight.grad, torch.full((4, 4), 2.0))
+    scaler.step(optimizer)
+    scaler.update()
+    assert not torch.equal(model.weight, before)
+    with torch.amp.autocast("cuda", dtype=torch.bfloat16):
+        assert model(x).dtype == torch.bfloat16
+    with torch.autocast("cuda", enabled=False):
+        assert model(x).dtype == torch.float32
+
+
+def test_custom_functions_under_autocast() -> None:
+    class Double(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
+        def forward(ctx: Any, x: Any) -> Any:
+            assert not torch.is_autocast_enabled("cuda")
+            return x * 2
+
+        @staticmethod
+        @torch.amp.custom_bwd(device_type="cuda")
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * 2
+
+    x = torch.ones(2, device="cuda", dtype=torch.float16, requires_grad=True)
+    with torch.autocast("cuda"):
+        y = Double.apply(x)
+    assert y.dtype == torch.float32
+    y.sum().backward()
+    assert x.grad is not None
+
+
+def test_checkpointing_draws_the_same_numbers_again() -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    layer = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5)).cuda()
+    x = torch.ones(2, 8, device="cuda", requires_grad=True)
+    torch.cuda.manual_seed(1)
+    plain = layer(x).sum()
+    (expected,) = torch.autograd.grad(plain, x)
+    torch.cuda.manual_seed(1)
+    checkpoint(layer, x, use_reentrant=False).sum().backward()
+    assert torch.equal(x.grad, expected)
+
+
+def test_loaders_that_pin() -> None:
+    data = torch.utils.data.TensorDataset(torch.arange(8.0))
+    loader = torch.utils.data.DataLoader(data, batch_size=4, pin_memory=True, num_workers=0)
+    assert [batch[0].cuda(non_blocking=True).sum().item() for batch in loader] == [6.0, 22.0]
+
+
+def test_data_parallel() -> None:
+    model = nn.DataParallel(nn.Linear(4, 2)).cuda()
+    assert model(torch.ones(3, 4).cuda()).shape == (3, 2)
+    assert nn.parallel.data_parallel(nn.Linear(4, 2), torch.ones(3, 4), device_ids=[0]).shape == (3, 2)
+
+
+def refused() -> list[matrix.Entry]:
+    return [entry for entry in matrix.entries() if entry.status is matrix.Status.REFUSED]
+
+
+@pytest.mark.parametrize("entry", refused(), ids=lambda entry: entry.path)
+def test_refusals_say_why_and_what_instead(entry: matrix.Entry) -> None:
+    function = matrix.find(entry.path)
+    if function is None:
+        pytest.skip("not in this torch")
+    with pytest.raises(RefusedError, match=entry.name) as caught:
+        function()
+    assert isinstance(caught.value, RuntimeError)
+    assert entry.note in str(caught.value)
+
+
+def test_replacements_have_the_parameters_of_what_they_replace() -> None:
+    for entry in matrix.entries():
+        original = getattr(matrix.find(entry.path), "__wrapped__", None)
+        if entry.status is not matrix.Status.EMULATED or not inspect.isfunction(original):
+            continue
+        native = [p.name for p in inspect.signature(original).parameters.values()]
+        ours = [p.name for p in inspect.signature(entry.code).parameters.values()]
+        assert native == ours, entry.path

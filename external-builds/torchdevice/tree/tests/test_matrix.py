@@ -1,0 +1,40 @@
+"""The one table has every function of torch.cuda, and everything in it is there."""
+
+from __future__ import annotations
+
+import types
+
+import torch
+from torchdevice import matrix
+from torchdevice.matrix import Status
+
+
+def test_all_of_torch_cuda_has_an_entry() -> None:
+    """A new torch may not bring a function that nobody has thought about."""
+    named = {entry.path for entry in matrix.entries()}
+    missing = [
+        name
+        for name, value in vars(torch.cuda).items()
+        if not name.startswith("_")
+        and not isinstance(value, types.ModuleType)
+        and f"torch.cuda.{name}" not in named
+    ]
+    assert missing == []
+
+
+def test_every_entry_finds_its_code() -> None:
+    for entry in matrix.entries():
+        assert not entry.by or callable(entry.code)
+
+
+def test_rules_find_what_takes_a_device() -> None:
+    found = {entry.path: entry for entry in matrix.entries()}
+    for path in ("torch.zeros", "torch.Tensor.new_zeros", "torch.fft.fftfreq", "torch.nested.nested_tensor"):
+        assert found[path].status is Status.TRANSLATED
+    assert "torch.add" not in found
+    assert "torch.eq" not in found  # its schema knows devices, under other names
+
+
+def test_paths_that_are_not_there_are_found_nowhere() -> None:
+    assert matrix.find("torch.no.such.thing") is None
+    assert matrix.find("torch.cuda.nvtx.mark") is not None

@@ -1,0 +1,150 @@
+"""Disabled, torch is as it was: every attribute of every module and class of it, by identity."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+import pytest
+import torch
+import torchdevice
+
+# Made by torch itself when it is first asked for.
+_MADE_LATER = {("torch.jit._builtins", "_builtin_table"), ("torch.overrides", "__warningregistry__")}
+
+
+def photograph() -> dict[tuple[str, str], Any]:
+    found: dict[tuple[str, str], Any] = {}
+    for module_name, module in list(sys.modules.items()):
+        if module_name.partition(".")[0] != "torch" or module is None:
+            continue
+        for name, value in list(vars(module).items()):
+            found[module_name, name] = value
+            if issubclass(type(value), type) and value.__module__.startswith("torch"):
+                for attribute, inner in list(vars(value).items()):
+                    found[f"{module_name}.{name}", attribute] = inner
+    return found
+
+
+def differences(before: dict[tuple[str, str], Any], after: dict[tuple[str, str], Any]) -> list[str]:
+    both = before.keys() | after.keys()
+    missing = object()
+    changed = [key for key in both if before.get(key, missing) is not after.get(key, missing)]
+    # Each look at some attributes of C++ makes an object: the same photograph twice tells them.
+    return sorted(".".join(key) for key in changed if key not in _MADE_LATER)
+
+
+@pytest.fixture(scope="module")
+def unstable() -> set[str]:
+    return set(differences(photograph(), photograph()))
+
+
+def test_the_first_time(unstable: set[str]) -> None:
+    before = photograph()
+    torchdevice.enable("cpu")
+    during = photograph()
+    torchdevice.disable()
+    assert len(differences(before, during)) > 200
+    assert set(differences(before, photograph())) <= unstable
+
+
+def test_a_hundred_times_nested_from_threads_and_after_exceptions(unstable: set[str]) -> None:
+    before = photograph()
+    for _ in range(25):
+        torchdevice.enable("cpu")
+        with torchdevice.redirected():
+            torch.zeros(1, device="cuda").cuda()
+        with pytest.raises(ZeroDivisionError), torchdevice.redirected("cpu"):
+            raise ZeroDivisionError
+        assert torch.cuda.is_available()
+        assert torchdevice.disable()
+
+    def use() -> None:
+        for _ in range(25):
+            with torchdevice.redirected("cpu"):
+                assert torch.ones(1, device="cuda:0").to(0).device.type == "cpu"
+
+    threads = [threading.Thread(target=use) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert torchdevice.status() is None
+    assert set(differences(before, photograph())) <= unstable
+
+
+def test_disable_without_enable_does_nothing() -> None:
+    assert torchdevice.disable()
+    assert not torch.cuda.is_available()
+
+
+def test_another_target_while_enabled_is_refused() -> None:
+    with torchdevice.redirected("cpu"), pytest.raises(RuntimeError, match="enabled already"):
+        torchdevice.enable("cpu", count=3)
+
+
+def test_a_failure_while_enabling_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = photograph()
+    # A torch whose insides are others than we know.
+    monkeypatch.delattr("torch.jit._builtins._get_builtin_table")
+    with pytest.raises(AttributeError, match="_get_builtin_table"):
+        torchdevice.enable("cpu")
+    monkeypatch.undo()
+    assert torchdevice.status() is None
+    assert torch.zeros is before["torch", "zeros"]
+    assert "to" not in vars(torch.Tensor)
+
+
+def test_what_others_patched_meanwhile_stays_and_works(caplog: pytest.LogCaptureFixture) -> None:
+    native = torch.zeros
+    torchdevice.enable("cpu")
+    ours = torch.zeros
+
+    def theirs(*args: Any, **kwargs: Any) -> Any:
+        return ours(*args, **kwargs)
+
+    torch.zeros = theirs
+    try:
+        torchdevice.disable()
+        assert torch.zeros is theirs
+        assert "torch.zeros" in caplog.text
+        assert torch.zeros(2).shape == (2,)
+        with pytest.raises(AssertionError, match="not compiled with CUDA"):
+            torch.zeros(2, device="cuda")
+    finally:
+        torch.zeros = native
+
+
+def test_what_was_imported_while_enabled_is_harmless_after() -> None:
+    with torchdevice.redirected("cpu"):
+        from torch import device, ones
+        from torch.cuda import CUDAGraph, is_available, memory_allocated
+    assert device("cuda").type == "cuda"
+    assert ones(1, device="cpu").device.type == "cpu"
+    with pytest.raises(AssertionError, match="not compiled with CUDA"):
+        ones(1, device="cuda")
+    assert not is_available()
+    assert memory_allocated() == 0
+    with pytest.raises(RuntimeError, match="dummy"):
+        CUDAGraph()
+
+
+def test_what_was_imported_before_takes_devices_made_while_enabled() -> None:
+    from torch import device, zeros
+
+    with torchdevice.redirected("cpu"):
+        assert zeros(1, device=torch.device("cuda")).device.type == "cpu"
+        assert torch.zeros(1, device=device("cuda")).device.type == "cpu"
+
+
+def test_default_device_contexts_work_after(run: Any) -> None:
+    """torch compares the function that is called with a table it makes once."""
+    run(
+        "import torch, torchdevice\n"
+        "with torchdevice.redirected('cpu'):\n"
+        "    with torch.device('cuda'):\n"
+        "        assert torch.zeros(1).device.type == 'cpu'\n"
+        "with torch.device('meta'):\n"
+        "    assert torch.zeros(1).is_meta\n"
+    )

@@ -1,0 +1,114 @@
+"""`python -m torchdevice`, `pytest --torchdevice`, and machines that need none of it."""
+
+from __future__ import annotations
+
+import pytest
+import torchdevice
+from torchdevice import router
+
+SCRIPT = (
+    "import sys, torch\nprint(__name__, sys.argv[1:], torch.ones(2, device='cuda').sum().item(), __file__)\n"
+)
+
+
+def test_a_script(run) -> None:
+    output = run(SCRIPT, "-m", "torchdevice", "--to", "cpu", "SCRIPT", "--to", "mps", "-m")
+    assert output.startswith("__main__ ['--to', 'mps', '-m'] 2.0 ")
+
+
+def test_a_module(run, tmp_path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    assert run("", "-m", "torchdevice", "-m", "train", "--epochs", "1").startswith(
+        "__main__ ['--epochs', '1'] 2.0"
+    )
+
+
+def test_a_script_that_spawns(run) -> None:
+    code = (
+        "import multiprocessing, torch\n"
+        "WEIGHT = torch.ones(2, device='cuda')\n"
+        "def use(): print('child', WEIGHT.sum().item())\n"
+        "if __name__ == '__main__':\n"
+        "    child = multiprocessing.get_context('spawn').Process(target=use); child.start(); child.join()\n"
+        "    assert child.exitcode == 0\n"
+    )
+    assert "child 2.0" in run(code, "-m", "torchdevice", "SCRIPT")
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("no-such.py",), ("--to", "xpu", "SCRIPT"), ("--devices", "0", "SCRIPT")]
+)
+def test_mistakes_are_one_line(run, options) -> None:
+    with pytest.raises(AssertionError) as caught:
+        run(SCRIPT, "-m", "torchdevice", *options)
+    assert "Traceback" not in str(caught.value).partition("usage:")[2]
+
+
+def test_the_table(run) -> None:
+    assert "| `torch.zeros` | translated |" in run("", "-m", "torchdevice", "--table")
+
+
+TESTS = """
+from torch import zeros
+import torch
+def test_cuda():
+    assert zeros(1, device="cuda").device == torch.device("cuda")
+    assert torch.cuda.is_available()
+"""
+
+
+def test_a_test_suite(run, tmp_path) -> None:
+    (tmp_path / "conftest.py").write_text("from torch import zeros\nzeros(1, device='cuda')\n")
+    (tmp_path / "test_it.py").write_text(TESTS)
+    plugin = ("-m", "pytest", "-p", "torchdevice.pytest_plugin", "-p", "no:cacheprovider")
+    output = run("", *plugin, "--torchdevice", "test_it.py")
+    assert "1 passed" in output
+    assert 'torchdevice: "cuda" is translated to cpu' in output
+    (tmp_path / "conftest.py").unlink()
+    with pytest.raises(AssertionError, match="1 failed"):
+        run("", *plugin, "test_it.py")
+
+
+def test_a_machine_with_cuda_is_left_alone(run) -> None:
+    """Here CUDA is only said to be there, before torchdevice looks; on a real one nothing more is asked."""
+    run(
+        "import torch\n"
+        "torch.cuda.is_available = lambda: True\n"
+        "import torchdevice, sys\n"
+        "def seen():\n"
+        "    modules = [(m, x) for m, x in sys.modules.items() if m.partition('.')[0] == 'torch']\n"
+        "    return {(m, n): id(v) for m, x in modules for n, v in list(vars(x).items())}\n"
+        "before = seen()\n"
+        "assert torchdevice.enable().native\n"
+        "assert seen() == before\n"
+        "assert torchdevice.disable() and seen() == before\n"
+        "assert torchdevice.enable('cpu').target == 'cpu'\n"
+    )
+
+
+def test_the_route(monkeypatch) -> None:
+    assert router.decide() == router.Route(target="cpu")
+    monkeypatch.setenv("TORCHDEVICE_COUNT", "4")
+    assert router.decide().count == 4
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert router.decide(count=3).count == 3
+    monkeypatch.delenv("TORCHDEVICE_COUNT")
+    assert router.decide().count == 2
+    monkeypatch.setenv("TORCHDEVICE", "tpu")
+    with pytest.raises(ValueError, match="tpu"):
+        torchdevice.enable()
+    with pytest.raises(RuntimeError, match="no mps on this machine"):
+        torchdevice.enable("mps")
+
+
+def test_it_is_announced_once(run) -> None:
+    code = (
+        "import logging, torchdevice\n"
+        "seen = []\n"
+        "keep = lambda record: seen.append(record.getMessage())\n"
+        "logging.getLogger('torchdevice').addFilter(keep)\n"
+        "for _ in range(2):\n"
+        "    with torchdevice.redirected('cpu'): pass\n"
+        "assert len(seen) == 1 and 'runs on cpu' in seen[0], seen\n"
+    )
+    run(code)
