@@ -36,6 +36,18 @@ def test_scripting_before_during_and_after() -> None:
     assert during(torch.zeros(3)).tolist() == expected
 
 
+def test_scripting_for_the_first_time_while_enabled(run) -> None:
+    run(
+        "import torch, torchdevice\n"
+        "def f(x: torch.Tensor): return torch.zeros(1, device=torch.device('cpu')) + torch.ones_like(x)\n"
+        "torchdevice.enable('cpu')\n"
+        "assert torch.jit.script(f)(torch.ones(1)).item() == 1\n"
+        "torchdevice.disable()\n"
+        "def g(x: torch.Tensor): return torch.zeros(1, device=torch.device('cpu')) + torch.ones_like(x)\n"
+        "assert torch.jit.script(g)(torch.ones(1)).item() == 1\n"
+    )
+
+
 def test_tracing(tmp_path) -> None:
     with torchdevice.redirected("cpu"):
         traced = torch.jit.trace(lambda x: torch.zeros(3, device="cuda") + x.cuda(), torch.ones(3))
@@ -67,6 +79,14 @@ with torchdevice.redirected("cpu"):
 check(plain)
 with torchdevice.redirected("cpu"):
     check(f)
+    compiled = torch.compile(f, backend="eager")
+    compiled(torch.ones(3))
+try:
+    compiled(torch.ones(3))
+except (AssertionError, RuntimeError) as error:
+    assert "cuda" in str(error).lower()
+else:
+    raise SystemExit("compiled code still knows where cuda led")
 """
 
 

@@ -50,7 +50,7 @@ def test_other_devices_are_left(device: Any) -> None:
         (2, "ordinal"),
         ("cudo", "device type"),
         ("cuda:x", "device string"),
-        (1.5, "device"),
+        (1.0, "device"),
     ],
 )
 def test_what_is_no_device_fails_as_torch_says(device: Any, error: str) -> None:

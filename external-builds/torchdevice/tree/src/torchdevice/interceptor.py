@@ -19,7 +19,6 @@ _TABLES = (
     ("torch.overrides", "_get_tensor_methods"),
     ("torch._dynamo.trace_rules", "get_torch_obj_rule_map"),
     ("torch._dynamo.trace_rules", "get_tensor_method"),
-    ("torch._dynamo.trace_rules", "_allowed_callable_ids"),
 )
 
 
@@ -73,16 +72,23 @@ class UndoLog:
 
 
 def forget_tables() -> None:
-    """Have torch make its tables of functions anew, now that the functions are others."""
+    """Have torch make its tables of functions anew, now that the functions are others.
+
+    Compiled code has the device of its time in it: that is made anew, too.
+    """
     for module, name in _TABLES:
         table = getattr(sys.modules.get(module), name, None)
         if table is not None and hasattr(table, "cache_clear"):
             table.cache_clear()
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
 
 
 def make_lasting_tables() -> None:
-    """Have torch make the table that must hold its own functions, before they are replaced.
+    """Have torch make the tables that must hold its own functions, before they are replaced.
 
-    `with torch.device(…)` compares the function that is *called* with it, and that is always torch's.
+    `with torch.device(…)` compares the function that is *called* with the first, and that is always torch's.
+    In the second, TorchScript looks functions up, now and later.
     """
     _device._device_constructors()
+    torch.jit._builtins._get_builtin_table()

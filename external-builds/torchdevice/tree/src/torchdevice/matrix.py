@@ -41,6 +41,7 @@ class Entry:
         arguments: the names of the parameters that take a device, where the signature is to be asked.
         note: what is approximated, or why it is refused and what to do instead.
         also: other modules that hold the same object under the same name.
+        added: a build without CUDA lacks it, and what asks `torch.cuda.is_available()` first calls it.
     """
 
     owner: str
@@ -50,6 +51,7 @@ class Entry:
     arguments: tuple[str, ...] = ()
     note: str = ""
     also: tuple[str, ...] = ()
+    added: bool = False
 
     @property
     def path(self) -> str:
@@ -118,6 +120,7 @@ def _written(groups: list[dict[str, Any]]) -> Iterator[Entry]:
                 arguments=tuple(group.get("arguments", ())),
                 note=group.get("note", ""),
                 also=tuple(group.get("also", ())),
+                added=group.get("added", False),
             )
             if entry.status is Status.EMULATED and not entry.by:
                 raise ValueError(f"matrix.toml: {entry.path} is emulated by nothing")

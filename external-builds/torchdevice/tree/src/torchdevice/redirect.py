@@ -121,19 +121,28 @@ def _replacement(entry: Entry, route: Route) -> tuple[Any, Any]:
     """What an entry's object is, and what to put there; None for nothing."""
     owner = matrix.find(entry.owner)
     old = getattr(owner, entry.name, None)
-    if old is None or entry.status in (Status.NATIVE, Status.ABSENT):
-        return old, None
+    if old is None:
+        return old, entry.code if entry.added and owner is not None else None
     if entry.status is Status.REFUSED:
         return old, _refusing(old, entry)
     if entry.status is Status.TRANSLATED:
-        if entry.by:
-            return old, entry.code(old)
-        return old, translation.wrap(
-            old, translation.find_arguments(old, matrix.schema(old), entry.arguments)
-        )
-    if not callable(old):
-        return old, entry.code(route)
-    return old, entry.code if isinstance(old, type) else _answering(old, entry.code)
+        return old, _translated(old, entry)
+    if entry.status is Status.EMULATED:
+        return old, _emulated(old, entry, route)
+    return old, None
+
+
+def _translated(original: Any, entry: Entry) -> Any:
+    if entry.by:
+        return entry.code(original)
+    arguments = translation.find_arguments(original, matrix.schema(original), entry.arguments)
+    return translation.wrap(original, arguments)
+
+
+def _emulated(original: Any, entry: Entry, route: Route) -> Any:
+    if not callable(original):  # a value, and a function that makes it
+        return entry.code(route)
+    return entry.code if isinstance(original, type) else _answering(original, entry.code)
 
 
 def _answering(original: Function, answer: Function) -> Function:

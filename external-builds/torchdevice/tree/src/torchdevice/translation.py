@@ -53,17 +53,15 @@ def translate(value: Any) -> Any:
     """
     if _State.route is None or value is None:
         return value
-    try:
-        return _State.answers[value]
-    except KeyError:
-        pass
-    except TypeError:  # not hashable, and no device
-        return value
-    answer = _translate(value, _State.route)
-    # `True == 1 == 1.0`, but only an int is an ordinal.
-    if type(value) in (str, int, RealDevice) and len(_State.answers) < 1024:
-        _State.answers[value] = answer
-    return answer
+    kind = type(value)
+    if kind is str or kind is int or kind is RealDevice:  # `True == 1 == 1.0`, but only an int is an ordinal
+        answer = _State.answers.get(value)
+        if answer is None:
+            answer = _translate(value, _State.route)
+            if len(_State.answers) < 1024:
+                _State.answers[value] = answer
+        return answer
+    return _translate(value, _State.route)
 
 
 def _translate(value: Any, route: Route) -> Any:

@@ -139,6 +139,7 @@ class _Properties:
     is_integrated: int = 1
     is_multi_gpu_board: int = 0
     warp_size: int = 32
+    gcnArchName: str = "emulated"  # noqa: N815 - inductor's cache has it in its key
 
 
 def get_device_properties(device: Any = None) -> _Properties:
@@ -185,3 +186,22 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
     ordinal(device)
     ordinal(peer_device)
     return False
+
+
+def _create_jit_fn(code_string: str, **kwargs: Any) -> Function:
+    """As on a GPU, source is compiled at the first call: modules may define what they never call."""
+    del code_string, kwargs
+
+    def jitted(*_args: Any, **_kwargs: Any) -> Any:
+        instead = "write the function in PyTorch, or let torch.compile fuse it."
+        raise errors.refusal(
+            "a function of torch.cuda.jiterator", f"CUDA source cannot be compiled; {instead}"
+        )
+
+    return jitted
+
+
+def _create_multi_output_jit_fn(code_string: str, num_outputs: int, **kwargs: Any) -> Function:
+    """As `_create_jit_fn`."""
+    del num_outputs
+    return _create_jit_fn(code_string, **kwargs)

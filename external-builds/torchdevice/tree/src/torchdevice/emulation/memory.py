@@ -160,5 +160,9 @@ def caching_allocator_disabled() -> Iterator[None]:
     yield
 
 
+def _cuda_cudaCachingAllocator_is_enabled() -> bool:  # noqa: N802 - torch's name
+    return True
+
+
 def get_allocator_backend() -> str:
     return "native"
