@@ -44,6 +44,16 @@ def test_the_matrix_is_well_formed() -> None:
 
 
 @pytest.mark.by_hand
+def test_the_whole_trail(tmp_path: Path) -> None:
+    """Built, verified, staged, smoke-tested, promoted, and installed from the release index by pip and by uv.
+
+    pip takes a gigabyte here where it finds PyTorch for the CPU, and 8 GB where it finds the one for CUDA.
+    """
+    assert main(["ci", "run", "--stack", str(ROOT), "--work-dir", str(tmp_path)]) == 0
+    assert list((tmp_path / "index" / "release" / "simple" / "torchdevice").glob("index.html"))
+
+
+@pytest.mark.by_hand
 def test_its_own_tests_pass() -> None:
     """With an interpreter that has torch, named by CAIRN_TEST_TORCH_PYTHON."""
     python = os.environ.get("CAIRN_TEST_TORCH_PYTHON", sys.executable)

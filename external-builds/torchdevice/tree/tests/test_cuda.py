@@ -179,6 +179,18 @@ def test_data_parallel() -> None:
     assert nn.parallel.data_parallel(nn.Linear(4, 2), torch.ones(3, 4), device_ids=[0]).shape == (3, 2)
 
 
+def test_graphed_callables_are_called() -> None:
+    layer = nn.Linear(2, 2).cuda()
+    x = torch.ones(1, 2, device="cuda")
+    assert torch.equal(torch.cuda.make_graphed_callables(layer, (x,))(x), layer(x))
+
+
+def test_source_for_a_gpu_is_refused_when_it_is_called() -> None:
+    function = torch.cuda.jiterator._create_jit_fn("template <typename T> T f(T x) { return x; }")
+    with pytest.raises(RefusedError, match="compiled"):
+        function(torch.ones(1))
+
+
 def refused() -> list[matrix.Entry]:
     return [entry for entry in matrix.entries() if entry.status is matrix.Status.REFUSED]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 
+import pytest
 import torch
 from torchdevice import matrix
 from torchdevice.matrix import Status
@@ -38,3 +39,42 @@ def test_rules_find_what_takes_a_device() -> None:
 def test_paths_that_are_not_there_are_found_nowhere() -> None:
     assert matrix.find("torch.no.such.thing") is None
     assert matrix.find("torch.cuda.nvtx.mark") is not None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_catalogue_has_all_of_torch_and_a_status_for_each() -> None:
+    found = {entry.path: entry for entry in matrix.catalogue()}
+    assert len(found) > 3000
+    expected = {
+        "torch.add": Status.NATIVE,
+        "torch.Tensor.to": Status.TRANSLATED,
+        "torch.nn.functional.relu": Status.NATIVE,
+        "torch.distributed.all_reduce": Status.NATIVE,
+        "torch.cuda.memory.memory_allocated": Status.EMULATED,
+        "torch.cuda.graphs.CUDAGraph": Status.REFUSED,
+        "torch.xpu.synchronize": Status.ABSENT,
+        "torch.mps.synchronize": Status.ABSENT,
+    }
+    assert {path: found[path].status for path in expected} == expected
+
+
+# What torch.cuda has that needs no GPU, or calls what is translated.
+_NATIVE_IN_CUDA = {
+    "amp.amp_definitely_not_available",
+    "amp.common.amp_definitely_not_available",
+    "nvtx.range",
+    "profiler.profile",
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_nothing_of_torch_cuda_is_native_by_mistake() -> None:
+    written = {entry.path for entry in matrix.entries()}
+    native = [
+        entry.path
+        for entry in matrix.catalogue()
+        if entry.path.startswith("torch.cuda.")
+        and entry.status is Status.NATIVE
+        and entry.path not in written
+    ]
+    assert {path.removeprefix("torch.cuda.") for path in native} <= _NATIVE_IN_CUDA

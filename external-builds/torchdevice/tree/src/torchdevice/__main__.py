@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import runpy
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+
+import torch
 
 import torchdevice
 from torchdevice import matrix
@@ -61,9 +64,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _table() -> str:
-    entries = sorted(matrix.entries(), key=lambda entry: entry.path)
+    entries = list(matrix.catalogue())
+    counts = Counter(entry.status.value for entry in entries)
+    summary = ", ".join(f"{counts[status.value]} {status.value}" for status in matrix.Status)
     rows = [f"| `{entry.path}` | {entry.status.value} | {entry.note} |" for entry in entries]
-    return "\n".join(["| function | status | notes |", "| --- | --- | --- |", *rows])
+    head = ["| function | status | notes |", "| --- | --- | --- |"]
+    return "\n".join(
+        [f"{len(entries)} functions and classes of torch {torch.__version__}: {summary}.", "", *head, *rows]
+    )
 
 
 if __name__ == "__main__":

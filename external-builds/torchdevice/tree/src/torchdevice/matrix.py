@@ -6,9 +6,13 @@ names computes where its tensors are, and is native.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import importlib
 import inspect
+import pkgutil
+import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -97,7 +101,7 @@ def entries() -> tuple[Entry, ...]:
     Raises:
         ValueError: two entries name one function, or an entry makes no sense.
     """
-    data = tomllib.loads(resources.files("torchdevice").joinpath("matrix.toml").read_text(encoding="utf-8"))
+    data = _data()
     made: dict[str, Entry] = {}
     for entry in _written(data["entries"]):
         if entry.path in made:
@@ -106,6 +110,10 @@ def entries() -> tuple[Entry, ...]:
     for entry in _by_rule(data["rules"], set(made)):
         made[entry.path] = entry
     return tuple(made.values())
+
+
+def _data() -> dict[str, Any]:
+    return tomllib.loads(resources.files("torchdevice").joinpath("matrix.toml").read_text(encoding="utf-8"))
 
 
 def _written(groups: list[dict[str, Any]]) -> Iterator[Entry]:
@@ -124,6 +132,8 @@ def _written(groups: list[dict[str, Any]]) -> Iterator[Entry]:
             )
             if entry.status is Status.EMULATED and not entry.by:
                 raise ValueError(f"matrix.toml: {entry.path} is emulated by nothing")
+            if entry.status is Status.TRANSLATED and not (entry.by or entry.arguments):
+                raise ValueError(f"matrix.toml: {entry.path} is translated by nothing")
             if entry.status is Status.REFUSED and not entry.note:
                 raise ValueError(f"matrix.toml: {entry.path} is refused without a reason")
             yield entry
@@ -145,6 +155,59 @@ def _by_rule(rules: list[dict[str, Any]], written: set[str]) -> Iterator[Entry]:
             ):
                 also = tuple(rule.get("also", ()))
                 yield Entry(owner=owner, name=name, status=Status.TRANSLATED, arguments=names, also=also)
+
+
+def catalogue() -> Iterator[Entry]:
+    """Every public function and class of the torch that is installed, by name, with what becomes of it.
+
+    All that `torch.overrides` can intercept is there, and all that the public modules offer. What neither an
+    entry nor a rule names is native, or of another kind of device.
+    """
+    named = {entry.path: entry for entry in entries()}
+    for entry in entries():
+        for alias in entry.also:
+            named.setdefault(f"{alias}.{entry.name}", dataclasses.replace(entry, owner=alias, also=()))
+    foreign = _data()["foreign"]
+    for path in sorted({*named, *_overridable(), *_public()}):
+        owner, _, name = path.rpartition(".")
+        other = next((f for f in foreign if any(path.startswith(f"{o}.") for o in f["owners"])), None)
+        if path in named:
+            absent = not named[path].added and find(path) is None
+            yield dataclasses.replace(named[path], status=Status.ABSENT) if absent else named[path]
+        elif other:
+            yield Entry(owner=owner, name=name, status=Status.ABSENT, note=other["note"])
+        else:
+            yield Entry(owner=owner, name=name, status=Status.NATIVE)
+
+
+def _overridable() -> Iterator[str]:
+    import torch
+
+    for namespace, functions in torch.overrides.get_overridable_functions().items():
+        for function in functions:
+            path = torch.overrides.resolve_name(function) or f"{namespace.__name__}.{function.__name__}"
+            # Getters of properties, `Tensor.grad.__get__`, are no names of functions.
+            if path.startswith("torch.") and not path.endswith("__"):
+                yield path
+
+
+def _public() -> Iterator[str]:
+    import torch
+
+    for info in pkgutil.iter_modules(torch.__path__, "torch."):
+        # An import may bring what is not installed, or the end of the process (`torch.__main__`).
+        if not info.name.rpartition(".")[2].startswith("_"):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(info.name)
+    for module_name, module in sorted(sys.modules.items()):
+        parts = module_name.split(".")
+        if parts[0] != "torch" or any(part.startswith("_") for part in parts):
+            continue
+        # What a room of torch offers is what stands there; deeper down, only what it says it offers.
+        offered = vars(module) if len(parts) == 2 else vars(module).get("__all__", ())
+        for name in list(offered):
+            if not name.startswith("_") and callable(vars(module).get(name)):
+                yield f"{module_name}.{name}"
 
 
 def schema(function: Any) -> str:

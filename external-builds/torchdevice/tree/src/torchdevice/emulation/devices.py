@@ -188,6 +188,11 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
     return False
 
 
+def check_error(res: int) -> None:
+    if res != 0:
+        raise RuntimeError(f"CUDA error {res}")
+
+
 def _create_jit_fn(code_string: str, **kwargs: Any) -> Function:
     """As on a GPU, source is compiled at the first call: modules may define what they never call."""
     del code_string, kwargs

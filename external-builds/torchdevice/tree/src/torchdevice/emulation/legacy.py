@@ -46,6 +46,11 @@ def tensor_type(original: type) -> type:
 storage_type = tensor_type
 
 
+def as_it_is(original: Function) -> Function:
+    """Python code of torch that calls what is translated."""
+    return original
+
+
 def annotation(original: Function) -> Function:
     """A parameter annotated `torch.device` before torchdevice was enabled: TorchScript asks by identity."""
 

@@ -115,6 +115,21 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
     return _physical("SC_AVPHYS_PAGES"), total()
 
 
+def device_memory_used(device: Any = None) -> int:
+    free, everything = mem_get_info(device)
+    return everything - free
+
+
+def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list[Any]:
+    del mempool_id, include_traces
+    return []
+
+
+def list_gpu_processes(device: Any = None) -> str:
+    index = devices.ordinal(device)
+    return f"GPU:{index}\nno processes are running: torchdevice computes on {translation.translate('cuda')}"
+
+
 def host_memory_stats() -> dict[str, Any]:
     return {}
 

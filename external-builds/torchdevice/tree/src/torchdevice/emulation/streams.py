@@ -17,10 +17,17 @@ _MODES = {"default": 0, "warn": 1, "error": 2}
 _sync_debug_mode = 0
 
 
+def _require_enabled(name: str) -> None:
+    # Other modules may have kept the class from while torchdevice was enabled.
+    if translation.route() is None:
+        raise RuntimeError(f"{name} requires CUDA support")
+
+
 class Stream:
     """A queue of work that is always empty: what is put into it is done at once."""
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
+        _require_enabled("torch.cuda.Stream")
         self.device_index = devices.ordinal(device)
         self.device = torch.device(translation.translate("cuda"))
         self.priority = priority
@@ -75,6 +82,7 @@ class Event:
         external: bool = False,
     ) -> None:
         del blocking, external
+        _require_enabled("torch.cuda.Event")
         if interprocess:
             raise errors.refusal("torch.cuda.Event(interprocess=True)", "use multiprocessing.Event.")
         self.enable_timing = enable_timing
@@ -162,6 +170,17 @@ def stream(stream: Any) -> StreamContext:
 
 def is_current_stream_capturing() -> bool:
     return False
+
+
+def make_graphed_callables(
+    callables: Any,
+    sample_args: Any,
+    num_warmup_iters: int = 3,
+    allow_unused_input: bool = False,
+    pool: Any = None,
+) -> Any:
+    del sample_args, num_warmup_iters, allow_unused_input, pool
+    return callables
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
