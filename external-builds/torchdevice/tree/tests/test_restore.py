@@ -83,8 +83,37 @@ def test_disable_without_enable_does_nothing() -> None:
 
 
 def test_another_target_while_enabled_is_refused() -> None:
-    with torchdevice.redirected("cpu"), pytest.raises(RuntimeError, match="enabled already"):
-        torchdevice.enable("cpu", count=3)
+    with torchdevice.redirected("cpu"):
+        for target, count in (("cpu", 3), ("mps", None)):
+            with pytest.raises(RuntimeError, match="enabled already"):
+                torchdevice.enable(target, count=count)
+        with torchdevice.redirected("auto"), torchdevice.redirected(count=1):
+            assert torch.zeros(1, device="cuda").device.type == "cpu"
+
+
+def test_threads_that_work_while_another_enables_and_disables() -> None:
+    failures: list[Exception] = []
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            try:
+                assert torch.zeros(2, device="cpu").to("cpu", torch.float64).new_ones(1).sum() == 1
+                torch.device("cpu")
+                torch.cuda.is_available()
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(30):
+        with torchdevice.redirected("cpu"):
+            torch.zeros(1, device="cuda")
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
 
 
 def test_a_failure_while_enabling_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:

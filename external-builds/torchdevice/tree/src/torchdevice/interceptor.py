@@ -25,8 +25,7 @@ _TABLES = (
 class UndoLog:
     """What was patched, and what was there before.
 
-    An attribute that an owner only inherited is deleted again, not set: `torch.Tensor.to` is its base
-    class's.
+    An attribute that an owner only inherited is deleted again, not set: `torch.Tensor.to` is of its base.
     """
 
     def __init__(self) -> None:
@@ -54,8 +53,7 @@ class UndoLog:
         """Put everything back, the last first.
 
         Returns:
-            What somebody else has replaced since. That stays: it calls ours, which by now pass everything
-            through.
+            What other code has replaced since. That stays: it calls ours, which pass everything through.
         """
         kept = []
         while self._done:

@@ -31,7 +31,8 @@ def enable(target: str | None = None, *, count: int | None = None) -> Route:
     On a machine with CUDA or ROCm nothing is changed. Each call takes a `disable` of its own.
 
     Args:
-        target: "cuda", "mps" or "cpu"; else the environment's TORCHDEVICE, else the best there is.
+        target: "cuda", "mps" or "cpu"; without, or with "auto", the environment's TORCHDEVICE, else the best
+            there is.
         count: the number of devices to show; else TORCHDEVICE_COUNT, else one for each local rank.
 
     Returns:
@@ -43,9 +44,9 @@ def enable(target: str | None = None, *, count: int | None = None) -> Route:
     """
     with _changing:
         if _State.route is not None:
-            asked = _State.route
-            if (target or asked.target) != asked.target or (count or asked.count) != asked.count:
-                raise RuntimeError(f"torchdevice is enabled already, with {asked}; disable it first")
+            now = _State.route
+            if target not in (None, "auto", now.target) or count not in (None, now.count):
+                raise RuntimeError(f"torchdevice is enabled already, with {now}; disable it first")
         else:
             route = router.decide(target, count)
             if not route.native:
@@ -102,10 +103,10 @@ def _install(route: Route) -> interceptor.UndoLog:
                 if module is not None and vars(module).get(entry.name) is old:
                     log.replace(module, entry.name, new)
         processes.install(log, route)
+        interceptor.forget_tables()
     except BaseException:
         log.undo()
         raise
-    interceptor.forget_tables()
     translation.set_route(route)
     return log
 

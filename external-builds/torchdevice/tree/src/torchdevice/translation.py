@@ -25,8 +25,7 @@ RealGenerator = torch.Generator
 
 
 class _State:
-    """Where "cuda" leads now. `None`: torchdevice is off, and what it left in other modules passes all
-    through."""
+    """Where "cuda" leads now. None: torchdevice is off, and what it left passes all through."""
 
     route: Route | None = None
     answers: dict[Any, Any] = {}  # noqa: RUF012 - replaced as a whole, so that readers need no lock
@@ -51,17 +50,19 @@ def translate(value: Any) -> Any:
     Raises:
         RuntimeError: an ordinal beyond the devices of the route.
     """
-    if _State.route is None or value is None:
+    # Both are read once: another thread may disable torchdevice meanwhile.
+    route, answers = _State.route, _State.answers
+    if route is None or value is None:
         return value
     kind = type(value)
     if kind is str or kind is int or kind is RealDevice:  # `True == 1 == 1.0`, but only an int is an ordinal
-        answer = _State.answers.get(value)
+        answer = answers.get(value)
         if answer is None:
-            answer = _translate(value, _State.route)
-            if len(_State.answers) < 1024:
-                _State.answers[value] = answer
+            answer = _translate(value, route)
+            if len(answers) < 1024:
+                answers[value] = answer
         return answer
-    return _translate(value, _State.route)
+    return _translate(value, route)
 
 
 def _translate(value: Any, route: Route) -> Any:
@@ -172,11 +173,10 @@ def _wrap_keyword(function: Function, name: str) -> Function:
 
 
 class StandIn(type):
-    """The class of stand-ins for classes of C++ whose constructors take a device, and which cannot be
-    patched.
+    """The class of stand-ins for classes of C++ that take a device, and that cannot be patched.
 
-    A stand-in makes objects of the real class. To `isinstance`, `==`, dictionaries and class statements it
-    *is* the real class; only `is` tells them apart.
+    A stand-in makes objects of the real class. To `isinstance`, `==`, dictionaries and class statements it is
+    the real class; only `is` tells them apart.
     """
 
     real: type
@@ -216,17 +216,17 @@ class StandIn(type):
 
 
 class DeviceStandIn(StandIn):
-    """The class of the stand-in for `torch.device`, which is called in many ways: `device("cuda",
-    index=1)`."""
+    """The class of the stand-in for `torch.device`, which has several forms: `device("cuda", index=1)`."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if _State.route is None:
+        route = _State.route
+        if route is None:
             return cls.real(*args, **kwargs)
         if len(args) == 1 and type(args[0]) is int:  # without a GPU, torch knows no ordinals
             return translate(args[0])
         made = cls.real(*args, **kwargs)
         # As with CUDA, a device that is not there has a name; it is an error to go there.
-        return made if (made.index or 0) >= _State.route.count else translate(made)
+        return made if (made.index or 0) >= route.count else translate(made)
 
 
 class Refusing(StandIn):
