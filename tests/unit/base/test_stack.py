@@ -206,7 +206,7 @@ def test_the_compiler_of_the_sample_is_the_same_one_wherever_it_is_named(place: 
     assert tuple(named) == wanted.build_requires
 
 
-@pytest.mark.parametrize("name", ["sample", "pyg"])
+@pytest.mark.parametrize("name", ["sample", "pyg", "torchdevice"])
 def test_what_builds_our_own_stacks_does_not_change_overnight(name: str) -> None:
     held = (ROOT / "constraints.txt").read_text().splitlines()
     for project in stack.load(ROOT / f"external-builds/{name}/stack.toml").projects:

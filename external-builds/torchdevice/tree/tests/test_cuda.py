@@ -179,6 +179,21 @@ def test_data_parallel() -> None:
     assert nn.parallel.data_parallel(nn.Linear(4, 2), torch.ones(3, 4), device_ids=[0]).shape == (3, 2)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("old", [True, False])
+def test_profilers_time_what_runs(old: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    profiler = (
+        torch.autograd.profiler.profile(use_device="cuda")
+        if old
+        else torch.profiler.profile(activities=activities)
+    )
+    with profiler as profile:
+        torch.ones(8, device="cuda").cos().sum()
+    assert "aten::cos" in profile.key_averages().table(sort_by="cpu_time_total")
+    assert "Failed to record CUDA event" not in capfd.readouterr().err
+
+
 def test_graphed_callables_are_called() -> None:
     layer = nn.Linear(2, 2).cuda()
     x = torch.ones(1, 2, device="cuda")

@@ -55,8 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-m",
         dest="module",
-        metavar="MODULE",
         nargs=argparse.REMAINDER,  # what follows is the module's
+        metavar="MODULE",
         help="run a module, as `python -m` does",
     )
     parser.add_argument("program", nargs=argparse.REMAINDER, help="the script and its arguments")
