@@ -1,6 +1,6 @@
-"""What `redirect` costs: CPU time of training steps, enabled against off, in interleaved triples.
+"""What a mode costs: CPU time of training steps, enabled against off, in interleaved triples.
 
-    python benchmarks/overhead.py [TRIPLES]
+    python benchmarks/overhead.py [--strict] [TRIPLES]
 
 Each triple is off, enabled, off. For each model, the median ratio of enabled against the mean of both sides
 is printed, and beside it that of the last against the first: what this machine's own noise makes of 1. The
@@ -87,7 +87,7 @@ def cpu_seconds(work: Callable[[], object], repeats: int) -> float:
 
 
 def ratios(
-    work: Callable[[str], Callable[[], object]], triples: int, seconds: float
+    work: Callable[[str], Callable[[], object]], triples: int, seconds: float, *, strict: bool
 ) -> tuple[float, float, float]:
     """Median ratio of enabled against off, of off against off, and the seconds of one call when off."""
     off = work("cpu")
@@ -96,7 +96,7 @@ def ratios(
     enabled, noise, times = [], [], []
     for _ in range(triples):
         first = cpu_seconds(off, repeats)
-        with torchdevice.redirected("cpu"):
+        with torchdevice.redirected("cpu", strict=strict):
             on = work("cuda")
             on()
             between = cpu_seconds(on, repeats)
@@ -110,18 +110,27 @@ def ratios(
 def main() -> None:
     """Print the table."""
     torch.set_num_threads(1)
-    triples = int(sys.argv[1]) if len(sys.argv) > 1 else 21
-    print(f"torch {torch.__version__}, {triples} triples\n{'':24} enabled  off again  off")
+    strict = "--strict" in sys.argv
+    numbers = [int(text) for text in sys.argv[1:] if text.isdecimal()]
+    triples = numbers[0] if numbers else 21
+    mode = "strict" if strict else "redirect"
+    print(f"torch {torch.__version__}, {mode}, {triples} triples")
+    print(f"{'':24} enabled  off again  off")
     steps = {f.__name__: (lambda device, f=f: training_step(f, device)) for f in (cnn, transformer, lstm)}
     x = torch.ones(4)
+
+    def adding(device: str) -> Callable[[], object]:
+        there = x.to(device)
+        return lambda: there + there
+
     calls: dict[str, Callable[[str], Callable[[], object]]] = {
         "torch.zeros(4)": lambda _device: lambda: torch.zeros(4),
         "torch.zeros(4, device=…)": lambda device: lambda: torch.zeros(4, device=device),
         "x.to(device)": lambda device: lambda: x.to(device),
-        "x + x": lambda _device: lambda: x + x,
+        "x + x": adding,
     }
     for name, work in {**steps, **calls}.items():
-        on, noise, off = ratios(work, triples, STEPS_SECONDS if name in steps else 0.05)
+        on, noise, off = ratios(work, triples, STEPS_SECONDS if name in steps else 0.05, strict=strict)
         print(f"{name:24} {on:7.3f}  {noise:9.3f}  {off * 1e6:.1f} µs")
 
 

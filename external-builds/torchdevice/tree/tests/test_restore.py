@@ -77,6 +77,15 @@ def test_a_hundred_times_nested_from_threads_and_after_exceptions(unstable: set[
     assert set(differences(before, photograph())) <= unstable
 
 
+def test_strict_too(unstable: set[str]) -> None:
+    with torchdevice.redirected("cpu", strict=True):  # the first time, modules of torch are imported
+        torch.ones(2, 2, device="cuda") * torch.tensor(2.0)
+    before = photograph()
+    with torchdevice.redirected("cpu", strict=True), pytest.raises(RuntimeError, match="same device"):
+        torch.ones(2, 2, device="cuda") @ torch.ones(2, 2)
+    assert set(differences(before, photograph())) <= unstable
+
+
 def test_disable_without_enable_does_nothing() -> None:
     assert torchdevice.disable()
     assert not torch.cuda.is_available()

@@ -1,4 +1,4 @@
-"""`python -m torchdevice [--to DEVICE] [--devices N] SCRIPT …`, or `-m MODULE …`, or `--table`."""
+"""`python -m torchdevice [--to DEVICE] [--devices N] [--strict] SCRIPT …`, or `-m MODULE …`, or `--table`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not program:
         _parser().error("name a script, or a module with -m")
     try:
-        torchdevice.enable(options.to, count=options.devices)
+        torchdevice.enable(options.to, count=options.devices, strict=options.strict or None)
     except (RuntimeError, ValueError) as error:
         _parser().error(str(error))
     sys.argv = program
@@ -43,12 +43,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="torchdevice",
-        usage="torchdevice [--to DEVICE] [--devices N] (SCRIPT | -m MODULE) …\n       torchdevice --table",
+        usage="torchdevice [--to DEVICE] [--devices N] [--strict] (SCRIPT | -m MODULE) …\n"
+        "       torchdevice --table",
         description='Run a program that says "cuda" on the device there is.',
         epilog="example: torchdevice --to cpu train.py --epochs 1",
     )
     parser.add_argument("--to", metavar="DEVICE", help="cuda, mps or cpu; otherwise the best there is")
     parser.add_argument("--devices", type=int, metavar="N", help="how many devices torch.cuda shows (1)")
+    parser.add_argument(
+        "--strict", action="store_true", help="have tensors say cuda:0, and mixed devices be PyTorch's errors"
+    )
     parser.add_argument(
         "--table", action="store_true", help="show what becomes of which function, as Markdown"
     )

@@ -1,4 +1,7 @@
-"""What is refused, in the words and types that PyTorch's users already handle."""
+"""What is refused, and what is wrong, in the words and types that PyTorch's users already handle.
+
+The texts of `strict` are torch's own, and a test finds their parts in torch's libraries.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ class RefusedError(RuntimeError):
 
 # What torch raises for an ordinal the machine does not have, since 2.8.
 _DEVICE_ERROR: type[RuntimeError] = getattr(torch, "AcceleratorError", RuntimeError)
+_SAME = "Expected all tensors to be on the same device, but"
 
 
 def refusal(name: str, note: str) -> RefusedError:
@@ -26,4 +30,92 @@ def invalid_ordinal(index: int, count: int) -> RuntimeError:
     return _DEVICE_ERROR(
         f"CUDA error: invalid device ordinal (device {index} of {count}; torchdevice shows as many devices "
         "as TORCHDEVICE_COUNT says)"
+    )
+
+
+def two_devices(one: torch.device, other: torch.device) -> RuntimeError:
+    """Operations by element: TensorIterator's."""
+    return RuntimeError(f"{_SAME} found at least two devices, {one} and {other}!")
+
+
+def different_argument(name: str, at: torch.device, others: torch.device, method: str) -> RuntimeError:
+    """All other operations: the check before a kernel of CUDA."""
+    return RuntimeError(
+        f"{_SAME} got {name} is on {at}, different from other tensors on {others} "
+        f"(when checking argument in method {method})"
+    )
+
+
+def index_elsewhere(device: torch.device) -> RuntimeError:
+    """An index on a GPU that the indexed tensor is not on."""
+    return RuntimeError(
+        f"indices should be either on cpu or on the same device as the indexed tensor ({device})"
+    )
+
+
+def convolution(data: str, parameter: str, other: str, device: torch.device) -> RuntimeError:
+    """Input and weights of a convolution."""
+    mkldnn = f" or input should be a MKLDNN tensor and {parameter} is a dense tensor"
+    also = mkldnn if device.type == "cpu" else ""
+    return RuntimeError(f"Input type ({data}) and {parameter} type ({other}) should be the same{also}")
+
+
+def recurrent(data: torch.device, what: str, other: torch.device) -> RuntimeError:
+    """Input, weights and state of a recurrent layer."""
+    return RuntimeError(
+        f"Input and {what} tensors are not at the same device, found input tensor at {data} and {what} "
+        f"tensor at {other}"
+    )
+
+
+def attention(query: torch.device, key: torch.device, value: torch.device) -> RuntimeError:
+    """The three tensors of attention."""
+    return RuntimeError(
+        f"Expected query, key, and value to have the same device type, but got query.device: {query} "
+        f"key.device: {key} and value.device: {value} instead."
+    )
+
+
+def wrong_generator(expected: torch.device, found: torch.device) -> RuntimeError:
+    """A generator of another kind of device."""
+    return RuntimeError(f"Expected a '{expected.type}' device type for generator but found '{found.type}'")
+
+
+def not_numpy(device: torch.device) -> TypeError:
+    """A tensor that NumPy cannot see."""
+    return TypeError(
+        f"can't convert {device} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+        "memory first."
+    )
+
+
+def not_pinned(type_name: str) -> RuntimeError:
+    """Memory of a GPU is not to be pinned."""
+    return RuntimeError(f"cannot pin '{type_name}' only dense CPU tensors can be pinned")
+
+
+def gradient_elsewhere(gradient: torch.device, tensor: torch.device) -> RuntimeError:
+    """`x.grad = …` of another device."""
+    if gradient.type == tensor.type:
+        return RuntimeError(
+            f"attempting to assign a gradient located on device with index '{gradient.index}' to a tensor "
+            f"located on device with index '{tensor.index}'"
+        )
+    return RuntimeError(
+        f"attempting to assign a gradient with device type '{gradient.type}' to a tensor with device type "
+        f"'{tensor.type}'. Please ensure that the gradient and the tensor are on the same device"
+    )
+
+
+def lengths_on_gpu(device: torch.device, kind: str) -> RuntimeError:
+    """`pack_padded_sequence(x, lengths)` with lengths that are not on the CPU."""
+    return RuntimeError(
+        f"'lengths' argument should be a 1D CPU int64 tensor, but got 1D {device} {kind} tensor"
+    )
+
+
+def sections_on_gpu(device: torch.device) -> RuntimeError:
+    """`tensor_split(x, sections)` with sections that are not on the CPU."""
+    return RuntimeError(
+        f"tensor_split expected tensor_indices_or_sections to be on cpu, but it's on {device}"
     )

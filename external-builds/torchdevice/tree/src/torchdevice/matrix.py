@@ -46,6 +46,7 @@ class Entry:
         note: what is approximated, or why it is refused and what to do instead.
         also: other modules that hold the same object under the same name.
         added: a build without CUDA lacks it, and what asks `torch.cuda.is_available()` first calls it.
+        in_strict: `strict` has it too; where not, its mode answers.
     """
 
     owner: str
@@ -56,6 +57,7 @@ class Entry:
     note: str = ""
     also: tuple[str, ...] = ()
     added: bool = False
+    in_strict: bool = True
 
     @property
     def path(self) -> str:
@@ -129,6 +131,7 @@ def _written(groups: list[dict[str, Any]]) -> Iterator[Entry]:
                 note=group.get("note", ""),
                 also=tuple(group.get("also", ())),
                 added=group.get("added", False),
+                in_strict=group.get("in_strict", True),
             )
             if entry.status is Status.EMULATED and not entry.by:
                 raise ValueError(f"matrix.toml: {entry.path} is emulated by nothing")
@@ -153,8 +156,14 @@ def _by_rule(rules: list[dict[str, Any]], written: set[str]) -> Iterator[Entry]:
             if f"{owner}.{name}" not in written and translation.find_arguments(
                 function, schema(function), names
             ):
-                also = tuple(rule.get("also", ()))
-                yield Entry(owner=owner, name=name, status=Status.TRANSLATED, arguments=names, also=also)
+                yield Entry(
+                    owner=owner,
+                    name=name,
+                    status=Status.TRANSLATED,
+                    arguments=names,
+                    also=tuple(rule.get("also", ())),
+                    in_strict=rule.get("in_strict", True),
+                )
 
 
 def catalogue() -> Iterator[Entry]:

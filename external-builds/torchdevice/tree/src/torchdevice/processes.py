@@ -7,6 +7,7 @@ before the program's own modules are imported.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import multiprocessing.spawn
 import runpy
@@ -26,7 +27,7 @@ class _ComeUpEnabled:
         self._route = route
 
     def __reduce__(self) -> tuple[Any, ...]:
-        route = {"package": str(_PACKAGE), "target": self._route.target, "count": self._route.count}
+        route = {"package": str(_PACKAGE), **dataclasses.asdict(self._route)}
         return runpy.run_path, (str(_PACKAGE / "_spawned.py"), route)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 
@@ -17,16 +19,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("cuda", "mps", "cpu"),
         help="the same, on cuda, mps or cpu",
     )
+    group.addoption(
+        "--torchdevice-strict",
+        action="store_true",
+        help="the same, where tensors say cuda:0 and mixed devices are PyTorch's errors",
+    )
+
+
+def _asked(options: Any) -> bool:
+    return bool(options.torchdevice or options.torchdevice_to or options.torchdevice_strict)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Before any conftest.py imports torch's functions by name."""
     options = early_config.known_args_namespace
-    if options.torchdevice or options.torchdevice_to:
+    if _asked(options):
         import torchdevice
 
-        torchdevice.enable(options.torchdevice_to)
+        torchdevice.enable(options.torchdevice_to, strict=options.torchdevice_strict or None)
         early_config.add_cleanup(_disable)
 
 
@@ -38,11 +49,12 @@ def _disable() -> None:
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     """What was translated is no evidence about a GPU, and every log says so."""
-    if not (config.getoption("torchdevice") or config.getoption("torchdevice_to")):
+    if not _asked(config.option):
         return None
     import torchdevice
 
     route = torchdevice.status()
     if route is None or route.native:
         return "torchdevice: off, CUDA is native here"
-    return f'torchdevice: "cuda" is translated to {route.target}'
+    strictly = ", strictly" if route.strict else ""
+    return f'torchdevice: "cuda" is translated to {route.target}{strictly}'

@@ -13,6 +13,7 @@ from typing import Any
 from torchdevice import errors, interceptor, matrix, processes, router, translation
 from torchdevice.matrix import Entry, Status
 from torchdevice.router import Route
+from torchdevice.strict import patches
 from torchdevice.translation import Function
 
 _log = logging.getLogger("torchdevice")
@@ -25,7 +26,7 @@ class _State:
     undo_log: interceptor.UndoLog | None = None
 
 
-def enable(target: str | None = None, *, count: int | None = None) -> Route:
+def enable(target: str | None = None, *, count: int | None = None, strict: bool | None = None) -> Route:
     """Have code that says "cuda" run on what there is, in the whole process.
 
     On a machine with CUDA or ROCm nothing is changed. Each call takes a `disable` of its own.
@@ -34,6 +35,8 @@ def enable(target: str | None = None, *, count: int | None = None) -> Route:
         target: "cuda", "mps" or "cpu"; without, or with "auto", the environment's TORCHDEVICE, else the best
             there is.
         count: the number of devices to show; else TORCHDEVICE_COUNT, else one for each local rank.
+        strict: say that tensors are on the GPU, and raise PyTorch's errors where devices are mixed; else as
+            TORCHDEVICE_STRICT says.
 
     Returns:
         Where "cuda" leads.
@@ -45,10 +48,14 @@ def enable(target: str | None = None, *, count: int | None = None) -> Route:
     with _changing:
         if _State.route is not None:
             now = _State.route
-            if target not in (None, "auto", now.target) or count not in (None, now.count):
+            if (
+                target not in (None, "auto", now.target)
+                or count not in (None, now.count)
+                or strict not in (None, now.strict)
+            ):
                 raise RuntimeError(f"torchdevice is enabled already, with {now}; disable it first")
         else:
-            route = router.decide(target, count)
+            route = router.decide(target, count, strict=strict)
             if not route.native:
                 _State.undo_log = _install(route)
                 _announce(route)
@@ -73,9 +80,11 @@ def disable() -> bool:
 
 
 @contextlib.contextmanager
-def redirected(target: str | None = None, *, count: int | None = None) -> Iterator[Route]:
+def redirected(
+    target: str | None = None, *, count: int | None = None, strict: bool | None = None
+) -> Iterator[Route]:
     """`enable` for the length of a block; the arguments are the same."""
-    route = enable(target, count=count)
+    route = enable(target, count=count, strict=strict)
     try:
         yield route
     finally:
@@ -89,7 +98,11 @@ def status() -> Route | None:
 
 def _install(route: Route) -> interceptor.UndoLog:
     # Everything is read before the first patch: signatures are torch's own, and a mistake changes nothing.
-    planned = [(entry, *_replacement(entry, route)) for entry in matrix.entries()]
+    planned = [
+        (entry, *_replacement(entry, route))
+        for entry in matrix.entries()
+        if entry.in_strict or not route.strict
+    ]
     interceptor.make_lasting_tables()
     log = interceptor.UndoLog()
     try:
@@ -103,8 +116,11 @@ def _install(route: Route) -> interceptor.UndoLog:
                 if module is not None and vars(module).get(entry.name) is old:
                     log.replace(module, entry.name, new)
         processes.install(log, route)
+        if route.strict:
+            patches.install(log)
         interceptor.forget_tables()
     except BaseException:
+        patches.leave()
         log.undo()
         raise
     translation.set_route(route)
@@ -112,6 +128,7 @@ def _install(route: Route) -> interceptor.UndoLog:
 
 
 def _uninstall(log: interceptor.UndoLog) -> None:
+    patches.leave()
     translation.set_route(None)
     for name in log.undo():
         _log.warning("torchdevice: %s was replaced by other code since, and is left so", name)

@@ -19,10 +19,12 @@ class Route:
         target: the type of the device that computes. "cuda" is the way of a machine that has it (ROCm
             calls itself so too): nothing is changed there.
         count: how many devices `torch.cuda.device_count()` tells of; all of them are the one target.
+        strict: tensors say that they are on a GPU, and devices that are mixed are errors.
     """
 
     target: Target
     count: int = 1
+    strict: bool = False
 
     @property
     def native(self) -> bool:
@@ -30,12 +32,13 @@ class Route:
         return self.target == "cuda"
 
 
-def decide(target: str | None = None, count: int | None = None) -> Route:
+def decide(target: str | None = None, count: int | None = None, *, strict: bool | None = None) -> Route:
     """The route for this machine: what was asked for, else TORCHDEVICE, else CUDA, then MPS, then the CPU.
 
     Args:
         target: forces the device type. "cpu" is translated to even where there is a GPU.
         count: forces the number of devices; else TORCHDEVICE_COUNT, else one for each local rank of torchrun.
+        strict: whether to find mistakes about devices; else as TORCHDEVICE_STRICT says. It uses the CPU.
 
     Raises:
         ValueError: the target or the count makes no sense.
@@ -44,11 +47,15 @@ def decide(target: str | None = None, count: int | None = None) -> Route:
     asked = target or os.environ.get("TORCHDEVICE") or "auto"
     if asked not in (*get_args(Target), "auto"):
         raise ValueError(f"torchdevice routes to auto, cuda, mps or cpu, not to {asked!r}")
+    if strict is None:
+        strict = os.environ.get("TORCHDEVICE_STRICT", "0") not in ("", "0")
     available = _available()
+    if strict:
+        available = tuple(name for name in available if name != "mps")
     chosen = available[0] if asked == "auto" else cast("Target", asked)
     if chosen not in available:
         raise RuntimeError(f"no {chosen} on this machine; torchdevice could route to {', '.join(available)}")
-    return Route(target=chosen, count=_count(count))
+    return Route(target=chosen, count=_count(count), strict=strict and chosen != "cuda")
 
 
 def _available() -> tuple[Target, ...]:

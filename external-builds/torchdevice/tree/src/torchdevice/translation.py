@@ -42,6 +42,16 @@ def route() -> Route | None:
     return _State.route
 
 
+def is_strict() -> bool:
+    """Whether tensors say that they are on a GPU."""
+    return _State.route is not None and _State.route.strict
+
+
+def shown(index: int) -> torch.device:
+    """What a tensor on the GPU of an ordinal says of where it is."""
+    return RealDevice("cuda", index) if is_strict() else RealDevice(translate("cuda"))
+
+
 def translate(value: Any) -> Any:
     """The device that stands in for `value`, whatever form it has: a string, a `torch.device`, an ordinal.
 
@@ -229,6 +239,15 @@ class DeviceStandIn(StandIn):
         return made if (made.index or 0) >= route.count else translate(made)
 
 
+class Making(StandIn):
+    """The class of stand-ins that make objects by a function of their own."""
+
+    make: Function
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls.real(*args, **kwargs) if _State.route is None else cls.make(cls.real, *args, **kwargs)
+
+
 class Refusing(StandIn):
     """The class of stand-ins for classes of which no objects can be made without a GPU."""
 
@@ -241,6 +260,11 @@ class Refusing(StandIn):
 def stand_in(real: type) -> StandIn:
     """A stand-in for `torch.device`, or for a class whose first argument is a device."""
     return _stand_in(DeviceStandIn if real is RealDevice else StandIn, real)
+
+
+def stand_in_by(real: type, make: Function) -> StandIn:
+    """A stand-in whose objects `make` makes, called with the real class and the arguments."""
+    return _stand_in(Making, real, make=staticmethod(make))
 
 
 def refusing_class(real: type, path: str, note: str) -> StandIn:

@@ -46,7 +46,7 @@ def ordinal(device: Any = None) -> int:
         device = RealDevice(device)
     if isinstance(device, RealDevice):
         target = translation.translate("cuda")
-        if device.type not in ("cuda", target):
+        if device.type not in ("cuda", target) or (device.type == "cpu" and translation.is_strict()):
             raise ValueError(f"Expected a cuda device, but got: {device}")
         index = device.index if device.type == "cuda" else None
         return ordinal(index)
@@ -171,6 +171,11 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def is_tf32_supported() -> bool:
+    return False
+
+
+def is_acceptable(tensor: torch.Tensor) -> bool:
+    del tensor
     return False
 
 

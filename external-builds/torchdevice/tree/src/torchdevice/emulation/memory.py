@@ -22,14 +22,14 @@ def _live() -> int:
     """The bytes of all storages on the device that computes, each counted once, that Python's tensors
     hold."""
     global _peak
-    target = translation.translate("cuda")
+    shown = translation.shown(0).type
     storages: dict[int, int] = {}
     for found in gc.get_objects():
         # The type is asked, not the object: proxies answer isinstance by running code of theirs.
         if (
             issubclass(type(found), torch.Tensor)
             and found.layout is torch.strided
-            and found.device.type == target
+            and found.device.type == shown
         ):
             with contextlib.suppress(NotImplementedError, RuntimeError):  # a wrapper without storage
                 storage = found.untyped_storage()

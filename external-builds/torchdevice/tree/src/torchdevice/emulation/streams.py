@@ -29,7 +29,7 @@ class Stream:
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
         _require_enabled("torch.cuda.Stream")
         self.device_index = devices.ordinal(device)
-        self.device = torch.device(translation.translate("cuda"))
+        self.device = translation.shown(self.device_index)
         self.priority = priority
         self.stream_id = kwargs.get("stream_id", next(_ids))
         self.cuda_stream = self.stream_id  # a handle for comparisons only

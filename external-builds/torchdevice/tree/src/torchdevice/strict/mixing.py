@@ -1,0 +1,190 @@
+"""Tensors of several devices in one call: what PyTorch allows goes on, the rest is its own error.
+
+Which operation of ATen meets them, and as which argument, is not to be seen from outside: `linear` calls
+`addmm`. So such a call runs under a dispatch mode that looks at each operation before it computes.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from torchdevice import errors
+from torchdevice.strict import places
+from torchdevice.translation import Function
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """What torch's own declaration says of an operation.
+
+    Attributes:
+        method: what PyTorch's message calls it, `wrapper_CUDA_mm`.
+        checked: whether all its tensors are checked, each by its name.
+        iterated: whether a TensorIterator checks them: a CPU tensor of no dimensions is a number to it.
+    """
+
+    method: str
+    checked: bool
+    iterated: bool
+
+
+# What an operation without a kernel of its own calls: where its tensors meet.
+_CALLS = {
+    "embedding": ("_index_select", {"weight": "self", "indices": "index"}),
+    "_stack": ("cat", {}),
+    "stack": ("cat", {}),
+}
+_INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put"}
+# Across devices on purpose.
+_COPIES = {"copy_", "_to_copy", "copy", "_copy_from", "_local_scalar_dense"}
+_CONVOLUTIONS = {"convolution", "convolution_overrideable", "_convolution", "mkldnn_convolution"}
+
+
+def run(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function whose tensors are on several devices.
+
+    Raises:
+        RuntimeError: as PyTorch does.
+    """
+    _before(getattr(func, "__name__", ""), args, kwargs)
+    with _Looking():
+        return func(*args, **kwargs)
+
+
+class _Looking(TorchDispatchMode):  # type: ignore[misc]
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        del types
+        kwargs = kwargs or {}
+        named = list(_named(func, args, kwargs))
+        device = _device(func, named)
+        result = func(*args, **kwargs)
+        asked = kwargs.get("device")
+        if device is not None and asked is None:
+            places.put_new(result, device)
+        return result
+
+
+def _named(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Each tensor among the arguments, with the name of its parameter."""
+    for parameter, value in zip(func._schema.arguments, args, strict=False):
+        for tensor in places.tensors(value):
+            yield parameter.name, tensor
+    for name, value in kwargs.items():
+        for tensor in places.tensors(value):
+            yield name, tensor
+
+
+def _device(func: Any, named: list[tuple[str, torch.Tensor]]) -> torch.device | None:
+    """The device an operation computes on."""
+    if not named:
+        return None
+    first, mixed = places.common(tensor for _, tensor in named)
+    name = func._schema.name.partition("::")[2]
+    if not mixed or name in _COPIES:
+        return first
+    if name in _CONVOLUTIONS:
+        _check_convolution(named)
+    if name in _INDEXING:
+        return _check_indexing(named)
+    operation = _operation(name, func._schema.overload_name)
+    if operation.iterated:
+        return _check_iterated(name, named)
+    if operation.checked:
+        _check_each(name, operation, named)
+    return first
+
+
+def _check_each(name: str, operation: Operation, named: list[tuple[str, torch.Tensor]]) -> NoReturn:
+    method, names = operation.method, dict[str, str]()
+    if name in _CALLS:
+        inner, names = _CALLS[name]
+        method = f"wrapper_CUDA_{inner}"
+    device = places.device_of(named[0][1])
+    parameter, place = next((p, d) for p, t in named if (d := places.device_of(t)) != device)
+    raise errors.different_argument(names.get(parameter, parameter), place, device, method)
+
+
+def _check_iterated(name: str, named: list[tuple[str, torch.Tensor]]) -> torch.device:
+    """Numbers from the CPU may join, unless the result is to be written into them."""
+    found = [(parameter, tensor, places.device_of(tensor)) for parameter, tensor in named]
+    device = next(place for _, _, place in found if place.type != "cpu")
+    for index, (parameter, tensor, place) in enumerate(found):
+        written = parameter == "out" or (index == 0 and name.endswith("_"))
+        number = tensor.dim() == 0 and place.type == "cpu" and not written
+        if place != device and not number:
+            raise errors.two_devices(device, place)
+    return device
+
+
+def _check_indexing(named: list[tuple[str, torch.Tensor]]) -> torch.device:
+    """Indices from the CPU may index tensors on a GPU, not the other way round."""
+    device = places.device_of(named[0][1])
+    for parameter, tensor in named[1:]:
+        place = places.device_of(tensor)
+        if parameter == "indices" and place.type != "cpu" and place != device:
+            raise errors.index_elsewhere(device)
+        if parameter == "values" and place != device and tensor.dim() != 0:
+            raise errors.two_devices(device, place)
+    return device
+
+
+def _check_convolution(named: list[tuple[str, torch.Tensor]]) -> None:
+    data = named[0][1]
+    for parameter, tensor in named[1:]:
+        if places.device_of(tensor) != places.device_of(data):
+            raise errors.convolution(type_name(data), parameter, type_name(tensor), places.device_of(data))
+
+
+def type_name(tensor: torch.Tensor) -> str:
+    """As torch writes the type of a tensor: `torch.cuda.FloatTensor`."""
+    name: str = tensor.type()
+    device = places.device_of(tensor)
+    return name.replace("torch.", "torch.cuda.", 1) if device.type == "cuda" else name
+
+
+def _before(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """The checks that functions of C++ make by themselves, before any operation."""
+    found = list(places.tensors((args, kwargs)))
+    if name in ("lstm", "gru", "rnn_tanh", "rnn_relu") and len(args) > 2:
+        packed = isinstance(args[2], torch.Tensor)  # data, batch_sizes, hidden, weights
+        data = places.device_of(args[0])
+        hidden, weights = (args[2], args[3]) if packed else (args[1], args[2])
+        for what, group in (("parameter", weights), ("hidden", hidden)):
+            for tensor in places.tensors(group):
+                if places.device_of(tensor) != data:
+                    raise errors.recurrent(data, what, places.device_of(tensor))
+    if name == "scaled_dot_product_attention":
+        query, key, value = (places.device_of(tensor) for tensor in found[:3])
+        if not query.type == key.type == value.type:
+            raise errors.attention(query, key, value)
+
+
+@functools.cache
+def _operation(name: str, overload: str) -> Operation:
+    declared = _declarations().get(f"{name}.{overload}" if overload else name, "")
+    structured = "structured" in declared
+    parts = (name, overload) if structured else (overload, name)
+    method = "wrapper_CUDA_" + "_".join(parts if overload or not structured else (name,))
+    unchecked = re.search(r"device_check: NoCheck *(#.*)?", declared)
+    foreach = name.startswith("_foreach_")  # its slow path calls the others
+    iterated = foreach or bool(unchecked and "TensorIterator" in (unchecked[1] or ""))
+    return Operation(method=method, checked=not unchecked, iterated=iterated)
+
+
+@functools.cache
+def _declarations() -> dict[str, str]:
+    """Of each operation, what torch's `native_functions.yaml` says; the wheel has the file."""
+    import torchgen  # type: ignore[import-not-found]
+
+    path = Path(torchgen.__path__[0]) / "packaged/ATen/native/native_functions.yaml"
+    blocks = path.read_text(encoding="utf-8").split("\n- func: ")[1:]
+    return {block.partition("(")[0]: block for block in blocks}

@@ -1,0 +1,133 @@
+"""The mode that sees every call of torch's functions and methods in a thread."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils import _device
+
+from torchdevice import errors, translation
+from torchdevice.strict import mixing, places
+from torchdevice.translation import Function
+
+Rule = Any  # called with the mode, the function, its arguments and its keywords
+
+
+class StrictMode(TorchFunctionMode):  # type: ignore[misc]
+    """Answers for the devices of tensors.
+
+    Attributes:
+        rules: what is neither made nor computed from its arguments, by torch's function (see `rules`).
+    """
+
+    def __init__(self, rules: dict[Any, Rule]) -> None:
+        super().__init__()
+        self.rules = rules
+        self._constructors = _device._device_constructors()
+        self._inside: list[Any] = []
+
+    def __torch_function__(
+        self, func: Any, types_: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        del types_
+        kwargs = kwargs or {}
+        if translation.route() is None:  # disabled by another thread
+            return func(*args, **kwargs)
+        rule = self.rules.get(func)
+        if rule is not None:
+            return rule(self, func, args, kwargs)
+        if func in self._constructors:
+            return self._make(func, args, kwargs)
+        if type(func) is types.FunctionType and not (self._inside and self._inside[-1] is func):
+            return self.body(func, args, kwargs)
+        return self.compute(func, args, kwargs)
+
+    def _make(self, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        asked = kwargs.get("device")
+        if asked is not None:
+            device = places.logical(asked)
+        else:
+            # `torch.tensor` and `torch.as_tensor` of a tensor stay where it is.
+            source = args[0] if args and isinstance(args[0], torch.Tensor) else None
+            device = places.default() if source is None else places.device_of(source)
+        check_generator(kwargs.get("generator"), device)
+        # Said for the CPU, too: `torch.set_default_device` is a mode below this one.
+        result = func(*args, **{**kwargs, "device": places.physical(device)})
+        shared = any(_shares(result, source) for source in places.tensors(args[:1]))
+        if shared and places.device_of(result) != device:
+            result = result.clone()
+        places.put_new(result, device)
+        return result
+
+    def compute(self, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function of C++: on the one device of its tensors, or an error."""
+        first, mixed = places.common(places.tensors((args, kwargs) if kwargs else args))
+        device = first
+        if kwargs:
+            if kwargs.get("device") is not None:
+                device = places.logical(kwargs["device"])
+                kwargs = {**kwargs, "device": places.physical(device)}
+            if "generator" in kwargs:
+                check_generator(kwargs["generator"], device)
+        if mixed:
+            return mixing.run(func, args, kwargs)
+        result = func(*args, **kwargs)
+        if device is not None:
+            places.put_new(result, device)
+        return result
+
+    def body(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function of torch's in Python: what it calls is seen, one call after another."""
+        self._inside.append(func)
+        try:
+            with self:
+                return without_question(func)(*args, **kwargs)
+        finally:
+            self._inside.pop()
+
+
+class _Unasked(dict[str, Any]):
+    """The globals of a function, except that nobody overrides it."""
+
+    def __init__(self, real: dict[str, Any]) -> None:
+        super().__init__(dict.fromkeys(_QUESTIONS, _no), __builtins__=real["__builtins__"])
+        self._real = real
+
+    def __missing__(self, name: str) -> Any:
+        return self._real[name]
+
+
+_QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+_bodies: dict[Any, Any] = {}
+
+
+def _no(*_args: Any) -> bool:
+    return False
+
+
+def without_question(func: types.FunctionType) -> Any:
+    """A function of torch as it is after the line that asks whether a mode or a subclass answers for it.
+
+    That line would call the mode, again and again; and with the mode off, what the function calls would go
+    unseen.
+    """
+    found = _bodies.get(func)
+    if found is None:
+        code, globals_ = func.__code__, _Unasked(func.__globals__)
+        made = types.FunctionType(code, globals_, func.__name__, func.__defaults__, func.__closure__)
+        made.__kwdefaults__ = func.__kwdefaults__
+        found = _bodies[func] = made
+    return found
+
+
+def check_generator(generator: Any, device: torch.device | None) -> None:
+    """Raise PyTorch's error for a generator of another kind of device."""
+    if generator is not None and device is not None and generator.device.type != device.type:
+        raise errors.wrong_generator(device, generator.device)
+
+
+def _shares(one: Any, other: torch.Tensor) -> bool:
+    return isinstance(one, torch.Tensor) and places._storage(one) is places._storage(other) is not None

@@ -1,0 +1,177 @@
+"""What no mode is told of: generators, files, threads, functions with a backward of their own."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+import torch
+
+from torchdevice import interceptor, translation
+from torchdevice.strict import mode, places, rules
+from torchdevice.translation import Function, RealDevice, RealGenerator
+
+
+class _OnGPU(torch.Generator):  # type: ignore[misc]
+    """A generator of the CPU that says it is a GPU's."""
+
+    device = RealDevice("cuda", 0)
+
+
+class _Strict(threading.local):
+    mode: mode.StrictMode | None = None
+
+
+_here = _Strict()
+
+
+def enter() -> None:
+    """Put a mode over what this thread calls."""
+    if _here.mode is None:
+        _here.mode = mode.StrictMode(rules.table())
+        _here.mode.__enter__()
+
+
+def leave() -> None:
+    """Take the mode of this thread away, wherever in the stack of modes it is."""
+    ours, _here.mode = _here.mode, None
+    above = []
+    while ours is not None and torch._C._len_torch_function_stack():
+        top = torch.overrides._pop_mode()
+        if top is ours:
+            break
+        above.append(top)
+    for other in reversed(above):
+        torch.overrides._push_mode(other)
+
+
+def install(log: interceptor.UndoLog) -> None:
+    """Patch what the mode does not see, and enter it in this thread."""
+    log.replace(torch, "device", translation.stand_in_by(RealDevice, _device))
+    log.replace(torch, "Generator", translation.stand_in_by(RealGenerator, _generator))
+    log.replace(torch.nn.Module, "to", _module_to(torch.nn.Module.to))
+    log.replace(torch.UntypedStorage, "cuda", _storage_cuda(torch.UntypedStorage.cuda))
+    log.replace(torch.serialization, "location_tag", _location_tag(torch.serialization.location_tag))
+    restore = torch.serialization.default_restore_location
+    log.replace(torch.serialization, "default_restore_location", _restore_location(restore))
+    bootstrap = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+    log.replace(threading.Thread, "_bootstrap_inner", _in_thread(bootstrap))
+    log.replace(torch.autograd.Function, "apply", classmethod(_apply(torch.autograd.Function.apply.__func__)))
+    backward = torch.autograd.function.BackwardCFunction
+    for name in ("apply", "apply_boxed"):
+        if hasattr(backward, name):
+            log.replace(backward, name, _backward(getattr(backward, name)))
+    log.replace(torch, "compile", _uncompiled)
+    # As with PYTORCH_JIT=0: what TorchScript computes by itself says nothing about devices.
+    log.replace(torch.jit._state._enabled, "enabled", False)
+    enter()
+
+
+def _device(real: Any, *args: Any, **kwargs: Any) -> Any:
+    if len(args) == 1 and type(args[0]) is int:  # without a GPU, torch knows no ordinals
+        return real("cuda", args[0])
+    return real(*args, **kwargs)
+
+
+def _generator(real: Any, device: Any = "cpu") -> Any:
+    place = places.logical(device)
+    if place.type != "cuda":
+        return real(place)
+    made = _OnGPU()
+    made.device = place
+    return made
+
+
+def _module_to(original: Function) -> Function:
+    @functools.wraps(original)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # C++ reads the arguments.
+        if args and type(args[0]) is int:
+            args = (RealDevice("cuda", args[0]), *args[1:])
+        elif type(kwargs.get("device")) is int:
+            kwargs["device"] = RealDevice("cuda", kwargs["device"])
+        return original(self, *args, **kwargs)
+
+    return wrapper
+
+
+def _storage_cuda(original: Function) -> Function:
+    @functools.wraps(original)
+    def wrapper(self: Any, device: Any = None, non_blocking: bool = False) -> Any:
+        del non_blocking
+        made = self.clone()
+        made.torchdevice = places.logical("cuda" if device is None else device)
+        return made
+
+    return wrapper
+
+
+def _location_tag(original: Function) -> Function:
+    """Files say "cuda:0", as those that are written on a GPU."""
+
+    @functools.wraps(original)
+    def wrapper(storage: Any) -> Any:
+        kept = getattr(getattr(storage, "_untyped_storage", storage), places.KEPT, None)
+        return original(storage) if kept is None or kept.type == "cpu" else str(kept)
+
+    return wrapper
+
+
+def _restore_location(original: Function) -> Function:
+    @functools.wraps(original)
+    def wrapper(storage: Any, location: Any) -> Any:
+        text = str(location)
+        if not text.startswith("cuda"):
+            return original(storage, location)
+        restored = original(storage, "cpu")
+        setattr(getattr(restored, "_untyped_storage", restored), places.KEPT, places.logical(text))
+        return restored
+
+    return wrapper
+
+
+def _in_thread(original: Function) -> Function:
+    @functools.wraps(original)
+    def wrapper(self: Any) -> Any:
+        enter()
+        return original(self)
+
+    return wrapper
+
+
+def _apply(original: Function) -> Function:
+    """`Function.apply`: its node of the graph remembers where the results are."""
+
+    @functools.wraps(original)
+    def wrapper(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(cls, *args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            made = list(places.tensors(result))
+            for tensor in made:
+                if isinstance(tensor.grad_fn, torch.autograd.function.BackwardCFunction):
+                    setattr(tensor.grad_fn, places.KEPT, places.device_of(tensor))
+        return result
+
+    return wrapper
+
+
+def _backward(original: Function) -> Function:
+    """Gradients come from C++, which does not say where they are: where the results were."""
+
+    @functools.wraps(original)
+    def wrapper(self: Any, *gradients: Any) -> Any:
+        place = getattr(self, places.KEPT, None)
+        if place is not None:
+            with torch._C.DisableTorchFunction():
+                places.put_new(gradients, place)
+        return original(self, *gradients)
+
+    return wrapper
+
+
+def _uncompiled(model: Any = None, **kwargs: Any) -> Any:
+    """`torch.compile`: the function itself. Compiled code would say nothing about devices."""
+    if model is None:
+        return functools.partial(_uncompiled, **kwargs)
+    return model

@@ -1,0 +1,229 @@
+"""What the mode answers by itself: where tensors are, moves, what leaves torch, gradients.
+
+`RULES` names the functions; everything else is made or computed (see `mode`).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from torchdevice import errors
+from torchdevice.strict import mixing, places
+from torchdevice.strict.mode import StrictMode
+from torchdevice.translation import Function, RealDevice
+
+Arguments = tuple[Any, ...]
+Keywords = dict[str, Any]
+
+
+def device(_mode: StrictMode, _func: Function, args: Arguments, _kwargs: Keywords) -> torch.device:
+    """`x.device`."""
+    return places.device_of(args[0])
+
+
+def is_cuda(_mode: StrictMode, _func: Function, args: Arguments, _kwargs: Keywords) -> bool:
+    """`x.is_cuda`."""
+    return bool(places.device_of(args[0]).type == "cuda")
+
+
+def is_cpu(_mode: StrictMode, _func: Function, args: Arguments, _kwargs: Keywords) -> bool:
+    """`x.is_cpu`."""
+    return bool(places.device_of(args[0]).type == "cpu")
+
+
+def get_device(_mode: StrictMode, func: Function, args: Arguments, _kwargs: Keywords) -> Any:
+    """`x.get_device()`: the ordinal, or -1."""
+    index = places.device_of(args[0]).index
+    return func(*args) if index is None else index
+
+
+def type_(mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -> Any:
+    """`x.type()`, and `x.type("torch.cuda.FloatTensor")`, which moves."""
+    tensor, *rest = args
+    asked = rest[0] if rest else kwargs.get("dtype")
+    if asked is None:
+        return mixing.type_name(tensor)
+    if not isinstance(asked, str):
+        return mode.compute(func, args, kwargs)
+    there = RealDevice("cuda") if asked.startswith("torch.cuda.") else places.CPU
+    converted = func(tensor, asked.replace("torch.cuda.", "torch."))
+    places.put_new(converted, places.device_of(tensor))
+    return _moved(torch.Tensor.to, converted, places.logical(there))
+
+
+def to(mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -> Any:
+    """`x.to(…)`, whose first argument may be a device, a dtype or a tensor."""
+    tensor, *rest = args
+    asked = None
+    if rest and isinstance(rest[0], str | int | RealDevice):
+        asked = rest.pop(0)
+    elif kwargs.get("device") is not None:
+        kwargs = dict(kwargs)
+        asked = kwargs.pop("device")
+    other = rest[0] if rest else kwargs.get("other")
+    if isinstance(other, torch.Tensor):
+        there = places.device_of(other)
+        rest = [other.dtype, *rest[1:]] if rest else rest
+        kwargs = {**kwargs, "dtype": other.dtype} if not rest else kwargs
+        kwargs = {name: value for name, value in kwargs.items() if name != "other"}
+    elif asked is None:
+        return mode.compute(func, args, kwargs)
+    else:
+        there = places.logical(asked)
+    return _moved(func, tensor, there, *rest, **kwargs)
+
+
+def cuda(_mode: StrictMode, _func: Function, args: Arguments, kwargs: Keywords) -> Any:
+    """`x.cuda(device, non_blocking)`."""
+    tensor, *rest = args
+    asked = rest[0] if rest else kwargs.get("device")
+    there = places.logical("cuda" if asked is None else asked)
+    more = {"memory_format": kwargs["memory_format"]} if "memory_format" in kwargs else {}
+    return _moved(torch.Tensor.to, tensor, there, **more)
+
+
+def cpu(_mode: StrictMode, _func: Function, args: Arguments, kwargs: Keywords) -> Any:
+    """`x.cpu()`."""
+    return _moved(torch.Tensor.to, args[0], places.CPU, **kwargs)
+
+
+def _moved(to_: Function, tensor: torch.Tensor, there: torch.device, *rest: Any, **kwargs: Any) -> Any:
+    """A move, which copies where the devices differ; what it makes new is on the device asked for."""
+    if places.device_of(tensor) != there and tensor.device == places.physical(there):
+        if len(rest) > 2:  # dtype, non_blocking, copy
+            rest = (*rest[:2], True, *rest[3:])
+        else:
+            kwargs["copy"] = True
+    result = to_(tensor, places.physical(there), *rest, **kwargs)
+    places.put_new(result, there)
+    return result
+
+
+def numpy(_mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -> Any:
+    """`x.numpy()`."""
+    place = places.device_of(args[0])
+    if place.type == "cuda":
+        if not kwargs.get("force"):
+            raise errors.not_numpy(place)
+        return func(args[0].detach().clone(), **kwargs)
+    return func(*args, **kwargs)
+
+
+def pin_memory(_mode: StrictMode, func: Function, args: Arguments, _kwargs: Keywords) -> Any:
+    """`x.pin_memory()`."""
+    del func
+    if places.device_of(args[0]).type == "cuda":
+        raise errors.not_pinned(mixing.type_name(args[0]))
+    return args[0]
+
+
+def grad(_mode: StrictMode, func: Function, args: Arguments, _kwargs: Keywords) -> Any:
+    """`x.grad`: backward makes memory in C++, which does not say where it is."""
+    found = func(*args)
+    if found is not None:
+        places.put_new(found, places.device_of(args[0]))
+    return found
+
+
+def set_grad(_mode: StrictMode, func: Function, args: Arguments, _kwargs: Keywords) -> Any:
+    """`x.grad = …`."""
+    tensor, gradient = args
+    if gradient is not None and places.device_of(gradient) != places.device_of(tensor):
+        raise errors.gradient_elsewhere(places.device_of(gradient), places.device_of(tensor))
+    return func(tensor, gradient)
+
+
+def gradients(mode: StrictMode, func: Any, args: Arguments, kwargs: Keywords) -> Any:
+    """`torch.autograd.grad`: each gradient is where its input is."""
+    result = mode.body(func, args, kwargs)
+    inputs = args[1] if len(args) > 1 else kwargs["inputs"]
+    inputs = (inputs,) if isinstance(inputs, torch.Tensor) else inputs
+    for gradient, tensor in zip(result, inputs, strict=False):
+        if gradient is not None:
+            places.put_new(gradient, places.device_of(tensor))
+    return result
+
+
+def register_hook(mode: StrictMode, func: Any, args: Arguments, kwargs: Keywords) -> Any:
+    """`x.register_hook(hook)`: the gradient that a hook is given is where its tensor is."""
+    tensor, hook = args[0], args[1] if len(args) > 1 else kwargs["hook"]
+    place = places.device_of(tensor)
+
+    @functools.wraps(hook)
+    def told(gradient: torch.Tensor) -> Any:
+        with torch._C.DisableTorchFunction():
+            places.put_new(gradient, place)
+        return hook(gradient)
+
+    return mode.body(func, (tensor, told), {})
+
+
+def deepcopy(_mode: StrictMode, func: Function, args: Arguments, _kwargs: Keywords) -> Any:
+    """`copy.deepcopy(x)`, which copies the memory by itself."""
+    result = func(*args)
+    place = places.device_of(args[0])
+    places.put_new(result, place)
+    if isinstance(result, torch.Tensor) and result.grad is not None:
+        places.put_new(result.grad, place)
+    return result
+
+
+def pack_padded_sequence(_mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -> Any:
+    """Lengths are on the CPU, always."""
+    lengths = places.device_of(args[1])
+    if lengths.type == "cuda":
+        raise errors.lengths_on_gpu(lengths, args[1].type().split(".")[-1].removesuffix("Tensor"))
+    result = func(*args, **kwargs)
+    places.put_new(result[0], places.device_of(args[0]))  # the sizes of batches stay on the CPU
+    return result
+
+
+def tensor_split(_mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -> Any:
+    """Sections and indices are on the CPU, always."""
+    sections = args[1] if len(args) > 1 else kwargs.get("tensor_indices_or_sections")
+    if isinstance(sections, torch.Tensor) and places.device_of(sections).type == "cuda":
+        raise errors.sections_on_gpu(places.device_of(sections))
+    return func(*args, **kwargs)
+
+
+def as_it_is(_mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -> Any:
+    """What has nothing to do with devices, and is called often or tells of none."""
+    return func(*args, **kwargs)
+
+
+def table() -> dict[Any, Any]:
+    """The rules, by torch's functions as a mode is told of them."""
+    tensor = torch.Tensor
+    found = {
+        tensor.device.__get__: device,
+        tensor.is_cuda.__get__: is_cuda,
+        tensor.is_cpu.__get__: is_cpu,
+        tensor.get_device: get_device,
+        tensor.type: type_,
+        tensor.to: to,
+        tensor.cuda: cuda,
+        tensor.cpu: cpu,
+        tensor.numpy: numpy,
+        tensor.pin_memory: pin_memory,
+        tensor.grad.__get__: grad,
+        tensor.grad.__set__: set_grad,
+        torch.autograd.grad: gradients,
+        tensor.register_hook: register_hook,
+        tensor.__deepcopy__: deepcopy,
+        torch._C._VariableFunctions._pack_padded_sequence: pack_padded_sequence,
+        torch.tensor_split: tensor_split,
+        tensor.tensor_split: tensor_split,
+        tensor.copy_: as_it_is,
+        torch.get_device: get_device,
+    }
+    for name in ("shape", "dtype", "layout", "requires_grad", "is_leaf", "ndim", "grad_fn", "is_sparse"):
+        found[getattr(tensor, name).__get__] = as_it_is
+    for name in (
+        *("size", "dim", "stride", "numel", "is_contiguous", "item", "tolist", "untyped_storage", "data_ptr"),
+        *("storage_offset", "element_size", "is_floating_point", "is_complex"),
+    ):
+        found[getattr(tensor, name)] = as_it_is
+    return found

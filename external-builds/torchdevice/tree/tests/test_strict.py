@@ -1,0 +1,221 @@
+"""`strict`: tensors say where they would be, moves copy, and what is right goes on working."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torchdevice
+from torch import nn
+
+GPU = torch.device("cuda:0")
+
+
+@pytest.fixture(autouse=True)
+def strictly() -> Iterator[None]:
+    with torchdevice.redirected("cpu", count=2, strict=True):
+        yield
+
+
+def test_tensors_say_where_they_are() -> None:
+    x = torch.ones(2, 3, device="cuda")
+    for tensor in (
+        x,
+        x + x,
+        x.T,
+        x[0],
+        x.data,
+        x.detach(),
+        x.new_zeros(2),
+        torch.zeros_like(x),
+        x.bool(),
+        x @ x.T,
+    ):
+        assert (tensor.device, tensor.is_cuda, tensor.is_cpu, tensor.get_device()) == (GPU, True, False, 0)
+    assert x.type() == "torch.cuda.FloatTensor"
+    assert "device='cuda:0'" in repr(x)
+    assert torch.tensor(x.tolist()).device == torch.device("cpu")
+    assert torch.zeros_like(x, device="cpu").is_cpu
+    assert torch.ones(1, device="cuda:1").get_device() == 1
+    with torch.cuda.device(1):
+        assert torch.ones(1, device="cuda").device.index == 1
+    assert torch.device(1) == torch.device("cuda:1")
+
+
+def test_moves_copy_where_devices_differ() -> None:
+    x = torch.zeros(2)
+    there = x.cuda()
+    there.add_(1)
+    assert x.sum() == 0
+    snapshot = there.cpu()
+    there.add_(1)
+    assert snapshot.tolist() == [1, 1]
+    assert there.to("cuda") is there
+    assert there.to(torch.float64).is_cuda
+    assert x.to(there).is_cuda
+    assert x.type("torch.cuda.DoubleTensor").type() == "torch.cuda.DoubleTensor"
+    assert there.numpy(force=True).tolist() == [2, 2]
+    x.copy_(there)
+    assert x.is_cpu
+
+
+def test_numbers_of_the_cpu_may_join_and_indices_may_index() -> None:
+    x = torch.ones(4, device="cuda")
+    assert (x * torch.tensor(2.0)).is_cuda
+    assert torch.where(x > 0, x, torch.tensor(0.0)).is_cuda
+    assert x[torch.tensor([1, 2])].is_cuda
+    x[torch.tensor([1])] = torch.tensor(3.0)
+    x[0] = torch.ones(1)[0]
+    x[:2] = torch.zeros(2)
+    assert x.tolist() == [0, 0, 1, 1]
+
+
+def train(device: str) -> list[float]:
+    torch.manual_seed(0)
+    block = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    model = nn.Sequential(nn.Embedding(10, 8), block, nn.Flatten(), nn.BatchNorm1d(32), nn.Linear(32, 3)).to(
+        device
+    )
+    optimizer = torch.optim.AdamW(model.parameters())
+    losses = []
+    for _ in range(3):
+        tokens = torch.randint(10, (5, 4)).to(device)
+        loss = nn.functional.cross_entropy(model(tokens), torch.tensor([0, 1, 2, 0, 1], device=device))
+        optimizer.zero_grad()
+        loss.backward()
+        assert next(model.parameters()).grad.device.type == device
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    assert all(value.device.type == device for value in model.state_dict().values())
+    return losses
+
+
+def test_training_gives_what_the_cpu_gives() -> None:
+    assert train("cuda") == train("cpu")
+
+
+def test_gradients_are_where_their_tensors_are() -> None:
+    seen = []
+
+    class Squared(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, gradient):
+            seen.append(gradient.device)
+            return gradient * 2 * ctx.saved_tensors[0]
+
+    x = torch.ones(2, device="cuda", requires_grad=True)
+    y = x * 3
+    y.register_hook(lambda gradient: seen.append(gradient.device))
+    Squared.apply(y).sum().backward()
+    assert seen == [GPU, GPU]
+    assert x.grad.tolist() == [18, 18]
+    assert torch.autograd.grad((x * 2).sum(), x)[0].is_cuda
+    assert torch.func.grad(lambda a: (a * a).sum())(x.detach()).is_cuda
+    assert torch.vmap(lambda a: a + 1)(x.detach()).is_cuda
+
+
+def test_copies_and_files() -> None:
+    model = nn.Linear(2, 2).cuda()
+    assert copy.deepcopy(model).weight.is_cuda
+    assert pickle.loads(pickle.dumps(model.weight.detach())).is_cuda
+    file = io.BytesIO()
+    torch.save(model.state_dict(), file)
+    for location, device in ((None, "cuda"), ("cpu", "cpu"), ({"cuda:0": "cuda:1"}, "cuda")):
+        file.seek(0)
+        assert torch.load(file, map_location=location)["weight"].device.type == device
+    torchdevice.disable()
+    file.seek(0)
+    with pytest.raises(RuntimeError, match="Attempting to deserialize object on a CUDA device"):
+        torch.load(file)
+    torchdevice.enable("cpu", count=2, strict=True)
+
+
+def test_threads_are_seen() -> None:
+    found = []
+    thread = threading.Thread(target=lambda: found.append(torch.ones(1, device="cuda").device))
+    thread.start()
+    thread.join()
+    assert found == [GPU]
+
+
+def test_default_devices() -> None:
+    with torch.device("cuda"):
+        assert torch.ones(1).is_cuda
+    torch.set_default_device("cuda:1")
+    try:
+        assert torch.ones(1).device == torch.get_default_device() == torch.device("cuda:1")
+    finally:
+        torch.set_default_device(None)
+    assert torch.ones(1).is_cpu
+
+
+def test_generators_have_a_device() -> None:
+    generator = torch.Generator(device="cuda").manual_seed(3)
+    assert generator.device == GPU
+    assert isinstance(generator, torch.Generator)
+    drawn = torch.randn(3, device="cuda", generator=generator)
+    assert drawn.tolist() == torch.randn(3, generator=torch.Generator().manual_seed(3)).tolist()
+
+
+def test_what_would_compute_unseen_runs_as_it_is() -> None:
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    assert torch.compile(double) is double
+    with pytest.warns(DeprecationWarning, match="torch.jit.script"):
+        assert torch.jit.script(double) is double
+
+
+def test_operators_by_name_and_sparse_tensors() -> None:
+    x = torch.ones(2, 2, device="cuda")
+    assert torch.ops.aten.add.Tensor(x, x).is_cuda
+    sparse = x.to_sparse()
+    assert sparse.is_cuda
+    assert (sparse @ x).is_cuda
+    assert sparse.to("cpu").is_cpu
+
+
+def test_off_again_tensors_are_where_they_are() -> None:
+    x = torch.ones(1, device="cuda")
+    torchdevice.disable()
+    assert x.is_cpu
+    assert torch._C._len_torch_function_stack() == 0
+    torchdevice.enable("cpu", count=2, strict=True)
+
+
+def test_it_is_told_apart_from_redirect() -> None:
+    assert torchdevice.status().strict
+    with pytest.raises(RuntimeError, match="enabled already"):
+        torchdevice.enable(strict=False)
+
+
+def test_processes_and_scripts(run) -> None:
+    code = (
+        "import multiprocessing, torch\n"
+        "def use(): print(torch.ones(1, device='cuda').device)\n"
+        "if __name__ == '__main__':\n"
+        "    for way in ('spawn', 'fork'):\n"
+        "        child = multiprocessing.get_context(way).Process(target=use)\n"
+        "        child.start(); child.join(); assert child.exitcode == 0\n"
+    )
+    assert run(code, "-m", "torchdevice", "--strict", "SCRIPT").split() == ["cuda:0"] * 2
+
+
+def test_a_test_suite(run, tmp_path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import torch\ndef test_it(): torch.ones(2, device='cuda') + torch.ones(2)\n"
+    )
+    plugin = ("-m", "pytest", "-p", "torchdevice.pytest_plugin", "-p", "no:cacheprovider")
+    with pytest.raises(AssertionError, match="found at least two devices, cuda:0 and cpu!"):
+        run("", *plugin, "--torchdevice-strict", "test_it.py")
