@@ -14,4 +14,4 @@ if folder not in sys.path:
 
 import torchdevice  # noqa: E402 - found on the path that was just made
 
-torchdevice.enable(given["target"], count=given["count"], strict=given["strict"])
+torchdevice.enable(given["target"], count=given["count"], strict=given["strict"], features=given["features"])

@@ -65,6 +65,13 @@ class Entry:
         return f"{self.owner}.{self.name}"
 
     @property
+    def feature(self) -> str:
+        """The feature flag that it belongs to (see `features`)."""
+        if self.status is Status.REFUSED:
+            return "refusals"
+        return self.by.partition(".")[0] or "signatures"
+
+    @property
     def code(self) -> Any:
         """The object that `by` names.
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import logging
 import os
 import threading
+import types
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from torchdevice import errors, interceptor, matrix, processes, router, translation
+from torchdevice import errors, interceptor, matrix, monitoring, processes, router, translation
+from torchdevice import features as flags
 from torchdevice.matrix import Entry, Status
 from torchdevice.router import Route
 from torchdevice.strict import patches
@@ -26,7 +30,13 @@ class _State:
     undo_log: interceptor.UndoLog | None = None
 
 
-def enable(target: str | None = None, *, count: int | None = None, strict: bool | None = None) -> Route:
+def enable(
+    target: str | None = None,
+    *,
+    count: int | None = None,
+    strict: bool | None = None,
+    features: str | None = None,
+) -> Route:
     """Have code that says "cuda" run on what there is, in the whole process.
 
     On a machine with CUDA or ROCm nothing is changed. Each call takes a `disable` of its own.
@@ -37,6 +47,7 @@ def enable(target: str | None = None, *, count: int | None = None, strict: bool 
         count: the number of devices to show; else TORCHDEVICE_COUNT, else one for each local rank.
         strict: say that tensors are on the GPU, and raise PyTorch's errors where devices are mixed; else as
             TORCHDEVICE_STRICT says.
+        features: what is to be off or on, "-distributed,+monitor"; else as TORCHDEVICE_FEATURES says.
 
     Returns:
         Where "cuda" leads.
@@ -52,12 +63,17 @@ def enable(target: str | None = None, *, count: int | None = None, strict: bool 
                 target not in (None, "auto", now.target)
                 or count not in (None, now.count)
                 or strict not in (None, now.strict)
+                or features not in (None, now.features)
             ):
                 raise RuntimeError(f"torchdevice is enabled already, with {now}; disable it first")
         else:
-            route = router.decide(target, count, strict=strict)
+            text = os.environ.get("TORCHDEVICE_FEATURES", "") if features is None else features
+            flags.chosen(text)
+            route = dataclasses.replace(router.decide(target, count, strict=strict), features=text)
             if not route.native:
                 _State.undo_log = _install(route)
+                if os.environ.get("TORCHDEVICE_REPORT"):
+                    monitoring.write_at_end(Path(os.environ["TORCHDEVICE_REPORT"]))
                 _announce(route)
             _State.route = route
         _State.nesting += 1
@@ -81,10 +97,14 @@ def disable() -> bool:
 
 @contextlib.contextmanager
 def redirected(
-    target: str | None = None, *, count: int | None = None, strict: bool | None = None
+    target: str | None = None,
+    *,
+    count: int | None = None,
+    strict: bool | None = None,
+    features: str | None = None,
 ) -> Iterator[Route]:
     """`enable` for the length of a block; the arguments are the same."""
-    route = enable(target, count=count, strict=strict)
+    route = enable(target, count=count, strict=strict, features=features)
     try:
         yield route
     finally:
@@ -98,10 +118,11 @@ def status() -> Route | None:
 
 def _install(route: Route) -> interceptor.UndoLog:
     # Everything is read before the first patch: signatures are torch's own, and a mistake changes nothing.
+    on = flags.chosen(route.features)
     planned = [
         (entry, *_replacement(entry, route))
         for entry in matrix.entries()
-        if entry.in_strict or not route.strict
+        if entry.feature in on and (entry.in_strict or not route.strict)
     ]
     interceptor.make_lasting_tables()
     log = interceptor.UndoLog()
@@ -109,6 +130,8 @@ def _install(route: Route) -> interceptor.UndoLog:
         for entry, old, new in planned:
             if new is None:
                 continue
+            if "monitor" in on and isinstance(new, types.FunctionType):
+                new = monitoring.counted(entry.path, new)  # noqa: PLW2901
             log.replace(matrix.find(entry.owner), entry.name, new)
             log.script_as(new, old)
             for other in entry.also:

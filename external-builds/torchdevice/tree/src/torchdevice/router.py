@@ -20,11 +20,13 @@ class Route:
             calls itself so too): nothing is changed there.
         count: how many devices `torch.cuda.device_count()` tells of; all of them are the one target.
         strict: tensors say that they are on a GPU, and devices that are mixed are errors.
+        features: what is switched off or on (see `features`); empty for what is usual.
     """
 
     target: Target
     count: int = 1
     strict: bool = False
+    features: str = ""
 
     @property
     def native(self) -> bool:

@@ -95,6 +95,10 @@ def set_device(device: Any) -> None:
         _current.index = ordinal(device)
 
 
+def _cuda_setDevice(device: int) -> None:  # noqa: N802 - torch's name
+    set_device(device)
+
+
 def _exchange_device(device: int) -> int:
     before = _current.index
     set_device(device)

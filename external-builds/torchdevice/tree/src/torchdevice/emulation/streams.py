@@ -26,6 +26,8 @@ def _require_enabled(name: str) -> None:
 class Stream:
     """A queue of work that is always empty: what is put into it is done at once."""
 
+    device_type = 1  # c10's number of CUDA
+
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
         _require_enabled("torch.cuda.Stream")
         self.device_index = devices.ordinal(device)
@@ -148,6 +150,13 @@ def current_stream(device: Any = None) -> Stream:
 def set_stream(stream: Any) -> None:
     if stream is not None:
         _current.stream = stream
+
+
+def _cuda_setStream(  # noqa: N802 - torch's name
+    stream_id: int, device_index: int, device_type: int
+) -> None:
+    del device_type
+    _current.stream = Stream(device_index, stream_id=stream_id)
 
 
 class StreamContext:

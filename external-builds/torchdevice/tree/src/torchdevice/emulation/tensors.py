@@ -61,18 +61,3 @@ def storage_cuda(original: Function) -> Function:
 def keyword_device(original: Function) -> Function:
     """A function of C++ without a schema that takes `device` as a keyword."""
     return translation.wrap(original, (Argument(name="device"),))
-
-
-def pin_memory(self: Any, device: Any = None) -> Any:
-    del device
-    return self
-
-
-def is_pinned(self: Any, device: Any = None) -> bool:
-    del self, device
-    return False
-
-
-def record_stream(self: Any, stream: Any) -> None:
-    """Memory is used in program order."""
-    del self, stream
