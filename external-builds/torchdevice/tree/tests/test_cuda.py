@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torchdevice
 from torch import nn
 from torchdevice import RefusedError, matrix
 
@@ -229,3 +230,14 @@ def test_replacements_have_the_parameters_of_what_they_replace() -> None:
         native = [p.name for p in inspect.signature(original).parameters.values()]
         ours = [p.name for p in inspect.signature(entry.code).parameters.values()]
         assert native == ours, entry.path
+
+
+def test_groups_are_asked_whether_they_are_nccls(enabled) -> None:
+    """torch does, where NCCL is available, and the class is none of a build without it."""
+    from torch import distributed
+
+    assert distributed.is_nccl_available()
+    assert not isinstance(object(), distributed.distributed_c10d.ProcessGroupNCCL)
+    for made in (distributed.ProcessGroupNCCL, distributed.ProcessGroupNCCL.Options):
+        with pytest.raises(torchdevice.RefusedError, match="ProcessGroupNCCL"):
+            made()

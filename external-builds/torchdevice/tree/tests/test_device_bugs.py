@@ -250,6 +250,19 @@ BUGS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
             "Please ensure that the gradient and the tensor are on the same device"
         ),
     ),
+    "quantiles not moved": (
+        lambda: torch.quantile(on_gpu(4), torch.tensor([0.5])),
+        RuntimeError,
+        "quantile() q tensor must be on the same device as the input tensor",
+    ),
+    "order taken on the CPU": (
+        lambda: torch.take_along_dim(on_gpu(2, 2), torch.tensor([[0], [1]]), 1),
+        RuntimeError,
+        (
+            "Expected tensor to have cuda Device, but got tensor with cpu Device (while checking "
+            "arguments for torch.take_along_dim())"
+        ),
+    ),
     "backward of a function": (backward_of_a_function, RuntimeError, TWO),
     "batch pinned after it was moved": (
         lambda: on_gpu(2).pin_memory(),

@@ -76,6 +76,19 @@ def attention(query: torch.device, key: torch.device, value: torch.device) -> Ru
     )
 
 
+def quantiles(what: str) -> RuntimeError:
+    """`quantile(x, q)`."""
+    return RuntimeError(f"quantile() {what} tensor must be on the same device as the input tensor")
+
+
+def take_along_dim(expected: torch.device, found: torch.device) -> RuntimeError:
+    """`take_along_dim(x, indices)`."""
+    checking = "(while checking arguments for torch.take_along_dim())"
+    return RuntimeError(
+        f"Expected tensor to have {expected.type} Device, but got tensor with {found.type} Device {checking}"
+    )
+
+
 def wrong_generator(expected: torch.device, found: torch.device) -> RuntimeError:
     """A generator of another kind of device."""
     return RuntimeError(f"Expected a '{expected.type}' device type for generator but found '{found.type}'")

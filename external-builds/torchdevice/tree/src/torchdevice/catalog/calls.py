@@ -36,17 +36,17 @@ def calls(path: str, function: Any, names: tuple[str, ...], device: str) -> Iter
     yield from _by_samples(path, function, device)
     required = [name for name in names if not name.endswith("=…") and name != "self"]
     optional = {name.removesuffix("=…") for name in names} - set(required)
-    by_name = [_value(name, device) for name in required]
-    owner = (tensor(device),) if path.startswith("torch.Tensor.") else ()
+    kinds = ("input", *required) if path.startswith("torch.Tensor.") else tuple(required)
     if "device" in optional:
-        yield lambda: function(*owner, *by_name, device=device)
-    yield lambda: function(*owner, *by_name)
+        yield lambda: _guess(functools.partial(function, device=device), kinds, device)
+    yield functools.partial(_guess, function, kinds, device)
     for extra in _GUESSES:
-        yield functools.partial(_guess, function, (*owner, *extra), device)
+        yield functools.partial(_guess, function, extra, device)
 
 
-def _guess(function: Any, kinds: tuple[Any, ...], device: str) -> Any:
-    return function(*(_value(kind, device) if isinstance(kind, str) else kind for kind in kinds))
+def _guess(function: Any, kinds: tuple[str, ...], device: str) -> Any:
+    """Call a function with what parameters of these names take."""
+    return function(*(_value(kind, device) for kind in kinds))
 
 
 # Kinds of arguments, by the names below; tried one after another.

@@ -6,7 +6,7 @@ import functools
 import inspect
 from typing import Any
 
-from torchdevice import translation
+from torchdevice import errors, translation
 from torchdevice.translation import Function
 
 
@@ -37,6 +37,19 @@ def _backend(asked: Any) -> Any:
 
 def is_nccl_available() -> bool:
     return True
+
+
+class ProcessGroupNCCL:
+    """What no process group is here."""
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        raise errors.refusal("torch.distributed.ProcessGroupNCCL", "use torch.distributed.new_group.")
+
+    class Options:
+        """As the group."""
+
+        def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+            raise errors.refusal("ProcessGroupNCCL.Options", "leave them out: gloo takes none.")
 
 
 def barrier(original: Function) -> Function:

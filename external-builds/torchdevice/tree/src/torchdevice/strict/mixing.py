@@ -53,7 +53,9 @@ def run(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     Raises:
         RuntimeError: as PyTorch does.
     """
-    _before(getattr(func, "__name__", ""), args, kwargs)
+    check = _BEFORE.get(getattr(func, "__name__", ""))
+    if check is not None:
+        check(args, [places.device_of(tensor) for tensor in places.tensors((args, kwargs))])
     with _Looking():
         return func(*args, **kwargs)
 
@@ -151,21 +153,37 @@ def type_name(tensor: torch.Tensor) -> str:
     return name.replace("torch.", "torch.cuda.", 1) if device.type == "cuda" else name
 
 
-def _before(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """The checks that functions of C++ make by themselves, before any operation."""
-    found = list(places.tensors((args, kwargs)))
-    if name in ("lstm", "gru", "rnn_tanh", "rnn_relu") and len(args) > 2:
-        packed = isinstance(args[2], torch.Tensor)  # data, batch_sizes, hidden, weights
-        data = places.device_of(args[0])
-        hidden, weights = (args[2], args[3]) if packed else (args[1], args[2])
-        for what, group in (("parameter", weights), ("hidden", hidden)):
-            for tensor in places.tensors(group):
-                if places.device_of(tensor) != data:
-                    raise errors.recurrent(data, what, places.device_of(tensor))
-    if name == "scaled_dot_product_attention":
-        query, key, value = (places.device_of(tensor) for tensor in found[:3])
-        if not query.type == key.type == value.type:
-            raise errors.attention(query, key, value)
+def _check_recurrent(args: tuple[Any, ...], _found: list[torch.device]) -> None:
+    data = places.device_of(args[0])
+    packed = isinstance(args[2], torch.Tensor)  # data, batch_sizes, hidden, weights
+    hidden, weights = (args[2], args[3]) if packed else (args[1], args[2])
+    for what, group in (("parameter", weights), ("hidden", hidden)):
+        for tensor in places.tensors(group):
+            if places.device_of(tensor) != data:
+                raise errors.recurrent(data, what, places.device_of(tensor))
+
+
+def _check_attention(_args: tuple[Any, ...], found: list[torch.device]) -> None:
+    query, key, value = found[:3]
+    if not query.type == key.type == value.type:
+        raise errors.attention(query, key, value)
+
+
+def _check_quantiles(_args: tuple[Any, ...], _found: list[torch.device]) -> NoReturn:
+    raise errors.quantiles("q")
+
+
+def _check_along(_args: tuple[Any, ...], found: list[torch.device]) -> NoReturn:
+    raise errors.take_along_dim(found[0], found[1])
+
+
+# What functions of C++ ask by themselves, before any operation: called with their arguments and the devices.
+_BEFORE = {
+    **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), _check_recurrent),
+    **dict.fromkeys(("quantile", "nanquantile"), _check_quantiles),
+    "scaled_dot_product_attention": _check_attention,
+    "take_along_dim": _check_along,
+}
 
 
 @functools.cache
