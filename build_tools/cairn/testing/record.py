@@ -96,6 +96,8 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
             was selected, and the gate does not count the record as passed.
         config: which configuration of a suite was run, such as `default`.
         flaky: tests that failed, and passed when they were tried again; they count as passed.
+        translated: what stood in for a GPU, such as `torchdevice 0.1.0`; empty where nothing did. Such a run
+            says nothing of a GPU and never passes.
         compat_sha256: digest of the compatibility report that the tests are the rows of; None for others.
     """
 
@@ -117,6 +119,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
     config: str = ""
     flaky: tuple[str, ...] = ()
     compat_sha256: str | None = None
+    translated: str = ""
     gpus: tuple[Gpu, ...] = ()
     covered: Mapping[str, int] = {}
 
@@ -215,6 +218,8 @@ def _contradiction(record: TestRecord) -> str | None:
         "tests passed on a device, and there was none": record.verdict != "invalid"
         and counts.device_passed
         and not record.hardware,
+        "it was translated, and passed": record.translated and record.verdict == "passed",
+        "it was translated, and tests computed on a device": record.translated and counts.device_passed,
         "it passed with failures": record.verdict == "passed" and counts.failed + counts.errors,
         "it passed without a passed test": record.verdict == "passed" and not counts.passed,
     }

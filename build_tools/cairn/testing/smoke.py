@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+
 from cairn import files, owned
 from cairn.errors import TestsFailedError, UsageError
 from cairn.output import Progress
@@ -56,6 +58,8 @@ class SmokeRequest:
         log: receives the output of every program; by default in `work_dir`.
         gpus: where the kernel describes the GPUs of the machine.
         devices: the wheels' ROCm can reach a GPU; where it cannot, the machine's GPUs count as absent.
+        translate: the wheel of TorchDevice, through which the stack's own tests run; none of them counts for
+            a GPU then, and the record never passes.
     """
 
     wheel_set: WheelSet
@@ -75,6 +79,7 @@ class SmokeRequest:
     log: Path | None = None
     gpus: Path = testing_gpus.KFD_NODES
     devices: bool = True
+    translate: Path | None = None
 
     def of_stack(self, stack: Stack) -> SmokeRequest:
         """The same with what a stack says: its own tests, what must import, what comes with its wheels."""
@@ -132,6 +137,10 @@ def run_smoke(request: SmokeRequest, *, on_line: Progress | None = None) -> Smok
         raise UsageError(
             f"there are no smoke tests at {absent[0]}", tip="see `smoke_tests` of the stack.toml"
         )
+    try:
+        _translated_by(request)
+    except InvalidWheelFilename as error:
+        raise UsageError(str(error), tip="name the wheel of TorchDevice") from error
     with owned.alone_in(request.work_dir):
         return _run(request, on_line)
 
@@ -168,7 +177,9 @@ def _run(request: SmokeRequest, on_line: Progress | None) -> SmokeResult:
     attested = _attest(request, bench, environment.python)
     runs = [pytest_runs.run_builtin(bench, facts)]
     if request.smoke_tests:
-        runs.append(pytest_runs.run_stack(bench, environment, request.smoke_tests, request.pytest_args))
+        tests, arguments = request.smoke_tests, request.pytest_args
+        run = pytest_runs.run_stack(bench, environment, tests, arguments, translate=request.translate)
+        runs.append(_without_devices(run) if request.translate else run)
     # Runs that left nothing to believe are judged by their absence; they have no place in the results.
     if whole := [run.junit for run in runs if run.outcome is not None]:
         junit.merge(whole, request.junit)
@@ -203,6 +214,14 @@ def require_passed(result: SmokeResult, *, or_untested: bool = False) -> None:
     )
 
 
+def _without_devices(run: Run) -> Run:
+    """A translated run: what tests took for a GPU was none."""
+    if run.outcome is None:
+        return run
+    cases = tuple(replace(case, device="") for case in run.outcome.cases)
+    return replace(run, outcome=replace(run.outcome, cases=cases))
+
+
 def _attest(request: SmokeRequest, bench: Bench, python: Path) -> Attestation:
     """The GPUs that the tests can use; before they run, since a test may take one with it."""
     if not request.devices:
@@ -228,7 +247,7 @@ def _judge(request: SmokeRequest, runs: Sequence[Run], attested: Attestation) ->
         if single.verdict not in ("passed", "untested"):
             return Judgement(verdict=single.verdict, reason=run.problem or single.reason)
     # On a machine with a GPU of the set, tests that all avoided it prove nothing about the kernels.
-    device_floor = 1 if hardware and request.smoke_tests and CPU not in targets else 0
+    uses_gpu = hardware and request.smoke_tests and CPU not in targets and not request.translate
     together = _together(runs)
     return judge(
         together,
@@ -237,8 +256,17 @@ def _judge(request: SmokeRequest, runs: Sequence[Run], attested: Attestation) ->
         hardware=hardware,
         disagreements=unsure,
         floor=request.floor,
-        device_floor=device_floor,
+        device_floor=1 if uses_gpu else 0,
+        translated=_translated_by(request),
     )
+
+
+def _translated_by(request: SmokeRequest) -> str:
+    """Whose translation it was, as records name it: `torchdevice 0.1.0`."""
+    if request.translate is None:
+        return ""
+    name, version, *_ = parse_wheel_filename(request.translate.name)
+    return f"{name} {version}"
 
 
 def _together(runs: Sequence[Run]) -> JUnit:
@@ -275,4 +303,5 @@ def _record(
         reason=verdict.reason,
         skips=tuple(Skip(test=c.name, reason=c.reason) for c in results.cases if c.outcome == "skipped"),
         pytest_args=request.pytest_args,
+        translated=_translated_by(request),
     )

@@ -32,6 +32,7 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     disagreements: Sequence[str] = (),
     floor: int = 1,
     device_floor: int = 0,
+    translated: str = "",
 ) -> Judgement:
     """Judge a test run.
 
@@ -46,6 +47,7 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
         disagreements: where the sources of that contradict each other.
         floor: fewest tests that must have run.
         device_floor: fewest tests that must have passed on a GPU.
+        translated: what stood in for a GPU; whatever passed with it, no GPU was tested.
     """
     # First: on the wrong GPU neither success nor failure says anything about these wheels.
     if wrong := _wrong_hardware(outcome, targets, hardware, disagreements):
@@ -57,6 +59,11 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     if problem:
         return Judgement(verdict="failed", reason=problem)
     skipped = f"; {counts.skipped} skipped" if counts.skipped else ""
+    if translated:
+        reason = (
+            f"{counts.passed} tests passed, translated by {translated}, so none of them on a GPU{skipped}"
+        )
+        return Judgement(verdict="untested", reason=reason)
     if _for_gpus(targets) and not counts.device_passed:
         reason = f"{counts.passed} tests passed, none of them on a GPU{skipped}"
         return Judgement(verdict="untested", reason=reason)

@@ -28,6 +28,20 @@ def gpu(record_property: RecordProperty) -> Iterator[torch.device]:
     record_property("device", gpu_name())
 
 
+@pytest.fixture
+def translated() -> bool:
+    """Whether TorchDevice stands in for the GPU (`cairn test smoke --translate`)."""
+    return torch.cuda.is_available() and gpu_name() == "emulated"
+
+
+@pytest.fixture
+def real_gpu(gpu: torch.device, *, translated: bool) -> torch.device:
+    """The first GPU, for what nothing can stand in for."""
+    if translated:
+        pytest.skip("TorchDevice stands in for the GPU")
+    return gpu
+
+
 def gpu_name() -> str:
     """The first GPU's gfx name on ROCm, else what the driver calls it."""
     properties = torch.cuda.get_device_properties(0)

@@ -40,10 +40,10 @@ def test_an_event_is_done_when_the_work_before_it_is(gpu: torch.device) -> None:
     torch.testing.assert_close(x, torch.full_like(x, 1 / 2048), rtol=1e-2, atol=0)
 
 
-def test_copies_from_pinned_memory_need_no_waiting(gpu: torch.device) -> None:
+def test_copies_from_pinned_memory_need_no_waiting(real_gpu: torch.device) -> None:
     source = torch.arange(1 << 20, dtype=torch.int32).pin_memory()
     assert source.is_pinned()
-    back = source.to(gpu, non_blocking=True).add_(1).to("cpu", non_blocking=True)
+    back = source.to(real_gpu, non_blocking=True).add_(1).to("cpu", non_blocking=True)
     torch.cuda.synchronize()
     assert torch.equal(back, source + 1)
 
@@ -63,10 +63,10 @@ def test_the_allocator_counts_what_tensors_hold(gpu: torch.device) -> None:
     assert torch.cuda.memory_stats()["num_ooms"] == 0
 
 
-def test_memory_that_nothing_holds_goes_back_to_the_driver(gpu: torch.device) -> None:
+def test_memory_that_nothing_holds_goes_back_to_the_driver(real_gpu: torch.device) -> None:
     kept, gone = block(), block()
     del gone
-    torch.cuda.synchronize(gpu)
+    torch.cuda.synchronize(real_gpu)
     reserved = torch.cuda.memory_reserved()
     torch.cuda.empty_cache()
     assert reserved - torch.cuda.memory_reserved() >= BLOCK
@@ -75,8 +75,8 @@ def test_memory_that_nothing_holds_goes_back_to_the_driver(gpu: torch.device) ->
     assert 0 < free < total
 
 
-def test_a_graph_computes_again_on_other_values(gpu: torch.device) -> None:
-    x, weight = torch.zeros(64, 64, device=gpu), torch.eye(64, device=gpu) * 3
+def test_a_graph_computes_again_on_other_values(real_gpu: torch.device) -> None:
+    x, weight = torch.zeros(64, 64, device=real_gpu), torch.eye(64, device=real_gpu) * 3
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):  # libraries make their handles and workspaces before a capture

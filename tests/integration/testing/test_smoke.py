@@ -56,6 +56,49 @@ def test_a_good_set_passes_and_its_record_names_its_bytes(
     assert "passed" in result.log.read_text(encoding="utf-8")
 
 
+PLUGIN = """
+def pytest_addoption(parser): parser.addoption("--torchdevice-to")
+def pytest_configure(config): import alpha; alpha.DEVICE = config.getoption("torchdevice_to")
+"""
+
+
+def test_a_translated_run_is_recorded_as_one_and_passes_for_nobody(
+    make_wheel: MakeWheel, smoke: Smoke, device_library: DeviceLibrary
+) -> None:
+    alpha = device_wheel(make_wheel, "alpha", device_library(["gfx942"]))
+    # What TorchDevice has for pytest, without PyTorch.
+    members = {"torchdevice/__init__.py": "", "torchdevice/pytest_plugin.py": PLUGIN}
+    result = smoke(
+        [alpha],
+        targets=["gfx942"],
+        family="gfx94X-dcgpu",
+        translate=make_wheel("torchdevice", "0.1.0", members),
+        tests=(
+            "import alpha, torchdevice\n"
+            "def test_it(record_property):\n"
+            "    assert alpha.DEVICE == 'cpu'\n"
+            "    record_property('device', 'emulated')\n"
+        ),
+    )
+    made = result.record
+    assert (made.verdict, made.translated) == ("untested", "torchdevice 0.1.0")
+    assert "translated by torchdevice 0.1.0, so none of them on a GPU" in made.reason
+    assert (made.counts.device_passed, made.covered) == (0, {"gfx942": 0})
+    assert record.read(result.record_path) == made
+    with pytest.raises(TestsFailedError, match="used no GPU"):
+        require_passed(result)
+
+
+@pytest.mark.parametrize("name", ["alpha-1.0-py3-none-any.whl", "torchdevice.whl"])
+def test_only_torchdevices_wheel_translates(make_wheel: MakeWheel, smoke: Smoke, name: str) -> None:
+    alpha = make_wheel("alpha", "1.0", {"alpha/__init__.py": ""})
+    other = alpha.with_name(name)
+    if other != alpha:
+        shutil.copy(alpha, other)
+    with pytest.raises(UsageError, match="has no TorchDevice" if other == alpha else "Invalid wheel"):
+        smoke([alpha], tests="def test_it(): pass\n", translate=other)
+
+
 def test_each_defect_is_found_by_its_check_and_no_other(
     tmp_path: Path,
     make_wheel: MakeWheel,

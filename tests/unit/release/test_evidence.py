@@ -159,6 +159,16 @@ def test_a_suite_whose_shards_ran_again_answers_for_all_of_them(
     assert found.ran is overtaken or changes == {"duration_seconds": 30.0}
 
 
+def test_what_was_translated_shows_nothing_and_overtakes_nothing(tmp_path: Path) -> None:
+    made = sealed(tmp_path, **GPU)
+    bad = record_of(made, verdict="failed", reason="1 failed", started=at(-20), duration_seconds=60.0)
+    of = {"verdict": "untested", "started": at(-10), "duration_seconds": 60.0}
+    assert weigh(made, bad, record_of(made, **of)).standing == ()
+    found = weigh(made, bad, record_of(made, translated="torchdevice 0.1.0", **of))
+    assert len(found.standing) == 1
+    assert not found.ran
+
+
 def test_a_gpu_that_no_test_used_covers_nothing(tmp_path: Path) -> None:
     both = ("gfx942", "gfx950")
     made = sealed(tmp_path, family="gfx94X-dcgpu", targets=both)

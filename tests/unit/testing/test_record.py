@@ -54,6 +54,8 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
         ({"counts": Counts(passed=1, device_passed=2)}, "more tests passed on a device"),
         ({"counts": Counts(passed=1, skipped=-1)}, "negative"),
         ({"hardware": ()}, "there was none"),
+        ({"translated": "torchdevice 0.1.0"}, "translated, and passed"),
+        ({"translated": "torchdevice 0.1.0", "verdict": "untested"}, "translated, and tests computed"),
         ({"wheels": ()}, "names no wheel"),
         ({"wheels": RECORD.wheels * 2}, "names a file twice"),
         ({"hardware": ("gfx942", "RX 7900")}, "called what no GPU is"),

@@ -31,6 +31,18 @@ def test_a_run_for_gpus_that_used_none_is_untested(hardware: list[str]) -> None:
     assert failed.verdict == "failed"
 
 
+@pytest.mark.parametrize("targets", [["cpu"], ["gfx942"]])
+def test_a_run_that_was_translated_never_passes(targets: list[str]) -> None:
+    what = {"exit_code": 0, "targets": targets, "hardware": [], "translated": "torchdevice 0.1.0"}
+    verdict = judge(results("passed", "skipped"), **what)  # type: ignore[arg-type]
+    assert verdict.verdict == "untested"
+    assert verdict.reason == (
+        "1 tests passed, translated by torchdevice 0.1.0, so none of them on a GPU; 1 skipped"
+    )
+    assert judge(results("passed", "failed"), **what).verdict == "failed"  # type: ignore[arg-type]
+    assert judge(results("skipped"), **what).verdict == "failed"  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("outcomes", [("failed",), ("passed", "error"), ("passed", "failed", "skipped")])
 @pytest.mark.parametrize("exit_code", [0, 1])
 def test_failures_in_the_results_count_whatever_the_runner_says(

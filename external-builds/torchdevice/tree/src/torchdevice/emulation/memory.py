@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from torchdevice import translation
 from torchdevice.emulation import devices
@@ -28,6 +29,7 @@ def _live() -> int:
         # The type is asked, not the object: proxies answer isinstance by running code of theirs.
         if (
             issubclass(type(found), torch.Tensor)
+            and not isinstance(found, FakeTensor)
             and found.layout is torch.strided
             and found.device.type == shown
         ):
