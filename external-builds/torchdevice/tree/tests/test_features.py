@@ -50,11 +50,24 @@ def test_half_precision_that_the_cpu_lacks(caplog: pytest.LogCaptureFixture) -> 
         assert torch.nn.functional.avg_pool3d(torch.ones(1, 2, 2, 2).bfloat16(), 2).dtype is torch.bfloat16
         with pytest.raises(IndexError, match="Dimension out of range"):
             torch.fft.fft(x, dim=7)
+        loss = torch.nn.MultiMarginLoss()(torch.ones(1, 4).bfloat16(), torch.tensor([1]))
+    assert loss.dtype is torch.bfloat16
     assert first.dtype is torch.complex32
     expected = torch.fft.rfft(x.float())
     assert torch.allclose(first.to(torch.complex64), expected, atol=1e-2)
     assert monitoring.report()["fallbacks"]["fft_rfft in torch.float16"] == 3
     assert caplog.text.count("fft_rfft lacks torch.float16") == 1
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")
+def test_torchscript_compiles_what_falls_back() -> None:
+    def transformed(x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.fft(x).abs()
+
+    with torchdevice.redirected("cpu"):
+        assert torch.jit.script(transformed)(torch.ones(4)).tolist() == [4, 0, 0, 0]
+        assert torch.jit.script(torch.nn.RReLU().eval())(torch.ones(4)).tolist() == [1] * 4
+        assert torch.jit.script(torch.nn.MultiMarginLoss())(torch.zeros(1, 4), torch.tensor([1])) == 0.75
 
 
 def test_pinning_is_left_out_and_can_be_torchs() -> None:
