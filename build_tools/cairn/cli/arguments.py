@@ -243,6 +243,17 @@ def add_index(parser: argparse.ArgumentParser, *, default: str, told: bool = Fal
     completes(action, complete_indexes)
 
 
+def add_translate(parser: argparse.ArgumentParser) -> None:
+    """`--translate`, for commands that run tests where there may be no GPU."""
+    parser.add_argument(
+        "--translate",
+        type=file,
+        metavar="WHEEL",
+        help="run the tests through TorchDevice, whose wheel this is: code that says cuda computes on the "
+        "CPU; the record says so, and is `untested` where nothing failed, whatever the set is for",
+    )
+
+
 def add_python(parser: argparse.ArgumentParser, *, what: str) -> None:
     """`--python`, an interpreter; `what` says which it is."""
     parser.add_argument(

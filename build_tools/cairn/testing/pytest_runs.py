@@ -13,7 +13,6 @@ import importlib.metadata
 import importlib.resources
 import shutil
 import sys
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +21,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cairn import datafile, files, process
-from cairn.errors import PrerequisiteError, ProcessError, TestsFailedError, UsageError
+from cairn.errors import PrerequisiteError, ProcessError, TestsFailedError
 from cairn.output import Progress
-from cairn.testing import junit, smoke_facts
+from cairn.testing import junit, smoke_facts, translation
 from cairn.testing.junit import JUnit
 from cairn.testing.smoke_facts import SmokeFacts
 from cairn.venv import VirtualEnvironment
@@ -135,7 +134,8 @@ def run_stack(
     tools = bench.work_dir / "pytest"
     copy_pytest(tools)
     if translate is not None:
-        arguments = (*_translating(translate, tools), *arguments)
+        translation.put_beside(translate, tools)
+        arguments = ("-p", "torchdevice.pytest_plugin", "--torchdevice-to=cpu", *arguments)
     session = _session(bench, "stack", bench.variables, arguments)
     for number, source in enumerate(tests):
         copy_tests(source, session.tests / (source.stem if len(tests) == 1 else f"{source.stem}_{number}"))
@@ -155,18 +155,6 @@ def _session(
         timeout=bench.timeout,
         log=bench.log,
     )
-
-
-def _translating(wheel: Path, tools: Path) -> tuple[str, ...]:
-    """Put TorchDevice beside pytest: like it, it is no part of what is tested."""
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(tools)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise UsageError(f"{wheel} is not a wheel that can be read", tip="name TorchDevice's") from error
-    if not (tools / "torchdevice" / "pytest_plugin.py").is_file():
-        raise UsageError(f"{wheel} has no TorchDevice", tip="see external-builds/torchdevice/README.md")
-    return ("-p", "torchdevice.pytest_plugin", "--torchdevice-to=cpu")
 
 
 def copy_tests(source: Path, target: Path) -> None:

@@ -8,15 +8,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
-
 from cairn import files, owned
 from cairn.errors import TestsFailedError, UsageError
 from cairn.output import Progress
 from cairn.stack import Stack
 from cairn.targets import CPU
 from cairn.testing import gpus as testing_gpus
-from cairn.testing import install_set, junit, pytest_runs, record, smoke_facts
+from cairn.testing import install_set, junit, pytest_runs, record, smoke_facts, translation
 from cairn.testing.hardware.attest import Attestation, attest
 from cairn.testing.junit import JUnit
 from cairn.testing.pytest_runs import Bench, Run
@@ -137,10 +135,7 @@ def run_smoke(request: SmokeRequest, *, on_line: Progress | None = None) -> Smok
         raise UsageError(
             f"there are no smoke tests at {absent[0]}", tip="see `smoke_tests` of the stack.toml"
         )
-    try:
-        _translated_by(request)
-    except InvalidWheelFilename as error:
-        raise UsageError(str(error), tip="name the wheel of TorchDevice") from error
+    translation.name_of(request.translate)
     with owned.alone_in(request.work_dir):
         return _run(request, on_line)
 
@@ -257,16 +252,8 @@ def _judge(request: SmokeRequest, runs: Sequence[Run], attested: Attestation) ->
         disagreements=unsure,
         floor=request.floor,
         device_floor=1 if uses_gpu else 0,
-        translated=_translated_by(request),
+        translated=translation.name_of(request.translate),
     )
-
-
-def _translated_by(request: SmokeRequest) -> str:
-    """Whose translation it was, as records name it: `torchdevice 0.1.0`."""
-    if request.translate is None:
-        return ""
-    name, version, *_ = parse_wheel_filename(request.translate.name)
-    return f"{name} {version}"
 
 
 def _together(runs: Sequence[Run]) -> JUnit:
@@ -303,5 +290,5 @@ def _record(
         reason=verdict.reason,
         skips=tuple(Skip(test=c.name, reason=c.reason) for c in results.cases if c.outcome == "skipped"),
         pytest_args=request.pytest_args,
-        translated=_translated_by(request),
+        translated=translation.name_of(request.translate),
     )

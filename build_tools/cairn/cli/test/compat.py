@@ -75,6 +75,7 @@ def _add_run(commands: Subparsers) -> None:
     parser.add_argument(
         "--timeout", type=arguments.seconds, default=600.0, metavar="SECONDS", help="for each probe"
     )
+    arguments.add_translate(parser)
     arguments.add_jobs(parser, what="probes")
     arguments.add_json(parser)
 
@@ -135,6 +136,7 @@ def _run(options: argparse.Namespace) -> int:
         timeout=options.timeout,
         jobs=options.jobs or 1,  # probes that look at a GPU's free memory are alone with it
         set_id=installed.set_id if installed else None,
+        translate=options.translate,
     )
     baseline = report.read(options.baseline) if options.baseline else None
     if not request.chosen:

@@ -50,13 +50,7 @@ def add_to(commands: Subparsers) -> None:
         help="exit with 0 where nothing failed and no test used a GPU, though the set is for some: the "
         "record is `untested` all the same, and the gate asks for a bypass",
     )
-    parser.add_argument(
-        "--translate",
-        type=arguments.file,
-        metavar="WHEEL",
-        help="run the stack's tests through TorchDevice, whose wheel this is: code that says cuda computes "
-        "on the CPU; the record says so, and is `untested` where nothing failed, whatever the set is for",
-    )
+    arguments.add_translate(parser)
     arguments.add_json(parser)
     parser.add_argument(
         "pytest_args",

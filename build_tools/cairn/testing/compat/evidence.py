@@ -40,18 +40,18 @@ def write_junit(path: Path, report: CompatReport, *, baseline: CompatReport | No
     known = {(table.id, row.name) for table, row in baseline.rows if row.broken} if baseline else set()
     suite = ET.Element("testsuite", name="compat", tests=str(report.counts.total()))
     for table, row in report.rows:
-        _add_case(suite, table.id, row, known=(table.id, row.name) in known)
+        _add_case(suite, table.id, row, known=(table.id, row.name) in known, on_gpu=not report.translated)
     top = ET.Element("testsuites", name="cairn")
     top.append(suite)
     files.write_bytes(path, ET.tostring(top, encoding="utf-8", xml_declaration=True))
 
 
-def _add_case(suite: ET.Element, table: str, row: ReportRow, *, known: bool) -> None:
+def _add_case(suite: ET.Element, table: str, row: ReportRow, *, known: bool, on_gpu: bool) -> None:
     measured = row.measured
     # What XML cannot have, such as a terminal's colours in an error, is escaped.
     reason = safe_text.visible(measured.reason)
     case = ET.SubElement(suite, "testcase", classname=table, name=row.name, time=f"{measured.seconds:.3f}")
-    if measured.device:
+    if measured.device and on_gpu:
         properties = ET.SubElement(case, "properties")
         ET.SubElement(
             properties, "property", name=junit.DEVICE_PROPERTY, value=safe_text.visible(measured.device)
@@ -93,6 +93,7 @@ def write_record(
         targets=installed.targets,
         hardware=attested.hardware,
         disagreements=attested.disagreements,
+        translated=report.translated,
     )
     made = TestRecord(
         set_id=installed.set_id,
@@ -111,6 +112,7 @@ def write_record(
         reason=verdict.reason,
         skips=tuple(Skip(test=c.name, reason=c.reason) for c in outcome.cases if c.outcome == "skipped"),
         pytest_args=chosen,
+        translated=report.translated,
         compat_sha256=files.sha256_of(folder / REPORT),
     )
     record.write(folder / record.FILE, made)

@@ -19,6 +19,7 @@ import msgspec
 from cairn import concurrency, datafile, owned, process, venv
 from cairn.errors import ProcessError, UsageError
 from cairn.output import Progress
+from cairn.testing import translation
 from cairn.testing.compat.report import (
     Check,
     CompatReport,
@@ -34,7 +35,9 @@ from cairn.venv import Isolation
 
 _PACKAGE = "cairn_compat_probes"  # what the copy of the probes is called where they run
 # The folder comes last on the path: nothing of the environment can be hidden by it.
-_START = f"import sys; sys.path.append(sys.argv[1]); from {_PACKAGE}.run import main; main(*sys.argv[2:])"
+_PATH = "import sys; sys.path.append(sys.argv[1])"
+_START = f"{_PATH}; from {_PACKAGE}.run import main; main(*sys.argv[2:])"
+_TRANSLATED = f"{_PATH}; import torchdevice; torchdevice.enable('cpu'); {_START}"
 _DESCRIBE = "environment.describe"
 # Where torch keeps kernels that it compiles at run time, by itself, by inductor, by triton, and MIOpen.
 _CACHES = (
@@ -58,6 +61,7 @@ class CompatRequest:
         timeout: seconds for each probe.
         jobs: probes at once.
         set_id: the sealed set that is installed there.
+        translate: the wheel of TorchDevice: code of the probes that says "cuda" computes on the CPU.
     """
 
     python: Path
@@ -67,6 +71,7 @@ class CompatRequest:
     timeout: float = 600.0
     jobs: int = 1
     set_id: str | None = None
+    translate: Path | None = None
 
     @property
     def chosen(self) -> list[tuple[RowTable, Row]]:
@@ -114,6 +119,7 @@ def _measure(request: CompatRequest, on_line: Progress | None) -> CompatReport:
     return CompatReport(
         tested=tested,
         set_id=request.set_id,
+        translated=translation.name_of(request.translate),
         started=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
         duration_seconds=round(time.monotonic() - began, 3),
         tables=tuple(
@@ -174,6 +180,10 @@ class _Runner:
         with resources.as_file(resources.files("cairn.testing.compat").joinpath("probes")) as source:
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(source, self._folder / _PACKAGE, ignore=ignored)
+        if request.translate is not None:
+            translation.put_beside(request.translate, self._folder)
+
+        self._translating = {"CAIRN_COMPAT_TRANSLATED": "1"} if request.translate else {}
 
     def run(self, probe: _Probe) -> Measured:
         """Run one probe to its end, whatever that is."""
@@ -181,7 +191,8 @@ class _Runner:
         module, _, function = words[0].partition(".")
         name = words[0] if words[0] == _DESCRIBE else "-".join([*words, *environment])
         path = self._answers / f"{name}.jsonl"
-        command = ["-I", "-c", _START, str(self._folder), str(path), module, function, *words[1:]]
+        start = _TRANSLATED if self._request.translate else _START
+        command = ["-I", "-c", start, str(self._folder), str(path), module, function, *words[1:]]
         # Empty, and for what torch, triton and MIOpen keep as well: a kernel that an earlier night compiled
         # would hide that it cannot be compiled any more.
         scratch = self._request.work_dir / "scratch" / name
@@ -192,7 +203,7 @@ class _Runner:
             done = process.run(
                 [self._request.python, *command],
                 cwd=scratch,
-                env={**venv.variables(Isolation.TEST), **caches, **environment},
+                env={**venv.variables(Isolation.TEST), **self._translating, **caches, **environment},
                 log=self._request.log,
                 timeout=self._request.timeout,
                 check=False,

@@ -138,6 +138,7 @@ class CompatReport(datafile.Value, tag_field="schema", tag="cairn.compat/1"):
         started: RFC 3339, with its zone.
         duration_seconds: wall time.
         tables: those of the pages.
+        translated: what stood in for a GPU, such as `torchdevice 0.1.0`; none was measured then.
     """
 
     tested: Tested
@@ -145,6 +146,7 @@ class CompatReport(datafile.Value, tag_field="schema", tag="cairn.compat/1"):
     started: str
     duration_seconds: float
     tables: tuple[ReportTable, ...]
+    translated: str = ""
 
     @property
     def rows(self) -> tuple[tuple[ReportTable, ReportRow], ...]:

@@ -65,6 +65,8 @@ def summary(report: CompatReport) -> list[str]:
         f"Python {tested.python} on {tested.platform}, {report.started}",
         f"{counts.total()} rows: {numbers}",
     ]
+    if report.translated:
+        lines.append(f"translated by {report.translated}: nothing here was measured on a GPU")
     return [*lines, *([f"torch does not import: {tested.problem}"] if tested.problem else [])]
 
 

@@ -16,6 +16,7 @@ from cairn.testing.compat import measure, rows
 from cairn.testing.compat.measure import CompatRequest
 from cairn.testing.compat.report import CompatReport, Measured
 from cairn.testing.compat.rows import Row, RowTable
+from helpers.testing import write_wheel
 
 # As much of torch as the probes below ask for. `nvtx` is what misbehaves: its body is the test's.
 TORCH = """
@@ -129,6 +130,18 @@ def test_a_gpu_is_named_where_memory_of_it_was_allocated_and_nowhere_else(measur
     assert report.tested.gpus == ("gfx942",)
     assert [found.device for found in results(report)] == ["gfx942"]
     assert results(measured("wheel.project", gpus=1))[0].device == ""
+
+
+def test_a_translation_that_was_asked_for_is_measured_and_named(measured: Measure, tmp_path: Path) -> None:
+    # What probes ask of TorchDevice, without PyTorch.
+    enable = "def enable(target):\n    import torch; torch.translated_to = target\n"
+    members = {"torchdevice/__init__.py": enable, "torchdevice/pytest_plugin.py": ""}
+    wheel = write_wheel(tmp_path, "torchdevice", "0.1.0", members)
+    report = measured("wheel.project", "devices.graph", hip=None, gpus=1, translate=wheel)
+    assert report.translated == "torchdevice 0.1.0"
+    # This torch has no graphs, which is found out now.
+    assert [found.support for found in results(report)] == ["supported", "unsupported"]
+    assert report.tested.gpus == ("AMD Instinct",)
 
 
 def test_a_translation_of_torch_cuda_is_no_gpu(measured: Measure) -> None:

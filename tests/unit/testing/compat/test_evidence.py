@@ -7,7 +7,7 @@ import pytest
 
 from cairn import files
 from cairn.testing import record
-from cairn.testing.compat import evidence, write
+from cairn.testing.compat import evidence, tables, write
 from cairn.testing.compat.report import CompatReport, ReportRow
 from cairn.testing.hardware.attest import Attestation
 from cairn.testing.hardware.gpu import Gpu
@@ -121,3 +121,14 @@ def test_an_error_with_colours_of_a_terminal_leaves_results_that_can_be_read(tmp
     found = made(tmp_path, broken)
     assert found.verdict == "failed"
     assert "no\\x00 kernel" in found.reason
+
+
+def test_a_translated_report_counts_for_no_gpu(tmp_path: Path) -> None:
+    tested = msgspec.structs.replace(compat.ROCM, gpus=("emulated",))
+    row = compat.row("torch.half", "supported", device="emulated")
+    found = msgspec.structs.replace(compat.report(row, tested=tested), translated="torchdevice 0.1.0")
+    write.write(tmp_path, found)
+    evidence.write_record(tmp_path, found, SMOKE, Attestation())
+    made = record.read(tmp_path / record.FILE)
+    assert (made.verdict, made.translated, made.counts.device_passed) == ("untested", "torchdevice 0.1.0", 0)
+    assert "translated by torchdevice 0.1.0: nothing here was measured on a GPU" in tables.summary(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,10 @@ def _torch() -> Any:
 def why_no_gpu() -> str | None:
     """Why there is no GPU to compute on, where there is none."""
     torch = _torch()
-    # A translation of torch.cuda to a different device says that it is available, with no ROCm behind it.
-    if torch.version.hip is None and torch.version.cuda is None:
+    # A translation of torch.cuda to a different device says that it is available, with no ROCm behind it. It
+    # is believed only where it was asked for, and the report says so.
+    asked = "CAIRN_COMPAT_TRANSLATED" in os.environ
+    if torch.version.hip is None and torch.version.cuda is None and not asked:
         return "this torch is built for the CPU"
     return None if torch.cuda.is_available() else "no GPU"
 
