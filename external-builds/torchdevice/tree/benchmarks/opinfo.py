@@ -1,6 +1,6 @@
-"""Every operation that PyTorch tests, on "cuda" by `redirect` against the CPU: results and gradients.
+"""Every operation that PyTorch tests, on "cuda" by TorchDevice against the CPU: results and gradients.
 
-    python benchmarks/opinfo.py [PART OF]      e.g. 0 4: the first of four parts
+    python benchmarks/opinfo.py [--strict] [PART OF]      e.g. 0 4: the first of four parts
 
 All float32 samples of OpInfo are made and run twice, forward and backward: with device "cuda" while
 torchdevice is enabled, and with "cpu" while it is off. Where OpInfo has others for CUDA, the second run takes
@@ -78,11 +78,11 @@ def difference(on_cuda: Outcome, on_cpu: Outcome) -> str:
     return ""
 
 
-def compare(ops: Iterable[Any]) -> tuple[int, int, int]:
+def compare(ops: Iterable[Any], *, strict: bool) -> tuple[int, int, int]:
     """How many samples there were, how many differ, and how many fail alike."""
     compared = different = failing = 0
     for op in ops:
-        with torchdevice.redirected("cpu"):
+        with torchdevice.redirected("cpu", strict=strict):
             on_cuda = run(op, samples_for(op, "cuda"))
             again = samples_for(op, "cuda")
         samples = samples_for(op, "cpu")
@@ -102,10 +102,11 @@ def compare(ops: Iterable[Any]) -> tuple[int, int, int]:
 
 def main() -> int:
     """Print the comparison; 1 where too much differs."""
-    part, parts = (int(text) for text in sys.argv[1:]) if len(sys.argv) == 3 else (0, 1)
+    numbers = [int(text) for text in sys.argv[1:] if text.isdecimal()]
+    part, parts = numbers or (0, 1)
     torch.set_num_threads(1)
     ops = [op for op in op_db if torch.float32 in op.supported_dtypes("cpu")][part::parts]
-    samples, different, failing = compare(ops)
+    samples, different, failing = compare(ops, strict="--strict" in sys.argv)
     print(f"{len(ops)} of {len(op_db)} operations, {samples} samples")
     print(f"{different} different, {failing} fail alike")
     print(f"equal: {1 - different / samples:.2%}")
