@@ -5,11 +5,16 @@
 Each triple is off, enabled, off. For each model, the median ratio of enabled against the mean of both sides
 is printed, and beside it that of the last against the first: what this machine's own noise makes of 1. The
 lines after the models are of single calls, which have no bar.
+
+Then the peak of resident memory of processes that import torch and train each model, with TorchDevice and
+without: the median of as many as there are triples, five at most.
 """
 
 from __future__ import annotations
 
+import resource
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -56,6 +61,9 @@ def transformer() -> tuple[nn.Module, tuple[int, ...]]:
 def lstm() -> tuple[nn.Module, tuple[int, ...]]:
     """An LSTM over 32 steps."""
     return Recurrent(), (8, 32, 32)
+
+
+MODELS = {make.__name__: make for make in (cnn, transformer, lstm)}
 
 
 def training_step(make: Callable[[], tuple[nn.Module, tuple[int, ...]]], device: str) -> Callable[[], object]:
@@ -107,16 +115,36 @@ def ratios(
     return statistics.median(enabled), statistics.median(noise), statistics.median(times)
 
 
+def peak(model: str, mode: str) -> int:
+    """The peak of memory of a process that trains a model, in bytes; `mode` is off, redirect or strict."""
+    command = [sys.executable, __file__, "--peak", model, mode]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return int(done.stdout)
+
+
+def train(model: str, mode: str) -> None:
+    """Train a model here, and print the peak of memory."""
+    if mode != "off":
+        torchdevice.enable("cpu", strict=mode == "strict")
+    step = training_step(MODELS[model], "cpu" if mode == "off" else "cuda")
+    for _ in range(20):
+        step()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     torch.set_num_threads(1)
+    if "--peak" in sys.argv:
+        train(*sys.argv[2:4])
+        return
     strict = "--strict" in sys.argv
     numbers = [int(text) for text in sys.argv[1:] if text.isdecimal()]
     triples = numbers[0] if numbers else 21
     mode = "strict" if strict else "redirect"
     print(f"torch {torch.__version__}, {mode}, {triples} triples")
     print(f"{'':24} enabled  off again  off")
-    steps = {f.__name__: (lambda device, f=f: training_step(f, device)) for f in (cnn, transformer, lstm)}
+    steps = {name: (lambda device, f=f: training_step(f, device)) for name, f in MODELS.items()}
     x = torch.ones(4)
 
     def adding(device: str) -> Callable[[], object]:
@@ -132,6 +160,11 @@ def main() -> None:
     for name, work in {**steps, **calls}.items():
         on, noise, off = ratios(work, triples, STEPS_SECONDS if name in steps else 0.05, strict=strict)
         print(f"{name:24} {on:7.3f}  {noise:9.3f}  {off * 1e6:.1f} µs")
+    print("peak of memory")
+    for name in MODELS:
+        pairs = [(peak(name, "off"), peak(name, mode)) for _ in range(min(5, triples))]
+        off_peak, on_peak = (statistics.median(side) for side in zip(*pairs, strict=True))
+        print(f"{name:24} {on_peak / off_peak:7.3f}  {'':9}  {off_peak / 1e6:.0f} MB")
 
 
 if __name__ == "__main__":
