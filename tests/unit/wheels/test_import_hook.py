@@ -94,6 +94,8 @@ def imported(site: Path, gpus: str, *flags: str, **variables: str) -> subprocess
     env = {name: value for name, value in os.environ.items() if "VISIBLE_DEVICES" not in name}
     env.pop("LOCAL_RANK", None)
     env |= {"PYTHONPATH": str(site), "ROCM_BOOTSTRAP_FORCE_GFX_ARCH": gpus, **variables}
+    # pip compiles what it installs. Here, a module that is replaced within a second would stay as compiled.
+    env["PYTHONDONTWRITEBYTECODE"] = "1"
     command = [sys.executable, *flags, "-c", "import demo"]
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
