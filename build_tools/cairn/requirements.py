@@ -8,6 +8,7 @@ parser calls itself). Here such a text is refused where it enters, always with a
 from __future__ import annotations
 
 import functools
+import re
 
 from packaging.markers import Marker
 from packaging.requirements import Requirement
@@ -17,6 +18,7 @@ from packaging.version import Version
 _SHOWN = 200  # characters of a text in the message about it
 _REMEMBERED = 1 << 15  # commands look at the requirements of a wheel several times
 _NO_EXTRA = {"extra": ""}
+_PROJECT = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
 
 
 def version(text: str) -> Version:
@@ -67,6 +69,11 @@ def requirement(text: str) -> Requirement:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{shown(text)} is not a requirement: {reason[:_SHOWN]}") from error
     return found
+
+
+def is_project_name(text: str) -> bool:
+    """Whether a project can be called so (PyPA's specification of names), or a longer name begin with it."""
+    return _PROJECT.fullmatch(text) is not None
 
 
 def shown(text: str) -> str:

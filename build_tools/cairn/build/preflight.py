@@ -132,7 +132,7 @@ def runtime_of_device_wheels(job: Job, version: str) -> None:
         UsageError: it is older than the stack says.
     """
     floor = job.stack.device_wheels.runtime
-    if job.split and Version(version).release < Version(floor).release:
+    if job.split and rocm_version.is_before(version, floor):
         raise UsageError(
             f"ROCm {version} finds no code in device wheels: {job.stack.name} splits for {floor} or later",
             tip="leave --split out, or build with that ROCm",

@@ -42,6 +42,7 @@ from cairn.release.serve import server as serve_server
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
 from cairn.sources.manifest import manifest
+from cairn.stack import Stack
 from cairn.store import folder as store_folder
 from cairn.testing import record as records
 from cairn.testing import smoke
@@ -155,9 +156,7 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
         record = _smoke(request, opened, wheel_set, server.url, timeline)
     promotion = _promote(request, opened, wheel_set, record, timeline)
     _install(request, opened, wheel_set, timeline)
-    names = stack.install or tuple(stack.project(wheel.project).distribution for wheel in wheels)
-    split = {stack.project(wheel.project).distribution for wheel in wheels if wheel.devices}
-    names = tuple(f"{name}[{device_names.EVERY}]" if name in split else name for name in names)
+    names = _asked_of_pip(stack, wheels)
     release_url = keys.index_url(request.store_dir.as_uri(), RELEASE)
     result = TrailResult(
         checkouts=checkouts,
@@ -175,6 +174,13 @@ def _run(request: TrailRequest, timeline: Timeline) -> TrailResult:
     )
     page.write(request, result)
     return result
+
+
+def _asked_of_pip(stack: Stack, wheels: Sequence[BuiltWheel]) -> tuple[str, ...]:
+    """What installs the wheels, with all device wheels of those that were split."""
+    names = stack.install or tuple(stack.project(wheel.project).distribution for wheel in wheels)
+    split = {stack.project(wheel.project).distribution for wheel in wheels if wheel.devices}
+    return tuple(f"{name}[{device_names.EVERY}]" if name in split else name for name in names)
 
 
 def _hipifies_by_torch(request: TrailRequest) -> bool:

@@ -12,7 +12,6 @@ from cairn.output import wording
 from cairn.stack.model import Environment, Project, Stack
 
 _VERSION_OF = re.compile(r"\{version:([A-Za-z0-9_-]+)\}")  # see cairn.build.inputs.variables
-_NAME = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
 _PYTHON = re.compile(r"3\.[0-9]{1,2}")
 # A platform tag (PEP 425) without the version of glibc or macOS, which is a matter of who installs.
 _PLATFORM = re.compile(r"linux_[a-z0-9_]+|win_(amd64|arm64)|macosx_(x86_64|arm64)")
@@ -74,7 +73,7 @@ def _check_gate(stack: Stack, path: Path) -> None:
 
 def _check_device_wheels(stack: Stack, path: Path) -> None:
     words = stack.device_wheels
-    if words.prefix and not _NAME.fullmatch(words.prefix):
+    if words.prefix and not requirements.is_project_name(words.prefix):
         raise UsageError(
             f"{path}: {words.prefix!r} cannot be the beginning of a project's name",
             tip='such as "amd", for amd-torch-device-gfx942',

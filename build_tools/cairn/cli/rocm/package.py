@@ -73,10 +73,9 @@ def _package(options: argparse.Namespace) -> int:
 
 def write(request: PackageRequest, options: argparse.Namespace, *, dry_run: bool) -> int:
     """Make the packages, and print what they are."""
-    from packaging.version import Version
-
     from cairn.build import split_sdk
     from cairn.rocm import package
+    from cairn.wheels.metadata import rocm_version
     from cairn.wheels.split.split import RUNTIME
 
     with console.current().stage("package ROCm"):
@@ -84,7 +83,7 @@ def write(request: PackageRequest, options: argparse.Namespace, *, dry_run: bool
             dists = split_sdk.package(request)
         else:
             dists = package.package(request, dry_run=dry_run)
-    if request.libraries_for_all and Version(request.version).release < Version(RUNTIME).release:
+    if request.libraries_for_all and rocm_version.is_before(request.version, RUNTIME):
         console.current().warn(f"ROCm {RUNTIME} is the first known to find code in such packages")
     if options.json:
         console.current().json([_plain(dist) for dist in dists])

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import re
 
 from cairn.cli import arguments
 from cairn.cli.parser import Subparsers, add_command
 from cairn.errors import UsageError
 from cairn.output import console
-
-_PREFIX = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")  # it begins a project's name
 
 
 def add_to(commands: Subparsers) -> None:
@@ -77,6 +74,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _prefix(text: str) -> str:
     """The beginning of a name, as a `type` of argparse."""
-    if not _PREFIX.fullmatch(text):
+    from cairn import requirements
+
+    if not requirements.is_project_name(text):
         raise argparse.ArgumentTypeError(f"{text[:40]!r} cannot be the beginning of a project's name")
     return text

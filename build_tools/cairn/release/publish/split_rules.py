@@ -5,11 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from cairn.errors import StoreError
 from cairn.release.index.generation import project_of, version_of
 from cairn.wheels.split import completeness
 from cairn.wheels.wheelset import WheelSet
 
 _ROCM = ("rocm-sdk-core", "rocm")  # the packages of the SDK whose version is that of its runtime
+
+
+def refuse_incomplete(wheel_set: WheelSet, wheels: Sequence[Path]) -> None:
+    """Refuse a set whose device wheels are not all that was split from its wheels.
+
+    Raises:
+        StoreError: something is wrong with them.
+        WheelError: a wheel cannot be read.
+    """
+    if found := problems(wheel_set, wheels):
+        raise StoreError(
+            f"the device code of the set is not whole: {'; '.join(found)}",
+            tip="split the whole wheels again, and give all that comes of it",
+        )
 
 
 def problems(

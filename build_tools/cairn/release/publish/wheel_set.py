@@ -57,9 +57,8 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
 
     Raises:
         GateError: sets come into the index through the gate alone, or it is of a different family.
-        StoreError: the files are not those of the set, the manifest is a different one, something that they
-            need is not in the index, a sealed set would get a different closure, or a wheel was split and its
-            device wheels are not all that was split from it.
+        StoreError: the files are not those of the set, or not all that was split from one; the manifest is
+            a different one; what they need is not in the index; or a sealed set would get another closure.
     """
     rules.refuse_gated(index)
     rules.refuse_other_family(index, wheel_set)
@@ -72,11 +71,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     target = Index(store, index)
     sealed = _sealed(wheel_set, requirements, dists, target.load())
     on_step("comparing the device wheels with what was split")
-    if problems := split_rules.problems(sealed, wheels):
-        raise StoreError(
-            f"the device code of the set is not whole: {'; '.join(problems)}",
-            tip="split the whole wheels again, and give all that comes of it",
-        )
+    split_rules.refuse_incomplete(sealed, wheels)
     entry = index_set(sealed)
 
     def write_set() -> Mapping[str, Attested]:

@@ -298,3 +298,12 @@ def _advice(version: Version) -> str:
     if found is None or Version(found[1]).release[0] < _FIRST_SEGMENTED:
         return ""
     return f"; write it {version.public}{suffix(found[1])}"
+
+
+def is_before(version: str, release: str) -> bool:
+    """Whether a version of ROCm is of an earlier release: a nightly, which sorts below its release, is not.
+
+    Raises:
+        WheelError: one of them is not a version.
+    """
+    return parsed_version(version).release < parsed_version(release).release

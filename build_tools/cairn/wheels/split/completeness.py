@@ -27,7 +27,7 @@ from cairn.formats.view import FileView
 from cairn.formats.zip.reader import Archive
 from cairn.targets import TargetId, in_order, parse_target_id
 from cairn.wheels.contents import code_archives
-from cairn.wheels.metadata import device_names, wheel_info
+from cairn.wheels.metadata import device_names, rocm_version, wheel_info
 from cairn.wheels.metadata.variants import split_label
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.split import archives, device_wheel
@@ -209,12 +209,11 @@ def _leads_there(host: Host, library: Library, file: Path) -> bool:
 
 def _too_old(host: Host, rocm: str | None, floor: str | None) -> Iterator[str]:
     """Whether the runtime of a ROCm release would not find the code of device wheels."""
-    floors = [wheel_info.parsed_version(text) for text in (host.record.runtime, floor) if text is not None]
+    floors = [text for text in (host.record.runtime, floor) if text is not None]
     if rocm is None or not floors:
         return
-    first = max(floors)
-    # A nightly of the first release that finds it, which sorts below it, does so too.
-    if wheel_info.parsed_version(rocm).release < first.release:
+    first = max(floors, key=wheel_info.parsed_version)
+    if rocm_version.is_before(rocm, first):
         yield f"{host.info.file_name} is split, and finds its code on ROCm {first} or later, not on {rocm}"
 
 
