@@ -57,6 +57,8 @@ def test_a_device_that_is_not_there(device: Any) -> None:
 
 
 def test_streams_and_events() -> None:
+    least, greatest = torch.cuda.Stream.priority_range()
+    assert least >= greatest
     stream = torch.cuda.Stream(priority=-1)
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
@@ -193,6 +195,34 @@ def test_profilers_time_what_runs(old: bool, capfd: pytest.CaptureFixture[str]) 
         torch.ones(8, device="cuda").cos().sum()
     assert "aten::cos" in profile.key_averages().table(sort_by="cpu_time_total")
     assert "Failed to record CUDA event" not in capfd.readouterr().err
+
+
+def test_a_profiler_of_cuda_alone_shows_what_runs() -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        torch.ones(8, device="cuda").cos().sum()
+    assert "aten::cos" in profile.key_averages().table()
+
+
+@pytest.mark.parametrize("foreach", [True, False])
+@pytest.mark.parametrize("kind", ["Adadelta", "Adam", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop"])
+def test_optimizers_that_a_graph_could_capture(kind: str, foreach: bool) -> None:
+    steps = []
+    for capturable in (True, False):
+        weight = torch.ones(2, device="cuda", requires_grad=True)
+        optimizer = getattr(torch.optim, kind)([weight], capturable=capturable, foreach=foreach)
+        weight.square().sum().backward()
+        optimizer.step()
+        steps.append(weight.detach())
+    torch.testing.assert_close(*steps)
+
+
+def test_ordinals_as_libraries_ask_for_them() -> None:
+    ask = torch.cuda._utils._get_device_index
+    assert (ask(1), ask("cuda:1"), ask(torch.cuda.device(1))) == (1, 1, 1)
+    assert ask(None, optional=True) == ask(torch.device("cuda"), optional=True) == 0
+    assert ask(torch.device("cpu"), allow_cpu=True) == -1
+    with pytest.raises(ValueError, match="specified index or an integer"):
+        ask(None)
 
 
 def test_graphed_callables_are_called() -> None:

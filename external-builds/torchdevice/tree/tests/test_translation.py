@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import enum
 import inspect
 import io
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torchdevice
@@ -15,6 +17,15 @@ from torch import nn
 from torchdevice import matrix, translation
 
 pytestmark = pytest.mark.usefixtures("enabled")
+
+
+class Name(str):
+    __slots__ = ()
+
+
+class Named(enum.StrEnum):
+    GPU = "cuda"
+
 
 SPELLINGS = [
     "cuda",
@@ -24,6 +35,9 @@ SPELLINGS = [
     1,
     translation.RealDevice("cuda"),
     translation.RealDevice("cuda:1"),
+    Name("cuda:1"),
+    Named.GPU,
+    np.int64(1),
 ]
 
 
@@ -36,6 +50,13 @@ def test_every_spelling(device: Any) -> None:
     assert nn.Linear(2, 2).to(device).weight.device.type == "cpu"
     assert nn.Linear(2, 2).cuda(device).weight.device.type == "cpu"
     assert torch.Generator(device=device).device.type == "cpu"
+
+
+@pytest.mark.parametrize("device", SPELLINGS, ids=repr)
+def test_sequences_that_are_packed(device: Any) -> None:
+    packed = nn.utils.rnn.pack_sequence([torch.ones(3)])
+    for moved in (packed.to(device), packed.cuda(device), packed.to(device, torch.float64), packed.cuda()):
+        assert moved.data.tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta", torch.device("meta"), None])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import numbers
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -75,9 +76,14 @@ def translate(value: Any) -> Any:
     return _translate(value, route)
 
 
+def is_ordinal(value: Any) -> bool:
+    """Whether torch takes a value for an ordinal: an int, also NumPy's, but not a bool."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
 def _translate(value: Any, route: Route) -> Any:
-    if type(value) is int:
-        _check_ordinal(value, route)
+    if is_ordinal(value):
+        _check_ordinal(int(value), route)
         return RealDevice(route.target)
     if isinstance(value, str):
         try:
@@ -232,7 +238,7 @@ class DeviceStandIn(StandIn):
         route = _State.route
         if route is None:
             return cls.real(*args, **kwargs)
-        if len(args) == 1 and type(args[0]) is int:  # without a GPU, torch knows no ordinals
+        if len(args) == 1 and is_ordinal(args[0]):  # without a GPU, torch knows no ordinals
             return translate(args[0])
         made = cls.real(*args, **kwargs)
         # As with CUDA, a device that is not there has a name; it is an error to go there.

@@ -55,6 +55,20 @@ def ordinal(device: Any = None) -> int:
     return int(device)
 
 
+def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+    if isinstance(device, str):
+        device = RealDevice(device)
+    if isinstance(device, int):
+        return device
+    if hasattr(device, "idx"):  # torch.cuda.device
+        return int(device.idx)
+    if allow_cpu and isinstance(device, RealDevice) and device.type == "cpu":
+        return -1
+    if device is None and not optional:
+        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
+    return ordinal(device)
+
+
 def module_of(original: Function) -> Function:
     """`torch.get_device_module("cuda")` is torch.cuda, not the module of where it leads."""
 

@@ -32,6 +32,17 @@ def loader_init(original: Function) -> Function:
     return wrapper
 
 
+def capturable(original: Function) -> Function:
+    """The devices whose optimizers keep everything in tensors, which `capturable=True` asks for."""
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> list[str]:
+        found: list[str] = original(*args, **kwargs)
+        return found if translation.route() is None else [*found, translation.translate("cuda")]
+
+    return wrapper
+
+
 def pin_memory(self: Any, device: Any = None) -> Any:
     del device
     return self

@@ -23,6 +23,9 @@ def profile_init(original: Function) -> Function:
                 bound.arguments["use_cuda"] = False
             if bound.arguments.get("use_device") == "cuda":
                 bound.arguments["use_device"] = None
+                bound.arguments["use_cpu"] = (
+                    True  # where only CUDA's were asked for, what it ran is the CPU's
+                )
             args, kwargs = bound.args, bound.kwargs
         original(*args, **kwargs)
 

@@ -36,6 +36,11 @@ class Stream:
         self.stream_id = kwargs.get("stream_id", next(_ids))
         self.cuda_stream = self.stream_id  # a handle for comparisons only
 
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """The least and the greatest priority: there are none."""
+        return 0, 0
+
     def wait_event(self, event: Any) -> None:
         """What the event waited for is done."""
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import torch
+
 from torchdevice import translation
 from torchdevice.translation import Argument, Function, RealDevice, translate
 
-_DEVICES = (str, int, RealDevice)
+_NO_DEVICES = (torch.dtype, torch.Tensor)
 
 
 def to(original: Function) -> Function:
@@ -16,7 +18,7 @@ def to(original: Function) -> Function:
 
     @functools.wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if args and type(args[0]) in _DEVICES:
+        if args and not isinstance(args[0], _NO_DEVICES):
             return original(self, translate(args[0]), *args[1:], **kwargs)
         if "device" in kwargs:
             kwargs["device"] = translate(kwargs["device"])
@@ -32,6 +34,19 @@ def module_to(original: Function) -> Function:
 
 def cuda(original: Function) -> Function:
     """`Tensor.cuda`: a move to where "cuda" leads."""
+
+    @functools.wraps(original)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if translation.route() is None:
+            return original(self, *args, **kwargs)
+        device, *rest = args or (kwargs.pop("device", None),)
+        return self.to("cuda" if device is None else device, *rest, **kwargs)
+
+    return wrapper
+
+
+def packed_cuda(original: Function) -> Function:
+    """`PackedSequence.cuda`, which asks whether its data is on a GPU once it has been sent there."""
 
     @functools.wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
