@@ -87,6 +87,33 @@ def backward_of_a_function() -> None:
     Scaled.apply(torch.ones(2, device="cuda", requires_grad=True)).sum().backward()
 
 
+def gradient_made_on_the_cpu() -> None:
+    class Forgotten(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return torch.ones(2)
+
+    Forgotten.apply(torch.ones(2, device="cuda", requires_grad=True)).sum().backward()
+
+
+def hook_that_gives_another_device() -> None:
+    x = torch.ones(2, device="cuda", requires_grad=True) * 2
+    x.register_hook(to_ones)
+    x.sum().backward()
+
+
+def to_ones(_gradient: torch.Tensor) -> torch.Tensor:
+    return torch.ones(2)
+
+
+def doubled() -> torch.Tensor:
+    return torch.ones(2, device="cuda", requires_grad=True) * 2
+
+
 def on_gpu(*shape: int) -> torch.Tensor:
     return torch.ones(*shape, device="cuda")
 
@@ -264,6 +291,57 @@ BUGS: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         ),
     ),
     "backward of a function": (backward_of_a_function, RuntimeError, TWO),
+    "gradient for backward": (
+        lambda: doubled().backward(torch.ones(2)),
+        RuntimeError,
+        "invalid gradient at index 0 - expected device cuda:0 but got cpu",
+    ),
+    "gradient for autograd.grad": (
+        lambda: torch.autograd.grad((x := on_gpu(2).requires_grad_()) * 2, x, on_gpu(2).cpu()),
+        RuntimeError,
+        "invalid gradient at index 0 - expected device cuda:0 but got cpu",
+    ),
+    "gradient made by a function": (
+        gradient_made_on_the_cpu,
+        RuntimeError,
+        (
+            "Function ForgottenBackward returned an invalid gradient at index 0 - expected device cuda:0 "
+            "but got cpu"
+        ),
+    ),
+    "gradient made by a hook": (
+        hook_that_gives_another_device,
+        RuntimeError,
+        "hook 'to_ones' has changed the type of value (was CUDAFloatType got CPUFloatType)",
+    ),
+    "model moved by keyword, input not": (
+        lambda: nn.Linear(4, 4).to(device="cuda")(torch.ones(2, 4)),
+        RuntimeError,
+        got("mat1", "cpu", "cuda:0", "addmm"),
+    ),
+    "packed sequence not moved": (
+        lambda: nn.LSTM(2, 2).cuda()(nn.utils.rnn.pack_sequence([torch.ones(3, 2)])),
+        RuntimeError,
+        (
+            "Input and parameter tensors are not at the same device, found input tensor at cpu and "
+            "parameter tensor at cuda:0"
+        ),
+    ),
+    "mask of attention not moved": (
+        lambda: nn.functional.scaled_dot_product_attention(*[on_gpu(1, 1, 2, 4)] * 3, torch.zeros(2, 2)),
+        RuntimeError,
+        got("attn_bias", "cpu", "cuda:0", "__scaled_dot_product_efficient_attention"),
+    ),
+    "made pinned on the GPU": (
+        lambda: torch.ones(2, device="cuda", pin_memory=True),
+        RuntimeError,
+        "Only dense CPU tensors can be pinned",
+    ),
+    "sent to a GPU that is the CPU": (
+        lambda: torch.ones(2).cuda("cpu"),
+        RuntimeError,
+        "Invalid device, must be cuda device",
+    ),
     "batch pinned after it was moved": (
         lambda: on_gpu(2).pin_memory(),
         RuntimeError,

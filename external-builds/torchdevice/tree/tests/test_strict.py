@@ -8,6 +8,7 @@ import pickle
 import threading
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
 import torchdevice
@@ -184,6 +185,114 @@ def test_operators_by_name_and_sparse_tensors() -> None:
     assert sparse.is_cuda
     assert (sparse @ x).is_cuda
     assert sparse.to("cpu").is_cpu
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"device": "cuda:1"},
+        {"device": GPU},
+        {"device": 1},
+        {"device": np.int64(1)},
+        {"dtype": torch.float64, "device": "cuda"},
+    ],
+    ids=str,
+)
+def test_modules_are_sent_by_keyword(form) -> None:
+    asked = torch.device(form["device"])
+    weight = nn.Linear(2, 2).to(**form).weight
+    assert (weight.device.type, weight.device.index) == ("cuda", asked.index or 0)
+    assert weight.dtype == form.get("dtype", torch.float32)
+
+
+def test_what_is_like_another_tensor_is_where_that_is() -> None:
+    there = torch.ones(1, dtype=torch.float16, device="cuda:1")
+    assert nn.Linear(2, 2).to(there).weight.device == there.device
+    assert torch.ones(2).type_as(there).device == there.device
+    assert there.type_as(torch.ones(2)).is_cpu
+    with pytest.warns(UserWarning, match="copy construct"):
+        assert there.new_tensor(torch.ones(2)).device == there.device
+    assert there.new_tensor([1], device="cpu").is_cpu
+
+
+def test_memory_of_arrays_is_not_the_gpus() -> None:
+    array = np.zeros(2, dtype=np.float32)
+    for make in (torch.as_tensor, torch.asarray):
+        there = make(array, device="cuda")
+        there.add_(1)
+        assert (array == 0).all()
+        assert make(array).add_(0).data_ptr() == array.ctypes.data
+    assert torch.asarray(array, device="cuda", requires_grad=True).is_leaf
+    assert torch.from_dlpack(there).is_cuda
+
+
+def test_memory_that_is_pinned() -> None:
+    for pinned in (torch.ones(2, pin_memory=True), torch.empty_like(torch.ones(2), pin_memory=True)):
+        assert pinned.is_cpu
+        assert pinned.cuda(non_blocking=True).is_cuda
+    assert torch.ones(2).cuda().new_zeros(2, device="cpu", pin_memory=True).is_cpu
+
+
+def test_sequences_that_are_packed() -> None:
+    lengths = torch.tensor([3, 2])
+    packed = nn.utils.rnn.pack_padded_sequence(torch.ones(3, 2, 4).cuda(), lengths)
+    for kind in (nn.LSTM, nn.GRU, nn.RNN):
+        output, _ = kind(4, 4).cuda()(packed)
+        padded, found = nn.utils.rnn.pad_packed_sequence(output)
+        assert padded.is_cuda
+        assert found.is_cpu
+    state = (torch.zeros(1, 2, 4), torch.zeros(1, 2, 4))
+    with pytest.raises(RuntimeError, match="found input tensor at cuda:0 and hidden tensor at cpu"):
+        nn.LSTM(4, 4).cuda()(packed, state)
+
+
+def test_losses_over_lengths_of_the_cpu() -> None:
+    scores = torch.randn(5, 2, 4, device="cuda", requires_grad=True)
+    targets, lengths = torch.ones(2, 2, dtype=torch.long), torch.tensor([2, 2])
+    for labels in (targets, targets.cuda()):
+        loss = nn.functional.ctc_loss(scores.log_softmax(2), labels, torch.tensor([5, 5]), lengths)
+        assert loss.is_cuda
+        loss.backward()
+    assert scores.grad.is_cuda
+
+
+def test_derivatives_forward(run) -> None:
+    """torch has TorchScript compile some, the first time that one is asked for in a process."""
+    code = (
+        "import torch\n"
+        "x = torch.ones(2, device='cuda')\n"
+        "assert torch.func.jvp(lambda a: a * a, (x,), (x,))[1].is_cuda\n"
+        "assert torch.func.hessian(lambda a: (a ** 3).sum())(x).is_cuda\n"
+    )
+    run(code, "-m", "torchdevice", "--strict", "SCRIPT")
+
+
+def test_gradients_that_are_numbers_may_be_elsewhere() -> None:
+    x = torch.ones(2, device="cuda", requires_grad=True)
+    (x * 2).sum().backward(torch.tensor(1.0))
+    assert x.grad.is_cuda
+    (x * 2).backward(torch.ones(2, device="cuda"))
+    assert x.grad.tolist() == [4, 4]
+
+
+@pytest.mark.filterwarnings("ignore:torch.set_default_tensor_type")
+def test_old_tensor_types() -> None:
+    x = torch.cuda.FloatTensor([1, 2])
+    assert (x.device, x.tolist(), x.type()) == (GPU, [1, 2], "torch.cuda.FloatTensor")
+    assert isinstance(x, torch.cuda.FloatTensor)
+    assert not isinstance(x.cpu(), torch.cuda.FloatTensor)
+    assert not isinstance(x, torch.cuda.DoubleTensor)
+    assert torch.cuda.LongTensor(2, 3).shape == (2, 3)
+    assert torch.ones(1).type(torch.cuda.DoubleTensor).type() == "torch.cuda.DoubleTensor"
+    assert x.type(torch.DoubleTensor).is_cpu
+    assert x.type(torch.float64).is_cuda
+    for kind in ("torch.cuda.DoubleTensor", torch.cuda.DoubleTensor):
+        torch.set_default_tensor_type(kind)
+        try:
+            assert torch.ones(1).type() == "torch.cuda.DoubleTensor"
+        finally:
+            torch.set_default_tensor_type("torch.FloatTensor")
+        assert torch.ones(1).type() == "torch.FloatTensor"
 
 
 def test_off_again_tensors_are_where_they_are() -> None:

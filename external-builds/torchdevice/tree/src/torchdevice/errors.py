@@ -107,6 +107,29 @@ def not_pinned(type_name: str) -> RuntimeError:
     return RuntimeError(f"cannot pin '{type_name}' only dense CPU tensors can be pinned")
 
 
+def not_pinnable() -> RuntimeError:
+    """`torch.ones(2, device="cuda", pin_memory=True)`."""
+    return RuntimeError("Only dense CPU tensors can be pinned")
+
+
+def not_cuda() -> RuntimeError:
+    """`x.cuda("cpu")`."""
+    return RuntimeError("Invalid device, must be cuda device")
+
+
+def invalid_gradient(index: int, expected: torch.device, found: torch.device, node: str = "") -> RuntimeError:
+    """A gradient that is not where its tensor is: given to `backward`, or returned by a node of the graph."""
+    returned = f"Function {node} returned an " if node else ""
+    return RuntimeError(
+        f"{returned}invalid gradient at index {index} - expected device {expected} but got {found}"
+    )
+
+
+def hook_moved(name: str, before: str, after: str) -> RuntimeError:
+    """A hook that gives back a gradient of another kind of device; `CUDAFloatType` is what C++ calls it."""
+    return RuntimeError(f"hook '{name}' has changed the type of value (was {before} got {after})")
+
+
 def gradient_elsewhere(gradient: torch.device, tensor: torch.device) -> RuntimeError:
     """`x.grad = …` of another device."""
     if gradient.type == tensor.type:

@@ -40,6 +40,11 @@ _CALLS = {
     "embedding": ("_index_select", {"weight": "self", "indices": "index"}),
     "_stack": ("cat", {}),
     "stack": ("cat", {}),
+    # The CPU's choice of a kernel; a GPU's for the same tensors:
+    "_scaled_dot_product_flash_attention_for_cpu": (
+        "__scaled_dot_product_efficient_attention",
+        {"attn_mask": "attn_bias"},
+    ),
 }
 _INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put"}
 # Across devices on purpose.
@@ -153,9 +158,16 @@ def type_name(tensor: torch.Tensor) -> str:
     return name.replace("torch.", "torch.cuda.", 1) if device.type == "cuda" else name
 
 
+def type_in_cpp(tensor: torch.Tensor) -> str:
+    """As C++ writes it: `CUDAFloatType`."""
+    kind = tensor.type().removeprefix("torch.").removesuffix("Tensor")
+    return f"{places.device_of(tensor).type.upper()}{kind}Type"
+
+
 def _check_recurrent(args: tuple[Any, ...], _found: list[torch.device]) -> None:
     data = places.device_of(args[0])
-    packed = isinstance(args[2], torch.Tensor)  # data, batch_sizes, hidden, weights
+    # Packed: data, batch_sizes, hidden, weights; else data, hidden, weights, and whether there are biases.
+    packed = isinstance(args[3], list | tuple)
     hidden, weights = (args[2], args[3]) if packed else (args[1], args[2])
     for what, group in (("parameter", weights), ("hidden", hidden)):
         for tensor in places.tensors(group):

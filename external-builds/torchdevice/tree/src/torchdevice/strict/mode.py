@@ -13,6 +13,9 @@ from torchdevice import errors, translation
 from torchdevice.strict import mixing, places
 from torchdevice.translation import Function
 
+# What they make of an array has the array's memory.
+_SHARING = (torch.as_tensor, torch.asarray)
+
 Rule = Any  # called with the mode, the function, its arguments and its keywords
 
 
@@ -54,11 +57,16 @@ class StrictMode(TorchFunctionMode):  # type: ignore[misc]
             source = args[0] if args and isinstance(args[0], torch.Tensor) else None
             device = places.default() if source is None else places.device_of(source)
         check_generator(kwargs.get("generator"), device)
+        if "pin_memory" in kwargs:
+            kwargs = unpinned(kwargs, device)
         # Said for the CPU, too: `torch.set_default_device` is a mode below this one.
         result = func(*args, **{**kwargs, "device": places.physical(device)})
-        shared = any(_shares(result, source) for source in places.tensors(args[:1]))
+        sources = list(places.tensors(args[:1]))
+        shared = any(_shares(result, source) for source in sources)
         if shared and places.device_of(result) != device:
             result = result.clone()
+        elif func in _SHARING and not sources and device.type == "cuda":  # an array's memory is the CPU's
+            result = result.detach().clone().requires_grad_(result.requires_grad)
         places.put_new(result, device)
         return result
 
@@ -72,6 +80,8 @@ class StrictMode(TorchFunctionMode):  # type: ignore[misc]
                 kwargs = {**kwargs, "device": places.physical(device)}
             if "generator" in kwargs:
                 check_generator(kwargs["generator"], device)
+            if "pin_memory" in kwargs:
+                kwargs = unpinned(kwargs, device)
         if mixed:
             return mixing.run(func, args, kwargs)
         result = func(*args, **kwargs)
@@ -121,6 +131,17 @@ def without_question(func: types.FunctionType) -> Any:
         made.__kwdefaults__ = func.__kwdefaults__
         found = _bodies[func] = made
     return found
+
+
+def unpinned(kwargs: dict[str, Any], device: torch.device | None) -> dict[str, Any]:
+    """The keywords of a factory without pinning: memory that no GPU copies from is not pinned.
+
+    Raises:
+        RuntimeError: memory of a GPU was to be pinned.
+    """
+    if kwargs["pin_memory"] and device is not None and device.type == "cuda":
+        raise errors.not_pinnable()
+    return {**kwargs, "pin_memory": False}
 
 
 def check_generator(generator: Any, device: torch.device | None) -> None:

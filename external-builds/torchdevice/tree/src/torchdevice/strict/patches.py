@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import threading
+import warnings
 from typing import Any
 
 import torch
 
-from torchdevice import interceptor, translation
-from torchdevice.strict import mode, places, rules
+from torchdevice import errors, interceptor, translation
+from torchdevice.strict import legacy, mode, places, rules
 from torchdevice.translation import Function, RealDevice, RealGenerator
 
 
@@ -62,15 +64,23 @@ def install(log: interceptor.UndoLog) -> None:
     for name in ("apply", "apply_boxed"):
         if hasattr(backward, name):
             log.replace(backward, name, _backward(getattr(backward, name)))
+    legacy.install(log)
+    from_dlpack = _from_dlpack(torch.from_dlpack)
+    for owner in (torch, torch.utils.dlpack):
+        log.replace(owner, "from_dlpack", from_dlpack)
     log.replace(torch, "compile", _uncompiled)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TorchScript is deprecated, and torch uses it
+        # Forward derivatives, which torch has TorchScript compile when the first is asked for.
+        importlib.import_module("torch._decomp.decompositions_for_jvp")
     # As with PYTORCH_JIT=0: what TorchScript computes by itself says nothing about devices.
     log.replace(torch.jit._state._enabled, "enabled", False)
     enter()
 
 
 def _device(real: Any, *args: Any, **kwargs: Any) -> Any:
-    if len(args) == 1 and type(args[0]) is int:  # without a GPU, torch knows no ordinals
-        return real("cuda", args[0])
+    if len(args) == 1 and translation.is_ordinal(args[0]):  # without a GPU, torch knows no ordinals
+        return real("cuda", int(args[0]))
     return real(*args, **kwargs)
 
 
@@ -87,10 +97,10 @@ def _module_to(original: Function) -> Function:
     @functools.wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         # C++ reads the arguments.
-        if args and type(args[0]) is int:
-            args = (RealDevice("cuda", args[0]), *args[1:])
-        elif type(kwargs.get("device")) is int:
-            kwargs["device"] = RealDevice("cuda", kwargs["device"])
+        if args and translation.is_ordinal(args[0]):
+            args = (RealDevice("cuda", int(args[0])), *args[1:])
+        elif translation.is_ordinal(kwargs.get("device")):
+            kwargs["device"] = RealDevice("cuda", int(kwargs["device"]))
         return original(self, *args, **kwargs)
 
     return wrapper
@@ -140,17 +150,32 @@ def _in_thread(original: Function) -> Function:
     return wrapper
 
 
+def _from_dlpack(original: Function) -> Function:
+    """Memory of a tensor is where the tensor is; a capsule does not say it."""
+
+    @functools.wraps(original)
+    def wrapper(ext_tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            result = original(ext_tensor, *args, **kwargs)
+            if isinstance(ext_tensor, torch.Tensor):
+                places.put_new(result, places.device_of(ext_tensor))
+        return result
+
+    return wrapper
+
+
 def _apply(original: Function) -> Function:
-    """`Function.apply`: its node of the graph remembers where the results are."""
+    """`Function.apply`: its node of the graph remembers where the results are, and what they came from."""
 
     @functools.wraps(original)
     def wrapper(cls: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(cls, *args, **kwargs)
         with torch._C.DisableTorchFunction():
             made = list(places.tensors(result))
+            given = [places.device_of(arg) if isinstance(arg, torch.Tensor) else None for arg in args]
             for tensor in made:
                 if isinstance(tensor.grad_fn, torch.autograd.function.BackwardCFunction):
-                    setattr(tensor.grad_fn, places.KEPT, places.device_of(tensor))
+                    setattr(tensor.grad_fn, places.KEPT, (places.device_of(tensor), given))
         return result
 
     return wrapper
@@ -161,13 +186,30 @@ def _backward(original: Function) -> Function:
 
     @functools.wraps(original)
     def wrapper(self: Any, *gradients: Any) -> Any:
-        place = getattr(self, places.KEPT, None)
-        if place is not None:
+        place, given = getattr(self, places.KEPT, (None, []))
+        if place is None:
+            return original(self, *gradients)
+        with torch._C.DisableTorchFunction():
+            places.put_new(gradients, place)
+        result = original(self, *gradients)
+        # With no mode on, what backward makes does not say where it is.
+        if torch._C._len_torch_function_stack():
             with torch._C.DisableTorchFunction():
-                places.put_new(gradients, place)
-        return original(self, *gradients)
+                _check_returned(self.name(), result, given)
+        return result
 
     return wrapper
+
+
+def _check_returned(node: str, result: Any, given: list[torch.device | None]) -> None:
+    returned = result if isinstance(result, tuple) else (result,)
+    # Counted as C++ does: only what was given as a tensor.
+    pairs = [(place, gradient) for place, gradient in zip(given, returned, strict=False) if place is not None]
+    for index, (place, gradient) in enumerate(pairs):
+        if isinstance(gradient, torch.Tensor) and gradient.dim():
+            found = places.device_of(gradient)
+            if found != place:
+                raise errors.invalid_gradient(index, place, found, node)
 
 
 def _uncompiled(model: Any = None, **kwargs: Any) -> Any:

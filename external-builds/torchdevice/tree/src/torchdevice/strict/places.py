@@ -45,7 +45,7 @@ def logical(value: Any) -> torch.device:
 
 def _from(value: Any) -> torch.device:
     # Without a GPU, torch knows no ordinals.
-    return RealDevice("cuda", value) if type(value) is int else RealDevice(value)
+    return RealDevice("cuda", int(value)) if translation.is_ordinal(value) else RealDevice(value)
 
 
 def physical(device: torch.device) -> torch.device:

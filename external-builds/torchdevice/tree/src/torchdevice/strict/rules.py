@@ -46,6 +46,8 @@ def type_(mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -
     asked = rest[0] if rest else kwargs.get("dtype")
     if asked is None:
         return mixing.type_name(tensor)
+    if isinstance(asked, type):  # torch.FloatTensor, and torch.cuda.FloatTensor
+        asked = f"{asked.__module__}.{asked.__name__}"
     if not isinstance(asked, str):
         return mode.compute(func, args, kwargs)
     there = RealDevice("cuda") if asked.startswith("torch.cuda.") else places.CPU
@@ -58,17 +60,14 @@ def to(mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -> A
     """`x.to(…)`, whose first argument may be a device, a dtype or a tensor."""
     tensor, *rest = args
     asked = None
-    if rest and isinstance(rest[0], str | int | RealDevice):
+    if rest and not isinstance(rest[0], torch.Tensor | torch.dtype):
         asked = rest.pop(0)
     elif kwargs.get("device") is not None:
         kwargs = dict(kwargs)
         asked = kwargs.pop("device")
-    other = rest[0] if rest else kwargs.get("other")
-    if isinstance(other, torch.Tensor):
-        there = places.device_of(other)
-        rest = [other.dtype, *rest[1:]] if rest else rest
-        kwargs = {**kwargs, "dtype": other.dtype} if not rest else kwargs
-        kwargs = {name: value for name, value in kwargs.items() if name != "other"}
+    if rest and isinstance(rest[0], torch.Tensor):
+        there = places.device_of(rest[0])
+        rest[0] = rest[0].dtype
     elif asked is None:
         return mode.compute(func, args, kwargs)
     else:
@@ -81,6 +80,8 @@ def cuda(_mode: StrictMode, _func: Function, args: Arguments, kwargs: Keywords) 
     tensor, *rest = args
     asked = rest[0] if rest else kwargs.get("device")
     there = places.logical("cuda" if asked is None else asked)
+    if there.type != "cuda":
+        raise errors.not_cuda()
     more = {"memory_format": kwargs["memory_format"]} if "memory_format" in kwargs else {}
     return _moved(torch.Tensor.to, tensor, there, **more)
 
@@ -88,6 +89,28 @@ def cuda(_mode: StrictMode, _func: Function, args: Arguments, kwargs: Keywords) 
 def cpu(_mode: StrictMode, _func: Function, args: Arguments, kwargs: Keywords) -> Any:
     """`x.cpu()`."""
     return _moved(torch.Tensor.to, args[0], places.CPU, **kwargs)
+
+
+def type_as(_mode: StrictMode, _func: Function, args: Arguments, kwargs: Keywords) -> Any:
+    """`x.type_as(other)`, which moves."""
+    other = args[1] if len(args) > 1 else kwargs["other"]
+    return _moved(torch.Tensor.to, args[0], places.device_of(other), other.dtype)
+
+
+def new_tensor(_mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -> Any:
+    """`x.new_tensor(data)`: where `x` is, also where the data is a tensor on another device."""
+    asked = kwargs.get("device")
+    there = places.device_of(args[0]) if asked is None else places.logical(asked)
+    result = func(*args, **{**kwargs, "device": places.physical(there)})
+    places.put_new(result, there)
+    return result
+
+
+def parse_to(_mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -> Any:
+    """How `Module.to(…)` reads its arguments: a device, a dtype or a tensor."""
+    found = func(*args, **kwargs)
+    other = args[0] if args else kwargs.get("tensor")
+    return (places.device_of(other), *found[1:]) if isinstance(other, torch.Tensor) else found
 
 
 def _moved(to_: Function, tensor: torch.Tensor, there: torch.device, *rest: Any, **kwargs: Any) -> Any:
@@ -136,8 +159,26 @@ def set_grad(_mode: StrictMode, func: Function, args: Arguments, _kwargs: Keywor
     return func(tensor, gradient)
 
 
+def _check_gradients(results: Any, given: Any) -> None:
+    """Gradients of results are where the results are; a number may be elsewhere."""
+    results, given = ([v] if isinstance(v, torch.Tensor) else list(v or ()) for v in (results, given))
+    for index, (result, gradient) in enumerate(zip(results, given, strict=False)):
+        if isinstance(result, torch.Tensor) and isinstance(gradient, torch.Tensor) and gradient.dim():
+            expected, found = places.device_of(result), places.device_of(gradient)
+            if expected != found:
+                raise errors.invalid_gradient(index, expected, found)
+
+
+def backward(mode: StrictMode, func: Any, args: Arguments, kwargs: Keywords) -> Any:
+    """`torch.autograd.backward`, which `x.backward()` calls."""
+    _check_gradients(args[0], args[1] if len(args) > 1 else kwargs.get("grad_tensors"))
+    return mode.body(func, args, kwargs)
+
+
 def gradients(mode: StrictMode, func: Any, args: Arguments, kwargs: Keywords) -> Any:
     """`torch.autograd.grad`: each gradient is where its input is."""
+    outputs = args[0] if args else kwargs["outputs"]
+    _check_gradients(outputs, args[2] if len(args) > 2 else kwargs.get("grad_outputs"))
     result = mode.body(func, args, kwargs)
     inputs = args[1] if len(args) > 1 else kwargs["inputs"]
     inputs = (inputs,) if isinstance(inputs, torch.Tensor) else inputs
@@ -156,7 +197,12 @@ def register_hook(mode: StrictMode, func: Any, args: Arguments, kwargs: Keywords
     def told(gradient: torch.Tensor) -> Any:
         with torch._C.DisableTorchFunction():
             places.put_new(gradient, place)
-        return hook(gradient)
+            before = mixing.type_in_cpp(gradient)
+        given = hook(gradient)
+        with torch._C.DisableTorchFunction():
+            if isinstance(given, torch.Tensor) and places.device_of(given).type != place.type:
+                raise errors.hook_moved(hook.__name__, before, mixing.type_in_cpp(given))
+        return given
 
     return mode.body(func, (tensor, told), {})
 
@@ -178,6 +224,20 @@ def pack_padded_sequence(_mode: StrictMode, func: Function, args: Arguments, kwa
         raise errors.lengths_on_gpu(lengths, args[1].type().split(".")[-1].removesuffix("Tensor"))
     result = func(*args, **kwargs)
     places.put_new(result[0], places.device_of(args[0]))  # the sizes of batches stay on the CPU
+    return result
+
+
+def pad_packed_sequence(_mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -> Any:
+    """Lengths are on the CPU, always."""
+    result = func(*args, **kwargs)
+    places.put_new(result[0], places.device_of(args[0]))
+    return result
+
+
+def ctc_loss(_mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -> Any:
+    """Targets and lengths may be anywhere: they are sent to where they are needed."""
+    result = func(*args, **kwargs)
+    places.put_new(result, places.device_of(args[0]))
     return result
 
 
@@ -207,13 +267,19 @@ def table() -> dict[Any, Any]:
         tensor.cuda: cuda,
         tensor.cpu: cpu,
         tensor.numpy: numpy,
+        tensor.type_as: type_as,
+        tensor.new_tensor: new_tensor,
+        torch._C._nn._parse_to: parse_to,
         tensor.pin_memory: pin_memory,
         tensor.grad.__get__: grad,
         tensor.grad.__set__: set_grad,
+        torch.autograd.backward: backward,
         torch.autograd.grad: gradients,
         tensor.register_hook: register_hook,
         tensor.__deepcopy__: deepcopy,
         torch._C._VariableFunctions._pack_padded_sequence: pack_padded_sequence,
+        torch._C._VariableFunctions._pad_packed_sequence: pad_packed_sequence,
+        torch.ctc_loss: ctc_loss,
         torch.tensor_split: tensor_split,
         tensor.tensor_split: tensor_split,
         tensor.copy_: as_it_is,
