@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from torchdevice import matrix
-from torchdevice.catalog import functions, measure, render
+from torchdevice.catalog import command, functions, measure, render
 from torchdevice.catalog.functions import Function
 from torchdevice.catalog.measure import Outcome
 from torchdevice.matrix import Status
@@ -89,3 +89,22 @@ def test_it_is_written_and_compared(run, tmp_path) -> None:
     (tmp_path / "old.json").write_text('{"schema": "other"}')
     with pytest.raises(AssertionError, match=r"this is no torchdevice\.catalog/1"):
         run("", *options, "--diff", "old.json")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "[]",
+        "{}",
+        '{"schema": "torchdevice.catalog/1", "torch": "2", "functions": [{"function": "f"}]}',
+    ],
+)
+def test_what_is_no_catalogue_is_said_before_anything_is_measured(tmp_path, text, capsys) -> None:
+    old = tmp_path / "old.json"
+    old.write_text(text)
+    for path, problem in ((old, "this is no torchdevice.catalog/1"), (tmp_path / "none.json", "none.json")):
+        with pytest.raises(SystemExit, match="2"):
+            command.main(["--diff", str(path)])
+        assert problem in capsys.readouterr().err

@@ -110,3 +110,20 @@ def test_a_report_of_a_program_and_its_processes(run, tmp_path) -> None:
     (tmp_path / "calls" / "1.json").write_text("{}")
     with pytest.raises(AssertionError, match=r"is no torchdevice\.report/1"):
         run("", "-m", "torchdevice", "report", "calls")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "[]",
+        '{"schema": "torchdevice.report/1"}',
+        '{"schema": "torchdevice.report/1", "calls": [1], "fallbacks": {}, "first_called": {}}',
+        '{"schema": "torchdevice.report/1", "calls": {"f": "x"}, "fallbacks": {}, "first_called": {}}',
+    ],
+)
+def test_what_is_no_report_is_named(tmp_path, text) -> None:
+    (tmp_path / "1.json").write_text(text)
+    with pytest.raises(ValueError, match=r"1\.json is no torchdevice\.report/1"):
+        reporting.read(tmp_path)

@@ -94,6 +94,13 @@ def test_the_route(monkeypatch) -> None:
     assert router.decide(count=3).count == 3
     monkeypatch.delenv("TORCHDEVICE_COUNT")
     assert router.decide().count == 2
+    for text, strict in (("", False), ("0", False), ("1", True)):
+        monkeypatch.setenv("TORCHDEVICE_STRICT", text)
+        assert router.decide().strict is strict
+    monkeypatch.setenv("TORCHDEVICE_STRICT", "false")
+    with pytest.raises(ValueError, match="TORCHDEVICE_STRICT is 0 or 1, not 'false'"):
+        router.decide()
+    monkeypatch.delenv("TORCHDEVICE_STRICT")
     monkeypatch.setenv("TORCHDEVICE", "tpu")
     with pytest.raises(ValueError, match="tpu"):
         torchdevice.enable()

@@ -44,9 +44,12 @@ def read(folder: Path) -> dict[str, Any]:
     fallbacks: Counter[str] = Counter()
     places: dict[str, str] = {}
     for file in files:
-        data = json.loads(file.read_text(encoding="utf-8"))
-        if data.get("schema") != SCHEMA:
-            raise ValueError(f"{file} is no {SCHEMA}, but {data.get('schema')!r}")
+        try:
+            data = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{file} is no {SCHEMA}: {error}") from error
+        if not _is_report(data):
+            raise ValueError(f"{file} is no {SCHEMA}")
         calls.update(data["calls"])
         fallbacks.update(data["fallbacks"])
         places = {**data["first_called"], **places}
@@ -57,6 +60,16 @@ def read(folder: Path) -> dict[str, Any]:
         "first_called": places,
         "fallbacks": dict(fallbacks.most_common()),
     }
+
+
+def _is_report(data: Any) -> bool:
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        return False
+    kinds = {"calls": int, "fallbacks": int, "first_called": str}
+    return all(
+        isinstance(data.get(name), dict) and all(isinstance(value, kind) for value in data[name].values())
+        for name, kind in kinds.items()
+    )
 
 
 def as_text(data: dict[str, Any]) -> str:

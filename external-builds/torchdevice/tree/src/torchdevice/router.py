@@ -50,7 +50,10 @@ def decide(target: str | None = None, count: int | None = None, *, strict: bool 
     if asked not in (*get_args(Target), "auto"):
         raise ValueError(f"torchdevice routes to auto, cuda, mps or cpu, not to {asked!r}")
     if strict is None:
-        strict = os.environ.get("TORCHDEVICE_STRICT", "0") not in ("", "0")
+        text = os.environ.get("TORCHDEVICE_STRICT") or "0"
+        if text not in ("0", "1"):
+            raise ValueError(f"TORCHDEVICE_STRICT is 0 or 1, not {text!r}")
+        strict = text == "1"
     available = _available()
     if strict:
         available = tuple(name for name in available if name != "mps")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +13,12 @@ from torchdevice.catalog import calls, functions, measure, render
 def main(arguments: Sequence[str]) -> int:
     """Measure, write, compare; 0 where at least 95 of 100 rows are not refused."""
     options = _parser().parse_args(arguments)
+    before = None
+    if options.diff:  # read first: measuring takes minutes
+        try:
+            before = render.read(options.diff)
+        except (OSError, ValueError) as error:
+            _parser().error(str(error))
     wanted = [f for f in functions.functions() if f.path.startswith(options.only)]
     calls.prepare()
     rows = list(measure.measure(wanted))
@@ -22,15 +27,10 @@ def main(arguments: Sequence[str]) -> int:
     if options.output:
         options.output.write_text(f"{text}\n", encoding="utf-8")
         print("\n".join(render.summary(rows)))
-    elif not options.diff:
+    elif before is None:
         print(text)
-    if options.diff:
-        before = json.loads(options.diff.read_text(encoding="utf-8"))
-        try:
-            print("\n".join(render.difference(before, json.loads(render.as_json(rows)))))
-        except ValueError as error:
-            print(f"torchdevice catalog: {options.diff}: {error}", file=sys.stderr)
-            return 2
+    if before is not None:
+        print("\n".join(render.difference(before, json.loads(render.as_json(rows)))))
     return 0
 
 

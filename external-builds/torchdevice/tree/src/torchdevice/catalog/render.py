@@ -6,6 +6,7 @@ import html
 import json
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -122,15 +123,28 @@ def as_json(rows: list[Row]) -> str:
     return json.dumps(data, indent=1)
 
 
-def difference(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """What is new, gone or otherwise between two catalogues.
+def read(path: Path) -> dict[str, Any]:
+    """A catalogue that `as_json` wrote.
 
     Raises:
-        ValueError: one of them is no catalogue, or of another version.
+        OSError: the file cannot be read.
+        ValueError: it is no catalogue, or of another version.
     """
-    for data in (before, after):
-        if data.get("schema") != SCHEMA:
-            raise ValueError(f"this is no {SCHEMA}, but {data.get('schema')!r}")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        names = ("function", "status", "cpu", "translated", "arguments", "returns")
+        whole = data["schema"] == SCHEMA and "torch" in data
+        whole = whole and all(name in row for row in data["functions"] for name in names)
+    except (ValueError, TypeError, LookupError) as error:
+        raise ValueError(f"{path}: this is no {SCHEMA}: {error}") from error
+    if not whole:
+        raise ValueError(f"{path}: this is no {SCHEMA}")
+    found: dict[str, Any] = data
+    return found
+
+
+def difference(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """What is new, gone or otherwise between two catalogues."""
     old, new = ({f["function"]: f for f in data["functions"]} for data in (before, after))
     lines = [f"torch {before['torch']} -> {after['torch']}"]
     lines += [f"+ {path} ({new[path]['status']})" for path in sorted(new.keys() - old.keys())]
