@@ -178,6 +178,11 @@ def test_what_would_compute_unseen_runs_as_it_is() -> None:
         assert torch.jit.script(double) is double
 
 
+def test_export_is_refused_and_does_not_end_the_process() -> None:
+    with pytest.raises(torchdevice.RefusedError, match="export on the CPU"):
+        torch.export.export(nn.Linear(2, 2).cuda(), (torch.ones(1, 2, device="cuda"),))
+
+
 def test_operators_by_name_and_sparse_tensors() -> None:
     x = torch.ones(2, 2, device="cuda")
     assert torch.ops.aten.add.Tensor(x, x).is_cuda

@@ -69,6 +69,8 @@ def install(log: interceptor.UndoLog) -> None:
     for owner in (torch, torch.utils.dlpack):
         log.replace(owner, "from_dlpack", from_dlpack)
     log.replace(torch, "compile", _uncompiled)
+    importlib.import_module("torch.export")
+    log.replace(torch.export, "export", _unexported(torch.export.export))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TorchScript is deprecated, and torch uses it
         # Forward derivatives, which torch has TorchScript compile when the first is asked for.
@@ -210,6 +212,18 @@ def _check_returned(node: str, result: Any, given: list[torch.device | None]) ->
             found = places.device_of(gradient)
             if found != place:
                 raise errors.invalid_gradient(index, place, found, node)
+
+
+def _unexported(original: Function) -> Function:
+    """`torch.export.export`: its fake tensors ask C++ for the GPU they are on, which ends the process."""
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if translation.route() is None:
+            return original(*args, **kwargs)
+        raise errors.refusal("torch.export.export", "export on the CPU, or without strict.")
+
+    return wrapper
 
 
 def _uncompiled(model: Any = None, **kwargs: Any) -> Any:
