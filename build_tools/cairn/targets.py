@@ -75,6 +75,11 @@ def generic_targets() -> dict[str, tuple[str, ...]]:
     return {name: tuple(members) for name, members in _data()["generic"].items()}
 
 
+def that_run(processor: str) -> tuple[str, ...]:
+    """The processors that run the code of this one: itself, and the members of a generic one."""
+    return (processor, *generic_targets().get(processor, ()))
+
+
 @functools.cache
 def unbuilt_targets() -> tuple[str, ...]:
     """Processors that nothing is built for, although wheels have code for them; generic ones included."""

@@ -43,8 +43,7 @@ def _offer(machine: Machine, offer: Offer) -> Iterator[Finding]:
 
 
 def _device_code(machine: Machine, offer: Offer) -> Iterator[Finding]:
-    # A generic target serves those that it is a common part of (`gfx11-generic`); see cairn.targets.
-    served = {name for target in offer.targets for name in targets.generic_targets().get(target, (target,))}
+    served = {name for target in offer.targets for name in targets.that_run(target)}
     left = tuple(name for name in machine.gpu.visible if not gpus.covers(served, name))
     if not left:
         return

@@ -89,7 +89,7 @@ def complete(offered: Iterable[TargetId]) -> tuple[TargetId, ...]:
     every = set(offered)
     found: set[TargetId] = set()
     for processor in {target.processor for target in every}:
-        features = {target.features for target in every if _runs_on(target, processor)}
+        features = {target.features for target in every if processor in targets.that_run(target.processor)}
         names = {feature[:-1] for some in features for feature in some}
         if len(names) > _MOST_FEATURES:
             raise WheelError(
@@ -107,13 +107,9 @@ def best(target: TargetId, offered: Sequence[TargetId]) -> int | None:
     fits = [
         (code.processor != target.processor, -len(code.features), number)
         for number, code in enumerate(offered)
-        if _runs_on(code, target.processor) and set(code.features) <= set(target.features)
+        if target.processor in targets.that_run(code.processor) and set(code.features) <= set(target.features)
     ]
     return min(fits)[2] if fits else None
-
-
-def _runs_on(code: TargetId, processor: str) -> bool:
-    return processor in (code.processor, *targets.generic_targets().get(code.processor, ()))
 
 
 def _union(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...] | None:

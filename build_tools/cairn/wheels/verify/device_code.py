@@ -23,7 +23,7 @@ from cairn.formats.offload.bundle import Entry
 from cairn.formats.view import BytesView, MemberView, View
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
-from cairn.targets import CPU, TargetId, generic_targets, in_order, parse_target_id
+from cairn.targets import CPU, TargetId, in_order, parse_target_id, that_run
 from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
@@ -242,8 +242,7 @@ def _check_archived(archived: Mapping[str, Sequence[str]], wanted: Iterable[str]
 
 def _check_extras(extras: Iterable[str], wanted: Iterable[str]) -> Iterator[Finding]:
     """The extras of a host wheel bring the code of every target, or a generic one that its GPUs run."""
-    brought = {extra.removeprefix("device-") for extra in extras}
-    brought |= {processor for name in brought for processor in generic_targets().get(name, ())}
+    brought = {processor for extra in extras for processor in that_run(extra.removeprefix("device-"))}
     missing = [name for name in wanted if parse_target_id(name).processor not in brought]
     if missing:
         yield Finding(
@@ -278,8 +277,8 @@ def check_split(
             yield Finding(code=FindingCode.SPLIT_DIFFERS, member=path, reason=reason, fix=_SPLIT_AGAIN)
     wanted = {name.partition(":")[0] for name in expected.split_targets or expected.targets or ()}
     for path, library in split.items():
-        there = {code.target.partition(":")[0] for part in library.parts for code in part.codes}
-        there |= {processor for name in there for processor in generic_targets().get(name, ())}
+        codes = [code for part in library.parts for code in part.codes]
+        there = {processor for code in codes for processor in that_run(code.target.partition(":")[0])}
         if missing := in_order(wanted - {CPU} - there):
             yield Finding(
                 code=FindingCode.TARGETS_MISSING,
@@ -304,7 +303,7 @@ def problem_of(
         return f"is not for an AMD GPU, but for machine {machine}"
     with contextlib.suppress(WheelError):  # of a processor that is newer than our list
         found = code_object.target_of(BytesView(head)).processor
-        serves = (found, *(generic_targets().get(found, ()) if or_generic else ()))
+        serves = that_run(found) if or_generic else (found,)
         if target is not None and target.processor not in serves:
             return f"is for {found}"
     try:
