@@ -37,9 +37,14 @@ Run = Callable[..., str]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Runs a program in a Python of its own; gives its output, and fails where the program does."""
+    """Runs a program in a Python of its own; gives its output, and fails where the program does.
 
-    def run_program(code: str, *options: str, **variables: str) -> str:
+    `given` is its input; one that is to end with another `exit_code` gives its errors.
+    """
+
+    def run_program(
+        code: str, *options: str, given: str | None = None, exit_code: int = 0, **variables: str
+    ) -> str:
         script = tmp_path / "program.py"
         script.write_text(code, encoding="utf-8")
         environment = {**os.environ, "PYTHONPATH": str(SOURCE), **variables}
@@ -48,9 +53,9 @@ def run(tmp_path: Path) -> Run:
         command = [sys.executable, "-W", "ignore", *(options or (str(script),))]
         command = [str(script) if part == "SCRIPT" else part for part in command]
         done = subprocess.run(
-            command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+            command, env=environment, cwd=tmp_path, input=given, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        assert done.returncode == exit_code, done.stdout + done.stderr
+        return done.stderr if exit_code else done.stdout
 
     return run_program

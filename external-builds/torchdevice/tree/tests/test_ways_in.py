@@ -23,6 +23,21 @@ def test_a_module(run, tmp_path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_a_script_from_a_pipe(run, name) -> None:
+    code = SCRIPT.replace("__file__", "globals().get('__file__')")
+    output = run("", "-m", "torchdevice", name, "--epochs", "1", given=code)
+    assert output == f"__main__ ['--epochs', '1'] 2.0 {None if name == '-' else name}\n"
+    assert "ZeroDivisionError" in run("", "-m", "torchdevice", name, given="1 / 0", exit_code=1)
+
+
+def test_where_modules_are_looked_for(run) -> None:
+    code = "import sys; print(sys.path[0])"
+    beside = run(code, "-m", "torchdevice", "SCRIPT")
+    assert beside == run(code)
+    assert run(code, "-P", "-m", "torchdevice", "SCRIPT") == run(code, "-P", "SCRIPT") != beside
+
+
 def test_a_script_that_spawns(run) -> None:
     code = (
         "import multiprocessing, torch\n"
@@ -42,6 +57,33 @@ def test_mistakes_are_one_line(run, options) -> None:
     with pytest.raises(AssertionError) as caught:
         run(SCRIPT, "-m", "torchdevice", *options)
     assert "Traceback" not in str(caught.value).partition("usage:")[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "exit_code", "text"),
+    [
+        (("",), 2, "there is no script ''"),
+        (("no-such.py",), 2, "there is no script 'no-such.py'"),
+        (("empty",), 1, "can't find '__main__' module in 'empty'"),
+        (("-m", "no_such"), 1, "No module named no_such"),
+        (("-m", "no_such.part"), 1, "module specification for 'no_such.part'"),
+        (("-m", "package"), 1, "'package' is a package and cannot be directly executed"),
+        (("-m", ".relative"), 1, "Relative module names not supported"),
+    ],
+)
+def test_nothing_to_run_is_one_line(run, tmp_path, options, exit_code, text) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").touch()
+    errors = run("", "-m", "torchdevice", *options, exit_code=exit_code)
+    assert text in errors.splitlines()[-1]
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("options", [("SCRIPT",), ("-m", "program")])
+def test_an_import_that_fails_is_the_programs(run, options) -> None:
+    errors = run("import no_such_module", "-m", "torchdevice", *options, exit_code=1)
+    assert "Traceback" in errors and "program.py" in errors
 
 
 def test_the_table(run) -> None:

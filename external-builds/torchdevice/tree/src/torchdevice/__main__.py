@@ -7,6 +7,8 @@ import importlib
 import os
 import runpy
 import sys
+import traceback
+import types
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,15 +44,54 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (RuntimeError, ValueError) as error:
         _parser().error(str(error))
     sys.argv = program
-    if options.module:
-        sys.path[0] = str(Path.cwd())
-        runpy.run_module(program[0], run_name="__main__", alter_sys=True)
+    try:
+        _run_module(program[0]) if options.module else _run_script(program[0])
+    except ImportError as error:
+        if not _is_of_runpy(error):
+            raise
+        sys.exit(f"torchdevice: {error}")
+
+
+def _run_module(name: str) -> None:
+    _look_first_in(str(Path.cwd()))
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def _run_script(name: str) -> None:
+    script = Path(name)
+    if name == "-":
+        _look_first_in("")
+        _run_source(sys.stdin.buffer.read(), "<stdin>")
         return
-    script = Path(program[0])
-    if not script.exists():
-        _parser().error(f"there is no {script}")
-    sys.path[0] = str(script.resolve().parent)
-    runpy.run_path(str(script), run_name="__main__")
+    if not name or not script.exists():
+        _parser().error(f"there is no script {name!r}")
+    _look_first_in(str(script.resolve().parent))
+    if script.is_file() or script.is_dir():
+        runpy.run_path(name, run_name="__main__")
+    else:  # a pipe, which is read once; runpy looks first whether a file is compiled
+        _run_source(script.read_bytes(), name)
+
+
+def _look_first_in(folder: str) -> None:
+    if not sys.flags.safe_path:
+        sys.path[0] = folder
+
+
+def _run_source(source: bytes, name: str) -> None:
+    program = types.ModuleType("__main__")
+    if name != "<stdin>":
+        program.__file__ = name
+    # Left there, as Python leaves it: threads and exit handlers may run on.
+    sys.modules["__main__"] = program
+    exec(compile(source, name, "exec"), vars(program))  # noqa: S102 - what it is for
+
+
+def _is_of_runpy(error: ImportError) -> bool:
+    """Whether there is nothing to run: an import that fails in the program is the program's."""
+    last = None
+    for last, _ in traceback.walk_tb(error.__traceback__):  # noqa: B007 - the last is wanted
+        pass
+    return last is not None and last.f_globals.get("__name__") == "runpy"
 
 
 def _features(options: argparse.Namespace) -> str | None:
