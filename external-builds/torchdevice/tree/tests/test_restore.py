@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 from typing import Any
@@ -135,6 +136,119 @@ def test_a_failure_while_enabling_leaves_nothing_behind(monkeypatch: pytest.Monk
     assert torchdevice.status() is None
     assert torch.zeros is before["torch", "zeros"]
     assert "to" not in vars(torch.Tensor)
+
+
+def in_a_thread(function: Any) -> None:
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+
+
+def test_a_log_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_record: logging.LogRecord) -> bool:
+        raise ZeroDivisionError
+
+    monkeypatch.delenv("TORCHDEVICE_ANNOUNCED", raising=False)
+    log = logging.getLogger("torchdevice")
+    log.addFilter(fail)
+    try:
+        for strict in (False, True):
+            monkeypatch.delenv("TORCHDEVICE_ANNOUNCED", raising=False)
+            with pytest.raises(ZeroDivisionError):
+                torchdevice.enable("cpu", strict=strict)
+            assert torchdevice.status() is None
+            assert torch.zeros is torch._C._VariableFunctions.zeros
+            assert torch._C._len_torch_function_stack() == 0
+    finally:
+        log.removeFilter(fail)
+
+
+def test_strict_that_another_thread_disables() -> None:
+    torchdevice.enable("cpu", strict=True)
+    x = torch.ones(2, device="cuda")
+    in_a_thread(torchdevice.disable)
+    assert torchdevice.status() is None
+    assert x.device.type == "cpu"
+    assert (x + torch.ones(2)).device.type == "cpu"
+    with torchdevice.redirected("cpu"):
+        assert torch._C._len_torch_function_stack() == 0
+        assert x.device.type == "cpu"
+    torchdevice.enable("cpu", strict=True)
+    in_a_thread(torchdevice.disable)
+    with torchdevice.redirected("cpu", strict=True):
+        assert x.device == torch.device("cuda:0")
+    assert torch._C._len_torch_function_stack() == 0
+
+
+def test_a_thread_of_strict_that_lives_on_sees_the_truth_in_redirect() -> None:
+    said: list[str] = []
+    made, go = threading.Event(), threading.Event()
+
+    def work() -> None:
+        x = torch.ones(1, device="cuda")
+        said.append(str(x.device))
+        made.set()
+        go.wait()
+        said.append(str(x.device))
+
+    with torchdevice.redirected("cpu", strict=True):
+        thread = threading.Thread(target=work)
+        thread.start()
+        made.wait()
+    with torchdevice.redirected("cpu"):
+        go.set()
+        thread.join()
+    assert said == ["cuda:0", "cpu"]
+
+
+def test_strict_in_a_thread_that_asks_for_it_too() -> None:
+    ready, enabled, seen = threading.Event(), threading.Event(), list[str]()
+
+    def work() -> None:
+        ready.set()
+        enabled.wait()
+        with torchdevice.redirected(strict=True):
+            seen.append(str(torch.ones(1, device="cuda").device))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    ready.wait()
+    with torchdevice.redirected("cpu", strict=True):
+        enabled.set()
+        thread.join()
+    assert seen == ["cuda:0"]
+
+
+def test_a_default_device_of_strict_ends_with_it() -> None:
+    for before in (None, "meta"):
+        torch.set_default_device(before)
+        with torchdevice.redirected("cpu", strict=True):
+            torch.set_default_device("cuda")
+            assert torch.ones(1).is_cuda
+        assert torch.ones(1).device.type == (before or "cpu")
+    torch.set_default_device(None)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_the_current_device_and_stream_end_with_it(strict: bool) -> None:
+    with torchdevice.redirected("cpu", count=4, strict=strict):
+        torch.cuda.set_device(3)
+        torch.cuda.set_stream(torch.cuda.Stream())
+        assert (torch.cuda.current_device(), torch.cuda.current_stream().device_index) == (3, 3)
+    with torchdevice.redirected("cpu", count=1, strict=strict):
+        assert (torch.cuda.current_device(), torch.cuda.current_stream().device_index) == (0, 0)
+        with torch.cuda.device(0):
+            pass
+        assert torch.cuda.current_device() == 0
+
+
+def test_torchscript_that_others_switched_meanwhile(caplog: pytest.LogCaptureFixture) -> None:
+    torchdevice.enable("cpu", strict=True)
+    torch.jit._state.enable()
+    torchdevice.disable()
+    assert "enabled" in caplog.text
+    assert torch.jit._state._enabled.enabled
+    assert torch.zeros is torch._C._VariableFunctions.zeros
 
 
 def test_what_others_patched_meanwhile_stays_and_works(caplog: pytest.LogCaptureFixture) -> None:

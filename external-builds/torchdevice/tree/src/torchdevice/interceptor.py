@@ -59,7 +59,7 @@ class UndoLog:
         while self._done:
             owner, name, old, new = self._done.pop()
             if vars(owner).get(name, _ABSENT) is not new:
-                kept.append(f"{owner.__name__}.{name}")
+                kept.append(f"{getattr(owner, '__name__', type(owner).__name__)}.{name}")
             elif old is _ABSENT:
                 delattr(owner, name)
             else:

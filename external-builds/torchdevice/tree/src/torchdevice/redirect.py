@@ -72,10 +72,9 @@ def enable(
             route = dataclasses.replace(router.decide(target, count, strict=strict), features=text)
             if not route.native:
                 _State.undo_log = _install(route)
-                if os.environ.get("TORCHDEVICE_REPORT"):
-                    monitoring.write_at_end(Path(os.environ["TORCHDEVICE_REPORT"]))
-                _announce(route)
             _State.route = route
+        if _State.route.strict:
+            patches.enter()  # a thread of its own may be the one that asks now
         _State.nesting += 1
         return _State.route
 
@@ -125,6 +124,7 @@ def _install(route: Route) -> interceptor.UndoLog:
         if entry.feature in on and (entry.in_strict or not route.strict)
     ]
     interceptor.make_lasting_tables()
+    patches.leave()  # a mode that another thread's `disable` could not take away
     log = interceptor.UndoLog()
     try:
         for entry, old, new in planned:
@@ -142,6 +142,7 @@ def _install(route: Route) -> interceptor.UndoLog:
         if route.strict:
             patches.install(log)
         interceptor.forget_tables()
+        _announce(route)
     except BaseException:
         patches.leave()
         log.undo()
@@ -210,6 +211,8 @@ def _refusing(original: Any, entry: Entry) -> Any:
 
 
 def _announce(route: Route) -> None:
+    if os.environ.get("TORCHDEVICE_REPORT"):
+        monitoring.write_at_end(Path(os.environ["TORCHDEVICE_REPORT"]))
     # Once, and not again in every process that is started from this one.
     if "TORCHDEVICE_ANNOUNCED" not in os.environ:
         os.environ["TORCHDEVICE_ANNOUNCED"] = str(os.getpid())

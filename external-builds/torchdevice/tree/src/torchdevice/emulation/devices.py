@@ -12,15 +12,17 @@ from typing import Any
 import torch
 
 from torchdevice import errors, translation
+from torchdevice.router import Route
 from torchdevice.translation import Function, RealDevice, stand_in
 
 __all__ = ["stand_in"]
 
 
 class _Current(threading.local):
-    """CUDA keeps the current device for each thread, and so do we."""
+    """CUDA keeps the current device for each thread, and so do we, for as long as torchdevice is enabled."""
 
     index: int = 0
+    route: Route | None = None
 
 
 _current = _Current()
@@ -41,7 +43,7 @@ def ordinal(device: Any = None) -> int:
         ValueError: another kind of device.
     """
     if device is None:
-        return _current.index
+        return current_device()
     if isinstance(device, str):
         device = RealDevice(device)
     if isinstance(device, RealDevice):
@@ -101,12 +103,12 @@ def device_count() -> int:
 
 
 def current_device() -> int:
-    return _current.index
+    return _current.index if _current.route is translation.route() else 0
 
 
 def set_device(device: Any) -> None:
     if not (isinstance(device, int) and device < 0):  # CUDA's way of asking for nothing
-        _current.index = ordinal(device)
+        _current.index, _current.route = ordinal(device), translation.route()
 
 
 def _cuda_setDevice(device: int) -> None:  # noqa: N802 - torch's name
@@ -114,7 +116,7 @@ def _cuda_setDevice(device: int) -> None:  # noqa: N802 - torch's name
 
 
 def _exchange_device(device: int) -> int:
-    before = _current.index
+    before = current_device()
     set_device(device)
     return before
 

@@ -11,6 +11,7 @@ import torch
 
 from torchdevice import errors, translation
 from torchdevice.emulation import devices
+from torchdevice.router import Route
 
 _ids = itertools.count(1)
 _MODES = {"default": 0, "warn": 1, "error": 2}
@@ -128,7 +129,18 @@ class Event:
 
 
 class _Current(threading.local):
-    stream: Stream | None = None
+    """As the current device, for as long as torchdevice is enabled."""
+
+    kept: Stream | None = None
+    route: Route | None = None
+
+    @property
+    def stream(self) -> Stream | None:
+        return self.kept if self.route is translation.route() else None
+
+    @stream.setter
+    def stream(self, stream: Stream | None) -> None:
+        self.kept, self.route = stream, translation.route()
 
 
 _current = _Current()

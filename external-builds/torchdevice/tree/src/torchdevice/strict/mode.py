@@ -37,7 +37,7 @@ class StrictMode(TorchFunctionMode):  # type: ignore[misc]
     ) -> Any:
         del types_
         kwargs = kwargs or {}
-        if translation.route() is None:  # disabled by another thread
+        if not translation.is_strict():  # disabled by another thread
             return func(*args, **kwargs)
         rule = self.rules.get(func)
         if rule is not None:

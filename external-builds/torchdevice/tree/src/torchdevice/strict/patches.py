@@ -23,6 +23,7 @@ class _OnGPU(torch.Generator):  # type: ignore[misc]
 
 class _Strict(threading.local):
     mode: mode.StrictMode | None = None
+    default: Any = None  # what `torch.set_default_device` had said before
 
 
 _here = _Strict()
@@ -31,6 +32,7 @@ _here = _Strict()
 def enter() -> None:
     """Put a mode over what this thread calls."""
     if _here.mode is None:
+        _here.default = _default_device()
         _here.mode = mode.StrictMode(rules.table())
         _here.mode.__enter__()
 
@@ -46,6 +48,13 @@ def leave() -> None:
         above.append(top)
     for other in reversed(above):
         torch.overrides._push_mode(other)
+    if ours is not None and getattr(_default_device(), "type", "") == "cuda":
+        torch.set_default_device(_here.default)  # or nothing could be made any more
+
+
+def _default_device() -> Any:
+    context = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return getattr(context, "device", None)
 
 
 def install(log: interceptor.UndoLog) -> None:
@@ -64,6 +73,8 @@ def install(log: interceptor.UndoLog) -> None:
     for name in ("apply", "apply_boxed"):
         if hasattr(backward, name):
             log.replace(backward, name, _backward(getattr(backward, name)))
+    group = _group_by_device(torch._C._group_tensors_by_device_and_dtype)
+    log.replace(torch._C, "_group_tensors_by_device_and_dtype", group)
     legacy.install(log)
     from_dlpack = _from_dlpack(torch.from_dlpack)
     for owner in (torch, torch.utils.dlpack):
@@ -212,6 +223,27 @@ def _check_returned(node: str, result: Any, given: list[torch.device | None]) ->
             found = places.device_of(gradient)
             if found != place:
                 raise errors.invalid_gradient(index, place, found, node)
+
+
+def _group_by_device(original: Function) -> Function:
+    """How optimizers and clipping take lists of tensors apart, so that each call has those of one device."""
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        made = {}
+        with torch._C.DisableTorchFunction():
+            for (_, dtype), (lists, indices) in original(*args, **kwargs).items():
+                found = [places.device_of(tensor) for tensor in lists[0]]
+                for place in dict.fromkeys(found):
+                    at = [index for index, other in enumerate(found) if other == place]
+                    parts = (
+                        [values[index] for index in at] if values else values for values in (*lists, indices)
+                    )
+                    *of_place, order = parts
+                    made[place, dtype] = (of_place, order)
+        return made
+
+    return wrapper
 
 
 def _unexported(original: Function) -> Function:
