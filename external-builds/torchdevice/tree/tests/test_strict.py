@@ -333,3 +333,22 @@ def test_a_test_suite(run, tmp_path) -> None:
     plugin = ("-m", "pytest", "-p", "torchdevice.pytest_plugin", "-p", "no:cacheprovider")
     with pytest.raises(AssertionError, match="found at least two devices, cuda:0 and cpu!"):
         run("", *plugin, "--torchdevice-strict", "test_it.py")
+
+
+@pytest.mark.parametrize("options", [{"fused": True}, {"foreach": True}, {"foreach": False}])
+def test_optimizers_of_parameters_on_two_devices(options) -> None:
+    models = [torch.nn.Linear(2, 2).to(f"cuda:{index}") for index in range(2)]
+    parameters = [parameter for model in models for parameter in model.parameters()]
+    optimizer = torch.optim.AdamW(parameters, **options)
+    scaler = torch.amp.GradScaler("cuda")
+    for _ in range(2):
+        optimizer.zero_grad()
+        middle = models[0](torch.ones(3, 2, device="cuda:0")).to("cuda:1")
+        scaler.scale(models[1](middle).sum()).backward()
+        scaler.unscale_(optimizer)
+        total = torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        assert total.device == torch.device("cuda:0")
+        scaler.step(optimizer)
+        scaler.update()
+    for parameter in parameters:
+        assert optimizer.state[parameter]["exp_avg"].device == parameter.device
