@@ -66,15 +66,22 @@ def test_torch_s_libraries_name_their_sources_from_the_root_of_the_tree(tree: Pa
     assert str(tree).encode() not in program.read_bytes()
 
 
-@pytest.mark.parametrize("project", ["audio", "vision"])
-def test_extensions_name_their_sources_from_the_root_of_the_tree(tree: Path, project: str) -> None:
-    flags = shlex.split(environment_of(project, tree)["CXXFLAGS"])
+# torch 2.7 compiles C++ extensions with the flags of C, later ones with those of C++; hipcc has its own.
+@pytest.mark.parametrize("variable", ["CFLAGS", "CXXFLAGS", "HIPCC_COMPILE_FLAGS_APPEND"])
+@pytest.mark.parametrize("project", ["audio", "vision", "apex"])
+def test_extensions_name_their_sources_from_the_root_of_the_tree(
+    tree: Path, project: str, variable: str
+) -> None:
+    flags = shlex.split(environment_of(project, tree)[variable])
     (tree / "macros.h").write_text('#define FLAGS ""\n')
-    words = ["g++", *flags, f"-I{tree}", tree / "below" / "main.cpp", "-o", tree / "program"]
+    headers = tree / "site/torch/include"  # as torch's own, in the environment of the build
+    headers.mkdir(parents=True)
+    (tree / "check.h").rename(headers / "check.h")
+    words = ["g++", *flags, f"-I{tree}", f"-I{headers}", tree / "below" / "main.cpp", "-o", tree / "program"]
     subprocess.run(words, check=True, capture_output=True)
     assert str(tree).encode() not in (tree / "program").read_bytes()
     said = subprocess.run([tree / "program"], check=True, capture_output=True, text=True).stdout
-    assert said.splitlines()[:2] == ["./below/main.cpp", "./check.h"]
+    assert said.splitlines()[:2] == ["./below/main.cpp", "./site/torch/include/check.h"]
 
 
 def test_what_setuptools_compiles_for_torch_does_so_too(tree: Path) -> None:
